@@ -1,0 +1,56 @@
+"""bnncert verifies binary neural networks.
+
+Load a network, choose a region, ask:
+
+>>> import bnncert
+>>> net = bnncert.load("net.onnx")                                        # doctest: +SKIP
+>>> ball = bnncert.Ball("linf", image, 0.002, -1, 1)                      # doctest: +SKIP
+>>> bnncert.verify(net, ball, label=7).status                             # doctest: +SKIP
+'robust'
+"""
+
+from __future__ import annotations
+
+from bnncert.errors import BnncertError, FormatError, InputError, UnsupportedModelError
+from bnncert.formats.vnnlib import Specification, read_vnnlib
+from bnncert.methods import REGISTRY, Method, Options
+from bnncert.network import Network, OutputLayer, ThresholdLayer, load
+from bnncert.problem import Objective, Problem, Target, from_vnnlib, robustness
+from bnncert.regions import Ball, Box, Polytope, Region
+from bnncert.verdict import Counterexample, Result, TargetResult
+from bnncert.verification import bound, solve, verify, verify_specification
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Ball",
+    "BnncertError",
+    "Box",
+    "Counterexample",
+    "FormatError",
+    "InputError",
+    "Method",
+    "Network",
+    "Objective",
+    "Options",
+    "OutputLayer",
+    "Polytope",
+    "Problem",
+    "REGISTRY",
+    "Region",
+    "Result",
+    "Specification",
+    "Target",
+    "TargetResult",
+    "ThresholdLayer",
+    "UnsupportedModelError",
+    "__version__",
+    "bound",
+    "from_vnnlib",
+    "load",
+    "read_vnnlib",
+    "robustness",
+    "solve",
+    "verify",
+    "verify_specification",
+]

@@ -1,0 +1,40 @@
+"""Time limits, passed down to everything that may take long."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+
+from bnncert.errors import InputError
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """A moment on the monotonic clock; `Deadline(None)` never passes."""
+
+    seconds: float | None = None
+    start: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        if self.seconds is not None and (math.isnan(self.seconds) or self.seconds <= 0):
+            raise InputError(f"timeout is {self.seconds}; expected a number of seconds > 0")
+
+    def elapsed(self) -> float:
+        """Return the seconds since the start."""
+        return time.monotonic() - self.start
+
+    def remaining(self) -> float:
+        """Return the seconds left: negative once passed, infinite without a limit."""
+        return math.inf if self.seconds is None else self.seconds - self.elapsed()
+
+    def passed(self) -> bool:
+        """Whether the time is up."""
+        return self.remaining() <= 0
+
+    def within(self, seconds: float | None) -> Deadline:
+        """Return a deadline `seconds` from now, or this one if it is earlier."""
+        if seconds is None:
+            return self
+        left = min(seconds, self.remaining())
+        return Deadline(max(left, 1e-9), time.monotonic())

@@ -1,0 +1,27 @@
+"""The exceptions that bnncert raises on purpose.
+
+Every message is one line that names the file or argument, the place in it, what was found and what
+was expected: the command line prints it as it is and exits with code 2.
+"""
+
+from __future__ import annotations
+
+
+class BnncertError(Exception):
+    """Base class of everything bnncert raises on purpose."""
+
+
+class InputError(BnncertError, ValueError):
+    """An argument, array, region or option is not usable."""
+
+
+class FormatError(InputError):
+    """A file cannot be read: broken, truncated, or of an unknown kind."""
+
+
+class UnsupportedModelError(FormatError):
+    """A model file is well formed, but says something that is not a binary neural network."""
+
+
+class MissingExtraError(BnncertError):
+    """A method needs an optional package that is not installed."""

@@ -1,0 +1,189 @@
+"""Networks given as plain arrays W0, b0, W1, b1, ...: what .npz and .json files hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from bnncert.errors import FormatError
+from bnncert.formats.description import (
+    FloatArray,
+    ModelDescription,
+    Scale,
+    Shift,
+    SignZero,
+    Stage,
+    Step,
+    as_sparse,
+)
+
+
+def describe_arrays(
+    weights: Sequence[Any],
+    biases: Sequence[FloatArray],
+    *,
+    source: str,
+    kind: str,
+    sign_zero: SignZero | None = None,
+    input_lo: FloatArray | None = None,
+    input_hi: FloatArray | None = None,
+    input_shape: tuple[int, ...] | None = None,
+    structural: bool = False,
+) -> ModelDescription:
+    """Describe the network x_i = sign(W_i x_{i-1} + b_i), scores = W_{L+1} x_L + b_{L+1}."""
+    if len(weights) < 2 or len(weights) != len(biases):
+        raise FormatError(
+            f"{source}: {len(weights)} weight and {len(biases)} bias arrays; expected W0, b0, "
+            "W1, b1, ... with at least one hidden layer and the output layer"
+        )
+    stages = []
+    for i, (w, b) in enumerate(zip(weights, biases, strict=True)):
+        name = f"W{i}"
+        if w.ndim != 2 or 0 in w.shape or not _is_real(w):
+            raise FormatError(
+                f"{source}: {name} has shape {w.shape} and type {w.dtype}; expected a non-empty "
+                "real matrix with one row per neuron"
+            )
+        rows = as_sparse(w)
+        if not np.all(np.isfinite(rows.data)):
+            raise FormatError(f"{source}: {name} contains NaN or infinity")
+        if b.shape != (w.shape[0],):
+            raise FormatError(
+                f"{source}: b{i} has shape {b.shape}; expected ({w.shape[0]},) to match {name}"
+            )
+        if not np.all(np.isfinite(b)):
+            raise FormatError(f"{source}: b{i} contains NaN or infinity")
+        steps: tuple[Step, ...] = (Shift(b),)
+        hidden = i + 1 < len(weights)
+        if hidden:
+            rows, factor = _factor(rows)
+            if np.any(factor != 1.0):
+                steps = (Scale(factor), *steps)
+        stages.append(
+            Stage(
+                weights=rows,
+                steps=steps,
+                name=name,
+                sign_zero=sign_zero if hidden else None,
+                structural=structural,
+            )
+        )
+    return ModelDescription(
+        stages=tuple(stages),
+        input_shape=input_shape or (int(weights[0].shape[1]),),
+        input_lo=input_lo,
+        input_hi=input_hi,
+        source=source,
+        kind=kind,
+    )
+
+
+def _factor(rows: Any) -> tuple[Any, FloatArray]:
+    """Take one factor out of every row if that leaves a ternary matrix; else leave it alone."""
+    magnitude = np.abs(rows.data.astype(np.float64))
+    counts = np.diff(rows.indptr)
+    factor = np.ones(rows.shape[0])
+    filled = np.flatnonzero(counts)
+    if filled.size:
+        factor[filled] = np.maximum.reduceat(magnitude, rows.indptr[filled])
+    if not bool(np.all(magnitude == np.repeat(factor, counts))):
+        return rows, np.ones(rows.shape[0])
+    ternary = np.sign(rows.data).astype(np.int8)
+    return sp.csr_array((ternary, rows.indices, rows.indptr), shape=rows.shape), factor
+
+
+def _is_real(array: Any) -> bool:
+    return bool(np.issubdtype(array.dtype, np.integer) or np.issubdtype(array.dtype, np.floating))
+
+
+def describe_mapping(
+    content: Mapping[str, Any], source: str, kind: str
+) -> ModelDescription:
+    """Describe the network in a mapping with the keys of formats like .npz."""
+    count = 0
+    while f"W{count}" in content:
+        count += 1
+    if count == 0:
+        raise FormatError(f"{source}: no array W0; expected keys W0, b0, W1, b1, ...")
+    missing = [f"b{i}" for i in range(count) if f"b{i}" not in content]
+    if missing:
+        raise FormatError(f"{source}: array {missing[0]} is missing")
+    known = {f"{letter}{i}" for i in range(count) for letter in "Wb"}
+    known |= {"input_lo", "input_hi", "input_shape", "sign_zero", "integer_weights"}
+    unknown = sorted(set(content) - known)
+    if unknown:
+        raise FormatError(f"{source}: unknown array {unknown[0]}; expected W0, b0, .., W{count - 1}")
+    shape: tuple[int, ...] | None = None
+    if "input_shape" in content:
+        dims = content["input_shape"].reshape(-1)
+        shape = tuple(int(n) for n in dims)
+        if any(n <= 0 for n in shape) or int(np.prod(shape, dtype=np.int64)) != int(
+            content["W0"].shape[-1]
+        ):
+            raise FormatError(
+                f"{source}: input_shape {shape} does not hold {content['W0'].shape[-1]} inputs"
+            )
+    return describe_arrays(
+        [content[f"W{i}"] for i in range(count)],
+        [_floats(content[f"b{i}"], f"b{i}", source) for i in range(count)],
+        source=source,
+        kind=kind,
+        sign_zero=_sign_zero(content, source),
+        input_lo=_floats(content["input_lo"], "input_lo", source) if "input_lo" in content else None,
+        input_hi=_floats(content["input_hi"], "input_hi", source) if "input_hi" in content else None,
+        input_shape=shape,
+        structural=bool(np.any(content.get("integer_weights", np.zeros(1)))),
+    )
+
+
+def _floats(array: npt.NDArray[Any], name: str, source: str) -> FloatArray:
+    if not _is_real(array):
+        raise FormatError(f"{source}: {name} has type {array.dtype}; expected real numbers")
+    return array.astype(np.float64)
+
+
+def _sign_zero(content: Mapping[str, Any], source: str) -> SignZero | None:
+    if "sign_zero" not in content:
+        return None
+    value = str(np.asarray(content["sign_zero"]).reshape(-1)[0])
+    for known in ("plus", "minus", "either"):
+        if value == known:
+            return known  # type: ignore[return-value]
+    raise FormatError(f"{source}: sign_zero is {value!r}; expected plus, minus or either")
+
+
+def mapping_of(description: ModelDescription) -> dict[str, Any]:
+    """Return the arrays of a description whose stages are W x + b (as writers receive them).
+
+    The matrices W stay sparse: each writer chooses how to store them.
+    """
+    content: dict[str, Any] = {}
+    beyond_ternary = False
+    conventions = {stage.sign_zero for stage in description.stages[:-1]}
+    if len(conventions) > 1:
+        raise FormatError(
+            "layers with different values of sign(0) cannot be written to this format; "
+            "choose one with --sign-zero"
+        )
+    for i, stage in enumerate(description.stages):
+        (shift,) = stage.steps
+        assert isinstance(shift, Shift)
+        content[f"W{i}"] = stage.weights
+        content[f"b{i}"] = shift.offset
+        hidden_integer = 0 < i < len(description.stages) - 1
+        beyond_ternary |= hidden_integer and bool(np.any(np.abs(stage.weights.data) > 1))
+    if beyond_ternary:
+        content["integer_weights"] = np.array(True)
+    (sign_zero,) = conventions
+    if sign_zero is not None:
+        content["sign_zero"] = np.array(sign_zero)
+    if description.input_lo is not None:
+        content["input_lo"] = description.input_lo
+    if description.input_hi is not None:
+        content["input_hi"] = description.input_hi
+    content["input_shape"] = np.array(description.input_shape, dtype=np.int64)
+    return content

@@ -1,0 +1,108 @@
+"""The .npz network file: W0, b0, W1, b1, ... with the output layer last.
+
+A matrix ``W{i}`` is stored in one of three ways:
+
+* ``W{i}``: dense, float or integer, one row per neuron;
+* ``W{i}_packed`` and ``W{i}_shape``: ternary, two bits a weight in row-major order, weight k in
+  bits 2(k mod 4) and up of byte k // 4, with codes 0 -> 0, 1 -> +1, 2 -> -1;
+* ``W{i}_data``, ``W{i}_indices``, ``W{i}_indptr``, ``W{i}_shape``: compressed sparse rows.
+
+Optional: ``input_lo``, ``input_hi``, ``input_shape``, ``sign_zero`` (plus, minus or either).
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from bnncert.errors import FormatError
+from bnncert.formats.arrays import describe_mapping, mapping_of
+from bnncert.formats.description import ModelDescription
+
+#: A sparse matrix with at most this share of non-zeros is stored as sparse.
+SPARSE_BELOW = 0.05
+
+
+def pack_ternary(weights: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """Pack a ternary matrix, two bits a weight."""
+    flat = weights.reshape(-1)
+    codes = np.zeros(-(-flat.size // 4) * 4, dtype=np.uint8)
+    codes[: flat.size][flat == 1] = 1
+    codes[: flat.size][flat == -1] = 2
+    quads = codes.reshape(-1, 4)
+    packed: npt.NDArray[np.uint8] = (
+        quads[:, 0] | quads[:, 1] << 2 | quads[:, 2] << 4 | quads[:, 3] << 6
+    )
+    return packed
+
+
+def unpack_ternary(packed: npt.NDArray[np.uint8], shape: tuple[int, int]) -> npt.NDArray[np.int8]:
+    """Undo :func:`pack_ternary`."""
+    count = shape[0] * shape[1]
+    codes = (packed[:, None] >> np.array([0, 2, 4, 6], dtype=np.uint8)) & 3
+    flat = codes.reshape(-1)[:count]
+    if packed.size != -(-count // 4) or np.any(flat == 3):
+        raise ValueError("not a packed ternary matrix of that shape")
+    return np.array([0, 1, -1], dtype=np.int8)[flat].reshape(shape)
+
+
+def read_npz(content: bytes, source: str) -> ModelDescription:
+    """Read a network from the bytes of an .npz file."""
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            arrays: dict[str, Any] = {name: archive[name] for name in archive.files}
+    except (zipfile.BadZipFile, zlib.error, ValueError, OSError, EOFError, KeyError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise FormatError(f"{source}: not a readable .npz file ({reason})") from error
+    return describe_mapping(_unpack(arrays, source), source, "npz")
+
+
+def _unpack(arrays: dict[str, Any], source: str) -> dict[str, Any]:
+    content = dict(arrays)
+    for key in arrays:
+        name, _, kind = key.partition("_")
+        if not name.startswith("W") or kind not in ("packed", "data"):
+            continue
+        try:
+            shape = tuple(int(n) for n in content.pop(f"{name}_shape").reshape(-1))
+            if len(shape) != 2 or min(shape) <= 0:
+                raise ValueError(f"shape {shape}")
+            if kind == "packed":
+                content[name] = unpack_ternary(content.pop(key).astype(np.uint8), shape)
+            else:
+                parts = [content.pop(f"{name}_{part}") for part in ("data", "indices", "indptr")]
+                matrix = sp.csr_array(tuple(parts), shape=shape)
+                matrix.check_format(full_check=True)
+                content[name] = matrix
+        except (KeyError, ValueError) as error:
+            raise FormatError(f"{source}: {key}: not a valid stored matrix ({error})") from error
+    return content
+
+
+def write_npz(description: ModelDescription, path: Path) -> None:
+    """Write a network in normal form; ternary matrices are packed, sparse ones stay sparse."""
+    stored: dict[str, Any] = {}
+    for key, value in mapping_of(description).items():
+        if not sp.issparse(value):
+            stored[key] = value
+            continue
+        cells = value.shape[0] * value.shape[1]
+        if value.nnz <= SPARSE_BELOW * cells and cells > 10_000:
+            stored[f"{key}_data"] = value.data
+            stored[f"{key}_indices"] = value.indices
+            stored[f"{key}_indptr"] = value.indptr
+        elif np.all(np.abs(value.data) == 1):
+            stored[f"{key}_packed"] = pack_ternary(value.toarray())
+        else:
+            stored[key] = value.toarray()
+            continue
+        stored[f"{key}_shape"] = np.array(value.shape, dtype=np.int64)
+    with path.open("wb") as file:
+        np.savez_compressed(file, **stored)

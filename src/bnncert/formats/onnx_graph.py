@@ -1,0 +1,244 @@
+"""The graph of an ONNX file: its one input, its one output and the nodes between them.
+
+Only nodes that the output depends on are kept, in an order in which every node comes after the
+nodes it reads from.  Tensors stay as they are stored until something asks for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import numpy_helper
+
+from bnncert.errors import FormatError, UnsupportedModelError
+
+#: Below opset 7 broadcasting followed other rules; above the newest one nothing is known.
+OLDEST_OPSET, NEWEST_OPSET = 7, 28
+
+#: Names of the standard operator set.
+STANDARD_DOMAINS = ("", "ai.onnx")
+
+#: Entries of the largest tensor that is followed through a network.
+LARGEST_TENSOR = 2**26
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One operator of the graph, with typed access to its attributes."""
+
+    source: str
+    op: str
+    domain: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: dict[str, Any]
+
+    @property
+    def place(self) -> str:
+        """Where the node is, for messages."""
+        return f"{self.source}: node {self.name} ({self.op})"
+
+    def unsupported(self, why: str) -> UnsupportedModelError:
+        """Return the error that says why this node is not part of a binary network."""
+        return UnsupportedModelError(f"{self.place}: {why}")
+
+    def _value(self, name: str, kind: int, kind_name: str) -> Any:
+        attribute = self.attributes[name]
+        if attribute.type != kind:
+            raise FormatError(f"{self.place}: attribute {name} is not {kind_name}")
+        return onnx.helper.get_attribute_value(attribute)
+
+    def integer(self, name: str, default: int) -> int:
+        """Return an integer attribute."""
+        if name not in self.attributes:
+            return default
+        return int(self._value(name, onnx.AttributeProto.INT, "an integer"))
+
+    def number(self, name: str, default: float) -> float:
+        """Return a float attribute: the exact value of its 32 bits."""
+        if name not in self.attributes:
+            return float(np.float32(default))
+        return float(self._value(name, onnx.AttributeProto.FLOAT, "a float"))
+
+    def integers(self, name: str) -> tuple[int, ...] | None:
+        """Return a list of integers, or None if the attribute is absent."""
+        if name not in self.attributes:
+            return None
+        return tuple(int(n) for n in self._value(name, onnx.AttributeProto.INTS, "integers"))
+
+    def text(self, name: str, default: str) -> str:
+        """Return a string attribute."""
+        if name not in self.attributes:
+            return default
+        value: bytes = self._value(name, onnx.AttributeProto.STRING, "a string")
+        return value.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """The live part of a model: `input_shape` starts with a batch axis of 1 unless rank is 1."""
+
+    source: str
+    opset: int
+    input_name: str
+    input_shape: tuple[int, ...]
+    output_name: str
+    nodes: tuple[Node, ...]
+    tensors: dict[str, Any]
+    metadata: dict[str, str]
+
+
+def tensor_array(tensor: Any, place: str) -> npt.NDArray[Any]:
+    """Return a stored tensor as an array of its own type."""
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        raise UnsupportedModelError(
+            f"{place}: tensor {tensor.name} is stored in another file; save the model in one file"
+        )
+    try:
+        array = np.asarray(numpy_helper.to_array(tensor))
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise FormatError(f"{place}: tensor {tensor.name} is broken ({reason})") from error
+    return array
+
+
+def parse_graph(content: bytes, source: str) -> Graph:
+    """Read the bytes of a model file."""
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(content)
+    except (DecodeError, ValueError, TypeError) as error:
+        raise FormatError(f"{source}: not a readable ONNX file (broken or truncated)") from error
+    graph = model.graph
+    if not graph.node:
+        raise FormatError(f"{source}: no graph in the file; it is not an ONNX model, or empty")
+    opset = _opset(model, source)
+    tensors = {tensor.name: tensor for tensor in graph.initializer}
+    sparse = {tensor.values.name for tensor in graph.sparse_initializer}
+    inputs = [item for item in graph.input if item.name not in tensors]
+    if len(inputs) != 1:
+        names = ", ".join(item.name for item in inputs) or "none"
+        raise UnsupportedModelError(
+            f"{source}: {len(inputs)} graph inputs ({names}); expected one that is not a constant"
+        )
+    if len(graph.output) != 1:
+        names = ", ".join(item.name for item in graph.output) or "none"
+        raise UnsupportedModelError(
+            f"{source}: {len(graph.output)} graph outputs ({names}); expected one"
+        )
+    name, output = inputs[0].name, graph.output[0].name
+    nodes = [_node(proto, source, number) for number, proto in enumerate(graph.node)]
+    return Graph(
+        source=source,
+        opset=opset,
+        input_name=name,
+        input_shape=_input_shape(inputs[0], source),
+        output_name=output,
+        nodes=_live_nodes(nodes, {name, *tensors}, sparse, output, source),
+        tensors=tensors,
+        metadata={item.key: item.value for item in model.metadata_props},
+    )
+
+
+def _opset(model: Any, source: str) -> int:
+    versions = [int(o.version) for o in model.opset_import if o.domain in STANDARD_DOMAINS]
+    if not versions:
+        raise FormatError(f"{source}: the file does not say which ONNX operator set it uses")
+    opset = max(versions)
+    if not OLDEST_OPSET <= opset <= NEWEST_OPSET:
+        raise UnsupportedModelError(
+            f"{source}: ONNX operator set {opset}; supported are {OLDEST_OPSET} to {NEWEST_OPSET}"
+        )
+    return opset
+
+
+def _input_shape(item: Any, source: str) -> tuple[int, ...]:
+    place = f"{source}: input {item.name}"
+    tensor = item.type.tensor_type
+    floats = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16)
+    if not item.type.HasField("tensor_type") or tensor.elem_type not in floats:
+        raise UnsupportedModelError(f"{place}: expected a tensor of floats")
+    if not tensor.HasField("shape") or not tensor.shape.dim:
+        raise UnsupportedModelError(f"{place}: its shape is not declared")
+    sizes = [int(d.dim_value) if d.HasField("dim_value") else None for d in tensor.shape.dim]
+    if len(sizes) > 1:
+        if sizes[0] not in (None, 0, -1, 1):
+            raise UnsupportedModelError(
+                f"{place}: its first axis has {sizes[0]} entries; expected a batch axis (1 or "
+                "symbolic)"
+            )
+        sizes[0] = 1
+    shape = []
+    for axis, size in enumerate(sizes):
+        if size is None or size <= 0:
+            raise UnsupportedModelError(
+                f"{place}: axis {axis} has no fixed size; only a leading batch axis may vary"
+            )
+        shape.append(size)
+    entries = 1
+    for size in shape:
+        entries *= size
+    if entries > LARGEST_TENSOR:
+        raise UnsupportedModelError(f"{place}: {entries} entries are more than bnncert can follow")
+    return tuple(shape)
+
+
+def _node(proto: Any, source: str, number: int) -> Node:
+    outputs = tuple(proto.output)
+    name = proto.name or next((output for output in outputs if output), f"number {number}")
+    return Node(
+        source=source,
+        op=proto.op_type,
+        domain=proto.domain,
+        name=name,
+        inputs=tuple(proto.input),
+        outputs=outputs,
+        attributes={attribute.name: attribute for attribute in proto.attribute},
+    )
+
+
+def _live_nodes(
+    nodes: Sequence[Node], known: set[str], sparse: set[str], output: str, source: str
+) -> tuple[Node, ...]:
+    """Return what `output` depends on, producers first."""
+    producer: dict[str, Node] = {}
+    for node in nodes:
+        for name in node.outputs:
+            if name and (name in producer or name in known):
+                raise FormatError(f"{node.place}: tensor {name} is defined twice")
+            if name:
+                producer[name] = node
+    if output not in producer:
+        raise FormatError(f"{source}: no node computes the graph output {output}")
+    order: list[Node] = []
+    state: dict[int, str] = {}
+    stack: list[tuple[Node, bool]] = [(producer[output], False)]
+    while stack:
+        node, leaving = stack.pop()
+        if leaving:
+            state[id(node)] = "done"
+            order.append(node)
+            continue
+        if id(node) in state:
+            continue
+        state[id(node)] = "open"
+        stack.append((node, True))
+        for name in node.inputs:
+            if not name or name in known:
+                continue
+            if name in sparse:
+                raise node.unsupported(f"sparse tensor {name} is not supported")
+            if name not in producer:
+                raise FormatError(f"{node.place}: its input {name} is defined nowhere")
+            before = producer[name]
+            if state.get(id(before)) == "open":
+                raise FormatError(f"{node.place}: the graph has a cycle through {name}")
+            stack.append((before, False))
+    return tuple(order)

@@ -1,0 +1,20 @@
+"""The methods, one file each.  Importing this package registers them all."""
+
+from __future__ import annotations
+
+from bnncert.methods import attack, auto, interval, lp, milp, sample
+from bnncert.methods.base import REGISTRY, Context, Method, Options, Progress
+
+__all__ = [
+    "Context",
+    "Method",
+    "Options",
+    "Progress",
+    "REGISTRY",
+    "attack",
+    "auto",
+    "interval",
+    "lp",
+    "milp",
+    "sample",
+]

@@ -1,0 +1,175 @@
+"""What a method is, and the registry that the command line and the docs are made from."""
+
+from __future__ import annotations
+
+import importlib.util
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, TypeAlias
+
+import numpy as np
+
+from bnncert.deadline import Deadline
+from bnncert.errors import InputError, MissingExtraError
+from bnncert.formats.description import FloatArray
+from bnncert.problem import Problem, Target
+from bnncert.relaxations.linear import Form
+from bnncert.replay import Replayer
+from bnncert.verdict import Counterexample, TargetResult
+
+Promise: TypeAlias = Literal["bound", "exact", "counterexample"]
+Progress: TypeAlias = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings of the methods; each reads those it knows.
+
+    Attributes
+    ----------
+    seed
+        Seed of all randomness.
+    samples
+        Points that `sample` draws (the paper uses 10,000).
+    restarts
+        Points that `attack` moves at once; None chooses by the size of the network.
+    iterations
+        Gradient steps before `attack` starts again from new points.
+    pixel_step
+        Spacing of admissible input values for `attack` (1 for integer pixels), or None.
+    form
+        Encoding of `milp`: "lattice" (exact integers) or "soft" (the paper's margin).
+    mode
+        `milp` decides "feasibility" of a violation or finds the "optimum" of f.
+    threads
+        Threads that a solver may use; 0 lets it choose.
+    """
+
+    seed: int = 0
+    samples: int = 10_000
+    restarts: int | None = None
+    iterations: int = 60
+    pixel_step: float | None = None
+    form: Form = "lattice"
+    mode: Literal["feasibility", "optimum"] = "feasibility"
+    threads: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """What a method needs besides the problem."""
+
+    options: Options
+    deadline: Deadline
+    replayer: Replayer
+    progress: Progress | None = None
+    #: Targets that are settled already and need no work.
+    known: dict[str, TargetResult] = field(default_factory=dict)
+
+    def report(self, text: str, done: int, total: int) -> None:
+        """Tell whoever watches how far the work has come."""
+        if self.progress is not None:
+            self.progress(text, done, total)
+
+    def generator(self) -> np.random.Generator:
+        """Return a fresh generator for the seed."""
+        return np.random.default_rng(self.options.seed)
+
+    def result(
+        self,
+        target: Target,
+        stage: str,
+        since: float,
+        *,
+        lower: float = -np.inf,
+        upper: float = np.inf,
+        counterexample: Counterexample | None = None,
+        proved: bool = False,
+        note: str = "",
+    ) -> TargetResult:
+        """Make a result; `since` is the deadline's clock when work on the target began."""
+        if counterexample is not None:
+            status = "not_robust"
+            upper = min(upper, float(counterexample.value))
+        elif proved:
+            status = "robust"
+        else:
+            status = "timeout" if self.deadline.passed() else "unknown"
+        return TargetResult(
+            name=target.name,
+            status=status,  # type: ignore[arg-type]
+            lower=lower,
+            upper=upper,
+            seconds=self.deadline.elapsed() - since,
+            stage=stage,
+            rival=target.rival,
+            counterexample=counterexample,
+            note=note,
+        )
+
+    def exact_upper_bounds(self, targets: Sequence[Target], places: FloatArray) -> FloatArray:
+        """Return F of target k at row k of `places`, evaluated exactly inside the region."""
+        unique, inverse = np.unique(places, axis=0, return_inverse=True)
+        rows = [self.replayer.value(targets, point) for point in unique]
+        upper = np.full(len(targets), np.inf)
+        for k, row in enumerate(np.asarray(inverse).reshape(-1)):
+            values = rows[int(row)]
+            if values is not None:
+                upper[k] = values[k]
+        return upper
+
+    def confirm_at(self, target: Target, point: FloatArray) -> Counterexample | None:
+        """Return the point as a confirmed counterexample, or None."""
+        return self.replayer.confirm(target, point)
+
+
+class Method(ABC):
+    """One way to work on a problem.  Subclasses register themselves with :func:`register`."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    promises: ClassVar[tuple[Promise, ...]]
+    regions: ClassVar[str] = "linf, l2, l1, box, polytope"
+    extra: ClassVar[str | None] = None
+    package: ClassVar[str | None] = None
+
+    @abstractmethod
+    def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
+        """Return one result for each target of the problem, in order."""
+
+    @classmethod
+    def available(cls) -> bool:
+        """Whether the package it needs is installed (looked up without importing it)."""
+        return cls.package is None or importlib.util.find_spec(cls.package) is not None
+
+
+class Registry:
+    """Methods by name."""
+
+    def __init__(self) -> None:
+        self._methods: dict[str, type[Method]] = {}
+
+    def add(self, method: type[Method]) -> type[Method]:
+        """Register a method class (usable as a decorator)."""
+        self._methods[method.name] = method
+        return method
+
+    def all(self) -> tuple[type[Method], ...]:
+        """Return every registered method, in the order of registration."""
+        return tuple(self._methods.values())
+
+    def make(self, name: str) -> Method:
+        """Return the method of that name, ready to run."""
+        if name not in self._methods:
+            raise InputError(f"no method {name!r}; expected one of {', '.join(self._methods)}")
+        method = self._methods[name]
+        if not method.available():
+            raise MissingExtraError(
+                f"method {name} needs {method.package}: pip install 'bnncert[{method.extra}]'"
+            )
+        return method()
+
+
+REGISTRY = Registry()
+register = REGISTRY.add

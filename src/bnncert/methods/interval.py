@@ -1,0 +1,49 @@
+"""Interval bounds: support functions in layer 1, integer interval arithmetic above."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bnncert.methods.base import Context, Method, register
+from bnncert.presolve.stability import LayerBounds, stability
+from bnncert.problem import Objective, Problem, Target
+from bnncert.verdict import TargetResult
+
+
+def interval_lower(objective: Objective, last: LayerBounds) -> float:
+    """Bound f from below: fixed neurons contribute their sign, open ones -|d|."""
+    d = objective.coefficients
+    fixed = d * last.state
+    loose = np.abs(d[last.state == 0])
+    value = objective.constant + float(fixed.sum()) - float(loose.sum())
+    reach = abs(objective.constant) + float(np.abs(d).sum())
+    rounding = 0.0
+    if np.any(d != np.rint(d)) or objective.constant != np.rint(objective.constant):
+        rounding = (d.size + 2) * 2.0**-52 * reach
+    return objective.round_up(value - rounding - objective.error)
+
+
+def interval_proof(target: Target, last: LayerBounds) -> tuple[float, bool]:
+    """Return the lower bound of F = max f_i, and whether some f_i is proved positive."""
+    bounds = [(o, interval_lower(o, last)) for o in target.objectives]
+    lower = max((b for _, b in bounds), default=-np.inf)
+    return lower, any(o.is_proved_by(b) for o, b in bounds)
+
+
+@register
+class IntervalMethod(Method):
+    """Interval propagation."""
+
+    name = "interval"
+    summary = "bounds by interval arithmetic; finds the neurons that never change sign"
+    promises = ("bound",)
+
+    def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
+        """Bound every target by intervals."""
+        bounds = stability(problem.network, problem.region)
+        results = []
+        for target in problem.targets:
+            since = context.deadline.elapsed()
+            lower, proved = interval_proof(target, bounds[-1])
+            results.append(context.result(target, self.name, since, lower=lower, proved=proved))
+        return tuple(results)

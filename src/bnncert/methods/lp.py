@@ -1,0 +1,70 @@
+"""The paper's LP relaxation, solved by HiGHS and re-derived from its multipliers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from bnncert.methods.base import Context, Method, register
+from bnncert.methods.interval import interval_proof
+from bnncert.presolve.reduction import reduce_target
+from bnncert.presolve.stability import LayerBounds, stability
+from bnncert.problem import Problem, Target
+from bnncert.relaxations.linear import Form, linear_model
+from bnncert.solvers.highs_ import HighsModel
+from bnncert.verdict import TargetResult
+
+
+def lp_lower_bounds(
+    problem: Problem,
+    bounds: tuple[LayerBounds, ...],
+    target: Target,
+    form: Form,
+    context: Context,
+) -> list[float]:
+    """Return the LP bound of each objective of a target (-inf where time ran out)."""
+    reduced = reduce_target(problem.network, bounds, target)
+    model = linear_model(reduced, problem.region, form, integer=False)
+    highs = HighsModel(model.program, {"threads": context.options.threads})
+    lowers = []
+    for objective, original in zip(reduced.objectives, target.objectives, strict=True):
+        part, offset = model.objective_row(objective)
+        cost = np.zeros(model.program.cost.size)
+        cost[model.last_layer()] = part
+        highs.set_cost(cost, offset)
+        solution = highs.solve(context.deadline)
+        if solution.multipliers is None:
+            lowers.append(-np.inf)
+            continue
+        program = replace(model.program, cost=cost, offset=offset)
+        lower = program.dual_bound(solution.multipliers) - objective.slack
+        lowers.append(original.round_up(lower))
+    return lowers
+
+
+@register
+class LpMethod(Method):
+    """The LP relaxation of the paper."""
+
+    name = "lp"
+    summary = "the paper's linear relaxation (HiGHS); the bound is re-derived from the dual"
+    promises = ("bound",)
+    form: Form = "paper"
+
+    def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
+        """Bound every target by its LP."""
+        bounds = stability(problem.network, problem.region)
+        results = []
+        for number, target in enumerate(problem.targets):
+            since = context.deadline.elapsed()
+            context.report(f"{self.name}: {target.name}", number, len(problem.targets))
+            lower, proved = interval_proof(target, bounds[-1])
+            if not context.deadline.passed():
+                lowers = lp_lower_bounds(problem, bounds, target, self.form, context)
+                proved = proved or any(
+                    o.is_proved_by(b) for o, b in zip(target.objectives, lowers, strict=True)
+                )
+                lower = max([lower, *lowers])
+            results.append(context.result(target, self.name, since, lower=lower, proved=proved))
+        return tuple(results)

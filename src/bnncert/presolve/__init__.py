@@ -1,0 +1,1 @@
+"""What can be said about a problem before any solver runs."""

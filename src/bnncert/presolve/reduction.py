@@ -1,0 +1,129 @@
+"""The part of a problem that is still open: unstable neurons that can influence the target.
+
+Stable neurons become constants, their contribution moves into the thresholds, and neurons whose
+sign no open neuron or objective depends on are dropped.  Everything keeps the index it had in the
+network, so that a solution can be traced back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.formats.description import FloatArray, IntArray
+from bnncert.network import Network
+from bnncert.presolve.stability import LayerBounds
+from bnncert.problem import Target
+
+
+@dataclass(frozen=True, eq=False)
+class OpenLayer:
+    """The open neurons of one layer, x = sign(w.y + b) over the open inputs y.
+
+    x = +1 needs w.y >= plus_from and x = -1 needs w.y <= minus_upto; `bias` is the real bias b
+    with the fixed inputs folded in; lower <= w.y <= upper.
+    """
+
+    index: IntArray
+    inputs: IntArray
+    weights: Any
+    bias: FloatArray
+    plus_from: FloatArray
+    minus_upto: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+
+    @property
+    def size(self) -> int:
+        """The number of open neurons."""
+        return int(self.index.size)
+
+
+@dataclass(frozen=True, eq=False)
+class OpenObjective:
+    """f = <coefficients, x_L open> + constant."""
+
+    coefficients: FloatArray
+    constant: float
+    slack: float
+
+
+@dataclass(frozen=True, eq=False)
+class OpenProblem:
+    """A target reduced to what is open.  `fixed` holds the states of all layers."""
+
+    layers: tuple[OpenLayer, ...]
+    objectives: tuple[OpenObjective, ...]
+    fixed: tuple[npt.NDArray[np.int8], ...]
+
+
+def reduce_target(
+    network: Network, bounds: tuple[LayerBounds, ...], target: Target
+) -> OpenProblem:
+    """Return the open part of one target."""
+    states = tuple(b.state for b in bounds)
+    last = network.depth - 1
+    matter = np.zeros(network.layers[last].size, dtype=bool)
+    for objective in target.objectives:
+        matter |= objective.coefficients != 0
+    needed = [np.zeros(0, dtype=np.int64)] * network.depth
+    for i in range(last, -1, -1):
+        needed[i] = np.flatnonzero(matter & (states[i] == 0))
+        if i > 0:
+            rows = network.layers[i].weights[needed[i]]
+            matter = np.zeros(network.layers[i - 1].size, dtype=bool)
+            matter[np.unique(rows.indices)] = True
+    layers = []
+    for i, layer in enumerate(network.layers):
+        rows = layer.weights[needed[i]]
+        lower, upper = bounds[i].lower[needed[i]], bounds[i].upper[needed[i]]
+        bias = layer.bias[needed[i]]
+        if i == 0:
+            inputs = np.unique(rows.indices).astype(np.int64)
+            assert layer.bias_lo is not None and layer.bias_hi is not None
+            plus_from = -layer.bias_hi[needed[i]]
+            minus_upto = -layer.bias_lo[needed[i]]
+        else:
+            inputs = needed[i - 1]
+            shift = np.asarray(
+                rows.astype(np.int64) @ states[i - 1].astype(np.int64), dtype=np.float64
+            )
+            # Integers, so folding the fixed inputs into the thresholds is exact.
+            plus_from = layer.plus_from[needed[i]] - shift
+            minus_upto = layer.minus_upto[needed[i]] - shift
+            bias, lower, upper = bias + shift, lower - shift, upper - shift
+        layers.append(
+            OpenLayer(
+                index=needed[i],
+                inputs=inputs,
+                weights=rows[:, inputs].tocsr(),
+                bias=bias,
+                plus_from=plus_from,
+                minus_upto=minus_upto,
+                lower=lower,
+                upper=upper,
+            )
+        )
+    return OpenProblem(
+        tuple(layers),
+        tuple(_reduce_objective(o, needed[last], states[last]) for o in target.objectives),
+        states,
+    )
+
+
+def _reduce_objective(
+    objective: Any, open_: IntArray, state: npt.NDArray[np.int8]
+) -> OpenObjective:
+    products = objective.coefficients * state
+    constant = float(products.sum() + objective.constant)
+    # The float sum of the fixed part is off by at most this much.
+    reach = float(np.abs(products).sum() + abs(objective.constant))
+    exact = bool(np.all(products == np.rint(products))) and reach < 2**52
+    exact = exact and objective.constant == np.rint(objective.constant)
+    rounding = 0.0 if exact else (products.size + 2) * 2.0**-52 * reach
+    return OpenObjective(
+        objective.coefficients[open_], constant, float(objective.error) + rounding
+    )

@@ -1,0 +1,71 @@
+r"""Bounds of all pre-activations over the region, and the neurons that never change sign.
+
+Layer 1 uses the region's support function: Lo = -h(-w), U = h(w).  In later layers u = <w, y> is
+bounded by what is fixed in y plus or minus the weights of what is not, in integers.  A neuron is
+stable if one of its two signs is impossible:
+
+    always +1  iff  Lo > (largest u at which -1 is allowed),     always -1  iff  U < (smallest at
+    which +1 is allowed).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.formats.description import FloatArray
+from bnncert.network import Network, ThresholdLayer
+from bnncert.regions import Region
+
+
+@dataclass(frozen=True, eq=False)
+class LayerBounds:
+    """Per neuron: bounds of u = <w, y> and its state (+1, -1, or 0 where both can occur)."""
+
+    lower: FloatArray
+    upper: FloatArray
+    state: npt.NDArray[np.int8]
+
+    @property
+    def unstable(self) -> npt.NDArray[np.int64]:
+        """The neurons that may take both signs."""
+        return np.flatnonzero(self.state == 0)
+
+
+def _first_layer(layer: ThresholdLayer, region: Region) -> LayerBounds:
+    assert layer.bias_lo is not None and layer.bias_hi is not None
+    upper = region.support(layer.weights)
+    lower = -region.support(-layer.weights.astype(np.float64))
+    state = np.zeros(layer.size, dtype=np.int8)
+    # Float comparisons are exact, and u + b >= 0 is u >= -b: no rounding enters here.
+    if layer.sign_zero == "plus":
+        on = lower >= -layer.bias_lo
+    else:
+        on = lower > -layer.bias_lo
+    off = upper <= -layer.bias_hi if layer.sign_zero == "minus" else upper < -layer.bias_hi
+    state[on] = 1
+    state[off] = -1
+    return LayerBounds(lower, upper, state)
+
+
+def _later_layer(layer: ThresholdLayer, below: LayerBounds) -> LayerBounds:
+    weights = layer.weights.astype(np.int64)
+    fixed = np.asarray(weights @ below.state.astype(np.int64))
+    reach = np.asarray(abs(weights) @ (below.state == 0).astype(np.int64))
+    lower, upper = fixed - reach, fixed + reach
+    state = np.zeros(layer.size, dtype=np.int8)
+    state[lower > layer.minus_upto] = 1
+    state[upper < layer.plus_from] = -1
+    return LayerBounds(lower.astype(np.float64), upper.astype(np.float64), state)
+
+
+def stability(network: Network, region: Region) -> tuple[LayerBounds, ...]:
+    """Return the bounds and states of every layer."""
+    bounds: list[LayerBounds] = []
+    for layer in network.layers:
+        bounds.append(
+            _later_layer(layer, bounds[-1]) if bounds else _first_layer(layer, region)
+        )
+    return tuple(bounds)

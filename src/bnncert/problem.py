@@ -1,0 +1,328 @@
+r"""Verification problems: a network, a region, and what must hold there.
+
+A *target* is one way in which the property can fail: a conjunction f_1 <= 0, .., f_m <= 0 of
+affine functions of the last layer's signs (for a classifier: one function, the margin over a
+rival class).  The property holds iff no target can be reached inside the region, so a problem is
+settled target by target, with F = max_i f_i > 0 to be shown for each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.errors import InputError
+from bnncert.formats.description import FloatArray
+from bnncert.formats.vnnlib import Disjunct, LinearConstraint, Specification
+from bnncert.network import Network
+from bnncert.rationals import float_above, float_below
+from bnncert.regions import Box, EmptyRegionError, Polytope, Region
+
+Targets: TypeAlias = Literal["all", "runner-up"] | int
+Ties: TypeAlias = Literal["violation", "robust"]
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """f(x) = <coefficients, x> + constant over the last layer, known to within `error`.
+
+    The property wants f > 0, or f >= 0 if `tie_is_fine`.
+    """
+
+    coefficients: FloatArray
+    constant: float
+    error: float = 0.0
+    tie_is_fine: bool = False
+    name: str = "f"
+
+    def exactly(self, signs: npt.NDArray[Any]) -> Fraction:
+        """Return f at a sign vector, in rationals (without the error)."""
+        plus = self.coefficients[signs > 0].tolist()
+        minus = self.coefficients[signs <= 0].tolist()
+        total = sum(map(Fraction, plus), Fraction(self.constant))
+        return total - sum(map(Fraction, minus), Fraction(0))
+
+    def is_violated(self, signs: npt.NDArray[Any]) -> bool | None:
+        """Decide f <= 0 (f < 0 if ties are fine) exactly; None if the error forbids it."""
+        value, error = self.exactly(signs), Fraction(self.error)
+        low, high = value - error, value + error
+        if self.tie_is_fine:
+            return True if high < 0 else False if low >= 0 else None
+        return True if high <= 0 else False if low > 0 else None
+
+    def is_proved_by(self, lower: float) -> bool:
+        """Whether a lower bound of f shows that the objective cannot fail."""
+        return lower >= 0 if self.tie_is_fine else lower > 0
+
+    @cached_property
+    def lattice(self) -> tuple[Fraction, Fraction] | None:
+        """(offset, step) with f in {offset + k step} up to its error, or None if too fine.
+
+        With q the greatest common divisor of the coefficients, sum d_i x_i changes by multiples
+        of 2q and can be sum d_i.
+        """
+        values = [Fraction(c) for c in self.coefficients.tolist() if c]
+        if not values:
+            return Fraction(self.constant), Fraction(0)
+        denominator = math.lcm(*(v.denominator for v in values))
+        if denominator > 2**40:
+            return None
+        divisor = math.gcd(*(int(v * denominator) for v in values))
+        step = 2 * Fraction(divisor, denominator)
+        if sum(abs(v) for v in values) > step * 2**40:
+            return None
+        return sum(values, Fraction(self.constant)), step
+
+    def round_up(self, lower: float) -> float:
+        """Return the smallest value f can take that is not below `lower` (rounded down)."""
+        if self.lattice is None or not math.isfinite(lower):
+            return lower
+        offset, step = self.lattice
+        if step == 0:
+            return max(lower, float_below(offset - Fraction(self.error)))
+        # f = lattice + e with |e| <= error, so the lattice part is >= lower - error.
+        k = math.ceil((Fraction(lower) - Fraction(self.error) - offset) / step)
+        return max(lower, float_below(offset + k * step - Fraction(self.error)))
+
+    def largest_violation(self) -> float:
+        """Return a float v such that the violating values of f are exactly those <= v."""
+        if self.lattice is None or self.error:
+            return float_above(Fraction(self.error))
+        offset, step = self.lattice
+        if step == 0:
+            return 0.0
+        k = math.floor(-offset / step)
+        value = offset + k * step
+        if value == 0 and self.tie_is_fine:
+            value -= step
+        # Half a step above the last violating value: no rounding can reach either neighbour.
+        return float(value + step / 4)
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """One way to fail: all objectives violated at once.  `rival` is the class it stands for."""
+
+    name: str
+    objectives: tuple[Objective, ...]
+    rival: int | None = None
+
+    def is_violated(self, signs: npt.NDArray[Any]) -> bool | None:
+        """Decide exactly whether all objectives are violated; None if one is undecidable."""
+        answers = [objective.is_violated(signs) for objective in self.objectives]
+        if any(answer is False for answer in answers):
+            return False
+        return None if any(answer is None for answer in answers) else True
+
+    def values(self, signs: npt.NDArray[Any]) -> FloatArray:
+        """Return F = max_i f_i for rows of sign vectors, in floating point."""
+        if not self.objectives:
+            return np.full(signs.shape[0], -np.inf)
+        parts = [signs @ o.coefficients + o.constant for o in self.objectives]
+        return np.asarray(np.max(np.stack(parts), axis=0), dtype=np.float64)
+
+    def exactly(self, signs: npt.NDArray[Any]) -> Fraction:
+        """Return F at one sign vector, in rationals."""
+        return max((o.exactly(signs) for o in self.objectives), default=Fraction(-1))
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Show that no target is reachable by the network on the region."""
+
+    network: Network
+    region: Region
+    targets: tuple[Target, ...]
+    label: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.region.size != self.network.inputs:
+            raise InputError(
+                f"the region has {self.region.size} inputs, the network {self.network.inputs}"
+            )
+
+
+def score_objective(
+    network: Network,
+    weights: Mapping[int, Fraction],
+    constant: Fraction = Fraction(0),
+    *,
+    tie_is_fine: bool = False,
+    name: str = "f",
+) -> Objective:
+    """Return f = sum_j weights_j * score_j + constant as a function of the last layer.
+
+    The scores are those without the output's common gain, which no comparison can see.
+    """
+    output = network.output
+    for j in weights:
+        if not 0 <= j < network.classes:
+            raise InputError(f"score {j} does not exist; the network has {network.classes}")
+    if constant and output.gain != 1.0:
+        raise InputError("scores with an irrational scale can only be compared with each other")
+    columns = np.flatnonzero(np.any(output.weights[list(weights)] != 0, axis=0))
+    coefficients = np.zeros(output.weights.shape[1])
+    error = Fraction(0)
+    rows = {j: output.weights[j].tolist() for j in weights}
+    for i in columns.tolist():
+        exact = sum((c * Fraction(rows[j][i]) for j, c in weights.items()), Fraction(0))
+        coefficients[i] = float(exact)
+        error += abs(exact - Fraction(coefficients[i]))
+    total = sum((c * Fraction(float(output.bias[j])) for j, c in weights.items()), constant)
+    rounded = float(total)
+    error += abs(total - Fraction(rounded))
+    groups: dict[int, Fraction] = {}
+    for j, c in weights.items():
+        groups[int(output.group[j])] = groups.get(int(output.group[j]), Fraction(0)) + c
+    for j, c in weights.items():
+        # Equal irrational biases cancel exactly in a difference of scores.
+        if groups[int(output.group[j])] != 0 or _has_inexact_weights(network, j):
+            error += abs(c) * Fraction(float(output.error[j]))
+    return Objective(coefficients, rounded, float_above(error), tie_is_fine, name)
+
+
+def _has_inexact_weights(network: Network, row: int) -> bool:
+    # With a common gain the weights stay integers; otherwise the error may sit in the weights.
+    weights = network.output.weights[row]
+    return bool(np.any(weights != np.rint(weights)))
+
+
+def robustness(
+    network: Network,
+    region: Region,
+    label: int,
+    targets: Targets = "all",
+    ties: Ties = "violation",
+) -> Problem:
+    """Return the problem "every point of the region is classified as `label`".
+
+    Parameters
+    ----------
+    targets
+        "all" rivals, the "runner-up" (the strongest rival at the region's centre, as in the
+        paper), or one class.
+    ties
+        Whether an equal score of a rival counts as a violation.
+    """
+    if not isinstance(label, int | np.integer) or not 0 <= label < network.classes:
+        raise InputError(f"label is {label}; the network has classes 0 to {network.classes - 1}")
+    if network.classes < 2:
+        raise InputError("the network has a single score; classification needs at least two")
+    label = int(label)
+    rivals: Sequence[int]
+    if targets == "all":
+        rivals = [k for k in range(network.classes) if k != label]
+    elif targets == "runner-up":
+        scores = network.evaluate(region.center)
+        scores[label] = -np.inf
+        rivals = [int(np.argmax(scores))]
+    elif isinstance(targets, int | np.integer) and 0 <= targets < network.classes:
+        if int(targets) == label:
+            raise InputError(f"target {targets} is the label itself")
+        rivals = [int(targets)]
+    else:
+        raise InputError(
+            f"target is {targets!r}; expected all, runner-up or a class from 0 to "
+            f"{network.classes - 1}"
+        )
+    made = []
+    for k in rivals:
+        objective = score_objective(
+            network,
+            {label: Fraction(1), k: Fraction(-1)},
+            tie_is_fine=ties == "robust",
+            name=f"score {label} - score {k}",
+        )
+        made.append(Target(f"class {k}", (objective,), k))
+    return Problem(network, region, tuple(made), label)
+
+
+def from_vnnlib(network: Network, specification: Specification) -> tuple[Problem, ...]:
+    """Return one problem for each input region of a VNN-LIB query (which states the violation)."""
+    where = specification.path
+    if specification.input_count != network.inputs:
+        raise InputError(
+            f"{where}: declares {specification.input_count} inputs, the network has "
+            f"{network.inputs}"
+        )
+    if network.output_transform == "argmax":
+        raise InputError(f"{where}: the network ends in ArgMax, so its scores cannot be queried")
+    if specification.output_count != network.classes:
+        raise InputError(
+            f"{where}: declares {specification.output_count} outputs, the network has "
+            f"{network.classes}"
+        )
+    groups: dict[tuple[Any, ...], list[tuple[int, Disjunct]]] = {}
+    for number, disjunct in enumerate(specification.disjuncts):
+        # The reader shares equal boxes between disjuncts: identity is enough, and fast.
+        key = (id(disjunct.lower), id(disjunct.upper), disjunct.input_constraints)
+        groups.setdefault(key, []).append((number, disjunct))
+    problems = []
+    for members in groups.values():
+        try:
+            region = _vnnlib_region(members[0][1])
+        except EmptyRegionError:
+            continue
+        targets = tuple(_vnnlib_target(network, d, n, where) for n, d in members)
+        problems.append(Problem(network, region, targets))
+    return tuple(problems)
+
+
+def _vnnlib_region(disjunct: Disjunct) -> Region:
+    # Decimals such as 0.1 are not floats: outwards, so that a proof covers the query.
+    lo = np.array([float_below(v) for v in disjunct.lower])
+    hi = np.array([float_above(v) for v in disjunct.upper])
+    if not disjunct.input_constraints:
+        return Box(lo, hi)
+    matrix = np.zeros((len(disjunct.input_constraints), lo.size))
+    right = np.zeros(len(disjunct.input_constraints))
+    reach = [max(abs(Fraction(a)), abs(Fraction(b))) for a, b in zip(lo.tolist(), hi.tolist(), strict=True)]
+    for i, constraint in enumerate(disjunct.input_constraints):
+        loss = Fraction(0)
+        for j, c in constraint.inputs:
+            matrix[i, j] = float(c)
+            loss += abs(c - Fraction(matrix[i, j])) * reach[j]
+        right[i] = float_above(-constraint.constant + loss)
+    return Polytope(matrix, right, lo, hi)
+
+
+def _vnnlib_target(network: Network, disjunct: Disjunct, number: int, where: str) -> Target:
+    objectives = []
+    for constraint in disjunct.output_constraints:
+        weights = {j: c for j, c in constraint.outputs if c}
+        if network.output_transform == "softmax":
+            _check_monotone(constraint, where)
+        try:
+            objectives.append(
+                score_objective(
+                    network,
+                    weights,
+                    constraint.constant,
+                    tie_is_fine=constraint.strict,
+                    name=f"line {constraint.line}",
+                )
+            )
+        except InputError as error:
+            raise InputError(f"{where}:{constraint.line}: {error}") from error
+    rival = None
+    if len(disjunct.output_constraints) == 1:
+        raised = [j for j, c in disjunct.output_constraints[0].outputs if c < 0]
+        rival = raised[0] if len(raised) == 1 else None
+    return Target(f"disjunct {number}", tuple(objectives), rival)
+
+
+def _check_monotone(constraint: LinearConstraint, where: str) -> None:
+    """Softmax keeps the order of scores and nothing else."""
+    coefficients = [c for _, c in constraint.outputs if c]
+    if constraint.constant or sum(coefficients) or len(coefficients) > 2:
+        raise InputError(
+            f"{where}:{constraint.line}: the network ends in Softmax, so a query can only "
+            "compare two outputs (Y_i >= Y_j)"
+        )

@@ -1,0 +1,1 @@
+"""Relaxations and exact encodings of a reduced problem, ready for a solver."""

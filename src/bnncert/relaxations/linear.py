@@ -1,0 +1,237 @@
+r"""The linear encoding of a binary network (the paper's LP and MILP, and their lattice form).
+
+With z = (x+1)/2 in [0, 1] and Lo <= u = <w, y> <= U, a sign neuron is
+
+    u >= Lo + (p - Lo) z          (z = 1 needs u >= p),
+    u <= q + (U - q) z            (z = 0 needs u <= q).
+
+The paper's form has p = q = -b, which is its (nv+b)(x+1) >= 2(w.y+b) and (nv-b)(1-x) >= -2(w.y+b).
+The Soft form lets both signs pass within a margin, p = -b - 1e-7 and q = -b + 1e-7.  The lattice
+form takes the integers p and q = p - 2 that the pre-activations can really reach.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from bnncert.errors import InputError
+from bnncert.formats.description import FloatArray, IntArray
+from bnncert.presolve.reduction import OpenLayer, OpenObjective, OpenProblem
+from bnncert.regions import Ball, Polytope, Region
+from bnncert.solvers.linear_program import LinearProgram
+
+Form: TypeAlias = Literal["paper", "soft", "lattice"]
+
+#: The paper's margin on the sign of a pre-activation.
+SOFT_MARGIN = 1e-7
+
+
+@dataclass(frozen=True, eq=False)
+class InputBlock:
+    """x = base + spread v for the inputs that matter, with v in a box and perhaps rows on v."""
+
+    index: IntArray
+    base: FloatArray
+    spread: Any
+    lower: FloatArray
+    upper: FloatArray
+    rows: Any
+    right: FloatArray
+
+    @property
+    def size(self) -> int:
+        """The number of variables v."""
+        return int(self.lower.size)
+
+
+def input_block(region: Region, used: IntArray) -> InputBlock:
+    """Describe the region by variables for the inputs `used` (others stay at the centre)."""
+    if isinstance(region, Polytope):
+        used = np.union1d(used, np.flatnonzero(np.any(region.matrix != 0, axis=0)))
+    if isinstance(region, Ball) and region.norm == "l1":
+        return _l1_block(region, used)
+    lo, hi = region.lo[used], region.hi[used]
+    base = lo + (hi - lo) / 2
+    # The half width is rounded up, so that base +- spread covers the box.
+    half = np.nextafter(np.maximum(hi - base, base - lo), np.inf)
+    half = np.where(hi > lo, half, 0.0)
+    rows, right = sp.csr_array((0, used.size)), np.zeros(0)
+    if isinstance(region, Polytope):
+        part = region.matrix[:, used]
+        rows = sp.csr_array(part * half)
+        magnitude = np.abs(part) @ (np.abs(base) + half) + np.abs(region.right)
+        right = region.right - part @ base + 1e-14 * (used.size + 8) * magnitude
+    ones = np.ones(used.size)
+    return InputBlock(used, base, sp.diags_array(half).tocsr(), -ones, ones, rows, right)
+
+
+def _l1_block(region: Ball, used: IntArray) -> InputBlock:
+    """x = m + r (v+ - v-) with v >= 0 and sum v <= 1."""
+    n, radius = used.size, max(region.radius, 1e-300)
+    middle = region.middle[used]
+    grow = 1 + 1e-14
+    up = np.minimum((region.hi[used] - middle) / radius * grow, 1.0)
+    down = np.minimum((middle - region.lo[used]) / radius * grow, 1.0)
+    eye = sp.identity(n, format="csr") * radius
+    return InputBlock(
+        used,
+        middle,
+        sp.csr_array(sp.hstack([eye, -eye])),
+        np.zeros(2 * n),
+        np.concatenate([up, down]),
+        sp.csr_array(np.ones((1, 2 * n))),
+        np.array([grow]),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class LinearModel:
+    """The encoding, and where its variables are."""
+
+    program: LinearProgram
+    inputs: InputBlock
+    offsets: tuple[int, ...]
+    problem: OpenProblem
+
+    def point(self, solution: FloatArray, region: Region) -> FloatArray:
+        """Return the input that a solution stands for."""
+        x = region.center.copy()
+        x[self.inputs.index] = self.inputs.base + self.inputs.spread @ solution[: self.inputs.size]
+        return x
+
+    def first_layer_signs(self, solution: FloatArray) -> npt.NDArray[np.int8]:
+        """Return the rounded signs of the open neurons of the first layer."""
+        start = self.offsets[0]
+        part = solution[start : start + self.problem.layers[0].size]
+        return np.where(part >= 0.5, 1, -1).astype(np.int8)
+
+    def last_layer(self) -> slice:
+        """Return the columns of the last layer's variables."""
+        start = self.offsets[-1]
+        return slice(start, start + self.problem.layers[-1].size)
+
+    def objective_row(self, objective: OpenObjective) -> tuple[FloatArray, float]:
+        """Return f as cost over the last layer's z, and its constant: x = 2z - 1."""
+        return 2.0 * objective.coefficients, float(
+            objective.constant - objective.coefficients.sum()
+        )
+
+
+def _thresholds(layer: OpenLayer, form: Form) -> tuple[FloatArray, FloatArray]:
+    if form == "paper":
+        return -layer.bias, -layer.bias
+    if form == "soft":
+        return -layer.bias - SOFT_MARGIN, -layer.bias + SOFT_MARGIN
+    if form == "lattice":
+        return layer.plus_from, layer.minus_upto
+    raise InputError(f"form is {form!r}; expected paper, soft or lattice")
+
+
+def linear_model(
+    problem: OpenProblem, region: Region, form: Form, *, integer: bool
+) -> LinearModel:
+    """Encode an open problem, with integer or relaxed neurons and no objective yet."""
+    if isinstance(region, Ball) and region.norm == "l2" and integer:
+        raise InputError(
+            "the L2 ball is not polyhedral, so milp cannot encode it; use interval, lp, sample "
+            "or attack for the L2 norm"
+        )
+    block = input_block(region, problem.layers[0].inputs)
+    sizes = [layer.size for layer in problem.layers]
+    offsets = tuple(int(o) for o in block.size + np.concatenate([[0], np.cumsum(sizes)[:-1]]))
+    columns = block.size + sum(sizes)
+    rows: list[Any] = []
+    lowers: list[FloatArray] = []
+    uppers: list[FloatArray] = []
+    if block.right.size:
+        rows.append(sp.hstack([block.rows, sp.csr_array((block.right.size, sum(sizes)))]))
+        lowers.append(np.full(block.right.size, -np.inf))
+        uppers.append(block.right)
+    for i, layer in enumerate(problem.layers):
+        if layer.size == 0:
+            continue
+        p, q = _thresholds(layer, form)
+        if i == 0:
+            part, base, slack, scale = _first_rows(layer, block)
+            left = 0
+        else:
+            # y = 2z - 1: the constant part moves to the right-hand side, in integers.
+            part = (2 * layer.weights).astype(np.float64)
+            base = -np.asarray(layer.weights.sum(axis=1), dtype=np.float64).reshape(-1)
+            slack, scale = np.zeros(layer.size), np.ones(layer.size)
+            left = offsets[i - 1]
+        if form != "lattice":
+            slack = slack + 1e-13 * (np.abs(layer.bias) + layer.upper - layer.lower)
+        for threshold, end, sense in ((p, layer.lower, 1), (q, layer.upper, -1)):
+            # u - (p - Lo) z >= Lo,  and  u - (U - q) z <= q.
+            slope = threshold - end if sense > 0 else end - threshold
+            right = (end if sense > 0 else threshold) - base
+            rows.append(
+                _place(
+                    sp.diags_array(scale).tocsr() @ part,
+                    sp.diags_array(-scale * slope).tocsr(),
+                    left,
+                    offsets[i],
+                    columns,
+                )
+            )
+            side = scale * (right - sense * slack)
+            lowers.append(side if sense > 0 else np.full(layer.size, -np.inf))
+            uppers.append(side if sense < 0 else np.full(layer.size, np.inf))
+    matrix = sp.csr_array(sp.vstack(rows)) if rows else sp.csr_array((0, columns))
+    return LinearModel(
+        LinearProgram(
+            cost=np.zeros(columns),
+            matrix=matrix,
+            row_lower=np.concatenate([np.zeros(0), *lowers]),
+            row_upper=np.concatenate([np.zeros(0), *uppers]),
+            lower=np.concatenate([block.lower, np.zeros(sum(sizes))]),
+            upper=np.concatenate([block.upper, np.ones(sum(sizes))]),
+            integer=np.concatenate([np.zeros(block.size, bool), np.full(sum(sizes), integer)]),
+        ),
+        block,
+        offsets,
+        problem,
+    )
+
+
+def _first_rows(
+    layer: OpenLayer, block: InputBlock
+) -> tuple[Any, FloatArray, FloatArray, FloatArray]:
+    """Return the first layer over v, its constant, what rounding it may lose, a row scale."""
+    # A polytope's block may hold more inputs than this layer uses.
+    place = np.searchsorted(block.index, layer.inputs)
+    weights = sp.csr_array(
+        (layer.weights.data.astype(np.float64), place[layer.weights.indices], layer.weights.indptr),
+        shape=(layer.size, block.index.size),
+    )
+    part = sp.csr_array(weights @ block.spread)
+    base = np.asarray(weights @ block.base)
+    reach = np.asarray(abs(weights) @ np.abs(block.base))
+    reach = reach + np.asarray(abs(part) @ np.maximum(np.abs(block.lower), np.abs(block.upper)))
+    reach = reach + np.abs(layer.lower) + np.abs(layer.upper) + np.abs(layer.bias)
+    terms = np.diff(weights.indptr) + 8
+    largest = np.maximum(abs(part).max(axis=1).toarray().reshape(-1), 1e-12)
+    # Powers of two scale without rounding.
+    scale = 2.0 ** np.rint(-np.log2(largest))
+    return part, base, 2.0**-51 * terms * reach, scale
+
+
+def _place(part: Any, diagonal: Any, left: int, own: int, columns: int) -> Any:
+    """Put a block at column `left` and a diagonal at column `own` of a wide matrix."""
+    a, d = part.tocoo(), diagonal.tocoo()
+    return sp.coo_array(
+        (
+            np.concatenate([a.data, d.data]),
+            (
+                np.concatenate([a.coords[0], d.coords[0]]),
+                np.concatenate([a.coords[1] + left, d.coords[1] + own]),
+            ),
+        ),
+        shape=(part.shape[0], columns),
+    ).tocsr()

@@ -1,0 +1,169 @@
+"""Checking counterexamples: exactly, and in onnxruntime where the model is an ONNX file.
+
+Nothing is ever reported as a counterexample that has not passed :meth:`Replayer.confirm`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bnncert.formats import read_bytes
+from bnncert.formats.description import FloatArray
+from bnncert.network import Network
+from bnncert.problem import Problem, Target
+from bnncert.rationals import float_above
+from bnncert.verdict import Counterexample
+
+
+class OnnxRuntime:
+    """The model file itself, executed by onnxruntime."""
+
+    def __init__(self, content: bytes) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        self._session = onnxruntime.InferenceSession(
+            content, options, providers=["CPUExecutionProvider"]
+        )
+        self._input = self._session.get_inputs()[0]
+        self._dtype = np.float64 if "double" in self._input.type else np.float32
+
+    @staticmethod
+    def of(network: Network) -> OnnxRuntime | None:
+        """Return the model's execution, or None if there is no file, package or support."""
+        if network.kind != "onnx" or importlib.util.find_spec("onnxruntime") is None:
+            return None
+        try:
+            return OnnxRuntime(read_bytes(Path(network.source)))
+        except Exception:  # onnxruntime has no exception of its own for "cannot run this model"
+            return None
+
+    @property
+    def dtype(self) -> Any:
+        """The floating-point type of the model's input."""
+        return self._dtype
+
+    def scores(self, point: FloatArray) -> FloatArray:
+        """Return the model's output for one point."""
+        shape = [d if isinstance(d, int) and d > 0 else 1 for d in self._input.shape]
+        array = point.astype(self._dtype).reshape(shape)
+        output = self._session.run(None, {self._input.name: array})[0]
+        return np.asarray(output, dtype=np.float64).reshape(-1)
+
+
+class Replayer:
+    """Confirms counterexamples of one problem.
+
+    Parameters
+    ----------
+    accept
+        An extra condition on (point, exact scores), e.g. the original VNN-LIB formula.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        runtime: OnnxRuntime | None = None,
+        accept: Callable[[list[Fraction], list[Fraction]], bool] | None = None,
+    ) -> None:
+        self._problem = problem
+        self._runtime = runtime
+        self._accept = accept
+        self.rejected = 0
+
+    def confirm(
+        self, target: Target, candidate: FloatArray, exact: tuple[Fraction, ...] | None = None
+    ) -> Counterexample | None:
+        """Return the candidate as a counterexample if it is one, exactly, else None.
+
+        The candidate is first moved to a nearby float32 point inside the region, so that it
+        replays on the device too, then tried as float64; `exact` is tried as it is.
+        """
+        region = self._problem.region
+        if exact is not None and self._runtime is None:
+            found = self._check(target, np.array([float(v) for v in exact]), exact)
+            if found is not None:
+                return found
+        kinds: tuple[Any, ...] = (np.float32, np.float64)
+        if self._runtime is not None:
+            kinds = (self._runtime.dtype,)
+        for kind in kinds:
+            point = region.settle(candidate, kind)
+            if point is not None:
+                found = self._check(target, point, None)
+                if found is not None:
+                    return found
+        self.rejected += 1
+        return None
+
+    def value(self, targets: Sequence[Target], candidate: FloatArray) -> list[float] | None:
+        """Return each target's F at an exact point of the region near the candidate.
+
+        Rounded up, so that it is a true upper bound of the minimum; None if the network's value
+        is not determined there.
+        """
+        point = self._problem.region.settle(candidate)
+        if point is None:
+            return None
+        for pattern in self._problem.network.exact_patterns(point):
+            return [float_above(target.exactly(pattern[-1])) for target in targets]
+        return None
+
+    def _check(
+        self, target: Target, point: FloatArray, exact: tuple[Fraction, ...] | None
+    ) -> Counterexample | None:
+        network = self._problem.network
+        place: Any = point if exact is None else exact
+        if not self._problem.region.contains(place):
+            return None
+        if exact is not None and tuple(map(Fraction, point.tolist())) == exact:
+            exact = None
+        for pattern in network.exact_patterns(place):
+            signs = pattern[-1]
+            if target.is_violated(signs) is not True:
+                continue
+            scores = network.output.gain * (
+                network.output.weights @ signs.astype(np.float64) + network.output.bias
+            )
+            if self._accept is not None:
+                rationals = list(place) if exact is not None else list(map(Fraction, point.tolist()))
+                if not self._accept(rationals, _exact_scores(network, signs)):
+                    continue
+            replayed = ["exact"]
+            if self._runtime is not None:
+                if not self._agrees(self._runtime.scores(point), scores):
+                    continue
+                replayed.append("onnxruntime")
+            return Counterexample(
+                point, exact, target.name, target.exactly(signs), scores, tuple(replayed)
+            )
+        return None
+
+    def _agrees(self, output: FloatArray, scores: FloatArray) -> bool:
+        """Whether onnxruntime's output orders the classes as the exact scores do."""
+        transform = self._problem.network.output_transform
+        if transform == "argmax":
+            return bool(scores[int(output[0])] == scores.max())
+        if output.size != scores.size:
+            return False
+        if transform == "scores":
+            size = float(np.abs(scores).max(initial=1.0))
+            return bool(np.all(np.abs(output - scores) <= 1e-4 * size))
+        best = scores == scores.max()
+        return bool(output[best].min() >= output.max())
+
+
+def _exact_scores(network: Network, signs: Any) -> list[Fraction]:
+    plus = signs > 0
+    result = []
+    for row, bias in zip(network.output.weights, network.output.bias.tolist(), strict=True):
+        total = sum(map(Fraction, row[plus].tolist()), Fraction(bias))
+        result.append(total - sum(map(Fraction, row[~plus].tolist()), Fraction(0)))
+    return result

@@ -1,0 +1,1 @@
+"""Adapters to the optimisation libraries that do the numerical work."""

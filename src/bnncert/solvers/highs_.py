@@ -1,0 +1,132 @@
+"""HiGHS: linear and mixed-integer programs (https://highs.dev)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import highspy
+import numpy as np
+import scipy.sparse as sp
+
+from bnncert.deadline import Deadline
+from bnncert.formats.description import FloatArray
+from bnncert.solvers.linear_program import LinearProgram
+
+Status = Literal["optimal", "infeasible", "feasible", "limit", "failed"]
+
+_STATUS: dict[Any, Status] = {
+    highspy.HighsModelStatus.kOptimal: "optimal",
+    highspy.HighsModelStatus.kInfeasible: "infeasible",
+    highspy.HighsModelStatus.kUnboundedOrInfeasible: "infeasible",
+    highspy.HighsModelStatus.kTimeLimit: "limit",
+    highspy.HighsModelStatus.kInterrupt: "limit",
+    highspy.HighsModelStatus.kSolutionLimit: "feasible",
+    highspy.HighsModelStatus.kObjectiveTarget: "feasible",
+}
+
+#: Seconds between looks at the clock and at Ctrl-C while HiGHS works in its own thread.
+POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class HighsSolution:
+    """What HiGHS returned; `point` and `multipliers` are None where there are none."""
+
+    status: Status
+    point: FloatArray | None
+    multipliers: FloatArray | None
+    dual_bound: float
+    basis_columns: tuple[int, ...] = ()
+    basis_rows: tuple[int, ...] = ()
+
+
+class HighsModel:
+    """A program handed to HiGHS once, to be solved, changed and solved again."""
+
+    def __init__(self, program: LinearProgram, options: dict[str, Any] | None = None) -> None:
+        self._program = program
+        self._highs = highspy.Highs()
+        self._highs.setOptionValue("output_flag", False)
+        for name, value in (options or {}).items():
+            self._highs.setOptionValue(name, value)
+        # Without these, a Ctrl-C or a passed deadline could not stop a running solve.
+        self._highs.HandleUserInterrupt = True
+        self._is_mip = bool(np.any(program.integer))
+        self._highs.passModel(_to_highs(program))
+
+    def set_cost(self, cost: FloatArray, offset: float) -> None:
+        """Replace the objective; the next solve starts from the last basis."""
+        count = cost.size
+        self._highs.changeColsCost(count, np.arange(count, dtype=np.int32), cost)
+        self._highs.changeObjectiveOffset(offset)
+
+    def add_row(self, lower: float, upper: float, columns: Any, values: Any) -> None:
+        """Add one constraint."""
+        index = np.asarray(columns, dtype=np.int32)
+        self._highs.addRow(
+            max(lower, -highspy.kHighsInf),
+            min(upper, highspy.kHighsInf),
+            index.size,
+            index,
+            np.asarray(values, dtype=np.float64),
+        )
+
+    def solve(self, deadline: Deadline) -> HighsSolution:
+        """Solve within the time that is left; a KeyboardInterrupt stops HiGHS and goes on up."""
+        left = deadline.remaining()
+        if left <= 0:
+            return HighsSolution("limit", None, None, -np.inf)
+        # HiGHS counts its clock over all solves of one model.
+        clock = self._highs.getRunTime()
+        self._highs.setOptionValue("time_limit", clock + left if np.isfinite(left) else 1e300)
+        self._highs.startSolve()
+        try:
+            while not self._highs.wait(POLL_SECONDS)[0]:
+                if deadline.remaining() < -0.2:
+                    self._highs.cancelSolve()
+        except KeyboardInterrupt:
+            self._highs.cancelSolve()
+            self._highs.wait(5.0)
+            raise
+        return self._collect()
+
+    def _collect(self) -> HighsSolution:
+        status = _STATUS.get(self._highs.getModelStatus(), "failed")
+        info, solution = self._highs.getInfo(), self._highs.getSolution()
+        has_point = info.primal_solution_status == 2 and solution.value_valid
+        point = np.array(solution.col_value) if has_point else None
+        multipliers = None
+        if not self._is_mip and solution.dual_valid:
+            multipliers = np.array(solution.row_dual)
+        bound = float(info.mip_dual_bound) if self._is_mip else -np.inf
+        return HighsSolution(status, point, multipliers, bound)
+
+    def basis(self) -> tuple[list[int], list[int]]:
+        """Return the columns and the rows that are basic after an LP solve."""
+        basis = self._highs.getBasis()
+        basic = highspy.HighsBasisStatus.kBasic
+        return (
+            [j for j, s in enumerate(basis.col_status) if s == basic],
+            [i for i, s in enumerate(basis.row_status) if s == basic],
+        )
+
+
+def _to_highs(program: LinearProgram) -> Any:
+    model = highspy.HighsLp()
+    columns = sp.csc_array(program.matrix)
+    columns.sort_indices()
+    model.num_col_, model.num_row_ = program.cost.size, program.row_lower.size
+    model.col_cost_ = program.cost
+    model.col_lower_, model.col_upper_ = program.lower, program.upper
+    model.row_lower_ = np.maximum(program.row_lower, -highspy.kHighsInf)
+    model.row_upper_ = np.minimum(program.row_upper, highspy.kHighsInf)
+    model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    model.a_matrix_.start_ = columns.indptr
+    model.a_matrix_.index_ = columns.indices
+    model.a_matrix_.value_ = columns.data
+    model.offset_ = program.offset
+    if np.any(program.integer):
+        kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+        model.integrality_ = [kinds[int(flag)] for flag in program.integer]
+    return model

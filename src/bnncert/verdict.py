@@ -1,0 +1,165 @@
+"""Answers: per target and overall, as immutable data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.formats.description import FloatArray
+
+Status: TypeAlias = Literal["robust", "not_robust", "unknown", "timeout"]
+
+#: What VNN-COMP calls each answer: its queries state the violation.
+VNNCOMP_WORD: dict[str, str] = {
+    "robust": "unsat",
+    "not_robust": "sat",
+    "unknown": "unknown",
+    "timeout": "timeout",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Counterexample:
+    """An input inside the region at which the property fails, checked in exact arithmetic.
+
+    Attributes
+    ----------
+    point
+        The input as floats.
+    exact
+        The input as rationals where the floats are only near it, else None.
+    target
+        The target that it reaches.
+    value
+        F = max_i f_i there, exactly (<= 0).
+    scores
+        The network's scores there, in floating point.
+    replayed_in
+        Which independent executions confirmed it: "exact", and "onnxruntime" where tried.
+    """
+
+    point: FloatArray
+    exact: tuple[Fraction, ...] | None
+    target: str
+    value: Fraction
+    scores: FloatArray
+    replayed_in: tuple[str, ...] = ("exact",)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data; Python's float repr replays exactly."""
+        tree: dict[str, Any] = {
+            "input": self.point.tolist(),
+            "target": self.target,
+            "value": float(self.value),
+            "value_exact": str(self.value),
+            "scores": self.scores.tolist(),
+            "predicted": int(np.argmax(self.scores)),
+            "replayed_in": list(self.replayed_in),
+        }
+        if self.exact is not None:
+            tree["input_exact"] = [str(v) for v in self.exact]
+        return tree
+
+
+@dataclass(frozen=True, eq=False)
+class TargetResult:
+    """The answer for one target, with bounds lower <= min F <= upper."""
+
+    name: str
+    status: Status
+    lower: float = -math.inf
+    upper: float = math.inf
+    seconds: float = 0.0
+    stage: str = ""
+    rival: int | None = None
+    counterexample: Counterexample | None = None
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data (infinite bounds become None)."""
+        return {
+            "target": self.name,
+            "rival": self.rival,
+            "status": self.status,
+            "lower": self.lower if math.isfinite(self.lower) else None,
+            "upper": self.upper if math.isfinite(self.upper) else None,
+            "seconds": self.seconds,
+            "stage": self.stage,
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The answer to a problem."""
+
+    status: Status
+    targets: tuple[TargetResult, ...]
+    seconds: float
+    method: str
+    counterexample: Counterexample | None = None
+    label: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def lower(self) -> float:
+        """The smallest lower bound over all targets."""
+        return min((t.lower for t in self.targets), default=math.inf)
+
+    @property
+    def upper(self) -> float:
+        """The smallest upper bound over all targets."""
+        return min((t.upper for t in self.targets), default=math.inf)
+
+    @property
+    def vnncomp_word(self) -> str:
+        """sat, unsat, unknown or timeout."""
+        return VNNCOMP_WORD[self.status]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        return {
+            "status": self.status,
+            "vnncomp": self.vnncomp_word,
+            "method": self.method,
+            "label": self.label,
+            "lower": self.lower if math.isfinite(self.lower) else None,
+            "upper": self.upper if math.isfinite(self.upper) else None,
+            "seconds": self.seconds,
+            "targets": [t.to_dict() for t in self.targets],
+            "counterexample": None if self.counterexample is None else self.counterexample.to_dict(),
+            "notes": list(self.notes),
+        }
+
+
+def overall_status(statuses: Sequence[Status]) -> Status:
+    """Combine the answers of all targets: one failure fails, all must hold to hold."""
+    if "not_robust" in statuses:
+        return "not_robust"
+    if all(s == "robust" for s in statuses):
+        return "robust"
+    return "timeout" if "timeout" in statuses else "unknown"
+
+
+def merge(results: Sequence[Result]) -> Result:
+    """Combine the answers for several regions of one query."""
+    if len(results) == 1:
+        return results[0]
+    found = next((r.counterexample for r in results if r.counterexample is not None), None)
+    return Result(
+        status=overall_status([r.status for r in results]),
+        targets=tuple(t for r in results for t in r.targets),
+        seconds=sum(r.seconds for r in results),
+        method=results[0].method if results else "",
+        counterexample=found,
+        notes=tuple(dict.fromkeys(note for r in results for note in r.notes)),
+    )
+
+
+SignArray: TypeAlias = npt.NDArray[np.int8]
