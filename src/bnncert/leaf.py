@@ -40,7 +40,7 @@ class _Polyhedron:
     rows: list[dict[int, Fraction]]
     right: list[Bound]
     #: For each input: (its columns with their sign, its constant).
-    inputs: list[tuple[tuple[tuple[int, int], ...], Fraction]]
+    inputs: Sequence[tuple[tuple[tuple[int, int], ...], Fraction]]
 
 
 def _polyhedron(region: Region) -> _Polyhedron:
@@ -147,7 +147,10 @@ def _largest_margin(
     program = ExactProgram(
         cost=[Fraction(0)] * n + [minus],
         rows=[
-            *({**row, n: minus} if flag else row for row, flag in zip(rows, with_margin, strict=True)),
+            *(
+                {**row, n: minus} if flag else row
+                for row, flag in zip(rows, with_margin, strict=True)
+            ),
             *polyhedron.rows,
         ],
         row_lower=[*right, *([None] * len(polyhedron.rows))],

@@ -41,7 +41,8 @@ from bnncert.formats.description import (
     take_step,
 )
 from bnncert.operators import Operator, make_operator
-from bnncert.rationals import float_above
+from bnncert.rationals import Interval, float_above
+from bnncert.signed_sums import SignedSums
 from bnncert.thresholds import (
     affine_coefficients,
     lattice_thresholds,
@@ -142,7 +143,9 @@ class ThresholdLayer:
         if self.on_from is not None:
             # Half way between two lattice points, where no rounding can matter.
             return (self.plus_from - 1).astype(dtype)
-        return (-self.bias).astype(dtype)
+        limit = (-self.bias).astype(dtype)
+        # Among floats, being above a number is reaching the next one.
+        return np.nextafter(limit, np.inf) if self.sign_zero == "minus" else limit
 
     def exact_signs(self, point: Sequence[Fraction] | npt.NDArray[Any]) -> SignArray:
         """Return the sign of every neuron at one point, decided in exact arithmetic.
@@ -171,19 +174,24 @@ class ThresholdLayer:
         for j in undecided:
             start, stop = self.weights.indptr[j], self.weights.indptr[j + 1]
             columns, data = self.weights.indices[start:stop], self.weights.data[start:stop]
-            total = sum(
-                (Fraction(w) * exact[i] for i, w in zip(columns.tolist(), data.tolist(), strict=True)),
+            exact_sum = sum(
+                (
+                    Fraction(w) * exact[i]
+                    for i, w in zip(columns.tolist(), data.tolist(), strict=True)
+                ),
                 Fraction(0),
             )
             signs[j] = self._settle(
-                total + Fraction(float(self.bias_lo[j])), total + Fraction(float(self.bias_hi[j]))
+                exact_sum + Fraction(float(self.bias_lo[j])),
+                exact_sum + Fraction(float(self.bias_hi[j])),
             )
         return signs
 
     def _integer_sums(self, signs: SignArray) -> npt.NDArray[Any]:
         # Sums of fewer than 2^24 units are exact in float32, whatever the order of summation.
         if float(self.norm.max(initial=0.0)) < 2**24:
-            return self.operator(np.float32).forward(signs[None, :].astype(np.float32))[0]
+            batch = signs[None, :].astype(np.float32)
+            return np.asarray(self.operator(np.float32).forward(batch)[0])
         return np.asarray(self.weights.astype(np.int64) @ signs.astype(np.int64))
 
     def _settle(self, low: Fraction, high: Fraction) -> int:
@@ -215,6 +223,15 @@ class OutputLayer:
     def classes(self) -> int:
         """The number of scores."""
         return int(self.weights.shape[0])
+
+    def exactly(self, signs: npt.NDArray[Any]) -> list[Fraction]:
+        """Return W x + b at one sign vector, in rationals."""
+        sums = self._sums.exactly(signs)
+        return [s + Fraction(b) for s, b in zip(sums, self.bias.tolist(), strict=True)]
+
+    @cached_property
+    def _sums(self) -> SignedSums:
+        return SignedSums(self.weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -355,8 +372,10 @@ class Network:
         """Return points as rows of float64, and whether a single point was given."""
         array = np.asarray(points, dtype=np.float64)
         single = array.shape == self.input_shape or array.ndim <= 1
-        if array.size == 0 or array.size % max(1, self.inputs) or (
-            single and array.size != self.inputs
+        if (
+            array.size == 0
+            or array.size % max(1, self.inputs)
+            or (single and array.size != self.inputs)
         ):
             raise InputError(
                 f"input of shape {array.shape}; the network takes {self.inputs} values, "
@@ -371,7 +390,8 @@ class Network:
         widest = max(
             layer.size
             if layer.convolution is None
-            else layer.size * layer.convolution.kernel[0].size
+            else layer.size
+            * layer.convolution.kernel[0].size
             // max(1, layer.convolution.kernel.shape[0])
             for layer in self.layers
         )
@@ -442,11 +462,7 @@ class Network:
         patterns = list(self.exact_patterns(exact))
         if len(patterns) != 1 or np.any(self.output.error > 0):
             return None
-        signs = [int(v) for v in patterns[0][-1]]
-        return [
-            sum((Fraction(w) * s for w, s in zip(row, signs, strict=True)), Fraction(float(b)))
-            for row, b in zip(self.output.weights.tolist(), self.output.bias, strict=True)
-        ]
+        return self.output.exactly(patterns[0][-1])
 
     # -- writing --------------------------------------------------------------------------
 
@@ -530,12 +546,18 @@ def _normal_form(description: ModelDescription) -> Network:
         raise UnsupportedModelError(
             f"{description.source}: {last.name}: max-pooling of scores is not supported"
         )
+    output = _output_layer(last, description.source)
+    if output.gain != 1.0:
+        notes.append(
+            f"all scores share the factor {output.gain:.6g}, which is not a float; bounds and "
+            "margins are given without it"
+        )
     lo, hi = (_data_bound(b, description) for b in (description.input_lo, description.input_hi))
     if lo is not None and hi is not None and bool(np.any(lo > hi)):
         raise UnsupportedModelError(f"{description.source}: input_lo is above input_hi")
     return Network(
         layers=tuple(layers),
-        output=_output_layer(last, description.source),
+        output=output,
         input_shape=description.input_shape,
         input_lo=lo,
         input_hi=hi,
@@ -559,7 +581,7 @@ def _data_bound(bound: FloatArray | None, description: ModelDescription) -> Floa
         ) from error
     if not np.all(np.isfinite(array)):
         raise UnsupportedModelError(f"{description.source}: an input bound is NaN or infinite")
-    return array
+    return np.asarray(array, dtype=np.float64)
 
 
 def _check_stage(stage: Stage, width: int, source: str) -> None:
@@ -589,9 +611,7 @@ def _check_integer_weights(stage: Stage, source: str) -> Any:
     return weights.astype(np.int8 if np.abs(data).max(initial=0) <= 127 else np.int32)
 
 
-def _threshold_layer(
-    stage: Stage, number: int, source: str, notes: list[str]
-) -> ThresholdLayer:
+def _threshold_layer(stage: Stage, number: int, source: str, notes: list[str]) -> ThresholdLayer:
     where = f"{source}: {stage.name}"
     sign_zero: SignZero = stage.sign_zero or "plus"
     steps = stage.steps
@@ -702,6 +722,14 @@ def _pooled(layer: ThresholdLayer, stage: Stage) -> list[ThresholdLayer]:
     ]
 
 
+def _scales_exactly(rows: FloatArray, gain: Interval) -> bool:
+    """Whether gain * w is a float for every weight w."""
+    if not gain.is_exact:
+        return False
+    products = (gain.lo * Fraction(w) for w in np.unique(rows).tolist())
+    return all(Fraction(float(v)) == v for v in products)
+
+
 def _output_layer(stage: Stage, source: str) -> OutputLayer:
     rows = np.asarray(stage.weights.toarray(), dtype=np.float64)
     affine = affine_coefficients(stage.steps, rows.shape[0], f"{source}: {stage.name}")
@@ -710,8 +738,9 @@ def _output_layer(stage: Stage, source: str) -> OutputLayer:
     shared = affine.gain[0]
     gain = 1.0
     offset = list(affine.offset)
-    if all(g == shared for g in affine.gain) and shared.lo > 0 and not shared.is_exact:
-        # One irrational factor for all rows changes no comparison: keep the integers.
+    common = all(g == shared for g in affine.gain) and shared.lo > 0
+    if common and not _scales_exactly(rows, shared):
+        # One factor for all rows changes no comparison: keep the weights as they are.
         gain = float(shared.lo)
         offset = [c / shared for c in offset]
         row_gain = [Fraction(1)] * rows.shape[0]

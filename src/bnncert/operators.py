@@ -129,7 +129,7 @@ class ConvolutionOperator:
         count = batch.shape[0]
         channels, height, width = self._c.shape
         top, left, _, _ = self._c.pads
-        groups, per_group, inside = self._kernel.shape
+        groups, per_group, _ = self._kernel.shape
         inner = channels // groups
         kh, kw = self._c.kernel.shape[2:]
         oh, ow = self._out_hw

@@ -24,6 +24,7 @@ from bnncert.formats.vnnlib import Disjunct, LinearConstraint, Specification
 from bnncert.network import Network
 from bnncert.rationals import float_above, float_below
 from bnncert.regions import Box, EmptyRegionError, Polytope, Region
+from bnncert.signed_sums import SignedSums
 
 Targets: TypeAlias = Literal["all", "runner-up"] | int
 Ties: TypeAlias = Literal["violation", "robust"]
@@ -44,10 +45,11 @@ class Objective:
 
     def exactly(self, signs: npt.NDArray[Any]) -> Fraction:
         """Return f at a sign vector, in rationals (without the error)."""
-        plus = self.coefficients[signs > 0].tolist()
-        minus = self.coefficients[signs <= 0].tolist()
-        total = sum(map(Fraction, plus), Fraction(self.constant))
-        return total - sum(map(Fraction, minus), Fraction(0))
+        return self._sums.exactly(signs)[0] + Fraction(self.constant)
+
+    @cached_property
+    def _sums(self) -> SignedSums:
+        return SignedSums(self.coefficients[None, :])
 
     def is_violated(self, signs: npt.NDArray[Any]) -> bool | None:
         """Decide f <= 0 (f < 0 if ties are fine) exactly; None if the error forbids it."""
@@ -68,7 +70,7 @@ class Objective:
         With q the greatest common divisor of the coefficients, sum d_i x_i changes by multiples
         of 2q and can be sum d_i.
         """
-        values = [Fraction(c) for c in self.coefficients.tolist() if c]
+        values = [Fraction(c) for c in np.unique(np.abs(self.coefficients)).tolist() if c]
         if not values:
             return Fraction(self.constant), Fraction(0)
         denominator = math.lcm(*(v.denominator for v in values))
@@ -76,9 +78,9 @@ class Objective:
             return None
         divisor = math.gcd(*(int(v * denominator) for v in values))
         step = 2 * Fraction(divisor, denominator)
-        if sum(abs(v) for v in values) > step * 2**40:
+        if float(np.abs(self.coefficients).sum()) > step * 2**40:
             return None
-        return sum(values, Fraction(self.constant)), step
+        return self.exactly(np.ones(self.coefficients.size, dtype=np.int8)), step
 
     def round_up(self, lower: float) -> float:
         """Return the smallest value f can take that is not below `lower` (rounded down)."""
@@ -129,8 +131,10 @@ class Target:
         return np.asarray(np.max(np.stack(parts), axis=0), dtype=np.float64)
 
     def exactly(self, signs: npt.NDArray[Any]) -> Fraction:
-        """Return F at one sign vector, in rationals."""
-        return max((o.exactly(signs) for o in self.objectives), default=Fraction(-1))
+        """Return F at one sign vector, in rationals, and above by the objectives' error."""
+        return max(
+            (o.exactly(signs) + Fraction(o.error) for o in self.objectives), default=Fraction(-1)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,19 +166,14 @@ def score_objective(
     The scores are those without the output's common gain, which no comparison can see.
     """
     output = network.output
+    if not weights:
+        return Objective(np.zeros(output.weights.shape[1]), float(constant), 0.0, tie_is_fine, name)
     for j in weights:
         if not 0 <= j < network.classes:
             raise InputError(f"score {j} does not exist; the network has {network.classes}")
     if constant and output.gain != 1.0:
         raise InputError("scores with an irrational scale can only be compared with each other")
-    columns = np.flatnonzero(np.any(output.weights[list(weights)] != 0, axis=0))
-    coefficients = np.zeros(output.weights.shape[1])
-    error = Fraction(0)
-    rows = {j: output.weights[j].tolist() for j in weights}
-    for i in columns.tolist():
-        exact = sum((c * Fraction(rows[j][i]) for j, c in weights.items()), Fraction(0))
-        coefficients[i] = float(exact)
-        error += abs(exact - Fraction(coefficients[i]))
+    coefficients, error = _combination([output.weights[j] for j in weights], list(weights.values()))
     total = sum((c * Fraction(float(output.bias[j])) for j, c in weights.items()), constant)
     rounded = float(total)
     error += abs(total - Fraction(rounded))
@@ -186,6 +185,32 @@ def score_objective(
         if groups[int(output.group[j])] != 0 or _has_inexact_weights(network, j):
             error += abs(c) * Fraction(float(output.error[j]))
     return Objective(coefficients, rounded, float_above(error), tie_is_fine, name)
+
+
+def _combination(rows: list[FloatArray], factors: list[Fraction]) -> tuple[FloatArray, Fraction]:
+    """Return sum_j factors_j * rows_j as floats, and the sum of their rounding errors."""
+    total = np.zeros(rows[0].size if rows else 0)
+    whole = all(c.denominator == 1 for c in factors)
+    size = sum(
+        (
+            abs(c) * Fraction(float(np.abs(r).max(initial=0)))
+            for c, r in zip(factors, rows, strict=True)
+        ),
+        Fraction(0),
+    )
+    if whole and size < 2**52 and all(np.all(r == np.rint(r)) for r in rows):
+        for c, row in zip(factors, rows, strict=True):
+            total += float(c) * row
+        return total, Fraction(0)
+    error = Fraction(0)
+    used = np.flatnonzero(np.any(np.array(rows) != 0, axis=0))
+    for i in used.tolist():
+        exact = sum(
+            (c * Fraction(float(r[i])) for c, r in zip(factors, rows, strict=True)), Fraction(0)
+        )
+        total[i] = float(exact)
+        error += abs(exact - Fraction(float(total[i])))
+    return total, error
 
 
 def _has_inexact_weights(network: Network, row: int) -> bool:
@@ -283,7 +308,10 @@ def _vnnlib_region(disjunct: Disjunct) -> Region:
         return Box(lo, hi)
     matrix = np.zeros((len(disjunct.input_constraints), lo.size))
     right = np.zeros(len(disjunct.input_constraints))
-    reach = [max(abs(Fraction(a)), abs(Fraction(b))) for a, b in zip(lo.tolist(), hi.tolist(), strict=True)]
+    reach = [
+        max(abs(Fraction(a)), abs(Fraction(b)))
+        for a, b in zip(lo.tolist(), hi.tolist(), strict=True)
+    ]
     for i, constraint in enumerate(disjunct.input_constraints):
         loss = Fraction(0)
         for j, c in constraint.inputs:

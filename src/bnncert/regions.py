@@ -72,9 +72,7 @@ class Region(ABC):
     def to_dict(self) -> dict[str, Any]:
         """Return the region as plain data that JSON can hold."""
 
-    def settle(
-        self, point: FloatArray, dtype: npt.DTypeLike = np.float64
-    ) -> FloatArray | None:
+    def settle(self, point: FloatArray, dtype: npt.DTypeLike = np.float64) -> FloatArray | None:
         """Return a point near `point` that is exactly inside and representable in `dtype`."""
         lo, hi = self.inner_bounds(dtype)
         for pull in INWARD:
@@ -92,10 +90,10 @@ class Region(ABC):
 def _round_inwards(
     lo: FloatArray, hi: FloatArray, dtype: npt.DTypeLike
 ) -> tuple[FloatArray, FloatArray]:
-    kind = np.dtype(dtype).type
-    low, high = lo.astype(kind), hi.astype(kind)
-    low = np.where(low.astype(np.float64) < lo, np.nextafter(low, kind(np.inf)), low)
-    high = np.where(high.astype(np.float64) > hi, np.nextafter(high, kind(-np.inf)), high)
+    low, high = lo.astype(dtype), hi.astype(dtype)
+    up, down = np.array([np.inf, -np.inf], dtype=dtype)
+    low = np.where(low.astype(np.float64) < lo, np.nextafter(low, up), low)
+    high = np.where(high.astype(np.float64) > hi, np.nextafter(high, down), high)
     return low.astype(np.float64), high.astype(np.float64)
 
 
@@ -108,7 +106,7 @@ def _vector(value: npt.ArrayLike, size: int | None, name: str) -> FloatArray:
     if not np.all(np.isfinite(array)):
         bad = int(np.flatnonzero(~np.isfinite(array))[0])
         raise InputError(f"{name} is {array[bad]} at position {bad}; expected a finite number")
-    array = array.copy()
+    array = np.array(array)
     array.setflags(write=False)
     return array
 
@@ -274,7 +272,8 @@ class Ball(Region):
             length = np.abs(step).sum(axis=1, keepdims=True)
         reach = generator.uniform(size=(count, 1)) ** (1.0 / self.size) * self.radius
         # Clipping moves towards the box, which holds the centre: it never leaves the ball.
-        return np.clip(self.middle + step / np.maximum(length, 1e-300) * reach, self.lo, self.hi)
+        points = self.middle + step / np.maximum(length, 1e-300) * reach
+        return np.asarray(np.clip(points, self.lo, self.hi))
 
     def project(self, points: FloatArray) -> FloatArray:
         """Return the nearest points of ball and data box together."""
@@ -284,16 +283,14 @@ class Ball(Region):
         low, high = self.lo - self.middle, self.hi - self.middle
 
         def shrunk(multiplier: FloatArray) -> FloatArray:
-            if self.norm == "l2":
-                return np.clip(step / (1 + multiplier), low, high)
-            return np.clip(
-                np.sign(step) * np.maximum(np.abs(step) - multiplier, 0.0), low, high
-            )
+            moved = step / (1 + multiplier)
+            if self.norm == "l1":
+                moved = np.sign(step) * np.maximum(np.abs(step) - multiplier, 0.0)
+            return np.asarray(np.clip(moved, low, high))
 
         def length(move: FloatArray) -> FloatArray:
-            if self.norm == "l2":
-                return np.linalg.norm(move, axis=1, keepdims=True)
-            return np.abs(move).sum(axis=1, keepdims=True)
+            order = 2 if self.norm == "l2" else 1
+            return np.asarray(np.linalg.norm(move, order, axis=1, keepdims=True))
 
         below = np.zeros((points.shape[0], 1))
         inside = length(shrunk(below)) <= self.radius
@@ -304,9 +301,7 @@ class Ball(Region):
             half = (below + above) / 2
             outside = length(shrunk(half)) > self.radius
             below, above = np.where(outside, half, below), np.where(outside, above, half)
-        return np.clip(
-            self.middle + shrunk(np.where(inside, 0.0, above)), self.lo, self.hi
-        )
+        return np.clip(self.middle + shrunk(np.where(inside, 0.0, above)), self.lo, self.hi)
 
     def describe(self) -> str:
         """Return one line for people."""
@@ -403,9 +398,7 @@ class Polytope(Region):
         bounds = np.column_stack([self.lo, self.hi])
         for k in range(rows.shape[0]):
             v = rows[[k]].toarray()[0]
-            answer = linprog(
-                -v, A_ub=self.matrix, b_ub=self.right, bounds=bounds, method="highs"
-            )
+            answer = linprog(-v, A_ub=self.matrix, b_ub=self.right, bounds=bounds, method="highs")
             if answer.ineqlin is None:
                 continue
             y = np.maximum(-np.asarray(answer.ineqlin.marginals, dtype=np.float64), 0.0)
@@ -467,7 +460,7 @@ class Polytope(Region):
         excess = np.max(x @ self.matrix.T - self.right, axis=1, keepdims=True, initial=0.0)
         depth = self.right - self.matrix @ self.center
         margin = max(float(np.min(depth, initial=np.inf)), 1e-12)
-        return x + np.clip(excess / (excess + margin), 0, 1) * (self.center - x)
+        return np.asarray(x + np.clip(excess / (excess + margin), 0, 1) * (self.center - x))
 
     def describe(self) -> str:
         """Return one line for people."""

@@ -106,15 +106,16 @@ class Replayer:
     def value(self, targets: Sequence[Target], candidate: FloatArray) -> list[float] | None:
         """Return each target's F at an exact point of the region near the candidate.
 
-        Rounded up, so that it is a true upper bound of the minimum; None if the network's value
-        is not determined there.
+        Rounded up, so that it is a true upper bound of the minimum, and the lowest one where
+        ties may go either way; None if the network's value is not determined there.
         """
         point = self._problem.region.settle(candidate)
         if point is None:
             return None
-        for pattern in self._problem.network.exact_patterns(point):
-            return [float_above(target.exactly(pattern[-1])) for target in targets]
-        return None
+        lasts = {p[-1].tobytes(): p[-1] for p in self._problem.network.exact_patterns(point)}
+        if not lasts:
+            return None
+        return [min(float_above(t.exactly(x)) for x in lasts.values()) for t in targets]
 
     def _check(
         self, target: Target, point: FloatArray, exact: tuple[Fraction, ...] | None
@@ -133,8 +134,9 @@ class Replayer:
                 network.output.weights @ signs.astype(np.float64) + network.output.bias
             )
             if self._accept is not None:
-                rationals = list(place) if exact is not None else list(map(Fraction, point.tolist()))
-                if not self._accept(rationals, _exact_scores(network, signs)):
+                floats = map(Fraction, point.tolist())
+                rationals = list(floats if exact is None else exact)
+                if not self._accept(rationals, network.output.exactly(signs)):
                     continue
             replayed = ["exact"]
             if self._runtime is not None:
@@ -158,12 +160,3 @@ class Replayer:
             return bool(np.all(np.abs(output - scores) <= 1e-4 * size))
         best = scores == scores.max()
         return bool(output[best].min() >= output.max())
-
-
-def _exact_scores(network: Network, signs: Any) -> list[Fraction]:
-    plus = signs > 0
-    result = []
-    for row, bias in zip(network.output.weights, network.output.bias.tolist(), strict=True):
-        total = sum(map(Fraction, row[plus].tolist()), Fraction(bias))
-        result.append(total - sum(map(Fraction, row[~plus].tolist()), Fraction(0)))
-    return result

@@ -23,14 +23,15 @@ def _row_ids(v: Any) -> npt.NDArray[np.int64]:
 
 
 def _row_sums(values: npt.NDArray[Any], rows: npt.NDArray[np.int64], count: int) -> FloatArray:
-    return np.bincount(rows, weights=values, minlength=count)
+    return np.asarray(np.bincount(rows, weights=values, minlength=count), dtype=np.float64)
 
 
 def _rounding(v: Any, magnitude: FloatArray) -> FloatArray:
     """Bound the error of a float sum of products whose absolute values sum to `magnitude`."""
-    terms = np.diff(v.indptr) + 8
-    # 1e-300 covers underflow: a product of denormals has no relative error bound.
-    return 1.02 * terms * ROUNDOFF * magnitude + 1e-300
+    terms = np.diff(v.indptr)
+    # 1e-300 covers underflow (a product of denormals has no relative error bound); the sum of
+    # an empty row is exactly 0.
+    return np.where(terms > 0, 1.02 * (terms + 8) * ROUNDOFF * magnitude + 1e-300, 0.0)
 
 
 def box_support(v: Any, lo: FloatArray, hi: FloatArray) -> FloatArray:
@@ -63,7 +64,9 @@ def l2_support(
     cap = np.where(data > 0, high, low)
     square = data * data
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        m = np.sqrt(_row_sums(square, rows, count)) / radius if radius > 0 else np.full(count, np.inf)
+        m = np.full(count, np.inf)
+        if radius > 0:
+            m = np.sqrt(_row_sums(square, rows, count)) / radius
         for _ in range(200):
             clipped = np.abs(data) >= np.abs(cap) * m[rows]
             free = _row_sums(np.where(clipped, 0.0, square), rows, count)
@@ -87,9 +90,9 @@ def l2_support(
     value = _row_sums(gain + shift, rows, count) + ball
     # z is only the float minimiser: the true inner maximum exceeds the value at z by at most
     # (v_i - m z_i)^2 / (2 m) when unclipped, which is far below the rounding bound added here.
-    reach = _row_sums(
-        np.abs(shift) + 2 * np.abs(data * z) + m[rows] * z * z, rows, count
-    ) + 2 * ball
+    reach = (
+        _row_sums(np.abs(shift) + 2 * np.abs(data * z) + m[rows] * z * z, rows, count) + 2 * ball
+    )
     return value + _rounding(v, reach)
 
 

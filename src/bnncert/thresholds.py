@@ -69,9 +69,9 @@ class AffineCoefficients:
     group: IntArray
 
 
-def _unique_chains(steps: Sequence[Step], extra: Sequence[FloatArray], count: int) -> tuple[
-    FloatArray, IntArray
-]:
+def _unique_chains(
+    steps: Sequence[Step], extra: Sequence[FloatArray], count: int
+) -> tuple[FloatArray, IntArray]:
     """Deduplicate the parameters of all neurons: a convolution has one chain per channel."""
     columns = [array for step in steps for array in step_arrays(step)] + list(extra)
     if not columns:
@@ -177,9 +177,7 @@ def check_steps(steps: Sequence[Step], where: str) -> None:
             )
 
 
-def lattice_thresholds(
-    steps: Sequence[Step], norm: IntArray, where: str
-) -> LatticeThresholds:
+def lattice_thresholds(steps: Sequence[Step], norm: IntArray, where: str) -> LatticeThresholds:
     """Decide p for every neuron of a layer with integer pre-activations.
 
     Parameters
@@ -228,9 +226,7 @@ def lattice_thresholds(
     )
 
 
-def _constant_sign(
-    chain: list[tuple[type, tuple[Fraction, ...]]], where: str
-) -> tuple[int, bool]:
+def _constant_sign(chain: list[tuple[type, tuple[Fraction, ...]]], where: str) -> tuple[int, bool]:
     for bits in PRECISIONS:
         _, offset = _forward(chain, bits)
         if offset.lo > 0:
@@ -282,9 +278,7 @@ def real_thresholds(steps: Sequence[Step], count: int, where: str) -> RealThresh
     return RealThresholds(direction[inverse], lo[inverse], hi[inverse])
 
 
-def affine_coefficients(
-    steps: Sequence[Step], count: int, where: str
-) -> AffineCoefficients:
+def affine_coefficients(steps: Sequence[Step], count: int, where: str) -> AffineCoefficients:
     """Enclose a and c of F(u) = a u + c for every output row."""
     check_steps(steps, where)
     unique, inverse = _unique_chains(steps, [], count)

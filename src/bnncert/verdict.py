@@ -133,7 +133,7 @@ class Result:
             "upper": self.upper if math.isfinite(self.upper) else None,
             "seconds": self.seconds,
             "targets": [t.to_dict() for t in self.targets],
-            "counterexample": None if self.counterexample is None else self.counterexample.to_dict(),
+            "counterexample": self.counterexample and self.counterexample.to_dict(),
             "notes": list(self.notes),
         }
 

@@ -100,9 +100,7 @@ def _is_real(array: Any) -> bool:
     return bool(np.issubdtype(array.dtype, np.integer) or np.issubdtype(array.dtype, np.floating))
 
 
-def describe_mapping(
-    content: Mapping[str, Any], source: str, kind: str
-) -> ModelDescription:
+def describe_mapping(content: Mapping[str, Any], source: str, kind: str) -> ModelDescription:
     """Describe the network in a mapping with the keys of formats like .npz."""
     count = 0
     while f"W{count}" in content:
@@ -116,7 +114,9 @@ def describe_mapping(
     known |= {"input_lo", "input_hi", "input_shape", "sign_zero", "integer_weights"}
     unknown = sorted(set(content) - known)
     if unknown:
-        raise FormatError(f"{source}: unknown array {unknown[0]}; expected W0, b0, .., W{count - 1}")
+        raise FormatError(
+            f"{source}: unknown array {unknown[0]}; expected W0, b0, .., W{count - 1}"
+        )
     shape: tuple[int, ...] | None = None
     if "input_shape" in content:
         dims = content["input_shape"].reshape(-1)
@@ -133,8 +133,12 @@ def describe_mapping(
         source=source,
         kind=kind,
         sign_zero=_sign_zero(content, source),
-        input_lo=_floats(content["input_lo"], "input_lo", source) if "input_lo" in content else None,
-        input_hi=_floats(content["input_hi"], "input_hi", source) if "input_hi" in content else None,
+        input_lo=_floats(content["input_lo"], "input_lo", source)
+        if "input_lo" in content
+        else None,
+        input_hi=_floats(content["input_hi"], "input_hi", source)
+        if "input_hi" in content
+        else None,
         input_shape=shape,
         structural=bool(np.any(content.get("integer_weights", np.zeros(1)))),
     )
@@ -152,7 +156,7 @@ def _sign_zero(content: Mapping[str, Any], source: str) -> SignZero | None:
     value = str(np.asarray(content["sign_zero"]).reshape(-1)[0])
     for known in ("plus", "minus", "either"):
         if value == known:
-            return known  # type: ignore[return-value]
+            return known
     raise FormatError(f"{source}: sign_zero is {value!r}; expected plus, minus or either")
 
 

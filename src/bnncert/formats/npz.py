@@ -37,10 +37,8 @@ def pack_ternary(weights: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     codes[: flat.size][flat == 1] = 1
     codes[: flat.size][flat == -1] = 2
     quads = codes.reshape(-1, 4)
-    packed: npt.NDArray[np.uint8] = (
-        quads[:, 0] | quads[:, 1] << 2 | quads[:, 2] << 4 | quads[:, 3] << 6
-    )
-    return packed
+    packed = quads[:, 0] | quads[:, 1] << 2 | quads[:, 2] << 4 | quads[:, 3] << 6
+    return packed.astype(np.uint8)
 
 
 def unpack_ternary(packed: npt.NDArray[np.uint8], shape: tuple[int, int]) -> npt.NDArray[np.int8]:
@@ -50,7 +48,8 @@ def unpack_ternary(packed: npt.NDArray[np.uint8], shape: tuple[int, int]) -> npt
     flat = codes.reshape(-1)[:count]
     if packed.size != -(-count // 4) or np.any(flat == 3):
         raise ValueError("not a packed ternary matrix of that shape")
-    return np.array([0, 1, -1], dtype=np.int8)[flat].reshape(shape)
+    values = np.array([0, 1, -1], dtype=np.int8)
+    return np.asarray(values[flat].reshape(shape), dtype=np.int8)
 
 
 def read_npz(content: bytes, source: str) -> ModelDescription:

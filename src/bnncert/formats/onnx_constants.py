@@ -11,7 +11,7 @@ import onnx
 
 from bnncert.errors import FormatError
 from bnncert.formats.description import FloatArray
-from bnncert.formats.onnx_graph import LARGEST_TENSOR, Node, tensor_array
+from bnncert.formats.onnx_graph import LARGEST_CONSTANT, Node, tensor_array
 
 Tensor: TypeAlias = npt.NDArray[Any]
 Fold: TypeAlias = Callable[[Node, Sequence[Any], int], Any]
@@ -20,13 +20,14 @@ Fold: TypeAlias = Callable[[Node, Sequence[Any], int], Any]
 def exact_floats(array: Tensor, node: Node, what: str) -> FloatArray:
     """Return the numbers of a tensor as float64, where all of them are finite and fit."""
     try:
-        floats: FloatArray = array.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            floats: FloatArray = array.astype(np.float64)
     except (ValueError, TypeError) as error:
         raise node.unsupported(f"{what} has type {array.dtype}; expected numbers") from error
     if not np.all(np.isfinite(floats)):
-        raise node.unsupported(f"{what} contains NaN or infinity")
+        raise node.unsupported(f"NaN or infinity in {what}")
     if array.dtype.kind in "iu" and np.any(np.abs(floats) >= 2.0**53):
-        raise node.unsupported(f"{what} contains integers beyond 2^53")
+        raise node.unsupported(f"integers beyond 2^53 in {what}")
     return floats
 
 
@@ -62,7 +63,7 @@ def fold(node: Node, operands: Sequence[Tensor | None], opset: int) -> Tensor:
         raise FormatError(f"{node.place}: its first input is missing")
     with np.errstate(all="ignore"):
         result = np.asarray(operation(node, operands, opset))
-    if result.size > LARGEST_TENSOR:
+    if result.size > LARGEST_CONSTANT:
         raise node.unsupported(f"a constant with {result.size} entries is too large")
     return result
 
@@ -94,7 +95,7 @@ def _shape(node: Node, operand: Any) -> tuple[int, ...]:
     size = 1
     for n in shape:
         size *= abs(n)
-    if size > LARGEST_TENSOR:
+    if size > LARGEST_CONSTANT:
         raise node.unsupported(f"a constant with {size} entries is too large")
     return shape
 
@@ -126,9 +127,7 @@ def squeezed_shape(
     return tuple(1 if axis in new else next(rest) for axis in range(rank))
 
 
-def reshaped_shape(
-    node: Node, target: tuple[int, ...], shape: tuple[int, ...]
-) -> tuple[int, ...]:
+def reshaped_shape(node: Node, target: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape after Reshape to `target` (0 copies an axis, -1 is what is left)."""
     size = int(np.prod(shape, dtype=np.int64))
     keeps_zero = node.integer("allowzero", 0) != 0
@@ -145,9 +144,7 @@ def reshaped_shape(
     return tuple(result)
 
 
-def reduction_axes(
-    node: Node, operands: Sequence[Any], rank: int, opset: int
-) -> tuple[int, ...]:
+def reduction_axes(node: Node, operands: Sequence[Any], rank: int, opset: int) -> tuple[int, ...]:
     """Return the axes that a reduction runs over, from 0 to rank - 1."""
     axes = _axes(node, operands, 13 if node.op == "ReduceSum" else 18, opset)
     if not axes:
@@ -280,16 +277,12 @@ FOLDS: dict[str, Fold] = {
     "Gather": lambda node, operands, opset: np.take(
         operands[0], operands[1], axis=node.integer("axis", 0)
     ),
-    "Concat": lambda node, operands, opset: np.concatenate(
-        operands, axis=node.integer("axis", 0)
-    ),
+    "Concat": lambda node, operands, opset: np.concatenate(operands, axis=node.integer("axis", 0)),
     "Slice": _slice,
     "Transpose": _transpose,
     "Flatten": _flatten,
     "Reshape": lambda node, operands, opset: operands[0].reshape(
-        reshaped_shape(
-            node, integer_list(operands[1], node, "the shape") or (), operands[0].shape
-        )
+        reshaped_shape(node, integer_list(operands[1], node, "the shape") or (), operands[0].shape)
     ),
     "Squeeze": lambda node, operands, opset: operands[0].reshape(
         squeezed_shape(node, operands, operands[0].shape, opset)

@@ -68,12 +68,16 @@ def row_values(matrix: Any, values: FloatArray) -> FloatArray | None:
     return shared if bool(np.all(gathered == np.repeat(shared, lengths))) else None
 
 
-def multiply(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Return the elementwise product, which must be exact."""
-    for factor in (left, right):
+def _check_range(*factors: FloatArray) -> None:
+    for factor in factors:
         size = np.abs(factor[factor != 0])
         if size.size and (size.min() < SMALLEST_FACTOR or size.max() > LARGEST_FACTOR):
-            raise InexactError("a factor is too large or too small to multiply exactly")
+            raise InexactError("a number is too large or too small for exact arithmetic")
+
+
+def multiply(left: FloatArray, right: FloatArray) -> FloatArray:
+    """Return the elementwise product, which must be exact."""
+    _check_range(left, right)
     product: FloatArray = left * right
     if np.any(_product_error(left, right, product)):
         raise InexactError("a product of two weights or scales does not fit a float64")
@@ -82,6 +86,7 @@ def multiply(left: FloatArray, right: FloatArray) -> FloatArray:
 
 def divide(left: FloatArray, right: FloatArray) -> FloatArray:
     """Return the elementwise quotient, which must be exact."""
+    _check_range(left, right)
     quotient: FloatArray = left / right
     if np.any(multiply(quotient, right) != left):
         raise InexactError("a quotient does not fit a float64")

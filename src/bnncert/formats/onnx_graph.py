@@ -24,8 +24,8 @@ OLDEST_OPSET, NEWEST_OPSET = 7, 28
 #: Names of the standard operator set.
 STANDARD_DOMAINS = ("", "ai.onnx")
 
-#: Entries of the largest tensor that is followed through a network.
-LARGEST_TENSOR = 2**26
+#: Entries of the largest constant, and of the largest tensor followed through a network.
+LARGEST_CONSTANT, LARGEST_VALUE = 2**26, 2**22
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +143,7 @@ def parse_graph(content: bytes, source: str) -> Graph:
         output_name=output,
         nodes=_live_nodes(nodes, {name, *tensors}, sparse, output, source),
         tensors=tensors,
-        metadata={item.key: item.value for item in model.metadata_props},
+        metadata={_text(item.key): _text(item.value) for item in model.metadata_props},
     )
 
 
@@ -185,9 +185,19 @@ def _input_shape(item: Any, source: str) -> tuple[int, ...]:
     entries = 1
     for size in shape:
         entries *= size
-    if entries > LARGEST_TENSOR:
+    if entries > LARGEST_VALUE:
         raise UnsupportedModelError(f"{place}: {entries} entries are more than bnncert can follow")
     return tuple(shape)
+
+
+def _text(text: str | bytes) -> str:
+    # A string that is not UTF-8 arrives as the bytes it is.
+    return text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else text
+
+
+def printable(text: str | bytes) -> str:
+    """Return names of a file as one line without control characters."""
+    return "".join(letter if letter.isprintable() else "?" for letter in _text(text))
 
 
 def _node(proto: Any, source: str, number: int) -> Node:
@@ -195,9 +205,9 @@ def _node(proto: Any, source: str, number: int) -> Node:
     name = proto.name or next((output for output in outputs if output), f"number {number}")
     return Node(
         source=source,
-        op=proto.op_type,
-        domain=proto.domain,
-        name=name,
+        op=printable(proto.op_type),
+        domain=printable(proto.domain),
+        name=printable(name),
         inputs=tuple(proto.input),
         outputs=outputs,
         attributes={attribute.name: attribute for attribute in proto.attribute},

@@ -25,7 +25,7 @@ from bnncert.formats.description import (
 )
 from bnncert.formats.onnx_constants import Tensor, exact_floats, integer_list, reduction_axes
 from bnncert.formats.onnx_exact import InexactError, compose, multiply, push, tidy
-from bnncert.formats.onnx_graph import LARGEST_TENSOR, Node
+from bnncert.formats.onnx_graph import LARGEST_VALUE, Node
 from bnncert.formats.onnx_value import Operand, Value, Walk, constant, plain, positions, spread
 from bnncert.formats.onnx_windows import (
     MOST_CONNECTIONS,
@@ -76,7 +76,7 @@ def apply(
     if value.pool is not None:
         raise node.unsupported("a linear map of max-pooled real numbers (the sign must come first)")
     size = int(np.prod(shape, dtype=np.int64))
-    if size > LARGEST_TENSOR:
+    if size > LARGEST_VALUE:
         raise node.unsupported(f"a result with {size} entries is too large")
     direct = value.matrix is None
     steps: list[Step] = []
@@ -125,7 +125,7 @@ def _weights(tensor: Tensor, node: Node, what: str) -> Tensor:
     """Check weights without changing their type: a large kernel is only made smaller later."""
     if tensor.dtype.kind == "f":
         if not np.all(np.isfinite(tensor)):
-            raise node.unsupported(f"{what} contains NaN or infinity")
+            raise node.unsupported(f"NaN or infinity in {what}")
         return tensor
     return exact_floats(tensor, node, what)
 
@@ -154,9 +154,9 @@ def _product(
     def build(columns: IntArray, width: int) -> Any:
         matrix = as_sparse(core)
         if before > 1:
-            matrix = sp.csr_array(sp.kron(sp.eye_array(before, dtype=core.dtype), matrix, "csr"))
+            matrix = sp.csr_array(sp.kron(sp.identity(before, core.dtype), matrix, "csr"))
         if after > 1:
-            matrix = sp.csr_array(sp.kron(matrix, sp.eye_array(after, dtype=core.dtype), "csr"))
+            matrix = sp.csr_array(sp.kron(matrix, sp.identity(after, core.dtype), "csr"))
         return _relabelled(tidy(matrix), columns, width)
 
     if factor is not None:
@@ -188,9 +188,7 @@ def _times_left(tensor: Tensor, value: Value, node: Node, walk: Walk) -> Value:
         *(() if tensor.ndim == 1 else (matrix.shape[0],)),
         *(() if vector else (after,)),
     )
-    return _product(
-        value, matrix, (int(np.prod(outer, dtype=np.int64)), after), shape, node, walk
-    )
+    return _product(value, matrix, (int(np.prod(outer, dtype=np.int64)), after), shape, node, walk)
 
 
 def _matrix(tensor: Tensor, node: Node) -> Tensor:
@@ -253,6 +251,8 @@ def convolution(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
             f"{node.place}: kernel of shape {kernel.shape} in {groups} groups on {channels} "
             "channels"
         )
+    if node.integers("kernel_shape") not in (None, kernel.shape[2:]):
+        raise FormatError(f"{node.place}: kernel_shape does not fit shape {kernel.shape}")
     windows = windows_of(node, spatial, kernel.shape[2:])
     places = windows.out[0] * windows.out[1]
     if places * kernel.size > MOST_CONNECTIONS:
@@ -368,7 +368,7 @@ def pad(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     if min(pads) < 0 or (rank > 1 and width[0] != (0, 0)):
         raise node.unsupported("negative padding, or padding of the batch axis")
     grown = [n + a + b for n, (a, b) in zip(value.shape, width, strict=True)]
-    if int(np.prod(grown, dtype=np.int64)) > LARGEST_TENSOR:
+    if int(np.prod(grown, dtype=np.int64)) > LARGEST_VALUE:
         raise node.unsupported(f"a result of shape {tuple(grown)} is too large")
     origin = np.pad(positions(value.size).reshape(value.shape), width, constant_values=-1)
     flat = origin.reshape(-1)

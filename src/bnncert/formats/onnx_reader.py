@@ -33,7 +33,14 @@ from bnncert.formats.onnx_constants import (
     squeezed_shape,
     target_type,
 )
-from bnncert.formats.onnx_graph import STANDARD_DOMAINS, Graph, Node, parse_graph, tensor_array
+from bnncert.formats.onnx_graph import (
+    STANDARD_DOMAINS,
+    Graph,
+    Node,
+    parse_graph,
+    printable,
+    tensor_array,
+)
 from bnncert.formats.onnx_linear import (
     average_pool,
     convolution,
@@ -62,6 +69,16 @@ Handler: TypeAlias = Callable[[Walk, Node, Sequence[Operand]], Value]
 
 def read_onnx(content: bytes, source: str) -> ModelDescription:
     """Read a network from the bytes of an ONNX file."""
+    try:
+        return _read(content, source)
+    except FormatError as error:
+        # Names come from the file: whatever they contain, a message is one line.
+        if str(error).isprintable():
+            raise
+        raise type(error)(printable(str(error))) from error
+
+
+def _read(content: bytes, source: str) -> ModelDescription:
     graph = parse_graph(content, source)
     walk = Walk(opset=graph.opset, as_written=_own(graph, "form", source) == "normal")
     value = _follow(graph, walk)
@@ -165,6 +182,8 @@ def _result(walk: Walk, node: Node, operands: Sequence[Operand]) -> Operand:
         return handler(walk, node, operands)
     except BnncertError:
         raise
+    except MemoryError as error:
+        raise node.unsupported("not enough memory for this layer") from error
     except (ValueError, TypeError, IndexError, KeyError, OverflowError, ArithmeticError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FormatError(f"{node.place}: malformed ({reason})") from error
@@ -193,8 +212,9 @@ def _cast(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     value = _mover(operands[0], node)
     target = np.dtype(target_type(node))
     if value.kind == "bool":
-        if target.kind not in "fiu":
-            raise node.unsupported(f"a truth value as {target}")
+        if target.kind != "f" and target not in (np.dtype(np.int32), np.dtype(np.int64)):
+            # 2 x - 1 of an unsigned 0 is not -1.
+            raise node.unsupported(f"a truth value as {target}; expected a float or int32, int64")
         half = value.uniformly(0.5)
         value = replace(value, kind="real" if target.kind == "f" else "integer")
         return value.then(Scale(half)).then(Shift(half))
@@ -232,11 +252,13 @@ def _squeeze(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
 
 def _arithmetic(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     left, right = operands[0], operands[1]
-    value = plain(left if isinstance(left, Value) else right, node)
+    value = plain(left if isinstance(left, Value) else right, node, ("real", "integer"))
     other = constant(right if isinstance(left, Value) else left, node, "its other input")
     shape, numbers = spread(value, other, node)
     value = value.reshaped(shape)
     reverse = not isinstance(left, Value)
+    if value.kind == "integer" and (len(value.steps) > 8 or np.any(np.abs(numbers) > 8)):
+        raise node.unsupported("arithmetic on integers that may overflow")
     if node.op == "Mul":
         return value.then(Scale(numbers))
     if node.op == "Add":

@@ -112,9 +112,7 @@ def output_stage(value: Value) -> Stage:
             ),
             shape=weights.shape,
         )
-    return Stage(
-        weights=weights, steps=value.steps, name=value.name or "output", structural=True
-    )
+    return Stage(weights=weights, steps=value.steps, name=value.name or "output", structural=True)
 
 
 def _after(walk: Walk, value: Value, stage: Stage, open_stages: tuple[int, ...]) -> Value:
@@ -134,7 +132,7 @@ def _after(walk: Walk, value: Value, stage: Stage, open_stages: tuple[int, ...])
 
 def binarise(walk: Walk, value: Value, node: Node, at_zero: SignZero | None) -> Value:
     """Return the signs of a value; at zero they are `at_zero`, None if that is undefined."""
-    value = plain(replace(value, clipped=False), node)
+    value = plain(replace(value, clipped=False), node, ("real", "integer"))
     if value.is_signs:
         return _settled(walk, value, node, at_zero)
     stage = _stage(value, value.name or node.name, at_zero, walk.as_written)
@@ -285,9 +283,7 @@ def max_pool(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
         out = windows.out if len(spatial) == 2 else windows.out[1:]
     shape = (1, channels, *out)
     if value.factor is not None:
-        value = replace(
-            value, factor=None, steps=(Scale(value.factor[value.index]), *value.steps)
-        )
+        value = replace(value, factor=None, steps=(Scale(value.factor[value.index]), *value.steps))
     steps = tuple(_shared_step(step, pool, node) for step in value.steps)
     direction = _direction(value.steps, value.size)
     if value.is_signs:

@@ -29,7 +29,7 @@ from bnncert.formats.description import (
     take_step,
 )
 from bnncert.formats.onnx_constants import Tensor, exact_floats
-from bnncert.formats.onnx_graph import LARGEST_TENSOR, Node
+from bnncert.formats.onnx_graph import LARGEST_VALUE, Node
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +132,7 @@ class Walk:
     as_written: bool = False
 
 
-def plain(operand: Operand, node: Node, kinds: tuple[str, ...] = ("real", "integer")) -> Value:
+def plain(operand: Operand, node: Node, kinds: tuple[str, ...] = ("real",)) -> Value:
     """Return a value that arithmetic can be done on; say why if it is not one."""
     if not isinstance(operand, Value):
         raise node.unsupported("expected its first input to depend on the network's input")
@@ -141,7 +141,7 @@ def plain(operand: Operand, node: Node, kinds: tuple[str, ...] = ("real", "integ
     if operand.clipped:
         raise node.unsupported("after a Clip only a sign is supported")
     if operand.kind not in kinds:
-        raise node.unsupported(f"its input has type {operand.kind}")
+        raise node.unsupported(f"its input has type {operand.kind}; expected {' or '.join(kinds)}")
     return operand
 
 
@@ -168,7 +168,7 @@ def spread(
         raise node.unsupported(
             f"{what} of shape {floats.shape} does not fit shape {value.shape}"
         ) from error
-    if int(np.prod(shape, dtype=np.int64)) != value.size or value.size > LARGEST_TENSOR:
+    if int(np.prod(shape, dtype=np.int64)) != value.size or value.size > LARGEST_VALUE:
         raise node.unsupported(
             f"{what} of shape {floats.shape} would repeat a tensor of shape {value.shape}"
         )

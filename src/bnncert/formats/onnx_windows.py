@@ -5,6 +5,7 @@ A 1-D operator is a 2-D one with height 1.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +15,10 @@ import scipy.sparse as sp
 
 from bnncert.errors import FormatError
 from bnncert.formats.description import IntArray
-from bnncert.formats.onnx_graph import Node
+from bnncert.formats.onnx_graph import LARGEST_VALUE, Node
 
 #: Connections of the largest layer that is written out as a sparse matrix.
-MOST_CONNECTIONS = 2**29
+MOST_CONNECTIONS = 2**28
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,7 @@ def windows_of(node: Node, spatial: tuple[int, ...], kernel: tuple[int, ...]) ->
             count = -(-size // strides[axis])
             total = max(0, (count - 1) * strides[axis] + reach[axis] - size)
             small, large = total // 2, total - total // 2
-            begin[axis], end[axis] = (
-                (small, large) if automatic == "SAME_UPPER" else (large, small)
-            )
+            begin[axis], end[axis] = (small, large) if automatic == "SAME_UPPER" else (large, small)
         elif automatic == "VALID":
             begin[axis] = end[axis] = 0
         room = size + begin[axis] + end[axis] - reach[axis]
@@ -88,6 +87,8 @@ def windows_of(node: Node, spatial: tuple[int, ...], kernel: tuple[int, ...]) ->
         if count < 1:
             raise node.unsupported(f"kernel {kernel} is larger than the image {spatial}")
         out.append(count)
+    if math.prod(out) > LARGEST_VALUE or math.prod(out) * math.prod(kernel) > MOST_CONNECTIONS:
+        raise node.unsupported(f"{math.prod(out)} windows are too many")
     lift = (1,) * (2 - rank)
     zero = (0,) * (2 - rank)
     return Windows(

@@ -27,7 +27,7 @@ from bnncert.verdict import Counterexample, TargetResult
 Batch = npt.NDArray[Any]
 
 #: Multiply-adds that one gradient step of all restarts may take.
-WORK_PER_STEP = 4e8
+WORK_PER_STEP = 1e8
 
 #: Share of the points of a round that start at a random vertex rather than at a random point.
 VERTEX_SHARE = 0.5
@@ -46,12 +46,16 @@ class SurrogateGradient:
         self._matrix = np.array([o.coefficients for o in objectives]).reshape(-1, width)
         self._constant = np.array([o.constant for o in objectives])
         ends = np.cumsum([len(target.objectives) for target in targets])
-        self._groups = [np.arange(e - len(t.objectives), e) for e, t in zip(ends, targets, strict=True)]
+        self._groups = [
+            np.arange(e - len(t.objectives), e) for e, t in zip(ends, targets, strict=True)
+        ]
         # Layer 1 moves by at most half the region's width in u; later layers by a few units.
         self._windows = []
         for number, b in enumerate(bounds):
             half = np.maximum((b.upper - b.lower) / 2, 1e-12)
-            self._windows.append((half if number == 0 else np.maximum(half / 2, 2.0)).astype(np.float32))
+            self._windows.append(
+                (half if number == 0 else np.maximum(half / 2, 2.0)).astype(np.float32)
+            )
 
     def values(self, signs: Batch) -> FloatArray:
         """Return F of every target (columns) at every sign vector (rows)."""
@@ -70,7 +74,11 @@ class SurrogateGradient:
         return distances, self.values(signs)
 
     def backward(
-        self, distances: list[Batch], signs_values: Batch, targets: npt.NDArray[np.int64], scale: Batch
+        self,
+        distances: list[Batch],
+        signs_values: Batch,
+        targets: npt.NDArray[np.int64],
+        scale: Batch,
     ) -> Batch:
         """Return d F_target / d x0 for each point, with windows widened by `scale`."""
         rows = np.empty(targets.size, dtype=np.int64)
@@ -124,7 +132,7 @@ def _natural_step(problem: Problem) -> float | None:
 
 def _vertices(region: Region, points: FloatArray, generator: np.random.Generator) -> FloatArray:
     """Push a share of the points to vertices of the bounding box (back into the region)."""
-    chosen = generator.uniform(size=points.shape[0]) < VERTEX_SHARE
+    chosen = np.asarray(generator.uniform(size=points.shape[0]) < VERTEX_SHARE)
     corners = np.where(generator.uniform(size=points.shape) < 0.5, region.lo, region.hi)
     return region.project(np.where(chosen[:, None], corners, points))
 
@@ -219,7 +227,7 @@ def attack(
         round_ += 1
         if rounds is not None and round_ >= rounds:
             break
-    return context.exact_upper_bounds(problem.targets, state.places), state.found
+    return context.exact_upper_bounds(problem.targets, state.places, state.best), state.found
 
 
 def _restarts(network: Network) -> int:
@@ -277,8 +285,6 @@ class AttackMethod(Method):
         elapsed = time.monotonic() - started
         since = context.deadline.elapsed() - elapsed
         return tuple(
-            context.result(
-                target, self.name, since, upper=float(upper[k]), counterexample=found[k]
-            )
+            context.result(target, self.name, since, upper=float(upper[k]), counterexample=found[k])
             for k, target in enumerate(problem.targets)
         )

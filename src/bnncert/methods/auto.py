@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 
 from bnncert.methods.attack import attack
 from bnncert.methods.base import Context, Method, register
 from bnncert.methods.interval import interval_proof
 from bnncert.methods.lp import lp_lower_bounds
 from bnncert.methods.milp import solve_target
-from bnncert.presolve.stability import stability
+from bnncert.presolve.stability import LayerBounds, stability
 from bnncert.problem import Problem
 from bnncert.regions import Ball
 from bnncert.verdict import TargetResult
 
-#: Share of the time limit, and seconds at most, for the attack before anything expensive.
+#: Share of the time limit, and seconds at most, that each attack may take.
 ATTACK_SHARE, ATTACK_SECONDS = 0.2, 10.0
-ATTACK_ROUNDS = 3
+
+#: Rounds of the attack before the relaxation, and of the one before the exact method.
+QUICK_ROUNDS, LONG_ROUNDS = 1, 4
 
 
 @register
 class AutoMethod(Method):
-    """interval -> attack -> lp -> milp."""
+    """interval -> short attack -> lp -> long attack -> milp."""
 
     name = "auto"
-    summary = "interval, then attack, then lp, then milp for the targets still open"
+    summary = "interval, attack, lp and milp in turn, for the targets still open"
     promises = ("bound", "exact", "counterexample")
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
@@ -37,57 +42,72 @@ class AutoMethod(Method):
                 target, "interval", since, lower=lower, proved=proved
             )
         open_ = {t.name for t in problem.targets if results[t.name].status != "robust"}
-        if open_:
-            self._attack(problem, context, bounds, open_, results)
-        if any(r.status == "not_robust" for r in results.values()):
-            return tuple(results[t.name] for t in problem.targets)
-        # The target that the attack came closest to is the most likely to fail: look there first.
-        pending = sorted(
-            (t for t in problem.targets if t.name in open_), key=lambda t: results[t.name].upper
-        )
-        exact = not (isinstance(problem.region, Ball) and problem.region.norm == "l2")
-        for stage in ("lp", "milp") if exact else ("lp",):
-            for number, target in enumerate(list(pending)):
-                context.report(f"{stage}: {target.name}", number, len(pending))
-                if context.deadline.passed():
-                    break
-                before = results[target.name]
-                since = context.deadline.elapsed() - before.seconds
-                if stage == "lp":
-                    lowers = lp_lower_bounds(problem, bounds, target, "lattice", context)
-                    proved = any(
-                        o.is_proved_by(b) for o, b in zip(target.objectives, lowers, strict=True)
-                    )
-                    after = context.result(
-                        target, "lp", since, lower=max([before.lower, *lowers]), proved=proved
-                    )
-                else:
-                    after = solve_target(problem, bounds, target, context)
-                results[target.name] = _combine(before, after)
-                if after.status == "not_robust":
-                    return tuple(results[t.name] for t in problem.targets)
-            pending = [t for t in pending if results[t.name].status != "robust"]
+        stages = ["attack", "lp", "attack", "milp"]
+        if isinstance(problem.region, Ball) and problem.region.norm == "l2":
+            stages.remove("milp")
+        for number, stage in enumerate(stages):
+            if not open_ or context.deadline.passed():
+                break
+            if stage == "attack":
+                rounds = LONG_ROUNDS if number else QUICK_ROUNDS
+                self._attack(problem, context, bounds, open_, rounds, results)
+            else:
+                self._prove(problem, context, bounds, open_, stage, results)
+            if any(results[name].status == "not_robust" for name in open_):
+                break
+            open_ = {name for name in open_ if results[name].status != "robust"}
         return tuple(_timed(results[t.name], context) for t in problem.targets)
+
+    def _prove(
+        self,
+        problem: Problem,
+        context: Context,
+        bounds: tuple[LayerBounds, ...],
+        open_: set[str],
+        stage: str,
+        results: dict[str, TargetResult],
+    ) -> None:
+        # The target that the attack came closest to is the most likely to fail: look there first.
+        pending = [t for t in problem.targets if t.name in open_]
+        pending.sort(key=lambda t: results[t.name].upper)
+        for number, target in enumerate(pending):
+            context.report(f"{stage}: {target.name}", number, len(pending))
+            if context.deadline.passed():
+                return
+            before = results[target.name]
+            since = context.deadline.elapsed()
+            if stage == "lp":
+                lowers = lp_lower_bounds(problem, bounds, target, "lattice", context)
+                proved = any(
+                    o.is_proved_by(b) for o, b in zip(target.objectives, lowers, strict=True)
+                )
+                lower = max(lowers, default=-np.inf)
+                after = context.result(target, "lp", since, lower=lower, proved=proved)
+            else:
+                after = solve_target(problem, bounds, target, context)
+            results[target.name] = _combine(before, after)
+            if after.status == "not_robust":
+                return
 
     def _attack(
         self,
         problem: Problem,
         context: Context,
-        bounds: tuple,  # type: ignore[type-arg]
+        bounds: tuple[LayerBounds, ...],
         open_: set[str],
+        rounds: int,
         results: dict[str, TargetResult],
     ) -> None:
         seconds = min(ATTACK_SECONDS, ATTACK_SHARE * context.deadline.remaining())
+        # Another seed than the last attack's, or the same points would be tried again.
         limited = Context(
-            context.options,
+            replace(context.options, seed=context.options.seed + rounds),
             context.deadline.within(seconds),
             context.replayer,
             context.progress,
         )
         since = context.deadline.elapsed()
-        upper, found = attack(
-            problem, limited, bounds=bounds, wanted=open_, rounds=ATTACK_ROUNDS
-        )
+        upper, found = attack(problem, limited, bounds=bounds, wanted=open_, rounds=rounds)
         for k, target in enumerate(problem.targets):
             if target.name not in open_:
                 continue
@@ -117,5 +137,3 @@ def _timed(result: TargetResult, context: Context) -> TargetResult:
     if result.status == "unknown" and context.deadline.passed():
         return TargetResult(**{**result.__dict__, "status": "timeout"})
     return result
-
-

@@ -14,6 +14,7 @@ from bnncert.deadline import Deadline
 from bnncert.errors import InputError, MissingExtraError
 from bnncert.formats.description import FloatArray
 from bnncert.problem import Problem, Target
+from bnncert.rationals import float_above
 from bnncert.relaxations.linear import Form
 from bnncert.replay import Replayer
 from bnncert.verdict import Counterexample, TargetResult
@@ -91,7 +92,7 @@ class Context:
         """Make a result; `since` is the deadline's clock when work on the target began."""
         if counterexample is not None:
             status = "not_robust"
-            upper = min(upper, float(counterexample.value))
+            upper = min(upper, float_above(counterexample.value))
         elif proved:
             status = "robust"
         else:
@@ -108,15 +109,23 @@ class Context:
             note=note,
         )
 
-    def exact_upper_bounds(self, targets: Sequence[Target], places: FloatArray) -> FloatArray:
-        """Return F of target k at row k of `places`, evaluated exactly inside the region."""
-        unique, inverse = np.unique(places, axis=0, return_inverse=True)
-        rows = [self.replayer.value(targets, point) for point in unique]
+    def exact_upper_bounds(
+        self, targets: Sequence[Target], places: FloatArray, promised: FloatArray
+    ) -> FloatArray:
+        """Return upper bounds of F per target from points evaluated exactly inside the region.
+
+        Row k of `places` is where floating point saw F of target k as low as `promised[k]`.  The
+        lowest come first, and the time limit ends it: an upper bound is a service, not a duty.
+        """
         upper = np.full(len(targets), np.inf)
-        for k, row in enumerate(np.asarray(inverse).reshape(-1)):
-            values = rows[int(row)]
+        seen: set[bytes] = set()
+        for k in np.argsort(promised, kind="stable").tolist():
+            if places[k].tobytes() in seen or (seen and self.deadline.passed()):
+                continue
+            seen.add(places[k].tobytes())
+            values = self.replayer.value(targets, places[k])
             if values is not None:
-                upper[k] = values[k]
+                upper = np.minimum(upper, values)
         return upper
 
     def confirm_at(self, target: Target, point: FloatArray) -> Counterexample | None:

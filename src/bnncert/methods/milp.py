@@ -216,7 +216,7 @@ class _Search:
         exact: tuple[Fraction, ...] | None,
     ) -> TargetResult:
         place = np.array([float(v) for v in exact]) if exact is not None else point
-        upper = self._context.exact_upper_bounds((self._target,), place[None, :])
-        self._upper = float(upper[0])
+        values = self._context.replayer.value((self._target,), place)
+        self._upper = np.inf if values is None else values[0]
         proved = self._target.objectives[0].is_proved_by(self._lower)
         return self._finish(since, found, proved=proved and found is None)

@@ -44,7 +44,7 @@ class SampleMethod(Method):
                 if values[lowest] < best[k]:
                     best[k], places[k] = float(values[lowest]), points[lowest]
             context.report(self.name, drawn, count)
-        best = context.exact_upper_bounds(problem.targets, places)
+        best = context.exact_upper_bounds(problem.targets, places, best)
         return tuple(
             context.result(target, self.name, 0.0, upper=float(best[k]), counterexample=found[k])
             for k, target in enumerate(problem.targets)

@@ -60,9 +60,7 @@ class OpenProblem:
     fixed: tuple[npt.NDArray[np.int8], ...]
 
 
-def reduce_target(
-    network: Network, bounds: tuple[LayerBounds, ...], target: Target
-) -> OpenProblem:
+def reduce_target(network: Network, bounds: tuple[LayerBounds, ...], target: Target) -> OpenProblem:
     """Return the open part of one target."""
     states = tuple(b.state for b in bounds)
     last = network.depth - 1
@@ -124,6 +122,4 @@ def _reduce_objective(
     exact = bool(np.all(products == np.rint(products))) and reach < 2**52
     exact = exact and objective.constant == np.rint(objective.constant)
     rounding = 0.0 if exact else (products.size + 2) * 2.0**-52 * reach
-    return OpenObjective(
-        objective.coefficients[open_], constant, float(objective.error) + rounding
-    )
+    return OpenObjective(objective.coefficients[open_], constant, float(objective.error) + rounding)

@@ -40,10 +40,7 @@ def _first_layer(layer: ThresholdLayer, region: Region) -> LayerBounds:
     lower = -region.support(-layer.weights.astype(np.float64))
     state = np.zeros(layer.size, dtype=np.int8)
     # Float comparisons are exact, and u + b >= 0 is u >= -b: no rounding enters here.
-    if layer.sign_zero == "plus":
-        on = lower >= -layer.bias_lo
-    else:
-        on = lower > -layer.bias_lo
+    on = lower >= -layer.bias_lo if layer.sign_zero == "plus" else lower > -layer.bias_lo
     off = upper <= -layer.bias_hi if layer.sign_zero == "minus" else upper < -layer.bias_hi
     state[on] = 1
     state[off] = -1
@@ -65,7 +62,5 @@ def stability(network: Network, region: Region) -> tuple[LayerBounds, ...]:
     """Return the bounds and states of every layer."""
     bounds: list[LayerBounds] = []
     for layer in network.layers:
-        bounds.append(
-            _later_layer(layer, bounds[-1]) if bounds else _first_layer(layer, region)
-        )
+        bounds.append(_later_layer(layer, bounds[-1]) if bounds else _first_layer(layer, region))
     return tuple(bounds)

@@ -71,7 +71,7 @@ def input_block(region: Region, used: IntArray) -> InputBlock:
 
 
 def _l1_block(region: Ball, used: IntArray) -> InputBlock:
-    """x = m + r (v+ - v-) with v >= 0 and sum v <= 1."""
+    """Describe the L1 ball: x = m + r (v+ - v-) with v >= 0 and sum v <= 1."""
     n, radius = used.size, max(region.radius, 1e-300)
     middle = region.middle[used]
     grow = 1 + 1e-14
@@ -100,7 +100,7 @@ class LinearModel:
 
     def point(self, solution: FloatArray, region: Region) -> FloatArray:
         """Return the input that a solution stands for."""
-        x = region.center.copy()
+        x = np.array(region.center)
         x[self.inputs.index] = self.inputs.base + self.inputs.spread @ solution[: self.inputs.size]
         return x
 
@@ -132,9 +132,7 @@ def _thresholds(layer: OpenLayer, form: Form) -> tuple[FloatArray, FloatArray]:
     raise InputError(f"form is {form!r}; expected paper, soft or lattice")
 
 
-def linear_model(
-    problem: OpenProblem, region: Region, form: Form, *, integer: bool
-) -> LinearModel:
+def linear_model(problem: OpenProblem, region: Region, form: Form, *, integer: bool) -> LinearModel:
     """Encode an open problem, with integer or relaxed neurons and no objective yet."""
     if isinstance(region, Ball) and region.norm == "l2" and integer:
         raise InputError(
@@ -216,7 +214,8 @@ def _first_rows(
     reach = reach + np.asarray(abs(part) @ np.maximum(np.abs(block.lower), np.abs(block.upper)))
     reach = reach + np.abs(layer.lower) + np.abs(layer.upper) + np.abs(layer.bias)
     terms = np.diff(weights.indptr) + 8
-    largest = np.maximum(abs(part).max(axis=1).toarray().reshape(-1), 1e-12)
+    largest = np.full(layer.size, 1e-12)
+    np.maximum.at(largest, np.repeat(np.arange(layer.size), np.diff(part.indptr)), abs(part.data))
     # Powers of two scale without rounding.
     scale = 2.0 ** np.rint(-np.log2(largest))
     return part, base, 2.0**-51 * terms * reach, scale

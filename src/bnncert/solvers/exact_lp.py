@@ -51,9 +51,7 @@ def _as_float(value: Bound, missing: float) -> float:
 
 
 def _to_floats(program: ExactProgram) -> LinearProgram:
-    entries = [
-        (float(c), i, j) for i, row in enumerate(program.rows) for j, c in row.items() if c
-    ]
+    entries = [(float(c), i, j) for i, row in enumerate(program.rows) for j, c in row.items() if c]
     data = np.array([e[0] for e in entries])
     at = (
         np.array([e[1] for e in entries], dtype=np.int64),

@@ -37,8 +37,6 @@ class HighsSolution:
     point: FloatArray | None
     multipliers: FloatArray | None
     dual_bound: float
-    basis_columns: tuple[int, ...] = ()
-    basis_rows: tuple[int, ...] = ()
 
 
 class HighsModel:
@@ -46,6 +44,7 @@ class HighsModel:
 
     def __init__(self, program: LinearProgram, options: dict[str, Any] | None = None) -> None:
         self._program = program
+        self._offset = program.offset
         self._highs = highspy.Highs()
         self._highs.setOptionValue("output_flag", False)
         for name, value in (options or {}).items():
@@ -58,6 +57,7 @@ class HighsModel:
     def set_cost(self, cost: FloatArray, offset: float) -> None:
         """Replace the objective; the next solve starts from the last basis."""
         count = cost.size
+        self._offset = offset
         self._highs.changeColsCost(count, np.arange(count, dtype=np.int32), cost)
         self._highs.changeObjectiveOffset(offset)
 
@@ -77,6 +77,8 @@ class HighsModel:
         left = deadline.remaining()
         if left <= 0:
             return HighsSolution("limit", None, None, -np.inf)
+        if self._program.cost.size == 0:
+            return self._without_variables()
         # HiGHS counts its clock over all solves of one model.
         clock = self._highs.getRunTime()
         self._highs.setOptionValue("time_limit", clock + left if np.isfinite(left) else 1e300)
@@ -90,6 +92,14 @@ class HighsModel:
             self._highs.wait(5.0)
             raise
         return self._collect()
+
+    def _without_variables(self) -> HighsSolution:
+        """Answer a model that HiGHS would call empty: all rows are 0, f is the offset."""
+        program = self._program
+        if np.any(program.row_lower > 0) or np.any(program.row_upper < 0):
+            return HighsSolution("infeasible", None, None, np.inf)
+        rows = np.zeros(program.row_lower.size)
+        return HighsSolution("optimal", np.zeros(0), rows, self._offset)
 
     def _collect(self) -> HighsSolution:
         status = _STATUS.get(self._highs.getModelStatus(), "failed")

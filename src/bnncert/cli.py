@@ -1,0 +1,466 @@
+"""The command line.  Exit codes: 0 a verdict was produced, 2 bad input, 130 interrupted."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+import bnncert
+from bnncert.demo import run_demo
+from bnncert.errors import BnncertError, InputError
+from bnncert.formats.inputs import pick_point, read_array
+from bnncert.formats.vnnlib import read_vnnlib
+from bnncert.methods import Options
+from bnncert.methods import Progress as ProgressCallback
+from bnncert.network import Network, load
+from bnncert.problem import Targets
+from bnncert.regions import Ball, Norm, Region
+from bnncert.relaxations.linear import Form
+from bnncert.report.tables import methods_table, network_table, number, result_table, status_text
+from bnncert.report.witness import vnncomp_result
+from bnncert.verdict import Result
+from bnncert.verification import bound as bound_api
+from bnncert.verification import verify as verify_api
+from bnncert.verification import verify_specification
+
+app = typer.Typer(
+    name="bnncert",
+    help="Verify binary neural networks: robust with a bound, or a counterexample that replays.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+ModelArgument = Annotated[
+    Path, typer.Argument(help="Network file: .npz, .json or .onnx (also .gz).")
+]
+InputOption = Annotated[
+    str | None, typer.Option("--input", help="Point: .npy, FILE.npz:KEY, or an image file.")
+]
+IndexOption = Annotated[int | None, typer.Option("--index", help="Which point of a batch.")]
+LabelOption = Annotated[
+    int | None, typer.Option("--label", help="True class (default: the network's own answer).")
+]
+NormOption = Annotated[
+    Literal["linf", "l2", "l1"], typer.Option("--norm", help="Norm of the ball.")
+]
+RadiusOption = Annotated[
+    float | None, typer.Option("--radius", help="Radius in the network's input units.")
+]
+ClipOption = Annotated[
+    tuple[float, float] | None,
+    typer.Option("--clip", help="Data box LO HI (default: the one in the network file)."),
+]
+TargetsOption = Annotated[str, typer.Option("--targets", help="all, runner-up, or a class.")]
+TiesOption = Annotated[
+    Literal["violation", "robust"],
+    typer.Option("--ties", help="What an equal score of a rival counts as."),
+]
+TimeoutOption = Annotated[
+    float | None, typer.Option("--timeout", help="Seconds for the whole question.")
+]
+SeedOption = Annotated[int, typer.Option("--seed", help="Seed of all randomness.")]
+SignZeroOption = Annotated[
+    Literal["plus", "minus", "either"] | None,
+    typer.Option("--sign-zero", help="Value of sign(0) (default: as the model says, else plus)."),
+]
+JsonOption = Annotated[
+    str | None, typer.Option("--json", help="Write everything as JSON to FILE, or - for stdout.")
+]
+FormOption = Annotated[Literal["lattice", "soft"], typer.Option("--form", help="Encoding of milp.")]
+SamplesOption = Annotated[int, typer.Option("--samples", help="Points that sample draws.")]
+RestartsOption = Annotated[
+    int | None, typer.Option("--restarts", help="Points that attack moves at once.")
+]
+PixelOption = Annotated[
+    float | None,
+    typer.Option("--pixel-step", help="Spacing of admissible values for attack, e.g. 1."),
+]
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What the options of verify and bound have in common."""
+
+    network: Network
+    region: Region
+    label: int
+    targets: Targets
+    where: str
+
+
+def _targets(text: str) -> Targets:
+    if text == "all":
+        return "all"
+    if text == "runner-up":
+        return "runner-up"
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(f"--targets is {text!r}; expected all, runner-up or a class") from None
+
+
+def _options(
+    seed: int, form: Form, samples: int, restarts: int | None, pixel_step: float | None
+) -> Options:
+    if seed < 0:
+        raise InputError(f"--seed is {seed}; expected an integer >= 0")
+    if samples < 1 or (restarts is not None and restarts < 1):
+        raise InputError("--samples and --restarts must be at least 1")
+    if pixel_step is not None and not pixel_step > 0:
+        raise InputError(f"--pixel-step is {pixel_step}; expected a number > 0")
+    return Options(seed=seed, form=form, samples=samples, restarts=restarts, pixel_step=pixel_step)
+
+
+def _question(
+    network: Network,
+    source: str | None,
+    index: int | None,
+    label: int | None,
+    norm: Norm,
+    radius: float | None,
+    clip: tuple[float, float] | None,
+    targets: str,
+) -> _Question:
+    if source is None or radius is None:
+        missing = "--input" if source is None else "--radius"
+        raise InputError(f"{missing} is missing; give --input and --radius, or a .vnnlib file")
+    data_box = None
+    if network.input_lo is not None and network.input_hi is not None:
+        data_box = (network.input_lo, network.input_hi)
+    point = pick_point(read_array(source), index, network.input_shape, data_box, source)
+    lo: Any = network.input_lo if clip is None else clip[0]
+    hi: Any = network.input_hi if clip is None else clip[1]
+    if clip is not None and not clip[0] <= clip[1]:
+        raise InputError(f"--clip is {clip[0]} {clip[1]}; expected LO <= HI")
+    region = Ball(norm, point, radius, lo, hi)
+    chosen = int(network.classify(point)[0]) if label is None else label
+    where = source if index is None else f"{source} [{index}]"
+    return _Question(network, region, chosen, _targets(targets), where)
+
+
+@contextmanager
+def _watch(console: Console) -> Iterator[ProgressCallback]:
+    """Show progress on a terminal, and nothing anywhere else."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        TimeElapsedColumn(),
+    )
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task("starting", total=None)
+
+        def update(text: str, done: int, total: int) -> None:
+            bar.update(task, description=text, completed=done, total=total)
+
+        yield update
+
+
+def _write_json(target: str | None, tree: dict[str, Any]) -> None:
+    if target is None:
+        return
+    text = json.dumps(tree, indent=1, allow_nan=False) + "\n"
+    if target == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        Path(target).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{target}: cannot be written ({error.strerror or error})") from error
+
+
+def _tree(
+    network: Network, result: Result, region: Region | None, extra: dict[str, Any]
+) -> dict[str, Any]:
+    return {
+        "bnncert": bnncert.__version__,
+        "model": network.source,
+        "network_hash": network.content_hash,
+        "sign_zero": network.sign_zero,
+        "region": None if region is None else region.to_dict(),
+        **extra,
+        **result.to_dict(),
+    }
+
+
+def _show(console: Console, title: str, result: Result) -> None:
+    console.print(title, highlight=False, soft_wrap=True)
+    console.print(result_table(result))
+    summary = f"{status_text(result.status)} in {result.seconds:.2f} s"
+    if np.isfinite(result.lower):
+        summary += f", margin at least {number(result.lower)}"
+    found = result.counterexample
+    if found is not None:
+        summary += (
+            f": counterexample for {found.target}, margin {number(float(found.value))}, replayed "
+            f"in {' and '.join(found.replayed_in)} arithmetic"
+        )
+    console.print(summary, highlight=False, soft_wrap=True)
+    for note in result.notes:
+        console.print(f"note: {note}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def verify(
+    model: ModelArgument,
+    spec: Annotated[
+        Path | None, typer.Argument(help="VNN-LIB query: .vnnlib or .vnnlib.gz.")
+    ] = None,
+    input_: InputOption = None,
+    index: IndexOption = None,
+    label: LabelOption = None,
+    norm: NormOption = "linf",
+    radius: RadiusOption = None,
+    clip: ClipOption = None,
+    targets: TargetsOption = "all",
+    ties: TiesOption = "violation",
+    method: Annotated[str, typer.Option("--method", help="See `bnncert methods`.")] = "auto",
+    timeout: TimeoutOption = None,
+    seed: SeedOption = 0,
+    sign_zero: SignZeroOption = None,
+    form: FormOption = "lattice",
+    samples: SamplesOption = 10_000,
+    restarts: RestartsOption = None,
+    pixel_step: PixelOption = None,
+    witness: Annotated[
+        Path | None, typer.Option("--witness", help="Write the answer in VNN-COMP's result format.")
+    ] = None,
+    json_: JsonOption = None,
+) -> None:
+    """Decide whether a property holds, with a counterexample if it does not."""
+    options = _options(seed, form, samples, restarts, pixel_step)
+    network = load(model)
+    if sign_zero is not None:
+        network = network.with_sign_zero(sign_zero)
+    console = Console(stderr=json_ == "-")
+    region: Region | None = None
+    extra: dict[str, Any]
+    if spec is not None:
+        if input_ is not None or radius is not None:
+            raise InputError("give either a .vnnlib file or --input and --radius, not both")
+        specification = read_vnnlib(spec)
+        with _watch(Console(stderr=True)) as progress:
+            result = verify_specification(
+                network,
+                specification,
+                method=method,
+                timeout=timeout,
+                options=options,
+                progress=progress,
+            )
+        console.print(result.vnncomp_word, highlight=False)
+        extra = {"specification": str(spec)}
+    else:
+        question = _question(network, input_, index, label, norm, radius, clip, targets)
+        region = question.region
+        with _watch(Console(stderr=True)) as progress:
+            result = verify_api(
+                network,
+                question.region,
+                question.label,
+                targets=question.targets,
+                ties=ties,
+                method=method,
+                timeout=timeout,
+                options=options,
+                progress=progress,
+            )
+        title = f"{model.name}, {question.where}: label {question.label}, {region.describe()}"
+        _show(console, title, result)
+        extra = {"input": question.where}
+    if witness is not None:
+        try:
+            witness.write_text(vnncomp_result(result), encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{witness}: cannot be written ({error.strerror})") from error
+    _write_json(json_, _tree(network, result, region, {**extra, "seed": seed}))
+
+
+@app.command()
+def bound(
+    model: ModelArgument,
+    input_: InputOption = None,
+    index: IndexOption = None,
+    label: LabelOption = None,
+    norm: NormOption = "linf",
+    radius: RadiusOption = None,
+    clip: ClipOption = None,
+    targets: TargetsOption = "all",
+    method: Annotated[str, typer.Option("--method", help="See `bnncert methods`.")] = "lp",
+    timeout: TimeoutOption = None,
+    seed: SeedOption = 0,
+    sign_zero: SignZeroOption = None,
+    form: FormOption = "lattice",
+    samples: SamplesOption = 10_000,
+    restarts: RestartsOption = None,
+    pixel_step: PixelOption = None,
+    json_: JsonOption = None,
+) -> None:
+    """Bound the margin over each rival class by one method."""
+    options = _options(seed, form, samples, restarts, pixel_step)
+    network = load(model)
+    if sign_zero is not None:
+        network = network.with_sign_zero(sign_zero)
+    question = _question(network, input_, index, label, norm, radius, clip, targets)
+    with _watch(Console(stderr=True)) as progress:
+        result = bound_api(
+            network,
+            question.region,
+            question.label,
+            targets=question.targets,
+            method=method,
+            timeout=timeout,
+            options=options,
+            progress=progress,
+        )
+    console = Console(stderr=json_ == "-")
+    title = f"{model.name}, {question.where}: label {question.label}, {question.region.describe()}"
+    _show(console, f"{title}, method {method}", result)
+    extra = {"input": question.where, "seed": seed}
+    _write_json(json_, _tree(network, result, question.region, extra))
+
+
+@app.command()
+def info(model: ModelArgument, json_: JsonOption = None) -> None:
+    """Print layers, sizes, sparsity and thresholds of a network."""
+    network = load(model)
+    console = Console(stderr=json_ == "-")
+    shape = " x ".join(map(str, network.input_shape))
+    box = "not stated"
+    if network.input_lo is not None and network.input_hi is not None:
+        box = f"[{network.input_lo.min():.9g}, {network.input_hi.max():.9g}]"
+    lines = (
+        f"{network.source} ({network.kind})",
+        f"inputs {network.inputs} (shape {shape}), data box {box}, classes {network.classes}, "
+        f"threshold layers {network.depth}, zero weights {100 * network.zero_fraction:.2f} %",
+        f"hash {network.content_hash}",
+    )
+    for line in lines:
+        console.print(line, highlight=False, soft_wrap=True)
+    (console if console.is_terminal else Console(stderr=json_ == "-", width=140)).print(
+        network_table(network)
+    )
+    for note in network.notes:
+        console.print(f"note: {note}", highlight=False, soft_wrap=True)
+    layers = [
+        {
+            "name": layer.name,
+            "inputs": layer.inputs,
+            "neurons": layer.size,
+            "nonzeros": int(layer.weights.nnz),
+            "sign_zero": layer.sign_zero,
+            "integer": layer.is_lattice,
+        }
+        for layer in network.layers
+    ]
+    _write_json(
+        json_,
+        {
+            "model": network.source,
+            "kind": network.kind,
+            "hash": network.content_hash,
+            "input_shape": list(network.input_shape),
+            "classes": network.classes,
+            "sizes": list(network.sizes),
+            "zero_fraction": network.zero_fraction,
+            "layers": layers,
+            "output_transform": network.output_transform,
+            "notes": list(network.notes),
+        },
+    )
+
+
+@app.command()
+def methods() -> None:
+    """Print the methods, what they promise and what they need."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=140)
+    console.print(methods_table())
+
+
+@app.command()
+def convert(
+    source: Annotated[Path, typer.Argument(help="Network file to read.")],
+    target: Annotated[Path, typer.Argument(help="File to write: .npz, .json or .onnx.")],
+    sign_zero: SignZeroOption = None,
+) -> None:
+    """Convert a network file; the result is the same network, threshold by threshold."""
+    network = load(source)
+    if sign_zero is not None:
+        network = network.with_sign_zero(sign_zero)
+    network.save(target)
+    written = load(target)
+    if written.content_hash != network.content_hash:
+        raise InputError(f"{target}: reads back as another network; the file was left for a look")
+    Console().print(f"{target}: {written.content_hash}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def demo(
+    count: Annotated[int, typer.Option("--count", help="How many of the 100 images.")] = 10,
+    delta: Annotated[float, typer.Option("--delta", help="Radius in pixels of 127.5.")] = 0.25,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds per image.")] = 30.0,
+    network: Annotated[
+        Literal["sparse", "dense"], typer.Option("--network", help="Which bundled network.")
+    ] = "sparse",
+) -> None:
+    """Verify the bundled MNIST network on its first images and show what was found."""
+    run_demo(Console(), count=count, delta=delta, timeout=timeout, which=network)
+
+
+def _usage_error() -> type[Exception]:
+    """Return typer's base of usage errors (its module differs between versions of typer)."""
+    return next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+
+
+def main() -> None:
+    """Run the command line; every foreseen error is one line on stderr."""
+    usage_error = _usage_error()
+    code = 2
+    try:
+        outcome = app(standalone_mode=False)
+        code = outcome if isinstance(outcome, int) else 0
+    except BnncertError as error:
+        _complain(str(error))
+    except (KeyboardInterrupt, typer.Abort):
+        _complain("interrupted")
+        code = 130
+    except MemoryError:
+        _complain("out of memory; try a smaller batch (--restarts, --samples) or model")
+    except BrokenPipeError:
+        # The reader of a pipe is gone: nothing is left to say to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except typer.Exit as error:
+        code = error.exit_code
+    except usage_error as error:
+        text = error.format_message() if hasattr(error, "format_message") else str(error)
+        if not text:
+            # Bare `bnncert`: the help text is the answer.
+            text = "no command given; see bnncert --help"
+        _complain(text)
+    sys.exit(code)
+
+
+def _complain(text: str) -> None:
+    print("bnncert: " + " ".join(text.split()), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

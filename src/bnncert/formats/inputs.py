@@ -1,0 +1,128 @@
+"""Points to verify around: .npy, .npz (`file.npz:key`) and image files."""
+
+from __future__ import annotations
+
+import importlib.util
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.errors import FormatError, MissingExtraError
+
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+
+
+def read_array(text: str) -> npt.NDArray[Any]:
+    """Read the array or image that `PATH` or `PATH.npz:KEY` names."""
+    path, key = _split(text)
+    if path.suffix.lower() in IMAGE_SUFFIXES:
+        return _read_image(path)
+    try:
+        loaded = np.load(path, allow_pickle=False)
+    except FileNotFoundError as error:
+        raise FormatError(f"{path}: no such file") from error
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise FormatError(f"{path}: not a readable .npy, .npz or image file") from error
+    if isinstance(loaded, np.ndarray):
+        if key is not None:
+            raise FormatError(f"{path}: a .npy file has no keys, but {key!r} was asked for")
+        return _checked(loaded, str(path))
+    with loaded:
+        names = list(loaded.files)
+        if key is None and len(names) != 1:
+            raise FormatError(f"{path}: holds {', '.join(names)}; name one as {path}:KEY")
+        key = names[0] if key is None else key
+        if key not in names:
+            raise FormatError(f"{path}: no array {key!r}; it holds {', '.join(names)}")
+        try:
+            return _checked(loaded[key], f"{path}:{key}")
+        except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            if isinstance(error, FormatError):
+                raise
+            raise FormatError(f"{path}:{key}: the array cannot be read") from error
+
+
+def _split(text: str) -> tuple[Path, str | None]:
+    head, colon, key = text.rpartition(":")
+    if colon and head.endswith(".npz"):
+        return Path(head), key
+    return Path(text), None
+
+
+def _checked(array: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
+    real = np.issubdtype(array.dtype, np.floating) or np.issubdtype(array.dtype, np.integer)
+    if not real or array.size == 0:
+        raise FormatError(
+            f"{where}: array of type {array.dtype} and shape {array.shape}; expected real numbers"
+        )
+    return array
+
+
+def _read_image(path: Path) -> npt.NDArray[Any]:
+    if importlib.util.find_spec("PIL") is None:
+        raise MissingExtraError(
+            f"{path}: reading images needs pillow: pip install 'bnncert[images]'"
+        )
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as image:
+            mode = "L" if image.mode in ("1", "L", "I;16", "LA") else "RGB"
+            return np.asarray(image.convert(mode), dtype=np.uint8)
+    except FileNotFoundError as error:
+        raise FormatError(f"{path}: no such file") from error
+    except (UnidentifiedImageError, OSError, SyntaxError) as error:
+        raise FormatError(f"{path}: not a readable image") from error
+
+
+def pick_point(
+    array: npt.NDArray[Any],
+    index: int | None,
+    shape: tuple[int, ...],
+    data_box: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None,
+    where: str,
+) -> npt.NDArray[np.float64]:
+    """Return one flat point from a single point or a batch, in the network's input units.
+
+    uint8 values are pixels: where the network states a data box other than [0, 255], they are
+    mapped linearly onto it.
+    """
+    size = int(np.prod(shape, dtype=np.int64))
+    if array.size == size and (array.ndim <= 1 or array.shape[0] != 1 or index is None):
+        if index not in (None, 0):
+            raise FormatError(f"{where}: holds a single point; index {index} does not exist")
+        chosen = array
+    elif array.ndim >= 2 and array.size == array.shape[0] * size:
+        number = 0 if index is None else index
+        if not 0 <= number < array.shape[0]:
+            raise FormatError(f"{where}: index {number}; it holds points 0 to {array.shape[0] - 1}")
+        chosen = array[number]
+    else:
+        raise FormatError(
+            f"{where}: shape {array.shape}; expected one point or a batch of points with "
+            f"{size} values (shape {shape})"
+        )
+    chosen = _channels_as(chosen, shape)
+    point = chosen.reshape(-1).astype(np.float64)
+    if not np.all(np.isfinite(point)):
+        bad = int(np.flatnonzero(~np.isfinite(point))[0])
+        raise FormatError(f"{where}: value {bad} is {point[bad]}; expected finite numbers")
+    if array.dtype == np.uint8 and data_box is not None:
+        lo, hi = data_box
+        if not (np.all(lo == 0) and np.all(hi == 255)):
+            point = lo + (hi - lo) * (point / 255.0)
+            point = np.clip(point, lo, hi)
+    return point
+
+
+def _channels_as(image: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Move a colour image's channels to where the network has them (H,W,C to C,H,W)."""
+    if image.ndim == 3 and len(shape) == 3 and image.shape != shape:
+        moved = np.moveaxis(image, -1, 0)
+        if moved.shape == shape:
+            return moved
+    return image

@@ -1,0 +1,1 @@
+"""How answers are shown: tables, pictures, and the files other tools read."""

@@ -1,0 +1,52 @@
+"""Grey-scale images in the terminal, two pixels to a character."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from rich.text import Text
+
+#: From dark to light, for terminals without colour.
+RAMP = " .:-=+*#%@"
+
+
+def _levels(image: npt.NDArray[np.float64], lo: float, hi: float) -> npt.NDArray[np.int64]:
+    scaled = (image - lo) / max(hi - lo, 1e-300)
+    return np.clip(np.rint(scaled * 255), 0, 255).astype(np.int64)
+
+
+def picture_lines(
+    image: npt.NDArray[np.float64], lo: float, hi: float, *, colour: bool
+) -> list[Text]:
+    """Draw a 2-D image; with colour, an upper half block shows two rows at once."""
+    grey = _levels(image, lo, hi)
+    if not colour:
+        return [
+            Text("".join(RAMP[v * (len(RAMP) - 1) // 255] for v in row for _ in range(2)))
+            for row in grey
+        ]
+    if grey.shape[0] % 2:
+        grey = np.vstack([grey, np.zeros((1, grey.shape[1]), dtype=np.int64)])
+    lines = []
+    for top, bottom in zip(grey[::2], grey[1::2], strict=True):
+        line = Text()
+        for a, b in zip(top.tolist(), bottom.tolist(), strict=True):
+            line.append("▀", style=f"rgb({a},{a},{a}) on rgb({b},{b},{b})")
+        lines.append(line)
+    return lines
+
+
+def side_by_side(blocks: list[tuple[str, list[Text]]], gap: int = 4) -> list[Text]:
+    """Put titled pictures of equal height next to each other."""
+    width = [max([len(title), *(line.cell_len for line in lines)]) for title, lines in blocks]
+    rows = [Text()]
+    for (title, _), w in zip(blocks, width, strict=True):
+        rows[0].append(title.ljust(w + gap), style="bold")
+    for k in range(max(len(lines) for _, lines in blocks)):
+        row = Text()
+        for (_, lines), w in zip(blocks, width, strict=True):
+            cell = lines[k].copy() if k < len(lines) else Text()
+            cell.append(" " * (w + gap - cell.cell_len))
+            row.append_text(cell)
+        rows.append(row)
+    return rows

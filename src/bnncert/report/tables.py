@@ -1,0 +1,124 @@
+"""Tables for the terminal."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from rich.table import Table
+
+from bnncert.methods import REGISTRY
+from bnncert.network import Network
+from bnncert.verdict import Result, Status
+
+#: How each answer is written and coloured.
+STYLE: dict[Status, tuple[str, str]] = {
+    "robust": ("robust", "green"),
+    "not_robust": ("not robust", "red"),
+    "unknown": ("unknown", "yellow"),
+    "timeout": ("timeout", "yellow"),
+}
+
+
+def status_text(status: Status) -> str:
+    """Return an answer in its colour (rich markup)."""
+    word, colour = STYLE[status]
+    return f"[{colour}]{word}[/{colour}]"
+
+
+def number(value: float) -> str:
+    """Return a bound for people: four significant digits, a dash for none."""
+    if not math.isfinite(value):
+        return "-"
+    return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.6g}"
+
+
+def result_table(result: Result) -> Table:
+    """Return one row for each target."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("target")
+    table.add_column("answer")
+    table.add_column("lower bound", justify="right")
+    table.add_column("upper bound", justify="right")
+    table.add_column("seconds", justify="right")
+    table.add_column("decided by")
+    for t in result.targets:
+        table.add_row(
+            t.name,
+            status_text(t.status),
+            number(t.lower),
+            number(t.upper),
+            f"{t.seconds:.2f}",
+            t.stage if t.status in ("robust", "not_robust") else t.note,
+        )
+    return table
+
+
+def network_table(network: Network) -> Table:
+    """Return one row for each layer."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("layer")
+    for title in ("inputs", "neurons", "weights", "zeros"):
+        table.add_column(title, justify="right")
+    table.add_column("values")
+    table.add_column("thresholds")
+    table.add_column("sign(0)", justify="right")
+    for layer in network.layers:
+        cells = layer.size * layer.inputs
+        table.add_row(
+            _short(layer.name),
+            str(layer.inputs),
+            str(layer.size),
+            str(layer.weights.nnz),
+            f"{100 * (1 - layer.weights.nnz / cells):.1f} %",
+            _values(layer.weights.data),
+            "integer" if layer.is_lattice else "real",
+            _zero(layer.sign_zero),
+        )
+    output = network.output
+    used = int(np.count_nonzero(output.weights))
+    table.add_row(
+        _short(output.name),
+        str(output.weights.shape[1]),
+        str(output.classes),
+        str(used),
+        f"{100 * (1 - used / output.weights.size):.1f} %",
+        _values(output.weights[output.weights != 0]),
+        "scores" if network.output_transform == "scores" else network.output_transform,
+        "",
+    )
+    return table
+
+
+def _short(name: str) -> str:
+    """Return the end of a long layer name: exporters put what tells layers apart there."""
+    return name if len(name) <= 30 else "..." + name[-27:]
+
+
+def _values(data: np.ndarray) -> str:
+    if data.size == 0:
+        return "empty"
+    if np.all(np.abs(data) == 1):
+        return "-1, 0, 1"
+    if np.all(data == np.rint(data)):
+        return f"integers up to {int(np.abs(data).max())}"
+    return "real"
+
+
+def _zero(sign_zero: str) -> str:
+    return {"plus": "+1", "minus": "-1", "either": "either"}[sign_zero]
+
+
+def methods_table() -> Table:
+    """Return what every registered method needs and promises."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("method", "promises", "regions", "needs", "what it does"):
+        table.add_column(title)
+    for method in REGISTRY.all():
+        needs = "-" if method.package is None else method.package
+        if not method.available():
+            needs += " (not installed)"
+        table.add_row(
+            method.name, ", ".join(method.promises), method.regions, needs, method.summary
+        )
+    return table

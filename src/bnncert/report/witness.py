@@ -1,0 +1,30 @@
+"""Counterexamples as VNN-COMP reads them: s-expressions with enough digits to replay."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bnncert.verdict import Counterexample, Result
+
+
+def number_text(value: float) -> str:
+    """Return the shortest decimal that reads back as this number (as float32 if it is one)."""
+    single = np.float32(value)
+    return np.format_float_positional(
+        single if float(single) == value else np.float64(value), unique=True, trim="0"
+    )
+
+
+def witness_text(counterexample: Counterexample) -> str:
+    """Return ((X_0 v) .. (Y_0 v) ..), one pair a line."""
+    lines = [f"(X_{i} {number_text(v)})" for i, v in enumerate(counterexample.point.tolist())]
+    lines += [f"(Y_{j} {number_text(v)})" for j, v in enumerate(counterexample.scores.tolist())]
+    return "(" + "\n".join(lines) + ")\n"
+
+
+def vnncomp_result(result: Result) -> str:
+    """Return a VNN-COMP result file: the answer, and the witness if there is one."""
+    text = result.vnncomp_word + "\n"
+    if result.counterexample is not None:
+        text += witness_text(result.counterexample)
+    return text

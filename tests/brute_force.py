@@ -1,0 +1,182 @@
+"""An independent oracle for tiny networks: every reachable sign pattern, in exact rationals.
+
+It shares no code with the package: reachability of a first-layer pattern is decided by
+Fourier-Motzkin elimination (polyhedral regions) or by enumerating the candidates for the nearest
+point (L2 disc), and the rest of the network is evaluated in rationals from the raw W and b.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations, product
+
+import numpy as np
+
+import bnncert
+
+#: a.x <= b, or a.x < b when strict.
+Inequality = tuple[tuple[Fraction, ...], Fraction, bool]
+
+
+@dataclass(frozen=True)
+class TinyNetwork:
+    """Raw weights and biases (rows are neurons), the output layer last."""
+
+    weights: tuple[np.ndarray, ...]
+    biases: tuple[np.ndarray, ...]
+    sign_zero: str
+
+    def build(self) -> bnncert.Network:
+        return bnncert.Network.from_arrays(self.weights, self.biases, sign_zero=self.sign_zero)
+
+
+def _normalised(inequality: Inequality) -> Inequality | None:
+    a, b, strict = inequality
+    size = max((abs(v) for v in a), default=Fraction(0))
+    if size == 0:
+        return inequality
+    return tuple(v / size for v in a), b / size, strict
+
+
+def _satisfiable(system: list[Inequality], dimension: int) -> bool:
+    """Fourier-Motzkin: eliminate the variables one by one."""
+    for k in range(dimension):
+        plus = [c for c in system if c[0][k] > 0]
+        minus = [c for c in system if c[0][k] < 0]
+        rest = [c for c in system if c[0][k] == 0]
+        merged: dict[tuple[Fraction, ...], tuple[Fraction, bool]] = {}
+
+        def add(a: tuple[Fraction, ...], b: Fraction, strict: bool) -> None:
+            a, b, strict = _normalised((a, b, strict)) or (a, b, strict)
+            old = merged.get(a)  # noqa: B023
+            if old is None or b < old[0] or (b == old[0] and strict):
+                merged[a] = (b, strict)  # noqa: B023
+
+        for c in rest:
+            add(*c)
+        for p in plus:
+            for m in minus:
+                x, y = -m[0][k], p[0][k]
+                a = tuple(x * u + y * v for u, v in zip(p[0], m[0], strict=True))
+                add(a, x * p[1] + y * m[1], p[2] or m[2])
+        system = [(a, b, strict) for a, (b, strict) in merged.items()]
+    return all(b > 0 or (b == 0 and not strict) for _, b, strict in system)
+
+
+def region_inequalities(region: bnncert.Region) -> list[Inequality]:
+    """Describe a polyhedral region from its defining data."""
+    n = region.size
+    out: list[Inequality] = []
+
+    def unit(i: int, s: int) -> tuple[Fraction, ...]:
+        return tuple(Fraction(s if j == i else 0) for j in range(n))
+
+    def box(lo: np.ndarray | None, hi: np.ndarray | None) -> None:
+        for i in range(n):
+            if hi is not None:
+                out.append((unit(i, 1), Fraction(float(hi[i])), False))
+            if lo is not None:
+                out.append((unit(i, -1), -Fraction(float(lo[i])), False))
+
+    if isinstance(region, bnncert.Ball):
+        box(region.clip_lo, region.clip_hi)
+        c = [Fraction(v) for v in region.middle.tolist()]
+        r = Fraction(region.radius)
+        if region.norm == "linf":
+            for i in range(n):
+                out.append((unit(i, 1), c[i] + r, False))
+                out.append((unit(i, -1), r - c[i], False))
+        elif region.norm == "l1":
+            for signs in product((1, -1), repeat=n):
+                a = tuple(Fraction(s) for s in signs)
+                out.append((a, r + sum(s * v for s, v in zip(signs, c, strict=True)), False))
+        return out
+    box(region.lo, region.hi)
+    if isinstance(region, bnncert.Polytope):
+        for row, b in zip(region.matrix.tolist(), region.right.tolist(), strict=True):
+            out.append((tuple(map(Fraction, row)), Fraction(b), False))
+    return out
+
+
+def _nearest_distance(system: Sequence[Inequality], center: Sequence[Fraction]) -> Fraction | None:
+    """Return min |x - c|^2 over the closure of a polyhedron in at most 2 dimensions."""
+    n = len(center)
+    candidates: list[tuple[Fraction, ...]] = [tuple(center)]
+    lines = [(a, b) for a, b, _ in system if any(a)]
+    for a, b in lines:
+        square = sum(v * v for v in a)
+        gap = (b - sum(v * c for v, c in zip(a, center, strict=True))) / square
+        candidates.append(tuple(c + gap * v for v, c in zip(a, center, strict=True)))
+    if n == 2:
+        for (a, b), (d, e) in combinations(lines, 2):
+            det = a[0] * d[1] - a[1] * d[0]
+            if det:
+                candidates.append(((b * d[1] - a[1] * e) / det, (a[0] * e - b * d[0]) / det))
+    best: Fraction | None = None
+    for x in candidates:
+        if all(sum(v * w for v, w in zip(a, x, strict=True)) <= b for a, b, _ in system):
+            distance = sum((w - c) ** 2 for w, c in zip(x, center, strict=True))
+            best = distance if best is None else min(best, distance)
+    return best
+
+
+def reachable_first_layers(net: TinyNetwork, region: bnncert.Region) -> Iterator[tuple[int, ...]]:
+    """Yield every sign pattern of layer 1 that some point of the region produces."""
+    rows = [tuple(map(Fraction, row)) for row in net.weights[0].tolist()]
+    biases = [Fraction(b) for b in net.biases[0].tolist()]
+    base = region_inequalities(region)
+    for signs in product((1, -1), repeat=len(rows)):
+        system = list(base)
+        for row, b, s in zip(rows, biases, signs, strict=True):
+            strict = net.sign_zero == ("minus" if s > 0 else "plus")
+            system.append((tuple(-s * w for w in row), s * b, strict))
+        if isinstance(region, bnncert.Ball) and region.norm == "l2":
+            center = [Fraction(v) for v in region.middle.tolist()]
+            # Strictness only matters on the boundary, which float data does not meet.
+            if not _satisfiable(list(system), region.size):
+                continue
+            distance = _nearest_distance(system, center)
+            if distance is not None and distance <= Fraction(region.radius) ** 2:
+                yield signs
+        elif _satisfiable(system, region.size):
+            yield signs
+
+
+def _signs(value: Fraction, sign_zero: str) -> tuple[int, ...]:
+    if value > 0:
+        return (1,)
+    if value < 0:
+        return (-1,)
+    return {"plus": (1,), "minus": (-1,), "either": (1, -1)}[sign_zero]
+
+
+def reachable_last_layers(net: TinyNetwork, region: bnncert.Region) -> set[tuple[int, ...]]:
+    """Return every reachable sign vector of the last hidden layer."""
+    current = set(reachable_first_layers(net, region))
+    for w, b in zip(net.weights[1:-1], net.biases[1:-1], strict=True):
+        rows = [tuple(map(Fraction, row)) for row in w.tolist()]
+        following: set[tuple[int, ...]] = set()
+        for y in current:
+            values = [
+                sum((p * q for p, q in zip(row, y, strict=True)), Fraction(c))
+                for row, c in zip(rows, b.tolist(), strict=True)
+            ]
+            following.update(product(*(_signs(v, net.sign_zero) for v in values)))
+        current = following
+    return current
+
+
+def true_margins(net: TinyNetwork, region: bnncert.Region, label: int) -> dict[int, Fraction]:
+    """Return min (score_label - score_k) over the region for every rival k."""
+    last = reachable_last_layers(net, region)
+    w, b = net.weights[-1], net.biases[-1]
+    scores = [
+        [
+            sum((Fraction(p) * q for p, q in zip(row, x, strict=True)), Fraction(c))
+            for row, c in zip(w.tolist(), b.tolist(), strict=True)
+        ]
+        for x in last
+    ]
+    return {k: min(s[label] - s[k] for s in scores) for k in range(w.shape[0]) if k != label}
