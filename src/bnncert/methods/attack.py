@@ -49,13 +49,14 @@ class SurrogateGradient:
         self._groups = [
             np.arange(e - len(t.objectives), e) for e, t in zip(ends, targets, strict=True)
         ]
-        # Layer 1 moves by at most half the region's width in u; later layers by a few units.
+        # Layer 1 moves by at most half the region's width; above it, a sum of nv signs of which
+        # a few flip moves by about sqrt(nv), far less than interval bounds allow.
         self._windows = []
-        for number, b in enumerate(bounds):
-            half = np.maximum((b.upper - b.lower) / 2, 1e-12)
-            self._windows.append(
-                (half if number == 0 else np.maximum(half / 2, 2.0)).astype(np.float32)
-            )
+        for number, (layer, b) in enumerate(zip(network.layers, bounds, strict=True)):
+            reach = np.maximum((b.upper - b.lower) / 2, 1e-12)
+            if number:
+                reach = np.clip(np.sqrt(layer.norm), 2.0, np.maximum(reach / 2, 2.0))
+            self._windows.append(reach.astype(np.float32))
 
     def values(self, signs: Batch) -> FloatArray:
         """Return F of every target (columns) at every sign vector (rows)."""
