@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from bnncert.deadline import Deadline
 from bnncert.formats.description import IntArray
-from bnncert.network import ThresholdLayer
+from bnncert.layers import ThresholdLayer
 from bnncert.regions import Ball, Polytope, Region
 from bnncert.solvers.exact_lp import Bound, ExactProgram, solve_exactly
 

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.formats.description import FloatArray
-from bnncert.network import Network, ThresholdLayer
+from bnncert.layers import ThresholdLayer
+from bnncert.network import Network
 from bnncert.regions import Region
 
 
