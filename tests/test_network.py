@@ -679,12 +679,15 @@ def test_pooled_networks_read_back(tmp_path: Path) -> None:
     np.testing.assert_array_equal(back.evaluate(points), net.evaluate(points))
 
 
-def test_overlapping_windows_with_different_normalisation_are_refused() -> None:
-    with pytest.raises(UnsupportedModelError, match="overlapping pooling windows"):
-        describe(
-            stage(np.ones((5, 2)), Shift(np.array([0.0, 1.0, 0.0])), pool=OVERLAPPING),
-            stage(np.eye(3), Shift(np.zeros(3))),
-        )
+def test_overlapping_windows_may_have_different_thresholds() -> None:
+    # max(u_0, u_1) - 1 and max(u_1, u_2) + 1 with u = x: both windows see neuron 1.
+    net = describe(
+        stage(np.eye(3), Shift(np.array([-1.0, 1.0])), pool=np.array([[1, 1, 0], [0, 1, 1]])),
+        stage(np.eye(2), Shift(np.zeros(2))),
+    )
+    points = np.array([[0.0, 0.0, -5.0], [0.0, 2.0, -5.0], [-5.0, -2.0, -3.0], [3.0, -2.0, -2.0]])
+    expected = [[-1.0, 1.0], [1.0, 1.0], [-1.0, -1.0], [1.0, -1.0]]
+    assert net.evaluate(points).tolist() == expected
 
 
 def test_pooling_scores_is_refused() -> None:

@@ -31,7 +31,7 @@ from bnncert.problem import (
 from bnncert.rationals import float_above, float_below
 from bnncert.regions import Ball, Box, Polytope
 
-CASES = settings(max_examples=150, deadline=None, derandomize=True)
+CASES = settings(max_examples=100, deadline=None, derandomize=True)
 
 Array = npt.NDArray[Any]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from bnncert.rationals import Interval, float_above, float_below, square_root
 
-CASES = settings(max_examples=100, deadline=None, derandomize=True)
+CASES = settings(max_examples=60, deadline=None, derandomize=True)
 
 LARGEST = Fraction(sys.float_info.max)
 SMALLEST = Fraction(5e-324)

@@ -27,7 +27,7 @@ from bnncert.thresholds import (
     real_thresholds,
 )
 
-CASES = settings(max_examples=300, deadline=None, derandomize=True)
+CASES = settings(max_examples=150, deadline=None, derandomize=True)
 
 #: One neuron's chain: the kind of each step and its parameters.
 Chain = list[tuple[type, tuple[float, ...]]]

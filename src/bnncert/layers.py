@@ -24,6 +24,10 @@ from bnncert.signed_sums import SignedSums
 
 SignArray = npt.NDArray[np.int8]
 
+#: Entries of exact sign vectors that are no sign: both are allowed (a tie), or the enclosure of
+#: an irrational threshold does not tell.
+TIED, UNDECIDED = 0, 2
+
 #: Unit roundoff of float64.
 ROUNDOFF = 2.0**-53
 
@@ -127,13 +131,13 @@ class ThresholdLayer:
     def exact_signs(self, point: Sequence[Fraction] | npt.NDArray[Any]) -> SignArray:
         """Return the sign of every neuron at one point, decided in exact arithmetic.
 
-        An entry is 0 where both signs are possible: the threshold's enclosure does not decide
-        it, or it is a tie and sign(0) may be either.
+        An entry is TIED where sign(0) may be either, and UNDECIDED where the enclosure of an
+        irrational threshold does not tell.
         """
         if self.on_from is not None:
             total = self._integer_sums(np.asarray(point, dtype=np.int8))
             plus, minus = total >= self.plus_from, total <= self.minus_upto
-            return np.where(plus & minus, 0, np.where(plus, 1, -1)).astype(np.int8)
+            return np.where(plus & minus, TIED, np.where(plus, 1, -1)).astype(np.int8)
         assert self.bias_lo is not None and self.bias_hi is not None
         signs = np.zeros(self.size, dtype=np.int8)
         undecided: npt.NDArray[Any] = np.arange(self.size)
@@ -177,24 +181,37 @@ class ThresholdLayer:
         if high < 0:
             return -1
         if low == high == 0:
-            return {"plus": 1, "minus": -1, "either": 0}[self.sign_zero]
-        return 0
+            return {"plus": 1, "minus": -1, "either": TIED}[self.sign_zero]
+        return UNDECIDED
 
 
 @dataclass(frozen=True, eq=False)
 class OutputLayer:
     """scores = gain * (W x + b), row j known to within gain * error_j.
 
-    `gain` is a positive factor that all rows share: it never changes a comparison of scores.
-    Rows of one `group` have the same bias exactly, even where it is irrational.
+    `gain` is a positive factor that all rows share: it never changes a comparison of scores
+    (`gain_is_one` tells an exact 1 from a number that rounds to it).  The error of a row has a
+    part from its weights and one from its bias; rows of one `group` have the same bias exactly,
+    even where it is irrational.
     """
 
     weights: FloatArray
     bias: FloatArray
-    error: FloatArray
+    weight_error: FloatArray
+    bias_error: FloatArray
     group: IntArray
     gain: float = 1.0
+    gain_is_one: bool = True
     name: str = "output"
+
+    @property
+    def error(self) -> FloatArray:
+        """The error of each row, from weights and bias together."""
+        return np.where(
+            (self.weight_error > 0) | (self.bias_error > 0),
+            np.nextafter(self.weight_error + self.bias_error, np.inf),
+            0.0,
+        )
 
     @property
     def classes(self) -> int:

@@ -84,14 +84,35 @@ def check_pattern(
     """Decide whether `neurons` can have `signs` at one point of a polyhedral region."""
     assert layer.bias_lo is not None and layer.bias_hi is not None
     polyhedron = _polyhedron(region)
+    # What an irrational bias may allow decides that a pattern is impossible; what it allows for
+    # certain decides that a point has it.  For exact biases the two are one question.
+    possible = _settle(layer, neurons, signs, polyhedron, deadline, certain=False)
+    inexact = np.any(layer.bias_lo[neurons] != layer.bias_hi[neurons])
+    if possible.point is None or not inexact:
+        return possible
+    certain = _settle(layer, neurons, signs, polyhedron, deadline, certain=True)
+    return Leaf(point=certain.point)
+
+
+def _settle(
+    layer: ThresholdLayer,
+    neurons: IntArray,
+    signs: npt.NDArray[np.int8],
+    polyhedron: _Polyhedron,
+    deadline: Deadline,
+    *,
+    certain: bool,
+) -> Leaf:
+    """Answer for one side of the enclosures of the biases."""
+    assert layer.bias_lo is not None and layer.bias_hi is not None
     rows: list[dict[int, Fraction]] = []
     right: list[Fraction] = []
     strict: list[bool] = []
     for j, s in zip(neurons.tolist(), signs.tolist(), strict=True):
         start, stop = layer.weights.indptr[j], layer.weights.indptr[j + 1]
         row: dict[int, Fraction] = {}
-        # The side of the bias's enclosure that makes the sign certain.
-        constant = Fraction(float(layer.bias_lo[j] if s > 0 else layer.bias_hi[j]))
+        low_side = (s > 0) == certain
+        constant = Fraction(float(layer.bias_lo[j] if low_side else layer.bias_hi[j]))
         data = zip(
             layer.weights.indices[start:stop].tolist(),
             layer.weights.data[start:stop].tolist(),
@@ -104,23 +125,20 @@ def check_pattern(
                 row[column] = row.get(column, Fraction(0)) + s * sign * Fraction(w)
         rows.append(row)
         right.append(-s * constant)
-        inexact = layer.bias_lo[j] != layer.bias_hi[j]
+        inexact = bool(layer.bias_lo[j] != layer.bias_hi[j])
         loses_tie = layer.sign_zero == ("minus" if s > 0 else "plus")
-        strict.append(bool(loses_tie or inexact))
+        strict.append(certain if inexact else loses_tie)
     # s (w.x + b) >= t for all, t as large as possible.
     best = _largest_margin(polyhedron, rows, right, [True] * len(rows), deadline)
+    if best is not None and best[0] == 0 and any(strict):
+        best = _largest_margin(polyhedron, rows, right, strict, deadline)
+        if best is not None and best[0] == 0:
+            return Leaf(conflict=tuple(int(neurons[k]) for k in best[2]))
     if best is None:
         return Leaf()
     margin, point, conflict = best
     if margin < 0:
         return Leaf(conflict=tuple(int(neurons[k]) for k in conflict))
-    if margin == 0 and any(strict):
-        best = _largest_margin(polyhedron, rows, right, strict, deadline)
-        if best is None:
-            return Leaf()
-        margin, point, conflict = best
-        if margin <= 0:
-            return Leaf(conflict=tuple(int(neurons[k]) for k in conflict))
     return Leaf(point=point)
 
 

@@ -32,7 +32,7 @@ from bnncert.formats.description import (
     Stage,
     as_sparse,
 )
-from bnncert.layers import OutputLayer, SignArray, ThresholdLayer
+from bnncert.layers import TIED, UNDECIDED, OutputLayer, SignArray, ThresholdLayer
 from bnncert.normal_form import normal_form
 
 __all__ = ["Network", "OutputLayer", "SignArray", "ThresholdLayer", "load"]
@@ -183,7 +183,7 @@ class Network:
                 add("bias_hi", (layer.bias_hi + 0.0).astype("<f8"))
         add("output", (self.output.weights + 0.0).astype("<f8"))
         add("output bias", (self.output.bias + 0.0).astype("<f8"))
-        add("output error", self.output.error.astype("<f8"))
+        add("output error", (self.output.weight_error + self.output.bias_error).astype("<f8"))
         return digest.hexdigest()
 
     # -- evaluation -----------------------------------------------------------------------
@@ -191,16 +191,15 @@ class Network:
     def flatten(self, points: npt.ArrayLike) -> tuple[FloatArray, bool]:
         """Return points as rows of float64, and whether a single point was given."""
         array = np.asarray(points, dtype=np.float64)
-        single = array.shape == self.input_shape or array.ndim <= 1
-        if (
-            array.size == 0
-            or array.size % max(1, self.inputs)
-            or (single and array.size != self.inputs)
-        ):
+        single = array.shape in (self.input_shape, (self.inputs,))
+        batch = array.ndim > 1 and array.shape[1:] in (self.input_shape, (self.inputs,))
+        if not (single or batch) or array.size == 0:
             raise InputError(
                 f"input of shape {array.shape}; the network takes {self.inputs} values, "
                 f"shape {self.input_shape}"
             )
+        if not np.all(np.isfinite(array)):
+            raise InputError("an input value is NaN or infinite; expected finite numbers")
         return array.reshape(-1, self.inputs), single
 
     def last_signs(
@@ -255,9 +254,9 @@ class Network:
                 return
             layer = self.layers[depth]
             signs = layer.exact_signs(current)
-            open_ = np.flatnonzero(signs == 0)
-            if open_.size and layer.sign_zero != "either":
+            if np.any(signs == UNDECIDED):
                 return
+            open_ = np.flatnonzero(signs == TIED)
             choices = [(1, -1)] * int(open_.size)
             for choice in product(*choices):
                 chosen = signs.copy()
@@ -277,8 +276,14 @@ class Network:
         when an irrational output bias leaves the scores themselves inexact.
         """
         exact: Any = point
-        if not (isinstance(point, Sequence) and len(point) and isinstance(point[0], Fraction)):
-            exact = self.flatten(np.asarray(point))[0][0]
+        if isinstance(point, Sequence) and len(point) and isinstance(point[0], Fraction):
+            if len(point) != self.inputs:
+                raise InputError(f"point with {len(point)} values; expected {self.inputs}")
+        else:
+            batch, single = self.flatten(np.asarray(point))
+            if not single:
+                raise InputError("exact evaluation takes one point at a time")
+            exact = batch[0]
         patterns = list(self.exact_patterns(exact))
         if len(patterns) != 1 or np.any(self.output.error > 0):
             return None

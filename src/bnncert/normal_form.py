@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -19,7 +19,6 @@ from bnncert.formats.description import (
     SignZero,
     Stage,
     Step,
-    step_arrays,
     take_step,
 )
 from bnncert.layers import OutputLayer, ThresholdLayer, row_norms
@@ -50,6 +49,7 @@ def normal_form(description: ModelDescription) -> NormalForm:
     width = int(np.prod(description.input_shape, dtype=np.int64))
     for stage in hidden:
         _check_stage(stage, width, description.source)
+        stage = _separate_windows(stage)
         layers.append(_threshold_layer(stage, len(layers), description.source, notes))
         if stage.pool is not None:
             layers[-1:] = _pooled(layers[-1], stage)
@@ -60,7 +60,7 @@ def normal_form(description: ModelDescription) -> NormalForm:
             f"{description.source}: {last.name}: max-pooling of scores is not supported"
         )
     output = _output_layer(last, description.source)
-    if output.gain != 1.0:
+    if not output.gain_is_one:
         notes.append(
             f"all scores share the factor {output.gain:.6g}, which is not a float; bounds and "
             "margins are given without it"
@@ -222,20 +222,32 @@ def _scale_rows(weights: Any, direction: npt.NDArray[Any]) -> Any:
     return flipped
 
 
+def _separate_windows(stage: Stage) -> Stage:
+    """Give every pooling window neurons of its own, so that overlapping ones are independent.
+
+    They must be: windows may have different thresholds, and if sign(0) may be either, each
+    window settles its own tie.
+    """
+    if stage.pool is None:
+        return stage
+    pool = stage.pool.tocsr()
+    if np.all(np.bincount(pool.indices, minlength=pool.shape[1]) <= 1):
+        return stage
+    convolution = stage.convolution
+    if convolution is not None:
+        convolution = replace(convolution, rows=convolution.rows[pool.indices])
+    count = pool.indices.size
+    own = sp.csr_array((np.ones(count, np.int8), np.arange(count), pool.indptr))
+    return replace(stage, weights=stage.weights[pool.indices], pool=own, convolution=convolution)
+
+
 def _pool_owner(stage: Stage, source: str) -> IntArray:
-    """Return, for each neuron before pooling, a pooling window whose steps apply to it."""
+    """Return the pooling window of each neuron before pooling."""
     incidence = stage.pool.tocoo()
     owner = np.full(stage.weights.shape[0], -1, dtype=np.int64)
     owner[incidence.col] = incidence.row
     if np.any(owner < 0):
         raise UnsupportedModelError(f"{source}: {stage.name}: a pooled neuron has no window")
-    for step in stage.steps:
-        for array in step_arrays(step):
-            if np.any(array[incidence.row] != array[owner[incidence.col]]):
-                raise UnsupportedModelError(
-                    f"{source}: {stage.name}: overlapping pooling windows with different "
-                    "normalisation are not supported"
-                )
     return owner
 
 
@@ -279,12 +291,12 @@ def _output_layer(stage: Stage, source: str) -> OutputLayer:
     if any(g.lo <= 0 <= g.hi and not g.is_exact for g in affine.gain):
         raise UnsupportedModelError(f"{source}: {stage.name}: a score has an undecided scale")
     shared = affine.gain[0]
-    gain = 1.0
+    gain, gain_is_one = 1.0, True
     offset = list(affine.offset)
     common = all(g == shared for g in affine.gain) and shared.lo > 0
     if common and not _scales_exactly(rows, shared):
         # One factor for all rows changes no comparison: keep the weights as they are.
-        gain = float(shared.lo)
+        gain, gain_is_one = float(shared.lo), False
         offset = [c / shared for c in offset]
         row_gain = [Fraction(1)] * rows.shape[0]
         gain_error = [Fraction(0)] * rows.shape[0]
@@ -294,18 +306,23 @@ def _output_layer(stage: Stage, source: str) -> OutputLayer:
             max(abs(g.hi - m), abs(m - g.lo)) for g, m in zip(affine.gain, row_gain, strict=True)
         ]
     bias = np.array([float((c.lo + c.hi) / 2) for c in offset])
-    error = np.zeros(rows.shape[0])
+    weight_error, bias_error = np.zeros(rows.shape[0]), np.zeros(rows.shape[0])
     for j, c in enumerate(offset):
         middle = Fraction(bias[j])
-        doubt = max(abs(c.hi - middle), abs(middle - c.lo))
+        bias_error[j] = float_above(max(abs(c.hi - middle), abs(middle - c.lo)))
         if row_gain[j] != 1 or gain_error[j]:
             exact = [Fraction(w) for w in rows[j].tolist()]
             rounded = [float(row_gain[j] * w) for w in exact]
             # |x| = 1, so the errors of the coefficients add up in absolute value.
-            doubt += sum(
-                (abs(Fraction(r) - row_gain[j] * w) + gain_error[j] * abs(w))
-                for r, w in zip(rounded, exact, strict=True)
+            doubt = sum(
+                (
+                    abs(Fraction(r) - row_gain[j] * w) + gain_error[j] * abs(w)
+                    for r, w in zip(rounded, exact, strict=True)
+                ),
+                Fraction(0),
             )
             rows[j] = rounded
-        error[j] = float_above(doubt)
-    return OutputLayer(rows, bias, error, affine.group, gain, stage.name)
+            weight_error[j] = float_above(doubt)
+    return OutputLayer(
+        rows, bias, weight_error, bias_error, affine.group, gain, gain_is_one, stage.name
+    )

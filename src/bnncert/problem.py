@@ -99,7 +99,9 @@ class Objective:
             return float_above(Fraction(self.error))
         offset, step = self.lattice
         if step == 0:
-            return 0.0
+            # f is constant: either every value violates or none does.
+            violated = offset < 0 or (offset == 0 and not self.tie_is_fine)
+            return float_above(offset) if violated else float_below(offset - 1)
         k = math.floor(-offset / step)
         value = offset + k * step
         if value == 0 and self.tie_is_fine:
@@ -167,11 +169,13 @@ def score_objective(
     """
     output = network.output
     if not weights:
-        return Objective(np.zeros(output.weights.shape[1]), float(constant), 0.0, tie_is_fine, name)
+        value = float(constant)
+        doubt = float_above(abs(constant - Fraction(value)))
+        return Objective(np.zeros(output.weights.shape[1]), value, doubt, tie_is_fine, name)
     for j in weights:
         if not 0 <= j < network.classes:
             raise InputError(f"score {j} does not exist; the network has {network.classes}")
-    if constant and output.gain != 1.0:
+    if constant and not output.gain_is_one:
         raise InputError("scores with an irrational scale can only be compared with each other")
     coefficients, error = _combination([output.weights[j] for j in weights], list(weights.values()))
     total = sum((c * Fraction(float(output.bias[j])) for j, c in weights.items()), constant)
@@ -181,9 +185,10 @@ def score_objective(
     for j, c in weights.items():
         groups[int(output.group[j])] = groups.get(int(output.group[j]), Fraction(0)) + c
     for j, c in weights.items():
+        error += abs(c) * Fraction(float(output.weight_error[j]))
         # Equal irrational biases cancel exactly in a difference of scores.
-        if groups[int(output.group[j])] != 0 or _has_inexact_weights(network, j):
-            error += abs(c) * Fraction(float(output.error[j]))
+        if groups[int(output.group[j])] != 0:
+            error += abs(c) * Fraction(float(output.bias_error[j]))
     return Objective(coefficients, rounded, float_above(error), tie_is_fine, name)
 
 
@@ -213,12 +218,6 @@ def _combination(rows: list[FloatArray], factors: list[Fraction]) -> tuple[Float
     return total, error
 
 
-def _has_inexact_weights(network: Network, row: int) -> bool:
-    # With a common gain the weights stay integers; otherwise the error may sit in the weights.
-    weights = network.output.weights[row]
-    return bool(np.any(weights != np.rint(weights)))
-
-
 def robustness(
     network: Network,
     region: Region,
@@ -236,6 +235,8 @@ def robustness(
     ties
         Whether an equal score of a rival counts as a violation.
     """
+    if ties not in ("violation", "robust"):
+        raise InputError(f"ties is {ties!r}; expected violation or robust")
     if not isinstance(label, int | np.integer) or not 0 <= label < network.classes:
         raise InputError(f"label is {label}; the network has classes 0 to {network.classes - 1}")
     if network.classes < 2:

@@ -8,6 +8,7 @@ is a single point as long as all is rational, and otherwise as narrow as `bits` 
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -62,7 +63,10 @@ class Interval:
 
 def float_below(value: Fraction) -> float:
     """Return the largest float that is not above `value`."""
-    nearest = value.numerator / value.denominator
+    try:
+        nearest = value.numerator / value.denominator
+    except OverflowError:
+        return sys.float_info.max if value > 0 else -math.inf
     return nearest if Fraction(nearest) <= value else math.nextafter(nearest, -math.inf)
 
 

@@ -237,9 +237,13 @@ class Ball(Region):
                     abs(Fraction(float(point[i])) - Fraction(float(self.middle[i]))) <= radius
                     for i in close
                 )
-            size = float(np.sqrt(distance @ distance) if self.norm == "l2" else distance.sum())
+            largest = float(distance.max(initial=0.0))
+            order = 2 if self.norm == "l2" else 1
+            size = float(np.linalg.norm(distance, order))
             slack = 4 * ROUNDING_PER_TERM * (self.size + 4)
-            if abs(size - self.radius) > slack * max(size, self.radius):
+            # Squares of very small or large numbers leave the range where rounding is relative.
+            usual = largest == 0 or 1e-140 < largest < 1e140
+            if usual and abs(size - self.radius) > slack * max(size, self.radius):
                 return size <= self.radius
         exact = [Fraction(x) for x in point]
         if self.clip_lo is not None and any(
@@ -352,22 +356,29 @@ class Polytope(Region):
                 f"{box.size} columns"
             )
         self.right = _vector(right, self.matrix.shape[0], "polytope right-hand side")
+        if np.any((self.right < 0) & ~np.any(self.matrix, axis=1)):
+            raise EmptyRegionError("the region is empty: an inequality says 0 <= a negative number")
         self.center = self._interior_point()
 
     def _interior_point(self) -> FloatArray:
         """Return the point with the largest margin: max t, a_i x + |a_i| t <= b_i."""
         n = self.lo.size
-        norm = np.maximum(np.linalg.norm(self.matrix, axis=1, keepdims=True), 1e-300)
+        used = np.any(self.matrix, axis=1)
+        matrix, right = self.matrix[used], self.right[used]
+        norm = np.linalg.norm(matrix, axis=1, keepdims=True)
         width = float(np.max(self.hi - self.lo, initial=0.0))
+        # With a margin as negative as this, every point of the box satisfies everything.
+        reach = np.abs(matrix) @ np.maximum(np.abs(self.lo), np.abs(self.hi)) + np.abs(right)
+        deepest = float(np.max(reach / norm[:, 0], initial=0.0))
         cost = np.zeros(n + 1)
         cost[-1] = -1.0
         bounds = np.column_stack(
-            [np.append(self.lo, -10 * width - 1), np.append(self.hi, width + 1)]
+            [np.append(self.lo, -2 * deepest - 1), np.append(self.hi, width + 1)]
         )
         answer = linprog(
             cost,
-            A_ub=np.hstack([self.matrix, norm]),
-            b_ub=self.right,
+            A_ub=np.hstack([matrix, norm]),
+            b_ub=right,
             bounds=bounds,
             method="highs",
         )
@@ -375,7 +386,8 @@ class Polytope(Region):
             raise InputError(f"no point of the polytope could be found ({answer.message})")
         if answer.x[-1] < 0 and answer.ineqlin is not None:
             # Empty iff some y >= 0 has y'(Ax - b) > 0 on the whole box: checked, not believed.
-            y = np.maximum(-np.asarray(answer.ineqlin.marginals, dtype=np.float64), 0.0)
+            y = np.zeros(self.right.size)
+            y[used] = np.maximum(-np.asarray(answer.ineqlin.marginals, dtype=np.float64), 0.0)
             if self._farkas_margin(y) > 0:
                 raise EmptyRegionError("the region is empty: the polytope misses its box")
         return np.clip(np.asarray(answer.x[:-1], dtype=np.float64), self.lo, self.hi)
@@ -441,11 +453,11 @@ class Polytope(Region):
 
     def project(self, points: FloatArray) -> FloatArray:
         """Return nearly the nearest points: Dykstra's alternating projections."""
-        x = np.clip(points, self.lo, self.hi)
+        x = np.array(points, dtype=np.float64)
         square = np.maximum((self.matrix**2).sum(axis=1), 1e-300)
         pull = np.zeros((self.right.size, points.shape[0]))
         box_pull = np.zeros_like(x)
-        for _ in range(100):
+        for _ in range(1000):
             before = x
             for i, row in enumerate(self.matrix):
                 y = x + np.outer(pull[i], row)
@@ -456,11 +468,12 @@ class Polytope(Region):
             box_pull = y - x
             if np.max(np.abs(x - before), initial=0.0) < 1e-12:
                 break
-        # Alternating projections end slightly outside: pull towards the interior point.
-        excess = np.max(x @ self.matrix.T - self.right, axis=1, keepdims=True, initial=0.0)
-        depth = self.right - self.matrix @ self.center
-        margin = max(float(np.min(depth, initial=np.inf)), 1e-12)
-        return np.asarray(x + np.clip(excess / (excess + margin), 0, 1) * (self.center - x))
+        # Alternating projections end slightly outside: pull towards the interior point, row by
+        # row only as far as that row's excess asks for.
+        excess = np.maximum(x @ self.matrix.T - self.right, 0.0)
+        depth = np.maximum(self.right - self.matrix @ self.center, 1e-300)
+        pull_back = np.max(excess / (excess + depth), axis=1, keepdims=True, initial=0.0)
+        return np.asarray(x + pull_back * (self.center - x))
 
     def describe(self) -> str:
         """Return one line for people."""

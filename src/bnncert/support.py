@@ -59,6 +59,11 @@ def l2_support(
     count = v.shape[0]
     rows = _row_ids(v)
     data = v.data.astype(np.float64)
+    # h is homogeneous: a power of two brings each row to size 1, so that squares stay in range.
+    largest = np.zeros(count)
+    np.maximum.at(largest, rows, np.abs(data))
+    exponent = np.frexp(largest)[1]
+    data = np.ldexp(data, -exponent[rows])
     low = np.nextafter((lo - center)[v.indices], -np.inf)
     high = np.nextafter((hi - center)[v.indices], np.inf)
     cap = np.where(data > 0, high, low)
@@ -93,7 +98,7 @@ def l2_support(
     reach = (
         _row_sums(np.abs(shift) + 2 * np.abs(data * z) + m[rows] * z * z, rows, count) + 2 * ball
     )
-    return value + _rounding(v, reach)
+    return np.asarray(np.ldexp(value + _rounding(v, reach), exponent))
 
 
 def l1_support(

@@ -213,14 +213,17 @@ def lattice_thresholds(steps: Sequence[Step], norm: IntArray, where: str) -> Lat
             bias[k] = float(value)
             continue
         p, is_tie, t = _lattice_point(chain, int(direction[k]), nv, where)
-        distance = float(min(abs(t - p), abs(t - (p - 2))))
-        doubt = FLOAT32_ROUNDING * (_magnitude(chain) + abs(p))
-        ambiguous[k] = -nv < p <= nv and distance <= doubt and (rounds or not is_tie)
+        near = [abs(t - point) for point in (p, p - 2) if -nv <= point <= nv]
+        if near and (rounds or not is_tie):
+            doubt = FLOAT32_ROUNDING * (_magnitude(chain) + nv)
+            ambiguous[k] = float(min(near)) <= doubt
         p = min(max(p, -nv), nv + 2)
         on_from[k] = p
         tie[k] = is_tie and t == p <= nv
         # Any real threshold in (p - 2, p] is the same neuron; keep the file's own where it fits.
-        bias[k] = min(max(-float(t), -float(p)), math.nextafter(2.0 - p, -math.inf))
+        bias[k] = min(
+            float(min(max(-t, Fraction(-p)), Fraction(2 - p))), math.nextafter(2.0 - p, -math.inf)
+        )
     return LatticeThresholds(
         direction[inverse], on_from[inverse], tie[inverse], bias[inverse], ambiguous[inverse]
     )
@@ -275,6 +278,8 @@ def real_thresholds(steps: Sequence[Step], count: int, where: str) -> RealThresh
         root = _root(chain, PRECISIONS[0])
         bias = -root if direction[k] > 0 else root
         lo[k], hi[k] = bias.floats()
+        if not (math.isfinite(lo[k]) and math.isfinite(hi[k])):
+            raise UnsupportedModelError(f"{where}: a threshold is beyond the range of floats")
     return RealThresholds(direction[inverse], lo[inverse], hi[inverse])
 
 

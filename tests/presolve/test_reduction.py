@@ -18,7 +18,7 @@ from bnncert.presolve.stability import stability
 from bnncert.problem import Objective, Target, robustness
 from bnncert.regions import Ball, Box, Region
 
-CASES = settings(max_examples=80, deadline=None, derandomize=True)
+CASES = settings(max_examples=50, deadline=None, derandomize=True)
 
 Array = npt.NDArray[Any]
 

@@ -20,7 +20,7 @@ from bnncert.regions import Ball, Box, Polytope, Region
 from tests.brute_force import TinyNetwork, reachable_first_layers
 from tests.strategies import NORMS, regions, tiny_networks
 
-CASES = settings(max_examples=60, deadline=None, derandomize=True)
+CASES = settings(max_examples=50, deadline=None, derandomize=True)
 
 Array = npt.NDArray[Any]
 

@@ -16,7 +16,7 @@ from scipy.optimize import linprog
 
 from bnncert.solvers.linear_program import LinearProgram
 
-CASES = settings(max_examples=150, deadline=None, derandomize=True)
+CASES = settings(max_examples=100, deadline=None, derandomize=True)
 
 Array = npt.NDArray[Any]
 

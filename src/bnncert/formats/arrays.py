@@ -115,20 +115,14 @@ def describe_mapping(content: Mapping[str, Any], source: str, kind: str) -> Mode
     unknown = sorted(set(content) - known)
     if unknown:
         raise FormatError(
-            f"{source}: unknown array {unknown[0]}; expected W0, b0, .., W{count - 1}"
+            f"{source}: unknown array {' '.join(unknown[0].split())}; expected W0, b0, .., W{count - 1}"
         )
-    shape: tuple[int, ...] | None = None
-    if "input_shape" in content:
-        dims = content["input_shape"].reshape(-1)
-        shape = tuple(int(n) for n in dims)
-        if any(n <= 0 for n in shape) or int(np.prod(shape, dtype=np.int64)) != int(
-            content["W0"].shape[-1]
-        ):
-            raise FormatError(
-                f"{source}: input_shape {shape} does not hold {content['W0'].shape[-1]} inputs"
-            )
+    weights = [content[f"W{i}"] for i in range(count)]
+    shape = None
+    if "input_shape" in content and weights[0].ndim == 2:
+        shape = _input_shape(content["input_shape"], int(weights[0].shape[1]), source)
     return describe_arrays(
-        [content[f"W{i}"] for i in range(count)],
+        weights,
         [_floats(content[f"b{i}"], f"b{i}", source) for i in range(count)],
         source=source,
         kind=kind,
@@ -144,6 +138,15 @@ def describe_mapping(content: Mapping[str, Any], source: str, kind: str) -> Mode
     )
 
 
+def _input_shape(dims: Any, inputs: int, source: str) -> tuple[int, ...]:
+    numbers = _floats(dims, "input_shape", source).reshape(-1)
+    whole = np.all(np.isfinite(numbers)) and np.all(numbers == np.rint(numbers))
+    if not whole or np.any(numbers < 1) or float(np.prod(numbers)) != inputs:
+        shown = tuple(int(n) if whole else float(n) for n in numbers)
+        raise FormatError(f"{source}: input_shape {shown} does not hold {inputs} inputs")
+    return tuple(int(n) for n in numbers)
+
+
 def _floats(array: npt.NDArray[Any], name: str, source: str) -> FloatArray:
     if not _is_real(array):
         raise FormatError(f"{source}: {name} has type {array.dtype}; expected real numbers")
@@ -153,7 +156,8 @@ def _floats(array: npt.NDArray[Any], name: str, source: str) -> FloatArray:
 def _sign_zero(content: Mapping[str, Any], source: str) -> SignZero | None:
     if "sign_zero" not in content:
         return None
-    value = str(np.asarray(content["sign_zero"]).reshape(-1)[0])
+    array = np.asarray(content["sign_zero"])
+    value = str(array.reshape(-1)[0]) if array.size == 1 else array.tolist()
     for known in ("plus", "minus", "either"):
         if value == known:
             return known

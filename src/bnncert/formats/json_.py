@@ -27,10 +27,15 @@ def read_json(content: bytes, source: str) -> ModelDescription:
         raise FormatError(f"{source}:{error.lineno}: not valid JSON ({error.msg})") from error
     except RecursionError as error:
         raise FormatError(f"{source}: JSON is nested too deeply") from error
+    except ValueError as error:
+        # Python refuses integers of thousands of digits.
+        raise FormatError(f"{source}: not valid JSON ({error})") from error
     if not isinstance(tree, dict):
         raise FormatError(f"{source}: expected a JSON object with keys W0, b0, W1, b1, ...")
     return describe_mapping(
-        {str(key): _array(value, str(key), source) for key, value in tree.items()}, source, "json"
+        {key: _array(value, " ".join(key.split()), source) for key, value in tree.items()},
+        source,
+        "json",
     )
 
 
@@ -39,7 +44,7 @@ def _array(value: Any, key: str, source: str) -> Any:
         return np.array(str(value))
     try:
         array = np.array(_numbers(value))
-    except (ValueError, TypeError, OverflowError) as error:
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise FormatError(f"{source}: {key}: not a rectangular array of numbers") from error
     if array.dtype == object:
         raise FormatError(f"{source}: {key}: not a rectangular array of numbers")

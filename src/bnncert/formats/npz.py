@@ -26,6 +26,22 @@ from bnncert.errors import FormatError
 from bnncert.formats.arrays import describe_mapping, mapping_of
 from bnncert.formats.description import ModelDescription
 
+#: What numpy and zipfile raise on broken, encrypted, oversized or exotic archives.
+UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    ValueError,
+    OSError,
+    EOFError,
+    KeyError,
+    NotImplementedError,
+    RuntimeError,
+    MemoryError,
+    AttributeError,
+    SyntaxError,
+    TypeError,
+)
+
 #: A sparse matrix with at most this share of non-zeros is stored as sparse.
 SPARSE_BELOW = 0.05
 
@@ -57,9 +73,13 @@ def read_npz(content: bytes, source: str) -> ModelDescription:
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             arrays: dict[str, Any] = {name: archive[name] for name in archive.files}
-    except (zipfile.BadZipFile, zlib.error, ValueError, OSError, EOFError, KeyError) as error:
+    except UNREADABLE as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FormatError(f"{source}: not a readable .npz file ({reason})") from error
+    for name, array in arrays.items():
+        # numpy hands out a zip member that is not an array as bytes.
+        if not isinstance(array, np.ndarray):
+            raise FormatError(f"{source}: {name!r} is not an array")
     return describe_mapping(_unpack(arrays, source), source, "npz")
 
 
@@ -70,13 +90,19 @@ def _unpack(arrays: dict[str, Any], source: str) -> dict[str, Any]:
         if not name.startswith("W") or kind not in ("packed", "data"):
             continue
         try:
-            shape = tuple(int(n) for n in content.pop(f"{name}_shape").reshape(-1))
-            if len(shape) != 2 or min(shape) <= 0:
-                raise ValueError(f"shape {shape}")
+            dims = content.pop(f"{name}_shape")
+            if not np.issubdtype(dims.dtype, np.integer) or dims.shape != (2,) or dims.min() < 1:
+                raise ValueError(f"shape {dims.tolist()}")
+            shape = (int(dims[0]), int(dims[1]))
             if kind == "packed":
-                content[name] = unpack_ternary(content.pop(key).astype(np.uint8), shape)
+                packed = content.pop(key)
+                if packed.dtype != np.uint8 or packed.ndim != 1:
+                    raise ValueError(f"type {packed.dtype}, shape {packed.shape}")
+                content[name] = unpack_ternary(packed, shape)
             else:
                 parts = [content.pop(f"{name}_{part}") for part in ("data", "indices", "indptr")]
+                if not all(np.issubdtype(part.dtype, np.integer) for part in parts[1:]):
+                    raise ValueError("indices are not integers")
                 matrix = sp.csr_array(tuple(parts), shape=shape)
                 matrix.check_format(full_check=True)
                 content[name] = matrix
