@@ -391,6 +391,14 @@ def test_projection_is_inside_nearest_and_idempotent(kind: str, seed: int, reach
     np.testing.assert_allclose(region.project(near), near, atol=1e-9 * (1 + reach))
 
 
+def test_projection_onto_a_polytope_does_not_end_while_it_stalls() -> None:
+    # Alternating projections rest at (1, -1) for some rounds while their corrections still grow.
+    # (4, 1) - (1, -1/2) = 3/2 (1, 0) + 3/2 (1, 1) is normal to x <= 1 and x + y <= 1/2.
+    region = Polytope([[2.0, 2.0]], [1.0], [-1, -1], [1, 1])
+    near = region.project(np.array([[4.0, 1.0]]))
+    np.testing.assert_allclose(near, [[1.0, -0.5]], atol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("kind", KINDS)
 @CASES

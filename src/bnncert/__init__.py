@@ -15,7 +15,14 @@ from bnncert.errors import BnncertError, FormatError, InputError, UnsupportedMod
 from bnncert.formats.vnnlib import Specification, read_vnnlib
 from bnncert.methods import REGISTRY, Method, Options
 from bnncert.network import Network, OutputLayer, ThresholdLayer, load
-from bnncert.problem import Objective, Problem, Target, from_vnnlib, robustness
+from bnncert.problem import (
+    Objective,
+    Problem,
+    Target,
+    from_vnnlib,
+    robustness,
+    score_objective,
+)
 from bnncert.regions import Ball, Box, Polytope, Region
 from bnncert.verdict import Counterexample, Result, TargetResult
 from bnncert.verification import bound, solve, verify, verify_specification
@@ -50,6 +57,7 @@ __all__ = [
     "load",
     "read_vnnlib",
     "robustness",
+    "score_objective",
     "solve",
     "verify",
     "verify_specification",

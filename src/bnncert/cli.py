@@ -15,6 +15,8 @@ import numpy as np
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
+from typer.core import TyperGroup
 
 import bnncert
 from bnncert.demo import run_demo
@@ -27,15 +29,58 @@ from bnncert.network import Network, load
 from bnncert.problem import Targets
 from bnncert.regions import Ball, Norm, Region
 from bnncert.relaxations.linear import Form
-from bnncert.report.tables import methods_table, network_table, number, result_table, status_text
+from bnncert.report.tables import (
+    methods_table,
+    network_table,
+    number,
+    result_table,
+    status_text,
+    weight_values,
+)
 from bnncert.report.witness import vnncomp_result
 from bnncert.verdict import Result
 from bnncert.verification import bound as bound_api
 from bnncert.verification import verify as verify_api
 from bnncert.verification import verify_specification
 
+
+class _InterruptedError(Exception):
+    """Ctrl-C inside a command."""
+
+
+class _SystemError(Exception):
+    """The operating system refused something, most often to take the output."""
+
+
+class _Commands(TyperGroup):
+    """The commands; some errors are renamed, because versions of typer treat them differently."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was asked for."""
+        try:
+            outcome = super().invoke(ctx)
+            sys.stdout.flush()
+        except KeyboardInterrupt as error:
+            raise _InterruptedError from error
+        except OSError as error:
+            raise _SystemError from error
+        return outcome
+
+
+class _Console(Console):
+    """A console that prints names from files as they are, whatever they look like."""
+
+    def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
+        super().__init__(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
+
+    def on_broken_pipe(self) -> None:
+        """Leave it to :func:`main`, which knows the exit codes."""
+        raise BrokenPipeError
+
+
 app = typer.Typer(
     name="bnncert",
+    cls=_Commands,
     help="Verify binary neural networks: robust with a bound, or a counterexample that replays.",
     no_args_is_help=True,
     add_completion=False,
@@ -143,11 +188,16 @@ def _question(
     point = pick_point(read_array(source), index, network.input_shape, data_box, source)
     lo: Any = network.input_lo if clip is None else clip[0]
     hi: Any = network.input_hi if clip is None else clip[1]
-    if clip is not None and not clip[0] <= clip[1]:
-        raise InputError(f"--clip is {clip[0]} {clip[1]}; expected LO <= HI")
-    region = Ball(norm, point, radius, lo, hi)
-    chosen = int(network.classify(point)[0]) if label is None else label
+    if clip is not None and not -np.inf < clip[0] <= clip[1] < np.inf:
+        raise InputError(f"--clip is {clip[0]} {clip[1]}; expected finite numbers LO <= HI")
+    if not 0 <= radius < np.inf:
+        raise InputError(f"--radius is {radius}; expected a finite number >= 0")
     where = source if index is None else f"{source} [{index}]"
+    try:
+        region = Ball(norm, point, radius, lo, hi)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from error
+    chosen = int(network.classify(point)[0]) if label is None else label
     return _Question(network, region, chosen, _targets(targets), where)
 
 
@@ -169,6 +219,26 @@ def _watch(console: Console) -> Iterator[ProgressCallback]:
             bar.update(task, description=text, completed=done, total=total)
 
         yield update
+
+
+def _refuse_unwritable(*targets: Path | None) -> None:
+    """Find out before a long run that its result could not be written after it."""
+    for target in targets:
+        if target is None:
+            continue
+        reason = ""
+        if target.is_dir():
+            reason = "Is a directory"
+        elif not target.parent.is_dir():
+            reason = "No such directory"
+        elif not os.access(target if target.exists() else target.parent, os.W_OK):
+            reason = "Permission denied"
+        if reason:
+            raise InputError(f"{target}: cannot be written ({reason})")
+
+
+def _json_path(target: str | None) -> Path | None:
+    return None if target in (None, "-") else Path(str(target))
 
 
 def _write_json(target: str | None, tree: dict[str, Any]) -> None:
@@ -199,9 +269,9 @@ def _tree(
 
 
 def _show(console: Console, title: str, result: Result) -> None:
-    console.print(title, highlight=False, soft_wrap=True)
+    console.print(title, soft_wrap=True)
     console.print(result_table(result))
-    summary = f"{status_text(result.status)} in {result.seconds:.2f} s"
+    summary = f" in {result.seconds:.2f} s"
     if np.isfinite(result.lower):
         summary += f", margin at least {number(result.lower)}"
     found = result.counterexample
@@ -210,9 +280,9 @@ def _show(console: Console, title: str, result: Result) -> None:
             f": counterexample for {found.target}, margin {number(float(found.value))}, replayed "
             f"in {' and '.join(found.replayed_in)} arithmetic"
         )
-    console.print(summary, highlight=False, soft_wrap=True)
+    console.print(Text.assemble(status_text(result.status), summary), soft_wrap=True)
     for note in result.notes:
-        console.print(f"note: {note}", highlight=False, soft_wrap=True)
+        console.print(f"note: {note}", soft_wrap=True)
 
 
 @app.command()
@@ -244,17 +314,20 @@ def verify(
 ) -> None:
     """Decide whether a property holds, with a counterexample if it does not."""
     options = _options(seed, form, samples, restarts, pixel_step)
+    _refuse_unwritable(witness, _json_path(json_))
     network = load(model)
     if sign_zero is not None:
         network = network.with_sign_zero(sign_zero)
-    console = Console(stderr=json_ == "-")
+    console = _Console(stderr=json_ == "-")
     region: Region | None = None
     extra: dict[str, Any]
     if spec is not None:
-        if input_ is not None or radius is not None:
-            raise InputError("give either a .vnnlib file or --input and --radius, not both")
+        if any(option is not None for option in (input_, index, label, radius, clip)):
+            raise InputError(
+                "give either a .vnnlib file or --input, --radius and what goes with them, not both"
+            )
         specification = read_vnnlib(spec)
-        with _watch(Console(stderr=True)) as progress:
+        with _watch(_Console(stderr=True)) as progress:
             result = verify_specification(
                 network,
                 specification,
@@ -263,12 +336,12 @@ def verify(
                 options=options,
                 progress=progress,
             )
-        console.print(result.vnncomp_word, highlight=False)
+        console.print(result.vnncomp_word)
         extra = {"specification": str(spec)}
     else:
         question = _question(network, input_, index, label, norm, radius, clip, targets)
         region = question.region
-        with _watch(Console(stderr=True)) as progress:
+        with _watch(_Console(stderr=True)) as progress:
             result = verify_api(
                 network,
                 question.region,
@@ -313,11 +386,12 @@ def bound(
 ) -> None:
     """Bound the margin over each rival class by one method."""
     options = _options(seed, form, samples, restarts, pixel_step)
+    _refuse_unwritable(_json_path(json_))
     network = load(model)
     if sign_zero is not None:
         network = network.with_sign_zero(sign_zero)
     question = _question(network, input_, index, label, norm, radius, clip, targets)
-    with _watch(Console(stderr=True)) as progress:
+    with _watch(_Console(stderr=True)) as progress:
         result = bound_api(
             network,
             question.region,
@@ -328,7 +402,7 @@ def bound(
             options=options,
             progress=progress,
         )
-    console = Console(stderr=json_ == "-")
+    console = _Console(stderr=json_ == "-")
     title = f"{model.name}, {question.where}: label {question.label}, {question.region.describe()}"
     _show(console, f"{title}, method {method}", result)
     extra = {"input": question.where, "seed": seed}
@@ -338,8 +412,9 @@ def bound(
 @app.command()
 def info(model: ModelArgument, json_: JsonOption = None) -> None:
     """Print layers, sizes, sparsity and thresholds of a network."""
+    _refuse_unwritable(_json_path(json_))
     network = load(model)
-    console = Console(stderr=json_ == "-")
+    console = _Console(stderr=json_ == "-")
     shape = " x ".join(map(str, network.input_shape))
     box = "not stated"
     if network.input_lo is not None and network.input_hi is not None:
@@ -351,34 +426,48 @@ def info(model: ModelArgument, json_: JsonOption = None) -> None:
         f"hash {network.content_hash}",
     )
     for line in lines:
-        console.print(line, highlight=False, soft_wrap=True)
-    (console if console.is_terminal else Console(stderr=json_ == "-", width=140)).print(
+        console.print(line, soft_wrap=True)
+    (console if console.is_terminal else _Console(stderr=json_ == "-", width=140)).print(
         network_table(network)
     )
     for note in network.notes:
-        console.print(f"note: {note}", highlight=False, soft_wrap=True)
+        console.print(f"note: {note}", soft_wrap=True)
     layers = [
         {
             "name": layer.name,
             "inputs": layer.inputs,
             "neurons": layer.size,
             "nonzeros": int(layer.weights.nnz),
+            "values": weight_values(layer.weights.data),
             "sign_zero": layer.sign_zero,
             "integer": layer.is_lattice,
         }
         for layer in network.layers
     ]
+    weights = network.output.weights
+    output = {
+        "name": network.output.name,
+        "inputs": int(weights.shape[1]),
+        "neurons": network.classes,
+        "nonzeros": int(np.count_nonzero(weights)),
+        "values": weight_values(weights[weights != 0]),
+    }
+    lo, hi = network.input_lo, network.input_hi
     _write_json(
         json_,
         {
             "model": network.source,
             "kind": network.kind,
             "hash": network.content_hash,
+            "inputs": network.inputs,
             "input_shape": list(network.input_shape),
+            "input_lo": None if lo is None else lo.tolist(),
+            "input_hi": None if hi is None else hi.tolist(),
             "classes": network.classes,
             "sizes": list(network.sizes),
             "zero_fraction": network.zero_fraction,
             "layers": layers,
+            "output": output,
             "output_transform": network.output_transform,
             "notes": list(network.notes),
         },
@@ -388,9 +477,9 @@ def info(model: ModelArgument, json_: JsonOption = None) -> None:
 @app.command()
 def methods() -> None:
     """Print the methods, what they promise and what they need."""
-    console = Console()
+    console = _Console()
     if not console.is_terminal:
-        console = Console(width=140)
+        console = _Console(width=140)
     console.print(methods_table())
 
 
@@ -408,7 +497,7 @@ def convert(
     written = load(target)
     if written.content_hash != network.content_hash:
         raise InputError(f"{target}: reads back as another network; the file was left for a look")
-    Console().print(f"{target}: {written.content_hash}", highlight=False, soft_wrap=True)
+    _Console().print(f"{target}: {written.content_hash}", soft_wrap=True)
 
 
 @app.command()
@@ -421,7 +510,7 @@ def demo(
     ] = "sparse",
 ) -> None:
     """Verify the bundled MNIST network on its first images and show what was found."""
-    run_demo(Console(), count=count, delta=delta, timeout=timeout, which=network)
+    run_demo(_Console(), count=count, delta=delta, timeout=timeout, which=network)
 
 
 def _usage_error() -> type[Exception]:
@@ -438,21 +527,26 @@ def main() -> None:
         code = outcome if isinstance(outcome, int) else 0
     except BnncertError as error:
         _complain(str(error))
-    except (KeyboardInterrupt, typer.Abort):
+    except (_InterruptedError, KeyboardInterrupt, typer.Abort):
         _complain("interrupted")
         code = 130
     except MemoryError:
         _complain("out of memory; try a smaller batch (--restarts, --samples) or model")
-    except BrokenPipeError:
-        # The reader of a pipe is gone: nothing is left to say to it.
+    except (_SystemError, OSError) as error:
+        # What is still in the buffer must not fail again when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
+        cause = error.__cause__ or error
+        if isinstance(cause, BrokenPipeError):
+            # The reader of a pipe is gone: nothing is left to say to it.
+            code = 0
+        else:
+            _complain(str(cause))
     except typer.Exit as error:
         code = error.exit_code
     except usage_error as error:
         text = error.format_message() if hasattr(error, "format_message") else str(error)
-        if not text:
-            # Bare `bnncert`: the help text is the answer.
+        if type(error).__name__ == "NoArgsIsHelpError" or not text:
+            # Bare `bnncert`: the message would be the whole help text.
             text = "no command given; see bnncert --help"
         _complain(text)
     sys.exit(code)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -62,6 +62,8 @@ def run_demo(
     data = load_demo_images()
     if not 1 <= count <= len(data.labels):
         raise InputError(f"--count is {count}; expected 1 to {len(data.labels)}")
+    if not (np.isfinite(delta) and delta >= 0):
+        raise InputError(f"--delta is {delta}; expected a finite number >= 0")
     network = load_demo_network(which)
     console.print(
         f"MNIST network {'-'.join(map(str, network.sizes))}, "
@@ -102,7 +104,7 @@ def run_demo(
     _show_counterexample(console, network, data, results, timeout)
 
 
-def _row(index: int, label: int, result: Result) -> list[str]:
+def _row(index: int, label: int, result: Result) -> list[RenderableType]:
     hardest = min(result.targets, key=lambda t: t.lower)
     stages = ", ".join(dict.fromkeys(t.stage for t in result.targets))
     found = result.counterexample

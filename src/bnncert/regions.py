@@ -458,7 +458,7 @@ class Polytope(Region):
         pull = np.zeros((self.right.size, points.shape[0]))
         box_pull = np.zeros_like(x)
         for _ in range(1000):
-            before = x
+            before = (x, pull.copy(), box_pull)
             for i, row in enumerate(self.matrix):
                 y = x + np.outer(pull[i], row)
                 pull[i] = np.maximum(0.0, (y @ row - self.right[i]) / square[i])
@@ -466,7 +466,9 @@ class Polytope(Region):
             y = x + box_pull
             x = np.clip(y, self.lo, self.hi)
             box_pull = y - x
-            if np.max(np.abs(x - before), initial=0.0) < 1e-12:
+            # Points can stand still while the corrections still move: all must rest.
+            moves = zip((x, pull, box_pull), before, strict=True)
+            if all(np.max(np.abs(a - b), initial=0.0) < 1e-13 for a, b in moves):
                 break
         # Alternating projections end slightly outside: pull towards the interior point, row by
         # row only as far as that row's excess asks for.

@@ -114,9 +114,8 @@ def describe_mapping(content: Mapping[str, Any], source: str, kind: str) -> Mode
     known |= {"input_lo", "input_hi", "input_shape", "sign_zero", "integer_weights"}
     unknown = sorted(set(content) - known)
     if unknown:
-        raise FormatError(
-            f"{source}: unknown array {' '.join(unknown[0].split())}; expected W0, b0, .., W{count - 1}"
-        )
+        name = " ".join(unknown[0].split())
+        raise FormatError(f"{source}: unknown array {name}; expected W0, b0, .., W{count - 1}")
     weights = [content[f"W{i}"] for i in range(count)]
     shape = None
     if "input_shape" in content and weights[0].ndim == 2:
@@ -134,7 +133,11 @@ def describe_mapping(content: Mapping[str, Any], source: str, kind: str) -> Mode
         if "input_hi" in content
         else None,
         input_shape=shape,
-        structural=bool(np.any(content.get("integer_weights", np.zeros(1)))),
+        structural=bool(
+            np.any(_floats(content["integer_weights"], "integer_weights", source))
+            if "integer_weights" in content
+            else False
+        ),
     )
 
 
@@ -148,7 +151,7 @@ def _input_shape(dims: Any, inputs: int, source: str) -> tuple[int, ...]:
 
 
 def _floats(array: npt.NDArray[Any], name: str, source: str) -> FloatArray:
-    if not _is_real(array):
+    if array.dtype != bool and not _is_real(array):
         raise FormatError(f"{source}: {name} has type {array.dtype}; expected real numbers")
     return array.astype(np.float64)
 

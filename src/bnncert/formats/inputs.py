@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import tokenize
+import warnings
 import zipfile
 import zlib
 from pathlib import Path
@@ -12,6 +14,26 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.errors import FormatError, MissingExtraError
+
+#: What numpy and zipfile raise for files that are broken in one way or another.
+BROKEN_FILE = (
+    ValueError,
+    TypeError,
+    OSError,
+    EOFError,
+    MemoryError,
+    NotImplementedError,
+    RuntimeError,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+#: Pillow's modes with one byte a channel, and what they are read as.
+IMAGE_MODES = {
+    **dict.fromkeys(("1", "L", "LA", "La"), "L"),
+    **dict.fromkeys(("P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr"), "RGB"),
+}
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 
@@ -25,7 +47,7 @@ def read_array(text: str) -> npt.NDArray[Any]:
         loaded = np.load(path, allow_pickle=False)
     except FileNotFoundError as error:
         raise FormatError(f"{path}: no such file") from error
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except BROKEN_FILE as error:
         raise FormatError(f"{path}: not a readable .npy, .npz or image file") from error
     if isinstance(loaded, np.ndarray):
         if key is not None:
@@ -39,11 +61,10 @@ def read_array(text: str) -> npt.NDArray[Any]:
         if key not in names:
             raise FormatError(f"{path}: no array {key!r}; it holds {', '.join(names)}")
         try:
-            return _checked(loaded[key], f"{path}:{key}")
-        except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            if isinstance(error, FormatError):
-                raise
+            array = loaded[key]
+        except BROKEN_FILE as error:
             raise FormatError(f"{path}:{key}: the array cannot be read") from error
+        return _checked(array, f"{path}:{key}")
 
 
 def _split(text: str) -> tuple[Path, str | None]:
@@ -67,16 +88,23 @@ def _read_image(path: Path) -> npt.NDArray[Any]:
         raise MissingExtraError(
             f"{path}: reading images needs pillow: pip install 'bnncert[images]'"
         )
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     try:
-        with Image.open(path) as image:
-            mode = "L" if image.mode in ("1", "L", "I;16", "LA") else "RGB"
-            return np.asarray(image.convert(mode), dtype=np.uint8)
+        # Pillow warns about what it then reads or refuses: the outcome says it all.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(path) as image:
+                found = image.mode
+                mode = IMAGE_MODES.get(found)
+                pixels = None if mode is None else np.asarray(image.convert(mode), dtype=np.uint8)
     except FileNotFoundError as error:
         raise FormatError(f"{path}: no such file") from error
-    except (UnidentifiedImageError, OSError, SyntaxError) as error:
+    except (*BROKEN_FILE, SyntaxError, Image.DecompressionBombError) as error:
         raise FormatError(f"{path}: not a readable image") from error
+    if pixels is None:
+        raise FormatError(f"{path}: image of mode {found}; expected one byte a channel")
+    return pixels
 
 
 def pick_point(

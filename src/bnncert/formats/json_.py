@@ -20,7 +20,7 @@ from bnncert.formats.description import ModelDescription
 def read_json(content: bytes, source: str) -> ModelDescription:
     """Read a network from the bytes of a JSON file."""
     try:
-        tree = json.loads(content.decode("utf-8"))
+        tree = json.loads(content.decode("utf-8"), object_pairs_hook=_without_duplicates)
     except UnicodeDecodeError as error:
         raise FormatError(f"{source}: not UTF-8 text (byte {error.start})") from error
     except json.JSONDecodeError as error:
@@ -37,6 +37,15 @@ def read_json(content: bytes, source: str) -> ModelDescription:
         source,
         "json",
     )
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in tree:
+            raise ValueError(f"key {key!r} occurs twice")
+        tree[key] = value
+    return tree
 
 
 def _array(value: Any, key: str, source: str) -> Any:

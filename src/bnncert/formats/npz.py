@@ -42,6 +42,9 @@ UNREADABLE = (
     TypeError,
 )
 
+#: More neurons than any layer has; a larger shape is a broken file.
+LARGEST_LAYER = 2**31
+
 #: A sparse matrix with at most this share of non-zeros is stored as sparse.
 SPARSE_BELOW = 0.05
 
@@ -89,11 +92,15 @@ def _unpack(arrays: dict[str, Any], source: str) -> dict[str, Any]:
         name, _, kind = key.partition("_")
         if not name.startswith("W") or kind not in ("packed", "data"):
             continue
+        if name in content:
+            raise FormatError(f"{source}: {name} is stored twice, as {name} and as {key}")
         try:
             dims = content.pop(f"{name}_shape")
             if not np.issubdtype(dims.dtype, np.integer) or dims.shape != (2,) or dims.min() < 1:
                 raise ValueError(f"shape {dims.tolist()}")
             shape = (int(dims[0]), int(dims[1]))
+            if max(shape) > LARGEST_LAYER:
+                raise ValueError(f"shape {shape}")
             if kind == "packed":
                 packed = content.pop(key)
                 if packed.dtype != np.uint8 or packed.ndim != 1:

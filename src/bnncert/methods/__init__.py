@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bnncert.methods import attack, auto, interval, lp, milp, sample
+from bnncert.methods import attack, auto, interval, lp, milp, sample, sdp
 from bnncert.methods.base import REGISTRY, Context, Method, Options, Progress
 
 __all__ = [
@@ -17,4 +17,5 @@ __all__ = [
     "lp",
     "milp",
     "sample",
+    "sdp",
 ]

@@ -10,7 +10,7 @@ and start anew when a round ends.  Whatever reaches F <= 0 is replayed exactly b
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -181,6 +181,10 @@ def attack(
     if isinstance(region, Ball) and not linf:
         scale_of_step = np.full(region.size, region.radius)
     round_ = 0
+    if not bounds[-1].unstable.size:
+        # Nothing above can change, so the centre stands for the whole region.
+        rounds, options = 1, replace(options, iterations=1, restarts=1)
+        restarts = 1
     while active.size and not (round_ and context.deadline.passed()):
         points = region.sample(generator, restarts)
         points = _vertices(region, points, generator)
@@ -276,7 +280,7 @@ class AttackMethod(Method):
     promises = ("counterexample",)
 
     #: Rounds without a time limit.
-    rounds_without_limit = 20
+    rounds_without_limit = 5
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
         """Attack all targets until the first counterexample or the end of the time."""

@@ -15,6 +15,7 @@ from bnncert.errors import InputError, MissingExtraError
 from bnncert.formats.description import FloatArray
 from bnncert.problem import Problem, Target
 from bnncert.rationals import float_above
+from bnncert.relaxations.cliques import Sparsity
 from bnncert.relaxations.linear import Form
 from bnncert.replay import Replayer
 from bnncert.verdict import Counterexample, TargetResult
@@ -45,6 +46,11 @@ class Options:
         `milp` decides "feasibility" of a violation or finds the "optimum" of f.
     threads
         Threads that a solver may use; 0 lets it choose.
+    solver
+        Back end of the semidefinite relaxations: "clarabel", "scs" or "mosek".
+    sparsity
+        Their cliques: "layered" (the paper's theorem), "pairwise", "chordal" or "dense"; None
+        takes the method's own.
     """
 
     seed: int = 0
@@ -55,6 +61,8 @@ class Options:
     form: Form = "lattice"
     mode: Literal["feasibility", "optimum"] = "feasibility"
     threads: int = 0
+    solver: str = "clarabel"
+    sparsity: Sparsity | None = None
 
 
 @dataclass(frozen=True, eq=False)

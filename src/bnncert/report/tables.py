@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 from rich.table import Table
+from rich.text import Text
 
 from bnncert.methods import REGISTRY
 from bnncert.network import Network
@@ -20,10 +21,10 @@ STYLE: dict[Status, tuple[str, str]] = {
 }
 
 
-def status_text(status: Status) -> str:
-    """Return an answer in its colour (rich markup)."""
+def status_text(status: Status) -> Text:
+    """Return an answer in its colour."""
     word, colour = STYLE[status]
-    return f"[{colour}]{word}[/{colour}]"
+    return Text(word, style=colour)
 
 
 def number(value: float) -> str:
@@ -44,12 +45,12 @@ def result_table(result: Result) -> Table:
     table.add_column("decided by")
     for t in result.targets:
         table.add_row(
-            t.name,
+            Text(t.name),
             status_text(t.status),
             number(t.lower),
             number(t.upper),
             f"{t.seconds:.2f}",
-            t.stage if t.status in ("robust", "not_robust") else t.note,
+            Text(t.stage if t.status in ("robust", "not_robust") else t.note),
         )
     return table
 
@@ -71,7 +72,7 @@ def network_table(network: Network) -> Table:
             str(layer.size),
             str(layer.weights.nnz),
             f"{100 * (1 - layer.weights.nnz / cells):.1f} %",
-            _values(layer.weights.data),
+            weight_values(layer.weights.data),
             "integer" if layer.is_lattice else "real",
             _zero(layer.sign_zero),
         )
@@ -83,19 +84,21 @@ def network_table(network: Network) -> Table:
         str(output.classes),
         str(used),
         f"{100 * (1 - used / output.weights.size):.1f} %",
-        _values(output.weights[output.weights != 0]),
+        weight_values(output.weights[output.weights != 0]),
         "scores" if network.output_transform == "scores" else network.output_transform,
         "",
     )
     return table
 
 
-def _short(name: str) -> str:
+def _short(name: str) -> Text:
     """Return the end of a long layer name: exporters put what tells layers apart there."""
-    return name if len(name) <= 30 else "..." + name[-27:]
+    # As Text, because a name from a file may look like rich's markup.
+    return Text(name if len(name) <= 30 else "..." + name[-27:])
 
 
-def _values(data: np.ndarray) -> str:
+def weight_values(data: np.ndarray) -> str:
+    """Return which values the non-zero weights of a layer take."""
     if data.size == 0:
         return "empty"
     if np.all(np.abs(data) == 1):

@@ -8,11 +8,12 @@ from bnncert.verdict import Counterexample, Result
 
 
 def number_text(value: float) -> str:
-    """Return the shortest decimal that reads back as this number (as float32 if it is one)."""
-    single = np.float32(value)
-    return np.format_float_positional(
-        single if float(single) == value else np.float64(value), unique=True, trim="0"
-    )
+    """Return the shortest decimal that reads back as this number, in single and in double.
+
+    A float32 number is written with the digits of a float64: fewer would do for a reader in
+    single precision, but be another point for one in double.
+    """
+    return np.format_float_positional(np.float64(value), unique=True, trim="0")
 
 
 def witness_text(counterexample: Counterexample) -> str:

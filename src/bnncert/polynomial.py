@@ -1,0 +1,185 @@
+"""Sparse polynomials, and polynomial optimisation problems that can be printed.
+
+A monomial is a sorted tuple of variable numbers, () being 1 and (3, 3, 7) being x3^2 x7; a
+polynomial maps monomials to coefficients.  Binary variables obey x^2 = 1, which
+:meth:`Polynomial.reduced` uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+Monomial: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Polynomial:
+    """sum of coefficient * monomial; zero coefficients are not stored."""
+
+    terms: Mapping[Monomial, float]
+
+    @staticmethod
+    def affine(coefficients: Mapping[int, float], constant: float = 0.0) -> Polynomial:
+        """Return constant + sum_i coefficients_i x_i."""
+        terms: dict[Monomial, float] = {(i,): float(c) for i, c in coefficients.items() if c}
+        if constant:
+            terms[()] = float(constant)
+        return Polynomial(terms)
+
+    @staticmethod
+    def constant(value: float) -> Polynomial:
+        """Return a constant."""
+        return Polynomial.affine({}, value)
+
+    @property
+    def degree(self) -> int:
+        """The largest number of factors of a monomial (0 for the zero polynomial)."""
+        return max(map(len, self.terms), default=0)
+
+    @property
+    def variables(self) -> frozenset[int]:
+        """The variables that occur."""
+        return frozenset(v for monomial in self.terms for v in monomial)
+
+    def __add__(self, other: Polynomial | float) -> Polynomial:
+        terms = dict(self.terms)
+        added = other.terms if isinstance(other, Polynomial) else {(): float(other)}
+        for monomial, c in added.items():
+            total = terms.get(monomial, 0.0) + c
+            if total:
+                terms[monomial] = total
+            else:
+                terms.pop(monomial, None)
+        return Polynomial(terms)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Polynomial:
+        return Polynomial({m: -c for m, c in self.terms.items()})
+
+    def __sub__(self, other: Polynomial | float) -> Polynomial:
+        return self + (-other)
+
+    def __rsub__(self, other: float) -> Polynomial:
+        return -self + other
+
+    def __mul__(self, other: Polynomial | float) -> Polynomial:
+        if not isinstance(other, Polynomial):
+            return Polynomial({m: c * other for m, c in self.terms.items() if c * other})
+        terms: dict[Monomial, float] = {}
+        for m, c in self.terms.items():
+            for n, d in other.terms.items():
+                product = tuple(sorted(m + n)) if m and n else m or n
+                terms[product] = terms.get(product, 0.0) + c * d
+        return Polynomial({m: c for m, c in terms.items() if c})
+
+    __rmul__ = __mul__
+
+    def reduced(self, binary: AbstractSet[int]) -> Polynomial:
+        """Return the polynomial modulo x^2 = 1 for the binary variables."""
+        terms: dict[Monomial, float] = {}
+        for monomial, c in self.terms.items():
+            short = reduce_monomial(monomial, binary)
+            terms[short] = terms.get(short, 0.0) + c
+        return Polynomial({m: c for m, c in terms.items() if c})
+
+    def __call__(self, point: Sequence[float]) -> float:
+        """Return the value at a point."""
+        total = 0.0
+        for monomial, c in self.terms.items():
+            for v in monomial:
+                c *= point[v]
+            total += c
+        return total
+
+    def text(self, name: Callable[[int], str] = "x{}".format) -> str:
+        """Return the polynomial in a readable form."""
+        if not self.terms:
+            return "0"
+        parts: list[str] = []
+        for monomial, c in sorted(self.terms.items(), key=lambda item: (len(item[0]), item[0])):
+            factors = [
+                name(v) if (power := monomial.count(v)) == 1 else f"{name(v)}^{power}"
+                for v in sorted(set(monomial))
+            ]
+            size = f"{abs(c):.6g}"
+            body = " ".join(factors if size == "1" and factors else [size, *factors])
+            sign = ("-" if c < 0 else "") if not parts else ("- " if c < 0 else "+ ")
+            parts.append(sign + body)
+        return " ".join(parts)
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def reduce_monomial(monomial: Monomial, binary: AbstractSet[int]) -> Monomial:
+    """Return the monomial modulo x^2 = 1 for the binary variables."""
+    if len(monomial) < 2 or len(set(monomial)) == len(monomial):
+        return monomial
+    kept: list[int] = []
+    for v in monomial:
+        if kept and kept[-1] == v and v in binary:
+            kept.pop()
+        else:
+            kept.append(v)
+    return tuple(kept)
+
+
+@dataclass(frozen=True)
+class Variable:
+    """x_{layer, index}: an input (layer 0, in [-1, 1]) or a neuron (in {-1, 1})."""
+
+    layer: int
+    index: int
+
+    @property
+    def name(self) -> str:
+        """The paper's name of the variable, counted from 1 as there."""
+        return f"x[{self.layer},{self.index + 1}]"
+
+
+@dataclass(frozen=True, eq=False)
+class PolynomialProblem:
+    """min objective s.t. every inequality >= 0; layer-0 variables in [-1, 1], others in {-1, 1}.
+
+    `layers` lists the variable numbers of each layer, inputs first.
+    """
+
+    variables: tuple[Variable, ...]
+    layers: tuple[tuple[int, ...], ...]
+    objective: Polynomial
+    inequalities: tuple[tuple[str, Polynomial], ...]
+    slack: float = 0.0
+    binary: frozenset[int] = field(default_factory=frozenset)
+
+    def name(self, variable: int) -> str:
+        """Return the name of a variable."""
+        return self.variables[variable].name
+
+    def is_feasible(self, point: Sequence[float], tolerance: float = 1e-9) -> bool:
+        """Whether a point satisfies all constraints."""
+        inside = all(
+            abs(abs(point[v]) - 1) <= tolerance
+            if v in self.binary
+            else abs(point[v]) <= 1 + tolerance
+            for v in range(len(self.variables))
+        )
+        return inside and all(g(point) >= -tolerance for _, g in self.inequalities)
+
+    def lines(self) -> Iterable[str]:
+        """Yield the problem line by line."""
+        yield f"minimise   {self.objective.text(self.name)}"
+        yield "subject to"
+        for label, polynomial in self.inequalities:
+            yield f"  {label}:  {polynomial.text(self.name)} >= 0"
+        for number, members in enumerate(self.layers):
+            if members:
+                kind = "in [-1, 1]" if number == 0 else "in {-1, 1}"
+                names = f"{self.name(members[0])} .. {self.name(members[-1])}"
+                yield f"  {names}  {kind}  ({len(members)} variables)"
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())

@@ -1,0 +1,63 @@
+"""Clarabel: interior-point method for conic programs (https://clarabel.org)."""
+
+from __future__ import annotations
+
+import clarabel
+import numpy as np
+import scipy.sparse as sp
+
+from bnncert.deadline import Deadline
+from bnncert.solvers.conic import (
+    ConicProgram,
+    ConicSolution,
+    ConicSolver,
+    ConicStatus,
+    solution,
+)
+
+_STATUS: dict[str, ConicStatus] = {
+    "Solved": "solved",
+    "AlmostSolved": "inaccurate",
+    "PrimalInfeasible": "infeasible",
+    "AlmostPrimalInfeasible": "infeasible",
+    "MaxTime": "limit",
+    "MaxIterations": "limit",
+    "InsufficientProgress": "inaccurate",
+}
+
+
+class ClarabelSolver(ConicSolver):
+    """The default back end."""
+
+    name = "clarabel"
+    package = "clarabel"
+
+    def solve(self, program: ConicProgram, deadline: Deadline) -> ConicSolution:
+        """Solve within the time that is left."""
+        settings = clarabel.DefaultSettings()
+        settings.verbose = False
+        left = deadline.remaining()
+        if np.isfinite(left):
+            settings.time_limit = max(left, 1e-3)
+        cones = []
+        if program.nonnegative:
+            cones.append(clarabel.NonnegativeConeT(program.nonnegative))
+        cones += [clarabel.PSDTriangleConeT(n) for n in program.blocks]
+        count = program.cost.size
+        solver = clarabel.DefaultSolver(
+            sp.csc_matrix((count, count)),
+            program.cost,
+            sp.csc_matrix(program.matrix),
+            program.right,
+            cones,
+            settings,
+        )
+        answer = solver.solve()
+        return solution(
+            program,
+            _STATUS.get(str(answer.status), "failed"),
+            np.array(answer.x),
+            np.array(answer.z),
+            int(answer.iterations),
+            float(answer.solve_time),
+        )
