@@ -15,13 +15,22 @@ from bnncert.errors import BnncertError, FormatError, InputError, UnsupportedMod
 from bnncert.formats.vnnlib import Specification, read_vnnlib
 from bnncert.methods import REGISTRY, Method, Options
 from bnncert.network import Network, OutputLayer, ThresholdLayer, load
+from bnncert.polynomial import Polynomial
 from bnncert.problem import (
     Objective,
     Problem,
     Target,
     from_vnnlib,
+    output_polytope,
     robustness,
     score_objective,
+)
+from bnncert.quadratic import (
+    PolynomialBound,
+    bound_polynomial,
+    last_sign,
+    network_input,
+    score,
 )
 from bnncert.regions import Ball, Box, Polytope, Region
 from bnncert.verdict import Counterexample, Result, TargetResult
@@ -41,6 +50,8 @@ __all__ = [
     "Objective",
     "Options",
     "OutputLayer",
+    "Polynomial",
+    "PolynomialBound",
     "Polytope",
     "Problem",
     "REGISTRY",
@@ -53,10 +64,15 @@ __all__ = [
     "UnsupportedModelError",
     "__version__",
     "bound",
+    "bound_polynomial",
     "from_vnnlib",
+    "last_sign",
     "load",
+    "network_input",
+    "output_polytope",
     "read_vnnlib",
     "robustness",
+    "score",
     "score_objective",
     "solve",
     "verify",

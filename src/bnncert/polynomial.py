@@ -86,6 +86,16 @@ class Polynomial:
             terms[short] = terms.get(short, 0.0) + c
         return Polynomial({m: c for m, c in terms.items() if c})
 
+    def substituted(self, values: Callable[[int], Polynomial]) -> Polynomial:
+        """Return the polynomial with every variable replaced by a polynomial."""
+        total = Polynomial({})
+        for monomial, c in self.terms.items():
+            product = Polynomial.constant(c)
+            for v in monomial:
+                product = product * values(v)
+            total = total + product
+        return total
+
     def __call__(self, point: Sequence[float]) -> float:
         """Return the value at a point."""
         total = 0.0

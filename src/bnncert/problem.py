@@ -270,6 +270,30 @@ def robustness(
     return Problem(network, region, tuple(made), label)
 
 
+def output_polytope(
+    network: Network, region: Region, matrix: npt.ArrayLike, right: npt.ArrayLike
+) -> Problem:
+    """Return the problem "the scores y satisfy A y <= b on the whole region", row by row."""
+    rows = np.atleast_2d(np.asarray(matrix, dtype=np.float64))
+    limits = np.asarray(right, dtype=np.float64).reshape(-1)
+    if rows.shape != (limits.size, network.classes):
+        raise InputError(
+            f"output polytope with matrix {rows.shape} and right-hand side {limits.shape}; "
+            f"expected {network.classes} columns and as many rows as limits"
+        )
+    if not (np.all(np.isfinite(rows)) and np.all(np.isfinite(limits))):
+        raise InputError("the output polytope contains NaN or infinity")
+    targets = []
+    for i, (row, limit) in enumerate(zip(rows.tolist(), limits.tolist(), strict=True)):
+        weights = {j: -Fraction(c) for j, c in enumerate(row) if c}
+        # b_i - A_i y >= 0 is wanted, so meeting the limit is no violation.
+        objective = score_objective(
+            network, weights, Fraction(limit), tie_is_fine=True, name=f"row {i}"
+        )
+        targets.append(Target(f"row {i}", (objective,)))
+    return Problem(network, region, tuple(targets))
+
+
 def from_vnnlib(network: Network, specification: Specification) -> tuple[Problem, ...]:
     """Return one problem for each input region of a VNN-LIB query (which states the violation)."""
     where = specification.path

@@ -35,6 +35,13 @@ def cliques(problem: PolynomialProblem, sparsity: Sparsity) -> tuple[Clique, ...
     raise InputError(f"sparsity is {sparsity!r}; expected layered, pairwise, chordal or dense")
 
 
+def covers(problem: PolynomialProblem, family: Sequence[Clique]) -> bool:
+    """Whether every product of two variables in the objective lies in some clique."""
+    members = [frozenset(c) for c in family]
+    pairs = {frozenset(m) for m in problem.objective.terms if len(set(m)) > 1}
+    return all(any(pair <= clique for clique in members) for pair in pairs)
+
+
 def layered_cliques(layers: Sequence[Clique]) -> tuple[Clique, ...]:
     """Return the cliques of the paper's theorem for layers x_0, .., x_L."""
     inputs, hidden = layers[0], [tuple(layer) for layer in layers[1:]]

@@ -45,10 +45,23 @@ def scaled_inputs(region: Region, used: IntArray) -> ScaledInputs:
 
 
 def encode(
-    problem: OpenProblem, region: Region, encoding: Encoding, objective: int = 0
+    problem: OpenProblem,
+    region: Region,
+    encoding: Encoding,
+    objective: int | Polynomial = 0,
 ) -> PolynomialProblem:
-    """Encode an open problem with one of its objectives."""
+    """Encode an open problem.
+
+    Parameters
+    ----------
+    objective
+        The number of one of its objectives, or a polynomial of degree 2 over the inputs
+        (variables 0 .. n_0 - 1) and the last layer's signs (n_0 .. n_0 + n_L - 1).
+    """
     used = problem.layers[0].inputs
+    if isinstance(objective, Polynomial):
+        mentioned = sorted(v for v in objective.variables if v < region.size)
+        used = np.union1d(used, np.array(mentioned, dtype=np.int64))
     inputs = scaled_inputs(region, used)
     variables = [Variable(0, int(i)) for i in inputs.index]
     layers = [tuple(range(len(variables)))]
@@ -71,14 +84,52 @@ def encode(
             name = f"neuron {number},{int(layer.index[j]) + 1}"
             x = Polynomial.affine({layers[number][j]: 1.0})
             inequalities += _neuron(name, x, row, float(bias[j]), float(doubt[j]), encoding)
-    chosen = problem.objectives[objective]
-    f = Polynomial.affine(
-        dict(zip(layers[-1], chosen.coefficients.tolist(), strict=True)), chosen.constant
-    )
+    if isinstance(objective, Polynomial):
+        f, slack = _substitute(objective, problem, region, inputs, layers)
+    else:
+        chosen = problem.objectives[objective]
+        coefficients = dict(zip(layers[-1], chosen.coefficients.tolist(), strict=True))
+        f, slack = Polynomial.affine(coefficients, chosen.constant), chosen.slack
     binary = frozenset(v for members in layers[1:] for v in members)
-    return PolynomialProblem(
-        tuple(variables), tuple(layers), f, tuple(inequalities), chosen.slack, binary
-    )
+    return PolynomialProblem(tuple(variables), tuple(layers), f, tuple(inequalities), slack, binary)
+
+
+def _substitute(
+    objective: Polynomial,
+    problem: OpenProblem,
+    region: Region,
+    inputs: ScaledInputs,
+    layers: list[tuple[int, ...]],
+) -> tuple[Polynomial, float]:
+    """Write an objective over raw inputs and last signs in the encoding's variables."""
+    if objective.degree > 2:
+        raise InputError(f"the objective has degree {objective.degree}; expected at most 2")
+    place = {int(i): k for k, i in enumerate(inputs.index)}
+    open_ = {int(j): v for j, v in zip(problem.layers[-1].index, layers[-1], strict=True)}
+    state = problem.fixed[-1]
+
+    def value(v: int) -> Polynomial:
+        if v < region.size:
+            k = place[v]
+            return Polynomial.affine({k: float(inputs.half[k])}, float(inputs.base[k]))
+        j = v - region.size
+        if not 0 <= j < state.size:
+            raise InputError(f"the objective names variable {v}, which does not exist")
+        if j in open_:
+            return Polynomial.affine({open_[j]: 1.0})
+        if state[j] == 0:
+            raise InputError(f"neuron {j} of the last layer was reduced away")
+        return Polynomial.constant(float(state[j]))
+
+    f = objective.substituted(value)
+    # Multiplying out rounds each coefficient a few times; all variables are at most 1 in size.
+    size = 0.0
+    for monomial, c in objective.terms.items():
+        product = abs(c)
+        for v in monomial:
+            product *= sum(map(abs, value(v).terms.values()))
+        size += product
+    return f, 2.0**-48 * size
 
 
 def _first_layer(layer: OpenLayer, inputs: ScaledInputs) -> tuple[Any, FloatArray, FloatArray]:
