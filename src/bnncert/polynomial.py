@@ -17,7 +17,10 @@ Monomial: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class Polynomial:
-    """sum of coefficient * monomial; zero coefficients are not stored."""
+    """sum of coefficient * monomial; zero coefficients are not stored.
+
+    Coefficients are floats, or rationals if it is made of rationals only.
+    """
 
     terms: Mapping[Monomial, float]
 
@@ -48,7 +51,7 @@ class Polynomial:
         terms = dict(self.terms)
         added = other.terms if isinstance(other, Polynomial) else {(): float(other)}
         for monomial, c in added.items():
-            total = terms.get(monomial, 0.0) + c
+            total = terms.get(monomial, 0) + c
             if total:
                 terms[monomial] = total
             else:
@@ -73,7 +76,7 @@ class Polynomial:
         for m, c in self.terms.items():
             for n, d in other.terms.items():
                 product = tuple(sorted(m + n)) if m and n else m or n
-                terms[product] = terms.get(product, 0.0) + c * d
+                terms[product] = terms.get(product, 0) + c * d
         return Polynomial({m: c for m, c in terms.items() if c})
 
     __rmul__ = __mul__
@@ -83,7 +86,7 @@ class Polynomial:
         terms: dict[Monomial, float] = {}
         for monomial, c in self.terms.items():
             short = reduce_monomial(monomial, binary)
-            terms[short] = terms.get(short, 0.0) + c
+            terms[short] = terms.get(short, 0) + c
         return Polynomial({m: c for m, c in terms.items() if c})
 
     def substituted(self, values: Callable[[int], Polynomial]) -> Polynomial:

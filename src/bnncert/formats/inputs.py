@@ -64,6 +64,9 @@ def read_array(text: str) -> npt.NDArray[Any]:
             array = loaded[key]
         except BROKEN_FILE as error:
             raise FormatError(f"{path}:{key}: the array cannot be read") from error
+        if not isinstance(array, np.ndarray):
+            # numpy hands out the bytes of a member that is no array.
+            raise FormatError(f"{path}:{key}: not an array")
         return _checked(array, f"{path}:{key}")
 
 

@@ -1,0 +1,113 @@
+"""Tables: what they say about results and networks."""
+
+from __future__ import annotations
+
+import io
+import math
+
+import numpy as np
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from bnncert import Network, Result, TargetResult
+from bnncert.report.tables import (
+    methods_table,
+    network_table,
+    number,
+    result_table,
+    status_text,
+    weight_values,
+)
+
+
+def lines(table: Table, width: int = 160) -> list[str]:
+    stream = io.StringIO()
+    Console(file=stream, width=width).print(table)
+    return [line.rstrip() for line in stream.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (2.5, "2.5"),
+        (-1.23456, "-1.235"),
+        (9999.4, "9999"),
+        (123456.0, "123456"),
+        (math.inf, "-"),
+        (-math.inf, "-"),
+        (math.nan, "-"),
+    ],
+)
+def test_numbers_are_short_and_missing_ones_a_dash(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("status", "word", "colour"),
+    [
+        ("robust", "robust", "green"),
+        ("not_robust", "not robust", "red"),
+        ("unknown", "unknown", "yellow"),
+        ("timeout", "timeout", "yellow"),
+    ],
+)
+def test_answers_have_a_word_and_a_colour(status: str, word: str, colour: str) -> None:
+    text = status_text(status)  # type: ignore[arg-type]
+    assert (text.plain, str(text.style)) == (word, colour)
+
+
+def test_a_result_has_one_row_for_each_target() -> None:
+    result = Result(
+        "timeout",
+        (
+            TargetResult("class 0", "robust", lower=2.5, seconds=0.25, stage="lp"),
+            TargetResult("class 1", "timeout", upper=7.0, stage="milp", note="stopped early"),
+        ),
+        1.0,
+        "auto",
+    )
+    header, first, second = lines(result_table(result))
+    assert header.split("  ")[0] == "target"
+    assert first.split() == ["class", "0", "robust", "2.5", "-", "0.25", "lp"]
+    # How far a stage came is no decision: an open target shows its note instead.
+    assert second.split() == ["class", "1", "timeout", "-", "7", "0.00", "stopped", "early"]
+
+
+def test_a_network_has_one_row_for_each_layer() -> None:
+    network = Network.from_arrays(
+        [[[0.5, 0, 0.25], [1, 0, 0]], [[1, -1], [0, 1]], [[2, 0], [1, -3]]],
+        [[0, 0], [0, 0], [0, 0]],
+        sign_zero="either",
+    )
+    _, first, second, output = (line.split() for line in lines(network_table(network)))
+    assert first == ["W0", "3", "2", "3", "50.0", "%", "real", "real", "either"]
+    assert second == ["W1", "2", "2", "3", "25.0", "%", "-1,", "0,", "1", "integer", "either"]
+    assert output == [
+        *("W2", "2", "2", "3", "25.0", "%", "integers", "up", "to", "3", "scores"),
+    ]
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are() -> None:
+    result = Result("unknown", (TargetResult("[/red]", "unknown", note="[bold]"),), 0.0, "lp")
+    (_, row) = lines(result_table(result))
+    assert row.startswith("[/red] ")
+    assert row.endswith("[bold]")
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ([], "empty"),
+        ([1, -1, 1], "-1, 0, 1"),
+        ([1, -4], "integers up to 4"),
+        ([0.5, 1.0], "real"),
+    ],
+)
+def test_the_values_of_weights(data: list[float], text: str) -> None:
+    assert weight_values(np.array(data)) == text
+
+
+def test_the_methods_fit_a_wide_terminal() -> None:
+    assert max(map(len, lines(methods_table(), width=140))) <= 140
