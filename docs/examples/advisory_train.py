@@ -40,7 +40,7 @@ import bnncert
 
 IntArray = npt.NDArray[np.int64]
 
-WIDTHS = (len(QUANTITIES), 24, 24, len(ADVISORIES))
+WIDTHS = (len(QUANTITIES), 32, 32, len(ADVISORIES))
 SAMPLES = 30_000
 BATCH = 250
 EPOCHS = 20
@@ -57,21 +57,20 @@ GRID = 256
 def policy(encounters: FloatArray) -> IntArray:
     """Return the advisory for each encounter (rows of physical quantities).
 
-    * An encounter matters within 1000 m and ten seconds of both aircraft's flight.
-    * It does not matter if the intruder is behind (bearing beyond 120 degrees), or flies in our
-      direction (heading within 60 degrees) and is faster.
-    * Otherwise turn away from the intruder; to the right if it is ahead (within 10 degrees).
+    * An encounter matters within 1000 m and ten seconds of both aircraft's flight, unless the
+      intruder is behind (bearing beyond 120 degrees).
+    * Pass behind the intruder: right if it is on the left or flies there (bearing + heading >= 0,
+      in degrees), else left.
     * The turn is strong within half of the first distance.
     """
     distance, bearing, heading, own, intruder = encounters.T
     matters = 1000.0 + 10.0 * (own + intruder)
-    behind = np.abs(bearing) > 120.0
-    leaves = (np.abs(heading) < 60.0) & (intruder > own)
-    turn_right = bearing >= -10.0
+    turn_right = bearing + heading >= 0.0
     weak = np.where(turn_right, WEAK_RIGHT, WEAK_LEFT)
     strong = np.where(turn_right, STRONG_RIGHT, STRONG_LEFT)
     turn = np.where(distance < matters / 2, strong, weak)
-    return np.where((distance > matters) | behind | leaves, CLEAR, turn).astype(np.int64)
+    clear = (distance > matters) | (np.abs(bearing) > 120.0)
+    return np.where(clear, CLEAR, turn).astype(np.int64)
 
 
 def sample_encounters(generator: np.random.Generator, count: int) -> tuple[FloatArray, IntArray]:
@@ -199,7 +198,7 @@ def train(samples: int = SAMPLES, epochs: int = EPOCHS, seed: int = SEED) -> bnn
     wanted = torch.from_numpy(labels)
     cost = torch.full((WIDTHS[-1],), ALERT_WEIGHT)
     cost[CLEAR] = 1.0
-    # Scores are sums of 24 signs: scaled down, or the softmax would saturate.
+    # Scores are sums of 32 signs: scaled down, or the softmax would saturate.
     scale = 2.0 / WIDTHS[-2] ** 0.5
 
     def loss(scores: Tensor, chosen: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -128,6 +128,14 @@ FormOption = Annotated[Literal["lattice", "soft"], typer.Option("--form", help="
 SamplesOption = Annotated[int, typer.Option("--samples", help="Points that sample draws.")]
 RestartsOption = Annotated[
     int | None, typer.Option("--restarts", help="Points that attack moves at once.")
+]
+SolverOption = Annotated[
+    Literal["clarabel", "scs", "mosek"],
+    typer.Option("--solver", help="Back end of the sdp-* methods."),
+]
+SparsityOption = Annotated[
+    Literal["layered", "pairwise", "chordal", "dense"] | None,
+    typer.Option("--sparsity", help="Cliques of the sdp-* methods (default: the method's own)."),
 ]
 PixelOption = Annotated[
     float | None,
@@ -382,10 +390,13 @@ def bound(
     samples: SamplesOption = 10_000,
     restarts: RestartsOption = None,
     pixel_step: PixelOption = None,
+    solver: SolverOption = "clarabel",
+    sparsity: SparsityOption = None,
     json_: JsonOption = None,
 ) -> None:
     """Bound the margin over each rival class by one method."""
     options = _options(seed, form, samples, restarts, pixel_step)
+    options = replace(options, solver=solver, sparsity=sparsity)
     _refuse_unwritable(_json_path(json_))
     network = load(model)
     if sign_zero is not None:

@@ -3,8 +3,8 @@
     f = network_input(0) * network_input(0) - score(net, 0) * score(net, 0) + 0.1
 
 is a polynomial over the inputs (variables 0 .. n_0 - 1) and the signs of the last layer
-(n_0 .. n_0 + n_L - 1); :func:`bound_polynomial` bounds its minimum by a moment relaxation from below
-and by sampling from above.
+(n_0 .. n_0 + n_L - 1); :func:`bound_polynomial` bounds its minimum by a moment relaxation from
+below and by sampling from above.
 """
 
 from __future__ import annotations
