@@ -1,6 +1,6 @@
 """Verify a small collision-avoidance controller, in the style of the ACAS Xu properties.
 
-The controller (``advisory.json``, a ternary 5-24-24-5 network made by ``advisory_train.py``) sees
+The controller (``advisory.json``, a ternary 5-32-32-5 network made by ``advisory_train.py``) sees
 an encounter with another aircraft and scores five advisories; the highest score wins.
 
 Run ``python docs/examples/advisory.py``.
@@ -59,3 +59,119 @@ def encounter_box(**limits: tuple[float, float]) -> bnncert.Box:
         raise ValueError(f"unknown quantities: {sorted(set(limits) - set(named))}")
     ends = np.array(list(spans.values()), dtype=np.float64).T
     return bnncert.Box(to_inputs(ends[0]), to_inputs(ends[1]))
+
+
+@dataclass(frozen=True, eq=False)
+class Property:
+    """Something the controller should do, in words and as a problem."""
+
+    name: str
+    words: str
+    problem: bnncert.Problem
+
+
+def never_clear(network: bnncert.Network, region: bnncert.Region) -> bnncert.Problem:
+    """Return the problem "clear of conflict is not the advisory anywhere in the region".
+
+    It is violated where the score of "clear of conflict" reaches all four others at once: one
+    target, a conjunction.  With score_k - score_0 as objectives a tie counts as a violation.
+    """
+    objectives = tuple(
+        bnncert.score_objective(
+            network,
+            {turn: Fraction(1), CLEAR: Fraction(-1)},
+            name=f"{ADVISORIES[turn]} - {ADVISORIES[CLEAR]}",
+        )
+        for turn in (WEAK_LEFT, WEAK_RIGHT, STRONG_LEFT, STRONG_RIGHT)
+    )
+    return bnncert.Problem(network, region, (bnncert.Target("clear of conflict", objectives),))
+
+
+def strong_scores_at_most(
+    network: bnncert.Network, region: bnncert.Region, limit: float
+) -> bnncert.Problem:
+    """Return the problem "both strong advisories score at most `limit` in the region"."""
+    matrix = np.zeros((2, network.classes))
+    matrix[0, STRONG_LEFT] = matrix[1, STRONG_RIGHT] = 1.0
+    return bnncert.output_polytope(network, region, matrix, [limit, limit])
+
+
+def properties(network: bnncert.Network) -> tuple[Property, ...]:
+    """Return the properties of this example.  All limits are exact floats after scaling."""
+    ahead = {"distance": (500.0, 1500.0), "bearing": (-22.5, 22.5)}
+    return (
+        Property(
+            "A1",
+            "close, ahead, coming towards us and to our left: never clear of conflict",
+            never_clear(network, encounter_box(**ahead, heading=(90.0, 180.0))),
+        ),
+        Property(
+            "A2",
+            "close, ahead, flying our way but slower: never clear of conflict",
+            never_clear(
+                network,
+                encounter_box(
+                    **ahead,
+                    heading=(-45.0, 45.0),
+                    own_speed=(150.0, 250.0),
+                    intruder_speed=(50.0, 150.0),
+                ),
+            ),
+        ),
+        Property(
+            "A3",
+            "close and ahead, whatever the heading and the speeds: never clear of conflict",
+            never_clear(network, encounter_box(**ahead)),
+        ),
+        Property(
+            "B1",
+            "beyond 6000 m, where the policy has no alerts: clear of conflict",
+            bnncert.robustness(network, encounter_box(distance=(6000.0, 8000.0)), CLEAR),
+        ),
+        Property(
+            "B2",
+            "beyond 7000 m: clear of conflict",
+            bnncert.robustness(network, encounter_box(distance=(7000.0, 8000.0)), CLEAR),
+        ),
+        Property(
+            "C",
+            "beyond 6000 m: no strong advisory scores more than 5",
+            strong_scores_at_most(network, encounter_box(distance=(6000.0, 8000.0)), 5.0),
+        ),
+    )
+
+
+def check(problem: bnncert.Problem, timeout: float = 60.0) -> bnncert.Result:
+    """Decide one property."""
+    return bnncert.solve([problem], "auto", timeout, None, None, check_centre=True)
+
+
+def explain(found: bnncert.Counterexample) -> str:
+    """Return a counterexample in physical units."""
+    distance, bearing, heading, own, intruder = to_encounters(found.point)
+    scores = ", ".join(f"{score:g}" for score in found.scores)
+    return (
+        f"intruder at {distance:.0f} m, bearing {bearing:.1f}, heading {heading:.1f}, "
+        f"speeds {own:.0f} and {intruder:.0f} m/s:\n"
+        f"     {ADVISORIES[int(np.argmax(found.scores))]}, scores {scores} "
+        f"(replayed: {', '.join(found.replayed_in)})"
+    )
+
+
+def main() -> dict[str, bnncert.Result]:
+    """Decide all properties, print what came out, and return it."""
+    network = bnncert.load(HERE / "advisory.json")
+    print(f"controller {'-'.join(map(str, network.sizes))}, ternary weights")
+    words = {"robust": "holds", "not_robust": "FAILS"}
+    results = {}
+    for item in properties(network):
+        result = results[item.name] = check(item.problem)
+        print(f"{item.name:3}{item.words}")
+        print(f"     {words.get(result.status, 'open')} ({result.seconds:.2f} s)")
+        if result.counterexample is not None:
+            print(f"     {explain(result.counterexample)}")
+    return results
+
+
+if __name__ == "__main__":
+    main()

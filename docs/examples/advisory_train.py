@@ -57,8 +57,8 @@ GRID = 256
 def policy(encounters: FloatArray) -> IntArray:
     """Return the advisory for each encounter (rows of physical quantities).
 
-    * An encounter matters within 1000 m and ten seconds of both aircraft's flight, unless the
-      intruder is behind (bearing beyond 120 degrees).
+    * An encounter matters nearer than 1000 m and ten seconds of both aircraft's flight, unless
+      the intruder is behind (bearing beyond 120 degrees).
     * Pass behind the intruder: right if it is on the left or flies there (bearing + heading >= 0,
       in degrees), else left.
     * The turn is strong within half of the first distance.
@@ -69,7 +69,7 @@ def policy(encounters: FloatArray) -> IntArray:
     weak = np.where(turn_right, WEAK_RIGHT, WEAK_LEFT)
     strong = np.where(turn_right, STRONG_RIGHT, STRONG_LEFT)
     turn = np.where(distance < matters / 2, strong, weak)
-    clear = (distance > matters) | (np.abs(bearing) > 120.0)
+    clear = (distance >= matters) | (np.abs(bearing) > 120.0)
     return np.where(clear, CLEAR, turn).astype(np.int64)
 
 
@@ -92,17 +92,18 @@ class _Ternary(torch.autograd.Function):
 
 
 class _Sign(torch.autograd.Function):
-    """sign with sign(0) = +1; the gradient passes where the argument is in [-1, 1]."""
+    """sign with sign(0) = +1; the gradient passes where the argument is within `window` of 0."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, window: float) -> Tensor:
         ctx.save_for_backward(x)
+        ctx.window = window
         return torch.where(x >= 0, torch.ones_like(x), -torch.ones_like(x))
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         (x,) = ctx.saved_tensors
-        return gradients[0] * (x.abs() <= 1)
+        return gradients[0] * (x.abs() <= ctx.window), None
 
 
 class TernaryLinear(nn.Module):
@@ -123,19 +124,24 @@ class TernaryLinear(nn.Module):
 
 
 class TernaryNet(nn.Module):
-    """Ternary layers, each but the last with batch normalisation and sign, and output biases."""
+    """Ternary layers, each but the last with batch normalisation and sign, and output biases.
 
-    def __init__(self, widths: Sequence[int]) -> None:
+    `window` is half the width, in standard deviations, of the strip around a neuron's threshold
+    whose examples may move it.
+    """
+
+    def __init__(self, widths: Sequence[int], window: float = 1.0) -> None:
         super().__init__()
+        self.window = window
         self.hidden = nn.ModuleList(TernaryLinear(m, n) for m, n in pairwise(widths[:-1]))
         self.norms = nn.ModuleList(nn.BatchNorm1d(n) for n in widths[1:-1])
-        self.output = TernaryLinear(widths[-2], widths[-1])
+        self.output: nn.Module = TernaryLinear(widths[-2], widths[-1])
         self.bias = nn.Parameter(torch.zeros(widths[-1]))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the scores of a batch."""
         for linear, norm in zip(self.hidden, self.norms, strict=True):
-            x = _Sign.apply(norm(linear(x)))
+            x = _Sign.apply(norm(linear(x)), self.window)
         scores: Tensor = self.output(x) + self.bias
         return scores
 
@@ -177,7 +183,7 @@ def folded_layers(net: TernaryNet, grid: int = GRID) -> tuple[list[FloatArray], 
     """Return W and b of the hidden layers, x = sign(W x + b), without batch normalisation.
 
     sign(g (W x - m) / s + c) is sign(W x - m + c s / g) for g > 0, and the same with the row and
-    its bias negated for g < 0.  (A tie would differ then; b is rounded to the grid anyway.)
+    its bias negated for g < 0 (up to the value at a tie, and b is rounded to the grid anyway).
     """
     weights, biases = [], []
     for linear, norm in zip(net.hidden, net.norms, strict=True):
@@ -193,7 +199,6 @@ def folded_layers(net: TernaryNet, grid: int = GRID) -> tuple[list[FloatArray], 
 def train(samples: int = SAMPLES, epochs: int = EPOCHS, seed: int = SEED) -> bnncert.Network:
     """Train the controller."""
     torch.manual_seed(seed)
-    torch.set_num_threads(1)
     inputs, labels = sample_encounters(np.random.default_rng(seed), samples)
     wanted = torch.from_numpy(labels)
     cost = torch.full((WIDTHS[-1],), ALERT_WEIGHT)
@@ -207,6 +212,7 @@ def train(samples: int = SAMPLES, epochs: int = EPOCHS, seed: int = SEED) -> bnn
     net = TernaryNet(WIDTHS)
     fit(net, torch.from_numpy(inputs).float(), loss, epochs=epochs)
     weights, biases = folded_layers(net)
+    assert isinstance(net.output, TernaryLinear)
     weights.append(net.output.weights().detach().double().numpy())
     biases.append(np.round(net.bias.detach().double().numpy() * GRID) / GRID)
     return bnncert.Network.from_arrays(
@@ -219,13 +225,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Train the collision-avoidance controller.")
     parser.add_argument("--out", type=Path, default=HERE / "advisory.json")
     arguments = parser.parse_args()
+    torch.set_num_threads(1)
     network = train()
     inputs, labels = sample_encounters(np.random.default_rng(SEED + 1), 20_000)
     given = network.classify(inputs)
     print(f"{100 * np.mean(given == labels):.1f} % of 20000 fresh encounters as the policy says")
     for k, name in enumerate(ADVISORIES):
-        shares = 100 * np.bincount(given[labels == k], minlength=len(ADVISORIES)) / np.sum(labels == k)
-        print(f"  {name:18}", "  ".join(f"{share:5.1f} %" for share in shares))
+        share = np.bincount(given[labels == k], minlength=len(ADVISORIES)) / np.sum(labels == k)
+        print(f"  {name:18}", " ".join(f"{100 * part:5.1f} %" for part in share))
     network.save(arguments.out)
 
 

@@ -72,7 +72,8 @@ def float_below(value: Fraction) -> float:
 
 def float_above(value: Fraction) -> float:
     """Return the smallest float that is not below `value`."""
-    return -float_below(-value)
+    # Adding zero turns -0.0, which some callers' comparisons see, into 0.0.
+    return -float_below(-value) + 0.0
 
 
 def square_root(value: Fraction, bits: int) -> Interval:

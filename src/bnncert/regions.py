@@ -126,8 +126,9 @@ class Box(Region):
     """lo <= x <= hi."""
 
     def __init__(self, lo: npt.ArrayLike, hi: npt.ArrayLike) -> None:
-        self.lo = _vector(lo, None, "lower bound")
-        self.hi = _vector(hi, self.lo.size, "upper bound")
+        # Adding zero turns -0.0 into 0.0: numpy refuses to sample between 0.0 and -0.0.
+        self.lo = _vector(lo, None, "lower bound") + 0.0
+        self.hi = _vector(hi, self.lo.size, "upper bound") + 0.0
         if np.any(self.lo > self.hi):
             i = int(np.flatnonzero(self.lo > self.hi)[0])
             raise EmptyRegionError(

@@ -61,7 +61,9 @@ class SurrogateGradient:
     def values(self, signs: Batch) -> FloatArray:
         """Return F of every target (columns) at every sign vector (rows)."""
         parts = signs @ self._matrix.T + self._constant
-        return np.stack([parts[:, g].max(axis=1) for g in self._groups], axis=1)
+        # A target without conditions is met everywhere.
+        columns = [parts[:, g].max(axis=1, initial=-np.inf) for g in self._groups]
+        return np.stack(columns, axis=1)
 
     def forward(self, points: Batch) -> tuple[list[Batch], FloatArray]:
         """Return the distances to the thresholds, layer by layer, and the targets' values."""
@@ -85,6 +87,8 @@ class SurrogateGradient:
         rows = np.empty(targets.size, dtype=np.int64)
         for k in np.unique(targets):
             group, mine = self._groups[k], targets == k
+            if not group.size:
+                return np.zeros((targets.size, self._network.inputs), dtype=np.float32)
             rows[mine] = group[np.argmax(signs_values[mine][:, group], axis=1)]
         gradient = self._matrix[rows].astype(np.float32)
         layers = list(zip(self._network.layers, distances, self._open, self._windows, strict=True))

@@ -89,7 +89,8 @@ class HighsModel:
                     self._highs.cancelSolve()
         except KeyboardInterrupt:
             self._highs.cancelSolve()
-            self._highs.wait(5.0)
+            # Long enough for a MIP node, short enough for a person; the thread is a daemon.
+            self._highs.wait(1.0)
             raise
         return self._collect()
 
