@@ -742,7 +742,7 @@ def test_bad_input_is_one_line_that_names_it(folder: Path, run: Run, name: str) 
         (("bound", "net.npz", *BALL, "--sparsity", "none"), ("--sparsity", "none")),
         (
             ("bound", "net.npz", *POINT, "--radius", "2", "--norm", "l1", "--method", "sdp-tight"),
-            ("L1",),
+            ("L-inf", "L2"),
         ),
         (("demo", "--count", "0"), ("--count", "0")),
         (("demo", "--count", "101"), ("--count", "101", "100")),

@@ -308,3 +308,12 @@ def test_bad_arguments_are_input_errors(
 def test_a_region_of_another_dimension_is_refused(diamond: Network) -> None:
     with pytest.raises(InputError, match="3 inputs, the network 2"):
         bnncert.verify(diamond, Box(np.zeros(3), np.ones(3)), 0)
+
+
+def test_magnitudes_that_would_overflow_are_refused() -> None:
+    with pytest.raises(InputError, match="at most"):
+        bnncert.Ball("linf", [1e308, 0.0], 1.0)
+    with pytest.raises(InputError, match="radius"):
+        bnncert.Ball("linf", [0.0, 0.0], 1e308)
+    with pytest.raises(InputError, match="larger than"):
+        Network.from_arrays([np.array([[1e300]]), np.ones((2, 1))], [np.zeros(1), np.zeros(2)])

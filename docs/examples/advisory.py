@@ -125,17 +125,17 @@ def properties(network: bnncert.Network) -> tuple[Property, ...]:
         ),
         Property(
             "B1",
-            "beyond 6000 m, where the policy has no alerts: clear of conflict",
+            "from 6000 m, where the policy has no alerts: clear of conflict",
             bnncert.robustness(network, encounter_box(distance=(6000.0, 8000.0)), CLEAR),
         ),
         Property(
             "B2",
-            "beyond 7000 m: clear of conflict",
+            "from 7000 m: clear of conflict",
             bnncert.robustness(network, encounter_box(distance=(7000.0, 8000.0)), CLEAR),
         ),
         Property(
             "C",
-            "beyond 6000 m: no strong advisory scores more than 5",
+            "from 6000 m: no strong advisory scores more than 5",
             strong_scores_at_most(network, encounter_box(distance=(6000.0, 8000.0)), 5.0),
         ),
     )

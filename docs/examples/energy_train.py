@@ -17,7 +17,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from advisory_train import FloatArray, TernaryLinear, TernaryNet, fit, folded_layers
+from advisory import FloatArray
+from advisory_train import TernaryLinear, TernaryNet, fit, folded_layers
 from energy import HERE
 from torch import Tensor, nn
 

@@ -540,7 +540,9 @@ def main() -> None:
         _complain(str(error))
     except (_InterruptedError, KeyboardInterrupt, typer.Abort):
         _complain("interrupted")
-        code = 130
+        sys.stderr.flush()
+        # At once: a solver's threads may still be at work, and C++ aborts when it finds them.
+        os._exit(130)
     except MemoryError:
         _complain("out of memory; try a smaller batch (--restarts, --samples) or model")
     except (_SystemError, OSError) as error:

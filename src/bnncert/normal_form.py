@@ -25,6 +25,9 @@ from bnncert.layers import OutputLayer, ThresholdLayer, row_norms
 from bnncert.rationals import Interval, float_above
 from bnncert.thresholds import affine_coefficients, lattice_thresholds, real_thresholds
 
+#: Weights and first-layer biases beyond this are refused: products of larger ones overflow.
+LARGEST_WEIGHT = 1e100
+
 
 @dataclass(frozen=True, eq=False)
 class NormalForm:
@@ -96,6 +99,10 @@ def _check_stage(stage: Stage, width: int, source: str) -> None:
         raise UnsupportedModelError(f"{source}: {stage.name}: the layer has no neurons")
     if not np.all(np.isfinite(stage.weights.data)):
         raise UnsupportedModelError(f"{source}: {stage.name}: a weight is NaN or infinite")
+    if float(np.abs(stage.weights.data).max(initial=0)) > LARGEST_WEIGHT:
+        raise UnsupportedModelError(
+            f"{source}: {stage.name}: a weight is larger than {LARGEST_WEIGHT:g}"
+        )
 
 
 def _check_integer_weights(stage: Stage, source: str) -> Any:
@@ -163,6 +170,8 @@ def _first_layer(
         weights = weights.astype(np.int8 if small else np.float64)
     real = real_thresholds(steps, weights.shape[0], where)
     lo, hi, factor = real.bias_lo, real.bias_hi, real.direction.astype(np.float64)
+    if float(np.abs(np.concatenate([lo, hi])).max(initial=0.0)) > LARGEST_WEIGHT:
+        raise UnsupportedModelError(f"{where}: a threshold is larger than {LARGEST_WEIGHT:g}")
     if np.any(lo != hi):
         lo, hi, factor = _absorb_scales(weights, steps, lo, hi, factor, where)
     if np.any(np.abs(factor) > 1) or np.any(factor != np.rint(factor)):

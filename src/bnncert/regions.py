@@ -26,6 +26,9 @@ Point: TypeAlias = Sequence[Fraction] | FloatArray
 #: Unit roundoff, per term of a sum.
 ROUNDING_PER_TERM = 2.0**-53
 
+#: Inputs and radii beyond this are refused: products of larger ones overflow inside solvers.
+LARGEST_VALUE = 1e100
+
 #: Relative pull towards the centre that takes a projected point strictly inside.
 INWARD = (0.0, 1e-15, 1e-12, 1e-9, 1e-7, 1e-6, 1e-5, 1e-4)
 
@@ -106,7 +109,13 @@ def _vector(value: npt.ArrayLike, size: int | None, name: str) -> FloatArray:
     if not np.all(np.isfinite(array)):
         bad = int(np.flatnonzero(~np.isfinite(array))[0])
         raise InputError(f"{name} is {array[bad]} at position {bad}; expected a finite number")
-    array = np.array(array)
+    if np.any(np.abs(array) > LARGEST_VALUE):
+        bad = int(np.argmax(np.abs(array)))
+        raise InputError(
+            f"{name} is {array[bad]:.3g} at position {bad}; expected at most {LARGEST_VALUE:g}"
+        )
+    # Adding zero copies, and turns -0.0 into 0.0: numpy refuses to sample from 0.0 to -0.0.
+    array = np.asarray(array + 0.0)
     array.setflags(write=False)
     return array
 
@@ -126,9 +135,8 @@ class Box(Region):
     """lo <= x <= hi."""
 
     def __init__(self, lo: npt.ArrayLike, hi: npt.ArrayLike) -> None:
-        # Adding zero turns -0.0 into 0.0: numpy refuses to sample between 0.0 and -0.0.
-        self.lo = _vector(lo, None, "lower bound") + 0.0
-        self.hi = _vector(hi, self.lo.size, "upper bound") + 0.0
+        self.lo = _vector(lo, None, "lower bound")
+        self.hi = _vector(hi, self.lo.size, "upper bound")
         if np.any(self.lo > self.hi):
             i = int(np.flatnonzero(self.lo > self.hi)[0])
             raise EmptyRegionError(
@@ -186,6 +194,8 @@ class Ball(Region):
         self.radius = float(radius)
         if not np.isfinite(self.radius) or self.radius < 0:
             raise InputError(f"radius is {radius}; expected a finite number >= 0")
+        if self.radius > LARGEST_VALUE:
+            raise InputError(f"radius is {radius:.3g}; expected at most {LARGEST_VALUE:g}")
         size = self.middle.size
         self.clip_lo = None if clip_lo is None else _vector(clip_lo, size, "clip (lower)")
         self.clip_hi = None if clip_hi is None else _vector(clip_hi, size, "clip (upper)")
