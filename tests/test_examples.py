@@ -76,7 +76,7 @@ class RawNetwork:
         def affine(w: FloatArray, b: FloatArray, x: list[Fraction]) -> list[Fraction]:
             rows = zip(w.tolist(), b.tolist(), strict=True)
             return [
-                sum((Fraction(p) * q for p, q in zip(row, x, strict=True)), Fraction(c))
+                sum((Fraction(p) * q for p, q in zip(row, x, strict=True) if p), Fraction(c))
                 for row, c in rows
             ]
 

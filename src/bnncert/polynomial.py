@@ -12,6 +12,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+
 Monomial: TypeAlias = tuple[int, ...]
 
 
@@ -106,6 +109,16 @@ class Polynomial:
             for v in monomial:
                 c *= point[v]
             total += c
+        return total
+
+    def values(self, points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return the values at points, one per row."""
+        total = np.zeros(points.shape[0])
+        for monomial, c in self.terms.items():
+            term = np.full(points.shape[0], float(c))
+            for v in monomial:
+                term *= points[:, v]
+            total += term
         return total
 
     def text(self, name: Callable[[int], str] = "x{}".format) -> str:

@@ -32,7 +32,7 @@ from bnncert.solvers.registry import conic_solver
 
 @dataclass(frozen=True)
 class PolynomialBound:
-    """lower <= min f over the region; `upper` is the lowest value seen (None if none was)."""
+    """lower <= min f over the region; `upper` is the lowest value sampled, in floating point."""
 
     lower: float
     upper: float

@@ -96,12 +96,12 @@ def bound(
 
 def solve(
     problems: Sequence[Problem],
-    method: str,
-    timeout: float | None,
-    options: Options | None,
-    progress: Progress | None,
+    method: str = "auto",
+    timeout: float | None = None,
+    options: Options | None = None,
+    progress: Progress | None = None,
     *,
-    check_centre: bool,
+    check_centre: bool = True,
     specification: Specification | None = None,
 ) -> Result:
     """Run a method on each problem of a query and combine the answers."""
