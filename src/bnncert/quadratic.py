@@ -97,7 +97,7 @@ def bound_polynomial(
     points = region.sample(np.random.default_rng(chosen.seed), chosen.samples)
     points[0] = region.center
     signs = network.last_signs(points).astype(np.float64)
-    upper = min(polynomial([*x, *s]) for x, s in zip(points.tolist(), signs.tolist(), strict=True))
+    upper = float(np.min(polynomial.values(np.concatenate([points, signs], axis=1))))
     return PolynomialBound(
         relaxation.dual_bound(answer.dual),
         upper,
