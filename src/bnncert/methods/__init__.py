@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bnncert.methods import attack, auto, interval, lp, milp, sample, sdp
+from bnncert.methods import attack, auto, interval, lp, milp, minp, sample, sdp
 from bnncert.methods.base import REGISTRY, Context, Method, Options, Progress
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "interval",
     "lp",
     "milp",
+    "minp",
     "sample",
     "sdp",
 ]

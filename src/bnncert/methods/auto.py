@@ -22,6 +22,9 @@ ATTACK_SHARE, ATTACK_SECONDS = 0.2, 10.0
 #: Rounds of the attack before the relaxation, and of the one before the exact method.
 QUICK_ROUNDS, LONG_ROUNDS = 1, 4
 
+#: Gradient steps of the short attack: most targets that reach it fall to the relaxation next.
+QUICK_ITERATIONS = 12
+
 
 @register
 class AutoMethod(Method):
@@ -101,7 +104,13 @@ class AutoMethod(Method):
         seconds = min(ATTACK_SECONDS, ATTACK_SHARE * context.deadline.remaining())
         # Another seed than the last attack's, or the same points would be tried again.
         limited = Context(
-            replace(context.options, seed=context.options.seed + rounds),
+            replace(
+                context.options,
+                seed=context.options.seed + rounds,
+                iterations=QUICK_ITERATIONS
+                if rounds == QUICK_ROUNDS
+                else context.options.iterations,
+            ),
             context.deadline.within(seconds),
             context.replayer,
             context.progress,

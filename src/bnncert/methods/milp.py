@@ -2,221 +2,48 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from fractions import Fraction
-
-import numpy as np
-import scipy.sparse as sp
-
-from bnncert.leaf import check_pattern
-from bnncert.methods.base import Context, Method, register
-from bnncert.methods.interval import interval_proof
-from bnncert.presolve.reduction import OpenProblem, reduce_target
-from bnncert.presolve.stability import LayerBounds, stability
+from bnncert.errors import InputError
+from bnncert.methods.base import Context, Options, register
+from bnncert.methods.exact_search import ExactMethod, Solver
+from bnncert.presolve.stability import LayerBounds
 from bnncert.problem import Problem, Target
-from bnncert.relaxations.linear import LinearModel, linear_model
+from bnncert.regions import Ball, Region
+from bnncert.relaxations.linear import LinearModel
 from bnncert.solvers.highs_ import HighsModel
-from bnncert.verdict import Counterexample, TargetResult
-
-#: A MIP solver's bound is believed up to this much, relative to the size of f.
-BOUND_TOLERANCE = 1e-6
+from bnncert.verdict import TargetResult
 
 
 @register
-class MilpMethod(Method):
+class MilpMethod(ExactMethod):
     """The network as a mixed-integer program."""
 
     name = "milp"
     summary = "exact mixed-integer program (HiGHS), in lattice form or the paper's Soft form"
-    promises = ("bound", "exact", "counterexample")
     regions = "linf, l1, box, polytope"
 
-    def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
-        """Decide every target (those already in `context.known` are passed through)."""
-        bounds = stability(problem.network, problem.region)
-        results = []
-        for number, target in enumerate(problem.targets):
-            context.report(f"{self.name}: {target.name}", number, len(problem.targets))
-            known = context.known.get(target.name)
-            if known is not None and known.status in ("robust", "not_robust"):
-                results.append(known)
-                continue
-            results.append(solve_target(problem, bounds, target, context))
-        return tuple(results)
+    def check_region(self, region: Region) -> None:
+        """Refuse the L2 ball."""
+        if isinstance(region, Ball) and region.norm == "l2":
+            raise InputError(
+                "the L2 ball is not polyhedral, so milp cannot encode it; use minp, interval, lp, "
+                "sample or attack for the L2 norm"
+            )
+
+    def solver(self, model: LinearModel, region: Region, options: Options) -> Solver:
+        """Hand a model to HiGHS."""
+        return HighsModel(
+            model.program,
+            {
+                "threads": options.threads,
+                "random_seed": options.seed % 2**31,
+                "mip_rel_gap": 0.0,
+                "mip_abs_gap": 1e-6,
+            },
+        )
 
 
 def solve_target(
     problem: Problem, bounds: tuple[LayerBounds, ...], target: Target, context: Context
 ) -> TargetResult:
     """Decide one target."""
-    since = context.deadline.elapsed()
-    lower, proved = interval_proof(target, bounds[-1])
-    optimise = context.options.mode == "optimum" and len(target.objectives) == 1
-    if proved and not optimise:
-        return context.result(target, "interval", since, lower=lower, proved=True)
-    if context.deadline.passed():
-        return context.result(target, "milp", since, lower=lower)
-    reduced = reduce_target(problem.network, bounds, target)
-    model = linear_model(reduced, problem.region, context.options.form, integer=True)
-    model = _with_objective(model, target, optimise)
-    search = _Search(problem, target, reduced, model, context, lower, optimise)
-    return search.run(since)
-
-
-def _with_objective(model: LinearModel, target: Target, optimise: bool) -> LinearModel:
-    """Add f as the objective, or f_i <= (largest violating value) as rows."""
-    program = model.program
-    columns = program.cost.size
-    if optimise:
-        part, offset = model.objective_row(model.problem.objectives[0])
-        cost = np.zeros(columns)
-        cost[model.last_layer()] = part
-        return replace(model, program=replace(program, cost=cost, offset=offset))
-    rows, limits = [], []
-    for reduced, objective in zip(model.problem.objectives, target.objectives, strict=True):
-        part, offset = model.objective_row(reduced)
-        row = np.zeros(columns)
-        row[model.last_layer()] = part
-        rows.append(row)
-        limits.append(objective.largest_violation() - offset + reduced.slack)
-    if not rows:
-        return model
-    matrix = sp.csr_array(sp.vstack([program.matrix, sp.csr_array(np.array(rows))]))
-    return replace(
-        model,
-        program=replace(
-            program,
-            matrix=matrix,
-            row_lower=np.concatenate([program.row_lower, np.full(len(rows), -np.inf)]),
-            row_upper=np.concatenate([program.row_upper, limits]),
-        ),
-    )
-
-
-class _Search:
-    """Solve, replay the incumbent, and exclude it if its pattern turns out unreachable."""
-
-    def __init__(
-        self,
-        problem: Problem,
-        target: Target,
-        reduced: OpenProblem,
-        model: LinearModel,
-        context: Context,
-        lower: float,
-        optimise: bool,
-    ) -> None:
-        self._problem = problem
-        self._target = target
-        self._reduced = reduced
-        self._model = model
-        self._context = context
-        self._lower = lower
-        self._upper = np.inf
-        self._optimise = optimise
-        self._highs = HighsModel(
-            model.program,
-            {
-                "threads": context.options.threads,
-                "random_seed": context.options.seed % 2**31,
-                "mip_rel_gap": 0.0,
-                "mip_abs_gap": 1e-6,
-            },
-        )
-
-    def run(self, since: float) -> TargetResult:
-        """Return the answer for the target."""
-        found: Counterexample | None = None
-        while True:
-            solution = self._highs.solve(self._context.deadline)
-            if solution.status == "infeasible":
-                if self._optimise:
-                    return self._finish(since, note="the solver found the model infeasible")
-                return self._finish(since, proved=True)
-            if self._optimise:
-                self._raise_lower(solution.dual_bound)
-            if solution.point is None:
-                return self._finish(since, note="" if solution.status == "limit" else "no solution")
-            point, exact, conflict = self._realise(solution.point)
-            found = self._context.replayer.confirm(self._target, point, exact)
-            if found is not None and not self._optimise:
-                return self._finish(since, found)
-            if conflict:
-                # The pattern cannot occur (a tie, or the Soft margin): forbid its conflict.
-                self._exclude(solution.point, conflict)
-                continue
-            if self._optimise:
-                return self._finish_optimum(since, found, point, exact)
-            return self._finish(since, note="the counterexample exists only in floating point")
-
-    def _raise_lower(self, dual_bound: float) -> None:
-        if not np.isfinite(dual_bound):
-            return
-        objective = self._target.objectives[0]
-        size = 1.0 + float(np.abs(objective.coefficients).sum())
-        slack = self._reduced.objectives[0].slack
-        bound = objective.round_up(dual_bound - BOUND_TOLERANCE * size - slack)
-        self._lower = max(self._lower, bound)
-
-    def _realise(
-        self, solution: np.ndarray
-    ) -> tuple[np.ndarray, tuple[Fraction, ...] | None, tuple[int, ...]]:
-        """Return an input for the incumbent's first-layer pattern, or its conflict."""
-        point = self._model.point(solution, self._problem.region)
-        first = self._reduced.layers[0]
-        wanted = self._model.first_layer_signs(solution)
-        layer = self._problem.network.layers[0]
-        inside = self._problem.region.settle(point)
-        if inside is not None and np.array_equal(layer.exact_signs(inside)[first.index], wanted):
-            return inside, None, ()
-        leaf = check_pattern(
-            layer, first.index, wanted, self._problem.region, self._context.deadline
-        )
-        if leaf.point is not None:
-            return np.array([float(v) for v in leaf.point]), leaf.point, ()
-        return point, None, leaf.conflict
-
-    def _exclude(self, solution: np.ndarray, conflict: tuple[int, ...]) -> None:
-        """Add the clause that not all neurons of the conflict keep their sign."""
-        first = self._reduced.layers[0]
-        place = np.searchsorted(first.index, np.array(conflict))
-        signs = self._model.first_layer_signs(solution)[place]
-        columns = self._model.offsets[0] + place
-        # sum over +1 of (1 - z) + sum over -1 of z >= 1
-        self._highs.add_row(1.0 - float(np.sum(signs > 0)), np.inf, columns, -signs)
-
-    def _finish(
-        self,
-        since: float,
-        found: Counterexample | None = None,
-        *,
-        proved: bool = False,
-        note: str = "",
-    ) -> TargetResult:
-        if proved and len(self._target.objectives) == 1:
-            # Nothing violates, so f is at least its smallest non-violating value.
-            smallest = self._target.objectives[0].round_up(float(np.nextafter(0.0, 1.0)))
-            self._lower = max(self._lower, smallest if smallest > 1e-300 else 0.0)
-        return self._context.result(
-            self._target,
-            "milp",
-            since,
-            lower=self._lower,
-            upper=self._upper,
-            counterexample=found,
-            proved=proved,
-            note=note,
-        )
-
-    def _finish_optimum(
-        self,
-        since: float,
-        found: Counterexample | None,
-        point: np.ndarray,
-        exact: tuple[Fraction, ...] | None,
-    ) -> TargetResult:
-        place = np.array([float(v) for v in exact]) if exact is not None else point
-        values = self._context.replayer.value((self._target,), place)
-        self._upper = np.inf if values is None else values[0]
-        proved = self._target.objectives[0].is_proved_by(self._lower)
-        return self._finish(since, found, proved=proved and found is None)
+    return MilpMethod().solve_target(problem, bounds, target, context)

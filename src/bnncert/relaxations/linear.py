@@ -8,6 +8,9 @@ With z = (x+1)/2 in [0, 1] and Lo <= u = <w, y> <= U, a sign neuron is
 The paper's form has p = q = -b, which is its (nv+b)(x+1) >= 2(w.y+b) and (nv-b)(1-x) >= -2(w.y+b).
 The Soft form lets both signs pass within a margin, p = -b - 1e-7 and q = -b + 1e-7.  The lattice
 form takes the integers p and q = p - 2 that the pre-activations can really reach.
+
+Of an L2 ball only the bounding box is linear: its block is x = m + r v, and a solver that knows
+quadratic constraints adds |v|_2 <= 1.
 """
 
 from __future__ import annotations
@@ -29,6 +32,9 @@ Form: TypeAlias = Literal["paper", "soft", "lattice"]
 
 #: The paper's margin on the sign of a pre-activation.
 SOFT_MARGIN = 1e-7
+
+#: Covers the rounding of a quotient.
+GROW = 1 + 1e-14
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +61,8 @@ def input_block(region: Region, used: IntArray) -> InputBlock:
         used = np.union1d(used, np.flatnonzero(np.any(region.matrix != 0, axis=0)))
     if isinstance(region, Ball) and region.norm == "l1":
         return _l1_block(region, used)
+    if isinstance(region, Ball) and region.norm == "l2":
+        return _l2_block(region, used)
     lo, hi = region.lo[used], region.hi[used]
     base = lo + (hi - lo) / 2
     # The half width is rounded up, so that base +- spread covers the box.
@@ -70,13 +78,18 @@ def input_block(region: Region, used: IntArray) -> InputBlock:
     return InputBlock(used, base, sp.diags_array(half).tocsr(), -ones, ones, rows, right)
 
 
+def _ball_sides(region: Ball, used: IntArray) -> tuple[FloatArray, float, FloatArray, FloatArray]:
+    """Return m and r, and how far v = (x - m) / r reaches down and up (rounded up, at most 1)."""
+    middle, radius = region.middle[used], max(region.radius, 1e-300)
+    down = np.minimum((middle - region.lo[used]) / radius * GROW, 1.0)
+    up = np.minimum((region.hi[used] - middle) / radius * GROW, 1.0)
+    return middle, radius, down, up
+
+
 def _l1_block(region: Ball, used: IntArray) -> InputBlock:
     """Describe the L1 ball: x = m + r (v+ - v-) with v >= 0 and sum v <= 1."""
-    n, radius = used.size, max(region.radius, 1e-300)
-    middle = region.middle[used]
-    grow = 1 + 1e-14
-    up = np.minimum((region.hi[used] - middle) / radius * grow, 1.0)
-    down = np.minimum((middle - region.lo[used]) / radius * grow, 1.0)
+    n = used.size
+    middle, radius, down, up = _ball_sides(region, used)
     eye = sp.identity(n, format="csr") * radius
     return InputBlock(
         used,
@@ -85,8 +98,16 @@ def _l1_block(region: Ball, used: IntArray) -> InputBlock:
         np.zeros(2 * n),
         np.concatenate([up, down]),
         sp.csr_array(np.ones((1, 2 * n))),
-        np.array([grow]),
+        np.array([GROW]),
     )
+
+
+def _l2_block(region: Ball, used: IntArray) -> InputBlock:
+    """Describe the box around the L2 ball: x = m + r v with |v_i| <= 1, or less if clipped."""
+    n = used.size
+    middle, radius, down, up = _ball_sides(region, used)
+    spread = sp.csr_array(sp.identity(n, format="csr") * radius)
+    return InputBlock(used, middle, spread, -down, up, sp.csr_array((0, n)), np.zeros(0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,11 +155,6 @@ def _thresholds(layer: OpenLayer, form: Form) -> tuple[FloatArray, FloatArray]:
 
 def linear_model(problem: OpenProblem, region: Region, form: Form, *, integer: bool) -> LinearModel:
     """Encode an open problem, with integer or relaxed neurons and no objective yet."""
-    if isinstance(region, Ball) and region.norm == "l2" and integer:
-        raise InputError(
-            "the L2 ball is not polyhedral, so milp cannot encode it; use interval, lp, sample "
-            "or attack for the L2 norm"
-        )
     block = input_block(region, problem.layers[0].inputs)
     sizes = [layer.size for layer in problem.layers]
     offsets = tuple(int(o) for o in block.size + np.concatenate([[0], np.cumsum(sizes)[:-1]]))

@@ -1,0 +1,260 @@
+"""What the exact methods share: solve a mixed-integer model, and trust no solution unreplayed.
+
+An incumbent is only a proposal.  Its first-layer signs are realised by a point that is replayed
+exactly, or shown to be impossible together and forbidden by a clause before the next solve.  That
+nothing feasible is left, and a lower bound of f, are taken from the solver.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from bnncert.ball_leaf import check_ball_pattern
+from bnncert.formats.description import FloatArray
+from bnncert.leaf import check_pattern
+from bnncert.methods.base import Context, Method, Options
+from bnncert.methods.interval import interval_proof
+from bnncert.presolve.reduction import reduce_target
+from bnncert.presolve.stability import LayerBounds, stability
+from bnncert.problem import Problem, Target
+from bnncert.regions import Ball, Region
+from bnncert.relaxations.linear import LinearModel, linear_model
+from bnncert.verdict import Counterexample, TargetResult
+
+#: A solver's bound is believed up to this much, relative to the size of f.
+BOUND_TOLERANCE = 1e-6
+
+
+class Answer(Protocol):
+    """What a solver returned; `point` is None where there is none."""
+
+    @property
+    def status(self) -> str:
+        """How the solve ended: "infeasible", "limit" (of time), or otherwise."""
+
+    @property
+    def point(self) -> FloatArray | None:
+        """The best solution found."""
+
+    @property
+    def dual_bound(self) -> float:
+        """A lower bound of the objective."""
+
+
+class Solver(Protocol):
+    """A mixed-integer program inside a solver, to be solved, extended and solved again."""
+
+    def solve(self, deadline: Any, /) -> Answer:
+        """Solve within the time that is left."""
+
+    def add_row(self, lower: float, upper: float, columns: Any, values: Any, /) -> None:
+        """Add one linear constraint."""
+
+
+class ExactMethod(Method):
+    """Decides every target by a mixed-integer program; subclasses choose the solver."""
+
+    promises = ("bound", "exact", "counterexample")
+
+    @abstractmethod
+    def solver(self, model: LinearModel, region: Region, options: Options) -> Solver:
+        """Hand a model to the solver."""
+
+    def check_region(self, region: Region) -> None:
+        """Raise InputError if the solver cannot express the region."""
+
+    def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
+        """Decide every target (those already in `context.known` are passed through)."""
+        bounds = stability(problem.network, problem.region)
+        results = []
+        for number, target in enumerate(problem.targets):
+            context.report(f"{self.name}: {target.name}", number, len(problem.targets))
+            known = context.known.get(target.name)
+            if known is not None and known.status in ("robust", "not_robust"):
+                results.append(known)
+                continue
+            results.append(self.solve_target(problem, bounds, target, context))
+        return tuple(results)
+
+    def solve_target(
+        self,
+        problem: Problem,
+        bounds: tuple[LayerBounds, ...],
+        target: Target,
+        context: Context,
+    ) -> TargetResult:
+        """Decide one target."""
+        since = context.deadline.elapsed()
+        lower, proved = interval_proof(target, bounds[-1])
+        optimise = context.options.mode == "optimum" and len(target.objectives) == 1
+        if proved and not optimise:
+            return context.result(target, "interval", since, lower=lower, proved=True)
+        self.check_region(problem.region)
+        if context.deadline.passed():
+            return context.result(target, self.name, since, lower=lower)
+        reduced = reduce_target(problem.network, bounds, target)
+        model = linear_model(reduced, problem.region, context.options.form, integer=True)
+        model = _with_objective(model, target, optimise)
+        solver = self.solver(model, problem.region, context.options)
+        search = _Search(self.name, solver, problem, target, model, context, lower, optimise)
+        return search.run(since)
+
+
+def _with_objective(model: LinearModel, target: Target, optimise: bool) -> LinearModel:
+    """Add f as the objective, or f_i <= (largest violating value) as rows."""
+    program = model.program
+    columns = program.cost.size
+    if optimise:
+        part, offset = model.objective_row(model.problem.objectives[0])
+        cost = np.zeros(columns)
+        cost[model.last_layer()] = part
+        return replace(model, program=replace(program, cost=cost, offset=offset))
+    rows, limits = [], []
+    for reduced, objective in zip(model.problem.objectives, target.objectives, strict=True):
+        part, offset = model.objective_row(reduced)
+        row = np.zeros(columns)
+        row[model.last_layer()] = part
+        rows.append(row)
+        limits.append(objective.largest_violation() - offset + reduced.slack)
+    if not rows:
+        return model
+    matrix = sp.csr_array(sp.vstack([program.matrix, sp.csr_array(np.array(rows))]))
+    return replace(
+        model,
+        program=replace(
+            program,
+            matrix=matrix,
+            row_lower=np.concatenate([program.row_lower, np.full(len(rows), -np.inf)]),
+            row_upper=np.concatenate([program.row_upper, limits]),
+        ),
+    )
+
+
+class _Search:
+    """Solve, replay the incumbent, and exclude it if its pattern turns out unreachable."""
+
+    def __init__(
+        self,
+        name: str,
+        solver: Solver,
+        problem: Problem,
+        target: Target,
+        model: LinearModel,
+        context: Context,
+        lower: float,
+        optimise: bool,
+    ) -> None:
+        self._name = name
+        self._solver = solver
+        self._problem = problem
+        self._target = target
+        self._model = model
+        self._context = context
+        self._lower = lower
+        self._upper = np.inf
+        self._optimise = optimise
+
+    def run(self, since: float) -> TargetResult:
+        """Return the answer for the target."""
+        found: Counterexample | None = None
+        while True:
+            solution = self._solver.solve(self._context.deadline)
+            if solution.status == "infeasible":
+                if self._optimise:
+                    return self._finish(since, note="the solver found the model infeasible")
+                return self._finish(since, proved=True)
+            if self._optimise:
+                self._raise_lower(solution.dual_bound)
+            if solution.point is None:
+                return self._finish(since, note="" if solution.status == "limit" else "no solution")
+            point, exact, conflict = self._realise(solution.point)
+            found = self._context.replayer.confirm(self._target, point, exact)
+            if found is not None and not self._optimise:
+                return self._finish(since, found)
+            if conflict:
+                # The pattern cannot occur (a tie, or the Soft margin): forbid its conflict.
+                self._exclude(solution.point, conflict)
+                continue
+            if self._optimise:
+                return self._finish_optimum(since, found, point, exact)
+            return self._finish(since, note="the counterexample exists only in floating point")
+
+    def _raise_lower(self, dual_bound: float) -> None:
+        if not np.isfinite(dual_bound):
+            return
+        objective = self._target.objectives[0]
+        size = 1.0 + float(np.abs(objective.coefficients).sum())
+        slack = self._model.problem.objectives[0].slack
+        bound = objective.round_up(dual_bound - BOUND_TOLERANCE * size - slack)
+        self._lower = max(self._lower, bound)
+
+    def _realise(
+        self, solution: np.ndarray
+    ) -> tuple[np.ndarray, tuple[Fraction, ...] | None, tuple[int, ...]]:
+        """Return an input for the incumbent's first-layer pattern, or its conflict."""
+        point = self._model.point(solution, self._problem.region)
+        first = self._model.problem.layers[0]
+        wanted = self._model.first_layer_signs(solution)
+        layer = self._problem.network.layers[0]
+        inside = self._problem.region.settle(point)
+        if inside is not None and np.array_equal(layer.exact_signs(inside)[first.index], wanted):
+            return inside, None, ()
+        region, deadline = self._problem.region, self._context.deadline
+        if isinstance(region, Ball) and region.norm == "l2":
+            leaf = check_ball_pattern(layer, first.index, wanted, region, deadline)
+        else:
+            leaf = check_pattern(layer, first.index, wanted, region, deadline)
+        if leaf.point is not None:
+            return np.array([float(v) for v in leaf.point]), leaf.point, ()
+        return point, None, leaf.conflict
+
+    def _exclude(self, solution: np.ndarray, conflict: tuple[int, ...]) -> None:
+        """Add the clause that not all neurons of the conflict keep their sign."""
+        first = self._model.problem.layers[0]
+        place = np.searchsorted(first.index, np.array(conflict))
+        signs = self._model.first_layer_signs(solution)[place]
+        columns = self._model.offsets[0] + place
+        # sum over +1 of (1 - z) + sum over -1 of z >= 1
+        self._solver.add_row(1.0 - float(np.sum(signs > 0)), np.inf, columns, -signs)
+
+    def _finish(
+        self,
+        since: float,
+        found: Counterexample | None = None,
+        *,
+        proved: bool = False,
+        note: str = "",
+    ) -> TargetResult:
+        if proved and len(self._target.objectives) == 1:
+            # Nothing violates, so f is at least its smallest non-violating value.
+            smallest = self._target.objectives[0].round_up(float(np.nextafter(0.0, 1.0)))
+            self._lower = max(self._lower, smallest if smallest > 1e-300 else 0.0)
+        return self._context.result(
+            self._target,
+            self._name,
+            since,
+            lower=self._lower,
+            upper=self._upper,
+            counterexample=found,
+            proved=proved,
+            note=note,
+        )
+
+    def _finish_optimum(
+        self,
+        since: float,
+        found: Counterexample | None,
+        point: np.ndarray,
+        exact: tuple[Fraction, ...] | None,
+    ) -> TargetResult:
+        place = np.array([float(v) for v in exact]) if exact is not None else point
+        values = self._context.replayer.value((self._target,), place)
+        self._upper = np.inf if values is None else values[0]
+        proved = self._target.objectives[0].is_proved_by(self._lower)
+        return self._finish(since, found, proved=proved and found is None)

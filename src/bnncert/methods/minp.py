@@ -1,0 +1,35 @@
+"""Exact answers by mixed-integer nonlinear programming (SCIP): the L2 ball, and all other regions.
+
+The model is that of `milp`; for an L2 ball of radius r around c it has one more constraint, which
+is |v|_2^2 <= 1 in v = (x - c) / r.
+"""
+
+from __future__ import annotations
+
+from bnncert.methods.base import Options, register
+from bnncert.methods.exact_search import ExactMethod, Solver
+from bnncert.regions import Ball, Region
+from bnncert.relaxations.linear import LinearModel
+from bnncert.solvers.scip_ import ScipModel
+
+
+@register
+class MinpMethod(ExactMethod):
+    """The network as a mixed-integer program with a quadratic constraint."""
+
+    name = "minp"
+    summary = "exact mixed-integer nonlinear program (SCIP), in lattice form or Soft form"
+    extra = "scip"
+    package = "pyscipopt"
+
+    def solver(self, model: LinearModel, region: Region, options: Options) -> Solver:
+        """Hand a model to SCIP."""
+        is_ball = isinstance(region, Ball) and region.norm == "l2"
+        start = model.offsets[0]
+        return ScipModel(
+            model.program,
+            ball=model.inputs.size if is_ball else 0,
+            # Once the first layer is fixed, all later signs follow.
+            branch_first=range(start, start + model.problem.layers[0].size),
+            seed=options.seed,
+        )

@@ -1,0 +1,185 @@
+r"""SCIP: mixed-integer programs with a convex quadratic constraint (https://scipopt.org).
+
+A linear program as in :mod:`bnncert.solvers.linear_program`, and optionally
+
+    v_1^2 + ... + v_n^2 <= 1       for its first n variables.
+
+SCIP runs in a thread of its own without Python's lock, so that the caller keeps watching the clock
+and Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from bnncert.deadline import Deadline
+from bnncert.formats.description import FloatArray
+from bnncert.solvers.linear_program import LinearProgram
+
+Status = Literal["optimal", "infeasible", "limit", "failed"]
+
+# All variables are bounded, so "infeasible or unbounded" is infeasible.
+_STATUS: dict[str, Status] = {
+    "optimal": "optimal",
+    "infeasible": "infeasible",
+    "inforunbd": "infeasible",
+    "timelimit": "limit",
+    "userinterrupt": "limit",
+    "memlimit": "limit",
+}
+
+#: Seconds between looks at the clock and at Ctrl-C.
+POLL_SECONDS = 0.05
+
+#: Seconds that SCIP may take to notice a limit, and to obey an interrupt.
+NOTICE_SECONDS, OBEY_SECONDS = 0.2, 2.0
+
+#: The right-hand side 1 of the ball, with room for the rounding of its data.
+UNIT = 1.0 + 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class ScipSolution:
+    """What SCIP returned; `point` is None if it has none."""
+
+    status: Status
+    point: FloatArray | None
+    dual_bound: float
+
+
+class ScipModel:
+    """A program handed to SCIP once, to be solved, extended and solved again.
+
+    Parameters
+    ----------
+    ball
+        The number n of leading variables with sum v_i^2 <= 1 (0: none).
+    branch_first
+        Variables to branch on before any other.
+    """
+
+    def __init__(
+        self,
+        program: LinearProgram,
+        *,
+        ball: int = 0,
+        branch_first: Sequence[int] = (),
+        seed: int = 0,
+    ) -> None:
+        from pyscipopt import SCIP_PARAMSETTING, Model, quicksum
+
+        self._offset = program.offset
+        self._cannot_hold = False
+        self._quicksum = quicksum
+        self._model: Any = Model()
+        self._model.hideOutput()
+        # SCIP's own handler would swallow the signal.
+        self._model.setParam("misc/catchctrlc", False)
+        self._model.setParam("randomization/randomseedshift", seed % 2**31)
+        # On these models cuts slow every node down more than they save nodes, and this heuristic
+        # takes up to half of the time to solve a nonlinear program that never rounds.
+        self._model.setSeparating(SCIP_PARAMSETTING.OFF)
+        self._model.setParam("heuristics/mpec/freq", -1)
+        self._variables = [
+            self._model.addVar(lb=low, ub=high, obj=cost, vtype="B" if integer else "C")
+            for low, high, cost, integer in zip(
+                program.lower.tolist(),
+                program.upper.tolist(),
+                program.cost.tolist(),
+                program.integer.tolist(),
+                strict=True,
+            )
+        ]
+        self._model.addObjoffset(program.offset)
+        for j in branch_first:
+            self._model.chgVarBranchPriority(self._variables[j], 1)
+        matrix = program.matrix
+        for i in range(program.row_lower.size):
+            entries = slice(matrix.indptr[i], matrix.indptr[i + 1])
+            self.add_row(
+                float(program.row_lower[i]),
+                float(program.row_upper[i]),
+                matrix.indices[entries],
+                matrix.data[entries],
+            )
+        if ball:
+            self._model.addCons(quicksum(v * v for v in self._variables[:ball]) <= UNIT)
+
+    def add_row(self, lower: float, upper: float, columns: Any, values: Any) -> None:
+        """Add one constraint."""
+        columns, values = np.asarray(columns).tolist(), np.asarray(values, float).tolist()
+        if not any(values):
+            self._cannot_hold |= lower > 0 or upper < 0
+            return
+        # SCIP extends only the original problem, not the presolved one.
+        self._model.freeTransform()
+        row = self._quicksum(c * self._variables[j] for j, c in zip(columns, values, strict=True))
+        if np.isfinite(lower):
+            self._model.addCons(row >= lower)
+        if np.isfinite(upper):
+            self._model.addCons(row <= upper)
+
+    def solve(self, deadline: Deadline) -> ScipSolution:
+        """Solve within the time that is left; a KeyboardInterrupt stops SCIP and goes on up."""
+        left = deadline.remaining()
+        if left <= 0:
+            return ScipSolution("limit", None, -np.inf)
+        if self._cannot_hold:
+            return ScipSolution("infeasible", None, np.inf)
+        if not self._variables:
+            return ScipSolution("optimal", np.zeros(0), self._offset)
+        self._model.freeTransform()
+        self._model.setParam("limits/time", min(left, 1e20))
+        run = _Run(self._model)
+        run.start()
+        try:
+            while run.is_alive() and deadline.remaining() > -NOTICE_SECONDS:
+                run.join(POLL_SECONDS)
+        except KeyboardInterrupt:
+            run.stop()
+            raise
+        if run.is_alive() and not run.stop():
+            # Left alone with its model, which nobody uses again: the thread ends by itself.
+            return ScipSolution("limit", None, -np.inf)
+        return ScipSolution("failed", None, -np.inf) if run.failed else self._collect()
+
+    def _collect(self) -> ScipSolution:
+        status = _STATUS.get(self._model.getStatus(), "failed")
+        point = None
+        if self._model.getNSols() > 0:
+            best = self._model.getBestSol()
+            point = np.array([self._model.getSolVal(best, v) for v in self._variables])
+        bound = float(self._model.getDualbound())
+        if abs(bound) >= self._model.infinity():
+            bound = float(np.copysign(np.inf, bound))
+        return ScipSolution(status, point, bound)
+
+
+class _Run(threading.Thread):
+    """One solve in the background."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(daemon=True)
+        self._scip = model
+        self.failed = False
+
+    def run(self) -> None:
+        """Solve; SCIP reports numerical trouble as a plain Exception."""
+        try:
+            self._scip.optimizeNogil()
+        except Exception:
+            self.failed = True
+
+    def stop(self) -> bool:
+        """Interrupt SCIP and tell whether it ended."""
+        patience = Deadline(OBEY_SECONDS)
+        while self.is_alive() and not patience.passed():
+            # Again and again: an interrupt before SCIP has really begun is forgotten.
+            self._scip.interruptSolve()
+            self.join(POLL_SECONDS)
+        return not self.is_alive()

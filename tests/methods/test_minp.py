@@ -1,0 +1,169 @@
+"""The mixed-integer nonlinear program against the brute-force oracle, and its limits."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import bnncert
+from bnncert import Options
+from bnncert.demo import load_demo_images, load_demo_network
+from bnncert.errors import InputError, MissingExtraError
+from tests.brute_force import TinyNetwork, true_margins
+from tests.strategies import NORMS, regions, tiny_networks
+from tests.test_against_brute_force import check_counterexample
+
+needs_scip = pytest.mark.skipif(
+    importlib.util.find_spec("pyscipopt") is None,
+    reason="pyscipopt is not installed: pip install 'bnncert[scip]'",
+)
+
+MANY = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+SOME = settings(MANY, max_examples=40)
+
+
+def check_against_brute_force(net: TinyNetwork, region: bnncert.Region, label: int) -> None:
+    built = net.build()
+    truth = true_margins(net, region, label)
+    expected = "robust" if min(truth.values()) > 0 else "not_robust"
+    result = bnncert.verify(built, region, label, method="minp")
+    assert result.status == expected
+    if expected == "not_robust":
+        check_counterexample(net, region, label, result)
+    optimum = bnncert.bound(built, region, label, method="minp")
+    for target in optimum.targets:
+        assert target.rival is not None
+        minimum = float(truth[target.rival])
+        assert target.lower == pytest.approx(minimum, abs=1e-9)
+        assert target.upper == pytest.approx(minimum, abs=1e-9)
+
+
+def check_soft_form(net: TinyNetwork, region: bnncert.Region, label: int) -> None:
+    """The Soft form lets both signs pass near a tie: it may know less, but nothing wrong."""
+    built = net.build()
+    truth = true_margins(net, region, label)
+    soft = Options(form="soft")
+    expected = "robust" if min(truth.values()) > 0 else "not_robust"
+    result = bnncert.verify(built, region, label, method="minp", options=soft)
+    assert result.status in (expected, "unknown")
+    for target in bnncert.bound(built, region, label, method="minp", options=soft).targets:
+        assert target.rival is not None
+        assert target.lower - 1e-9 <= truth[target.rival] <= target.upper + 1e-9
+
+
+@needs_scip
+@given(data=st.data())
+@MANY
+def test_discs_agree_with_brute_force(data: st.DataObject) -> None:
+    net = data.draw(tiny_networks(exact_ties=False))
+    region = data.draw(regions("l2"))
+    label = data.draw(st.integers(0, net.build().classes - 1))
+    check_against_brute_force(net, region, label)
+
+
+@needs_scip
+@pytest.mark.parametrize("kind", NORMS)
+@given(data=st.data())
+@SOME
+def test_polyhedra_agree_with_brute_force(kind: str, data: st.DataObject) -> None:
+    net = data.draw(tiny_networks())
+    region = data.draw(regions(kind))
+    label = data.draw(st.integers(0, net.build().classes - 1))
+    check_against_brute_force(net, region, label)
+
+
+@needs_scip
+@pytest.mark.parametrize("kind", [*NORMS, "l2"])
+@given(data=st.data())
+@SOME
+def test_the_soft_form_never_contradicts_brute_force(kind: str, data: st.DataObject) -> None:
+    net = data.draw(tiny_networks(exact_ties=kind != "l2"))
+    region = data.draw(regions(kind))
+    label = data.draw(st.integers(0, net.build().classes - 1))
+    check_soft_form(net, region, label)
+
+
+@needs_scip
+@given(data=st.data())
+@SOME
+def test_ties_on_the_disc_are_never_decided_wrongly(data: st.DataObject) -> None:
+    # A threshold that touches the circle has no float point on it: "unknown" is allowed there.
+    net = data.draw(tiny_networks())
+    region = data.draw(regions("l2"))
+    built = net.build()
+    result = bnncert.verify(built, region, 0, method="minp")
+    if result.status == "robust":
+        samples = region.sample(np.random.default_rng(0), 200)
+        inside = [p for p in samples if region.contains(p)]
+        scores = [built.evaluate(p) for p in inside]
+        assert all(s[0] >= s.max() for s in scores)
+    if result.status == "not_robust":
+        check_counterexample(net, region, 0, result)
+
+
+def disc_network(threshold: float) -> bnncert.Network:
+    """Class 0 wins unless x_0 + x_1 >= threshold."""
+    return TinyNetwork(
+        (np.array([[1.0, 1.0]]), np.array([[-1.0], [1.0]])),
+        (np.array([-threshold]), np.array([0.0, 0.0])),
+        "plus",
+    ).build()
+
+
+@needs_scip
+@pytest.mark.parametrize(
+    ("threshold", "clip", "status"),
+    [
+        # The unit disc reaches x_0 + x_1 = sqrt 2, and 1/2 + sqrt(3/4) = 1.36602.. if x_0 <= 1/2.
+        (1.4142, None, "not_robust"),
+        (1.4143, None, "robust"),
+        (1.41421356, None, "not_robust"),
+        (1.41421357, None, "robust"),
+        (1.366, 0.5, "not_robust"),
+        (1.3661, 0.5, "robust"),
+    ],
+)
+def test_the_curve_of_the_disc_decides(threshold: float, clip: float | None, status: str) -> None:
+    high = None if clip is None else np.array([clip, 1.0])
+    region = bnncert.Ball("l2", [0.0, 0.0], 1.0, None, high)
+    result = bnncert.verify(disc_network(threshold), region, 0, method="minp")
+    assert result.status == status
+
+
+@needs_scip
+def test_the_first_images_are_decided_beyond_what_intervals_can_do() -> None:
+    network, data = load_demo_network(), load_demo_images()
+    region = bnncert.Ball("l2", data.point(1), 10 / 255, -1.0, 1.0)
+    result = bnncert.verify(
+        network, region, int(data.labels[1]), targets="runner-up", method="minp", timeout=120
+    )
+    assert result.status == "robust"
+    assert result.targets[0].stage == "minp"
+
+
+@needs_scip
+def test_the_time_limit_holds() -> None:
+    network, data = load_demo_network(), load_demo_images()
+    region = bnncert.Ball("l2", data.point(2), 30 / 255, -1.0, 1.0)
+    result = bnncert.verify(
+        network, region, int(data.labels[2]), targets="runner-up", method="minp", timeout=2
+    )
+    assert result.status == "timeout"
+    assert result.seconds < 6
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r"pyscipopt.*bnncert\[scip\]"):
+        bnncert.verify(disc_network(0.5), bnncert.Ball("l2", [0, 0], 1.0), 0, method="minp")
+
+
+def test_milp_points_to_minp_for_the_disc() -> None:
+    with pytest.raises(InputError, match=r"L2 ball is not polyhedral.*minp"):
+        bnncert.verify(disc_network(0.5), bnncert.Ball("l2", [0, 0], 1.0), 0, method="milp")
