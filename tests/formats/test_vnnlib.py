@@ -486,7 +486,7 @@ def test_memory_limits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.undo()
     monkeypatch.setattr(vnnlib, "MAX_UNPACKED_BYTES", 10)
     file = tmp_path / "bomb.vnnlib.gz"
-    file.write_bytes(gzip.compress(b";" * 11))
+    file.write_bytes(gzip.compress(b";" * 11, mtime=0))
     with pytest.raises(FormatError, match="more than 10 bytes after unpacking"):
         read_vnnlib(file)
 
@@ -500,7 +500,7 @@ SMALL = (declarations(1, 1) + box(1) + "(assert (<= Y_0 0))\n").encode()
 @pytest.mark.parametrize("packed", [False, True])
 def test_compression_is_told_by_content(tmp_path: Path, name: str, packed: bool) -> None:
     file = tmp_path / name
-    file.write_bytes(gzip.compress(SMALL) if packed else SMALL)
+    file.write_bytes(gzip.compress(SMALL, mtime=0) if packed else SMALL)
     spec = read_vnnlib(file)
     assert spec.path == str(file)
     assert read_vnnlib(str(file)) == spec
@@ -517,14 +517,14 @@ def test_windows_text_is_read(tmp_path: Path) -> None:
     ("data", "line", "message"),
     [
         (b"", 1, "an empty file"),
-        (gzip.compress(b""), 1, "an empty file"),
-        (gzip.compress(SMALL)[:-12], 1, "a truncated gzip stream"),
-        (gzip.compress(SMALL)[:5], 1, "a truncated gzip stream"),
+        (gzip.compress(b"", mtime=0), 1, "an empty file"),
+        (gzip.compress(SMALL, mtime=0)[:-12], 1, "a truncated gzip stream"),
+        (gzip.compress(SMALL, mtime=0)[:5], 1, "a truncated gzip stream"),
         (b"\x1f\x8b\x07" + bytes(30), 1, "a damaged gzip stream"),
-        (gzip.compress(SMALL)[:-8] + bytes(8), 1, "a damaged gzip stream"),
-        (gzip.compress(SMALL)[:10] + b"\xff" * 40, 1, "a damaged gzip stream"),
+        (gzip.compress(SMALL, mtime=0)[:-8] + bytes(8), 1, "a damaged gzip stream"),
+        (gzip.compress(SMALL, mtime=0)[:10] + b"\xff" * 40, 1, "a damaged gzip stream"),
         (SMALL + b"; \xff\xfe\n", 6, "byte 0xff, which is not UTF-8"),
-        (gzip.compress(b"\n\xe9t\xe9"), 2, "byte 0xe9, which is not UTF-8"),
+        (gzip.compress(b"\n\xe9t\xe9", mtime=0), 2, "byte 0xe9, which is not UTF-8"),
         (b"\x00\x01\x02", 1, r"'\x00\x01\x02' outside a command"),
     ],
 )
