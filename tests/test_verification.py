@@ -316,4 +316,4 @@ def test_magnitudes_that_would_overflow_are_refused() -> None:
     with pytest.raises(InputError, match="radius"):
         bnncert.Ball("linf", [0.0, 0.0], 1e308)
     with pytest.raises(InputError, match="larger than"):
-        Network.from_arrays([np.array([[1e300]]), np.ones((2, 1))], [np.zeros(1), np.zeros(2)])
+        Network.from_arrays([np.array([[1e300, 1.0]]), np.ones((2, 1))], [np.zeros(1), np.zeros(2)])
