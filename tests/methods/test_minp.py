@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +12,11 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert import Options
+from bnncert.ball_leaf import check_ball_pattern
 from bnncert.demo import load_demo_images, load_demo_network
 from bnncert.errors import InputError, MissingExtraError
+from bnncert.leaf import Leaf
+from bnncert.relaxations.linear import input_block
 from tests.brute_force import TinyNetwork, true_margins
 from tests.strategies import NORMS, regions, tiny_networks
 from tests.test_against_brute_force import check_counterexample
@@ -105,6 +109,38 @@ def test_ties_on_the_disc_are_never_decided_wrongly(data: st.DataObject) -> None
         assert all(s[0] >= s.max() for s in scores)
     if result.status == "not_robust":
         check_counterexample(net, region, 0, result)
+
+
+@needs_scip
+def test_few_neurons_over_many_inputs_give_the_answer_of_the_full_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The centre sits in a corner of the data box, which the short model knows only by its clauses.
+    generator = np.random.default_rng(5)
+    clauses: list[tuple[int, ...]] = []
+
+    def counting(*arguments: Any) -> Leaf:
+        leaf = check_ball_pattern(*arguments)
+        clauses.extend([leaf.conflict] if leaf.conflict else [])
+        return leaf
+
+    monkeypatch.setattr("bnncert.methods.exact_search.check_ball_pattern", counting)
+    for _ in range(25):
+        weights = [generator.integers(-1, 2, s).astype(float) for s in ((4, 7), (4, 4), (2, 4))]
+        biases = [generator.normal(size=4), generator.normal(size=4), generator.normal(size=2)]
+        network = bnncert.Network.from_arrays(weights, biases)
+        region = bnncert.Ball("l2", np.zeros(7), 1.0, np.full(7, -0.1), np.full(7, 1.0))
+        short = bnncert.bound(network, region, 0, method="minp").targets[0]
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                "bnncert.methods.minp.ball_block", lambda r, layer: input_block(r, layer.inputs)
+            )
+            full = bnncert.bound(network, region, 0, method="minp").targets[0]
+        assert short.lower == pytest.approx(full.lower, abs=1e-9)
+        assert short.upper == pytest.approx(full.upper, abs=1e-9)
+        assert short.lower == pytest.approx(short.upper, abs=1e-9)
+        assert short.status == full.status
+    assert clauses
 
 
 def disc_network(threshold: float) -> bnncert.Network:

@@ -20,11 +20,11 @@ from bnncert.formats.description import FloatArray
 from bnncert.leaf import check_pattern
 from bnncert.methods.base import Context, Method, Options
 from bnncert.methods.interval import interval_proof
-from bnncert.presolve.reduction import reduce_target
+from bnncert.presolve.reduction import OpenProblem, reduce_target
 from bnncert.presolve.stability import LayerBounds, stability
 from bnncert.problem import Problem, Target
 from bnncert.regions import Ball, Region
-from bnncert.relaxations.linear import LinearModel, linear_model
+from bnncert.relaxations.linear import InputBlock, LinearModel, input_block, linear_model
 from bnncert.verdict import Counterexample, TargetResult
 
 #: A solver's bound is believed up to this much, relative to the size of f.
@@ -61,6 +61,10 @@ class ExactMethod(Method):
     """Decides every target by a mixed-integer program; subclasses choose the solver."""
 
     promises = ("bound", "exact", "counterexample")
+
+    def inputs(self, reduced: OpenProblem, region: Region) -> InputBlock:
+        """Describe the inputs of a model."""
+        return input_block(region, reduced.layers[0].inputs)
 
     @abstractmethod
     def solver(self, model: LinearModel, region: Region, options: Options) -> Solver:
@@ -99,7 +103,10 @@ class ExactMethod(Method):
         if context.deadline.passed():
             return context.result(target, self.name, since, lower=lower)
         reduced = reduce_target(problem.network, bounds, target)
-        model = linear_model(reduced, problem.region, context.options.form, integer=True)
+        block = self.inputs(reduced, problem.region)
+        model = linear_model(
+            reduced, problem.region, context.options.form, integer=True, block=block
+        )
         model = _with_objective(model, target, optimise)
         solver = self.solver(model, problem.region, context.options)
         search = _Search(self.name, solver, problem, target, model, context, lower, optimise)

@@ -1,15 +1,18 @@
 """Exact answers by mixed-integer nonlinear programming (SCIP): the L2 ball, and all other regions.
 
-The model is that of `milp`; for an L2 ball of radius r around c it has one more constraint, which
-is |v|_2^2 <= 1 in v = (x - c) / r.
+The model is that of `milp`; for an L2 ball its inputs are those of :mod:`bnncert.relaxations.ball`,
+with the constraint |v|_2^2 <= 1.  What that leaves out of the data box comes back as clauses on the
+signs that the box makes impossible.
 """
 
 from __future__ import annotations
 
 from bnncert.methods.base import Options, register
 from bnncert.methods.exact_search import ExactMethod, Solver
+from bnncert.presolve.reduction import OpenProblem
 from bnncert.regions import Ball, Region
-from bnncert.relaxations.linear import LinearModel
+from bnncert.relaxations.ball import ball_block
+from bnncert.relaxations.linear import InputBlock, LinearModel
 from bnncert.solvers.scip_ import ScipModel
 
 
@@ -21,6 +24,12 @@ class MinpMethod(ExactMethod):
     summary = "exact mixed-integer nonlinear program (SCIP), in lattice form or Soft form"
     extra = "scip"
     package = "pyscipopt"
+
+    def inputs(self, reduced: OpenProblem, region: Region) -> InputBlock:
+        """Describe the inputs of a model."""
+        if isinstance(region, Ball) and region.norm == "l2":
+            return ball_block(region, reduced.layers[0])
+        return super().inputs(reduced, region)
 
     def solver(self, model: LinearModel, region: Region, options: Options) -> Solver:
         """Hand a model to SCIP."""

@@ -153,9 +153,19 @@ def _thresholds(layer: OpenLayer, form: Form) -> tuple[FloatArray, FloatArray]:
     raise InputError(f"form is {form!r}; expected paper, soft or lattice")
 
 
-def linear_model(problem: OpenProblem, region: Region, form: Form, *, integer: bool) -> LinearModel:
-    """Encode an open problem, with integer or relaxed neurons and no objective yet."""
-    block = input_block(region, problem.layers[0].inputs)
+def linear_model(
+    problem: OpenProblem,
+    region: Region,
+    form: Form,
+    *,
+    integer: bool,
+    block: InputBlock | None = None,
+) -> LinearModel:
+    """Encode an open problem, with integer or relaxed neurons and no objective yet.
+
+    `block` takes the place of the region's own :func:`input_block`.
+    """
+    block = block or input_block(region, problem.layers[0].inputs)
     sizes = [layer.size for layer in problem.layers]
     offsets = tuple(int(o) for o in block.size + np.concatenate([[0], np.cumsum(sizes)[:-1]]))
     columns = block.size + sum(sizes)

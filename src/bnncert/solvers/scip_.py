@@ -71,7 +71,7 @@ class ScipModel:
         branch_first: Sequence[int] = (),
         seed: int = 0,
     ) -> None:
-        from pyscipopt import SCIP_PARAMSETTING, Model, quicksum
+        from pyscipopt import Model, quicksum
 
         self._offset = program.offset
         self._cannot_hold = False
@@ -81,9 +81,7 @@ class ScipModel:
         # SCIP's own handler would swallow the signal.
         self._model.setParam("misc/catchctrlc", False)
         self._model.setParam("randomization/randomseedshift", seed % 2**31)
-        # On these models cuts slow every node down more than they save nodes, and this heuristic
-        # takes up to half of the time to solve a nonlinear program that never rounds.
-        self._model.setSeparating(SCIP_PARAMSETTING.OFF)
+        # It takes up to half of the time to solve nonlinear programs that never round.
         self._model.setParam("heuristics/mpec/freq", -1)
         self._variables = [
             self._model.addVar(lb=low, ub=high, obj=cost, vtype="B" if integer else "C")
