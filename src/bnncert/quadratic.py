@@ -92,7 +92,7 @@ def bound_polynomial(
         # Products that the layered cliques do not hold, e.g. of two last neurons.
         family = cliques(encoded, "chordal")
     relaxation = relax(encoded, family, engine.order)
-    solver = conic_solver(chosen.solver)
+    solver = conic_solver(chosen.solver or "clarabel")
     answer = solver.solve(relaxation.program, Deadline(timeout))
     points = region.sample(np.random.default_rng(chosen.seed), chosen.samples)
     points[0] = region.center

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
@@ -80,6 +80,8 @@ class TargetResult:
     rival: int | None = None
     counterexample: Counterexample | None = None
     note: str = ""
+    #: What the method has to tell about its work (plain data).
+    details: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data (infinite bounds become None)."""
@@ -92,6 +94,7 @@ class TargetResult:
             "seconds": self.seconds,
             "stage": self.stage,
             "note": self.note,
+            "details": self.details,
         }
 
 

@@ -81,7 +81,7 @@ def bound(
     label: int,
     *,
     targets: Targets = "all",
-    method: str = "lp",
+    method: str = "sdp",
     timeout: float | None = None,
     sign_zero: SignZero | None = None,
     options: Options | None = None,

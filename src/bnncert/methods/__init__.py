@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bnncert.methods import attack, auto, interval, lp, milp, minp, sample, sdp
+from bnncert.methods import attack, auto, interval, lp, milp, minp, reduced_sdp, sample, sdp
 from bnncert.methods.base import REGISTRY, Context, Method, Options, Progress
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "lp",
     "milp",
     "minp",
+    "reduced_sdp",
     "sample",
     "sdp",
 ]

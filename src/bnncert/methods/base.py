@@ -6,7 +6,7 @@ import importlib.util
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -47,7 +47,11 @@ class Options:
     threads
         Threads that a solver may use; 0 lets it choose.
     solver
-        Back end of the semidefinite relaxations: "clarabel", "scs" or "mosek".
+        Back end of the semidefinite relaxations: "clarabel", "scs" or "mosek", for `sdp` also
+        "structured" and "low-rank"; None takes the method's own.
+    cut_rounds
+        Rounds of violated inequalities that `sdp` adds; None: two where they may decide the sign,
+        none where the optimum is asked for.
     sparsity
         Their cliques: "layered" (the paper's theorem), "pairwise", "chordal" or "dense"; None
         takes the method's own.
@@ -61,7 +65,8 @@ class Options:
     form: Form = "lattice"
     mode: Literal["feasibility", "optimum"] = "feasibility"
     threads: int = 0
-    solver: str = "clarabel"
+    solver: str | None = None
+    cut_rounds: int | None = None
     sparsity: Sparsity | None = None
 
 
@@ -96,6 +101,7 @@ class Context:
         counterexample: Counterexample | None = None,
         proved: bool = False,
         note: str = "",
+        details: dict[str, Any] | None = None,
     ) -> TargetResult:
         """Make a result; `since` is the deadline's clock when work on the target began."""
         if counterexample is not None:
@@ -115,6 +121,7 @@ class Context:
             rival=target.rival,
             counterexample=counterexample,
             note=note,
+            details=details or {},
         )
 
     def exact_upper_bounds(

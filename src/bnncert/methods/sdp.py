@@ -57,7 +57,7 @@ class MomentMethod(Method):
         encoded = encode(reduced, problem.region, self.encoding, objective)
         family = cliques(encoded, context.options.sparsity or self.sparsity)
         relaxation = relax(encoded, family, self.order)
-        solver = conic_solver(context.options.solver)
+        solver = conic_solver(context.options.solver or "clarabel")
         solution = solver.solve(relaxation.program, context.deadline)
         note = "" if solution.status == "solved" else f"{solver.name}: {solution.status}"
         return relaxation.dual_bound(solution.dual), note

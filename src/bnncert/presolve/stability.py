@@ -35,7 +35,8 @@ class LayerBounds:
         return np.flatnonzero(self.state == 0)
 
 
-def _first_layer(layer: ThresholdLayer, region: Region) -> LayerBounds:
+def first_layer(layer: ThresholdLayer, region: Region) -> LayerBounds:
+    """Return the bounds of the first layer, from the region's support function."""
     assert layer.bias_lo is not None and layer.bias_hi is not None
     upper = region.support(layer.weights)
     lower = -region.support(-layer.weights.astype(np.float64))
@@ -52,16 +53,22 @@ def _later_layer(layer: ThresholdLayer, below: LayerBounds) -> LayerBounds:
     weights = layer.weights.astype(np.int64)
     fixed = np.asarray(weights @ below.state.astype(np.int64))
     reach = np.asarray(abs(weights) @ (below.state == 0).astype(np.int64))
-    lower, upper = fixed - reach, fixed + reach
+    return settle_states(
+        layer, (fixed - reach).astype(np.float64), (fixed + reach).astype(np.float64)
+    )
+
+
+def settle_states(layer: ThresholdLayer, lower: FloatArray, upper: FloatArray) -> LayerBounds:
+    """Return the states that bounds of u leave to the neurons of a later layer."""
     state = np.zeros(layer.size, dtype=np.int8)
     state[lower > layer.minus_upto] = 1
     state[upper < layer.plus_from] = -1
-    return LayerBounds(lower.astype(np.float64), upper.astype(np.float64), state)
+    return LayerBounds(lower, upper, state)
 
 
 def stability(network: Network, region: Region) -> tuple[LayerBounds, ...]:
     """Return the bounds and states of every layer."""
     bounds: list[LayerBounds] = []
     for layer in network.layers:
-        bounds.append(_later_layer(layer, bounds[-1]) if bounds else _first_layer(layer, region))
+        bounds.append(_later_layer(layer, bounds[-1]) if bounds else first_layer(layer, region))
     return tuple(bounds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from rich.table import Table
@@ -52,6 +53,56 @@ def result_table(result: Result) -> Table:
             f"{t.seconds:.2f}",
             Text(t.stage if t.status in ("robust", "not_robust") else t.note),
         )
+    return table
+
+
+def presolve_table(result: Result) -> Table:
+    """Return what presolve did to each layer (the same for all targets)."""
+    table = Table(box=None, pad_edge=False, header_style="bold", title_justify="left")
+    table.title = "presolve"
+    for title in ("layer", "neurons", "open", "variables"):
+        table.add_column(title, justify="right")
+    table.add_column("rules")
+    lines: list[dict[str, Any]] = next(
+        (t.details["presolve"] for t in result.targets if "presolve" in t.details), []
+    )
+    for line in lines:
+        rules = ", ".join(f"{rule} {count}" for rule, count in line["rules"].items())
+        table.add_row(
+            str(line["layer"]),
+            str(line["neurons"]),
+            str(line["open"]),
+            "tables" if line["variables"] is None else str(line["variables"]),
+            Text(rules),
+        )
+    return table
+
+
+def stage_table(result: Result) -> Table:
+    """Return sizes, iterations, gap and time of every solve."""
+    table = Table(box=None, pad_edge=False, header_style="bold", title_justify="left")
+    table.title = "stages"
+    table.add_column("target", no_wrap=True)
+    table.add_column("stage", no_wrap=True)
+    for title in ("unknowns", "iterations", "bound", "gap", "seconds"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("status", no_wrap=True)
+    first = next((t for t in result.targets if "presolve seconds" in t.details), None)
+    if first is not None:
+        seconds = f"{first.details['presolve seconds']:.3f}"
+        table.add_row("all", "presolve", "", "", "", "", seconds, "")
+    for t in result.targets:
+        for k, stage in enumerate(t.details.get("rounds", ())):
+            table.add_row(
+                Text(t.name if k == 0 else ""),
+                stage["solver"] if k == 0 else f"+ cuts {k}",
+                str(stage["unknowns"]),
+                str(stage["iterations"]),
+                number(stage["bound"]),
+                number(stage["primal"] - stage["bound"]),
+                f"{stage['seconds']:.3f}",
+                stage["status"],
+            )
     return table
 
 

@@ -1,0 +1,258 @@
+"""The default bound: presolve, reduced semidefinite relaxation, structured solver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bnncert.errors import InputError
+from bnncert.formats.description import FloatArray
+from bnncert.methods.base import Context, Method, register
+from bnncert.methods.interval import interval_proof
+from bnncert.presolve.pipeline import Presolved, presolve
+from bnncert.problem import Objective, Problem
+from bnncert.relaxations.lattice_cuts import add_cuts
+from bnncert.relaxations.reduced import (
+    Certificate,
+    ReducedProblem,
+    ReducedRelaxation,
+    reduce_objective,
+    relax_reduced,
+)
+from bnncert.relaxations.reduced_conic import conic_program, multipliers_of
+from bnncert.solvers.low_rank import solve_low_rank
+from bnncert.solvers.registry import conic_solver
+from bnncert.solvers.structured import Multipliers, solve_structured
+from bnncert.verdict import TargetResult
+
+#: A cut round is tried while the relaxation misses its goal by less than this share of its reach.
+HOPEFUL = 0.25
+
+#: Rounds of cuts where only the sign of the answer matters.
+DECIDING_ROUNDS = 2
+
+#: Newton systems with more unknowns than this are left to the first-order solver.
+MOST_UNKNOWNS = 9000
+
+#: Gap, as a share of the spacing of f's values, at which solving on cannot change the bound.
+LATTICE_GAP = 0.02
+
+
+@dataclass(eq=False)
+class ReducedBound:
+    """A bound of one objective, with what is needed to explain, branch on and certify it."""
+
+    lower: float
+    proved: bool
+    problem: ReducedProblem
+    certificate: Certificate | None = None
+    moments: FloatArray | None = None
+    primal: float = np.inf
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+def reduced_bound(
+    presolved: Presolved, objective: Objective, context: Context, rounds: int | None = None
+) -> ReducedBound:
+    """Bound one objective; with the mode "feasibility" only as far as its sign asks for."""
+    started = context.deadline.elapsed()
+    problem = reduce_objective(presolved, objective)
+    return bound_problem(problem, objective, context, rounds, started)
+
+
+def bound_problem(
+    problem: ReducedProblem,
+    objective: Objective,
+    context: Context,
+    rounds: int | None = None,
+    started: float | None = None,
+) -> ReducedBound:
+    """Solve a reduced problem, adding cuts where that may decide it."""
+    started = context.deadline.elapsed() if started is None else started
+    options = context.options
+    decide = options.mode == "feasibility"
+    rounds = options.cut_rounds if rounds is None else rounds
+    if rounds is None:
+        rounds = DECIDING_ROUNDS if decide else 0
+    best = ReducedBound(-np.inf, False, problem)
+    stages: list[dict[str, Any]] = []
+    reduced_at = context.deadline.elapsed()
+    current = problem
+    for number in range(rounds + 1):
+        relaxation = relax_reduced(current)
+        since = context.deadline.elapsed()
+        answer = _solve(relaxation, objective, context, decide)
+        lower = relaxation.bound(answer.multipliers)
+        rounded = objective.round_up(lower)
+        stages.append(
+            {
+                "solver": answer.solver,
+                "status": answer.status,
+                "iterations": answer.iterations,
+                "variables": current.size,
+                "tables": int(current.table.rows.shape[0]),
+                "gates": int(current.gates.rows.shape[0]),
+                "clashes": int(current.clash_first.size),
+                "unknowns": relaxation.program.unknowns,
+                "bound": lower,
+                "primal": answer.primal,
+                "seconds": context.deadline.elapsed() - since,
+            }
+        )
+        if rounded > best.lower or best.certificate is None:
+            best.lower = max(best.lower, rounded)
+            best.problem = current
+            best.certificate = relaxation.certificate(answer.multipliers)
+        best.moments, best.primal = answer.moments, answer.primal
+        best.proved = objective.is_proved_by(best.lower)
+        if (decide and best.proved) or number == rounds or context.deadline.passed():
+            break
+        if answer.moments is None or (decide and not _hopeful(problem, answer.primal)):
+            break
+        current, added = add_cuts(current, answer.moments, 3 * problem.size)
+        if not added:
+            break
+    best.details = {
+        "reduce seconds": reduced_at - started,
+        "rounds": stages,
+        "gap": best.primal - best.lower if np.isfinite(best.primal) else None,
+    }
+    return best
+
+
+def _hopeful(problem: ReducedProblem, primal: float) -> bool:
+    """Whether cuts may lift a bound of about `primal` above zero."""
+    spread = problem.values.max(axis=1, initial=0.0) - problem.values.min(axis=1, initial=0.0)
+    reach = float(spread.sum()) / 2 + float(np.abs(problem.linear).sum())
+    return primal > -HOPEFUL * reach * 0.2
+
+
+@dataclass(eq=False)
+class _Answer:
+    solver: str
+    status: str
+    iterations: int
+    multipliers: Multipliers
+    moments: FloatArray | None
+    primal: float
+
+
+def _solve(
+    relaxation: ReducedRelaxation, objective: Objective, context: Context, decide: bool
+) -> _Answer:
+    problem, program, scale = relaxation.problem, relaxation.program, relaxation.scale
+    name = context.options.solver or "structured"
+    constant = problem.constant - problem.slack
+
+    def inner(value: float) -> float:
+        return (value - constant) / scale
+
+    if name not in ("structured", "low-rank"):
+        solver = conic_solver(name)
+        conic = solver.solve(conic_program(program), context.deadline)
+        multipliers = multipliers_of(program, conic.primal)
+        return _Answer(name, conic.status, conic.iterations, multipliers, None, np.inf)
+    step = float(objective.lattice[1]) if objective.lattice is not None else 0.0
+    if name == "low-rank" or program.unknowns > MOST_UNKNOWNS:
+        first_order = solve_low_rank(
+            program,
+            context.deadline,
+            seed=context.options.seed,
+            above=inner(0.0) if decide else np.inf,
+        )
+        return _Answer(
+            "low-rank",
+            first_order.status,
+            first_order.iterations,
+            first_order.multipliers,
+            first_order.moments,
+            first_order.primal * scale + constant,
+        )
+    goal = 1e-7 * max(1.0, abs(problem.constant))
+    solution = solve_structured(
+        program,
+        context.deadline,
+        above=inner(goal) if decide else np.inf,
+        below=inner(-goal) if decide else -np.inf,
+        gap=LATTICE_GAP * step / scale,
+        tolerance=1e-5 if decide else 1e-6,
+    )
+    return _Answer(
+        "structured",
+        solution.status,
+        solution.iterations,
+        solution.multipliers,
+        solution.moments,
+        solution.primal * scale + constant,
+    )
+
+
+@register
+class ReducedSdpMethod(Method):
+    """The reduced relaxation."""
+
+    name = "sdp"
+    summary = "presolve and reduced semidefinite relaxation with our own solver: the default bound"
+    promises = ("bound",)
+
+    def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
+        """Bound every target; presolve is shared."""
+        if context.options.sparsity is not None:
+            raise InputError(
+                "method sdp has no cliques to choose; --sparsity is for sdp-tight etc."
+            )
+        started = context.deadline.elapsed()
+        context.report("presolve", 0, len(problem.targets))
+        presolved = presolve(problem.network, problem.region)
+        presolve_seconds = context.deadline.elapsed() - started
+        results = []
+        for number, target in enumerate(problem.targets):
+            since = context.deadline.elapsed()
+            context.report(f"{self.name}: {target.name}", number, len(problem.targets))
+            if presolved.contradiction:
+                note = "presolve shows that the region has no point"
+                results.append(
+                    context.result(target, self.name, since, lower=np.inf, proved=True, note=note)
+                )
+                continue
+            lower, proved = interval_proof(target, presolved.bounds[-1])
+            details: dict[str, Any] = {}
+            for objective in target.objectives:
+                if context.deadline.passed():
+                    break
+                if proved and context.options.mode == "feasibility":
+                    break
+                found = reduced_bound(presolved, objective, context)
+                lower = max(lower, found.lower)
+                proved = proved or found.proved
+                details = details or found.details
+            details = {"presolve": explain(presolved), "presolve seconds": presolve_seconds} | (
+                details
+            )
+            results.append(
+                context.result(
+                    target, self.name, since, lower=lower, proved=proved, details=details
+                )
+            )
+        return tuple(results)
+
+
+def explain(presolved: Presolved) -> list[dict[str, Any]]:
+    """Return what presolve did to each layer: counts by rule, and sizes before and after."""
+    counts = presolved.record.counts()
+    lines = []
+    for number, layer in enumerate(presolved.layers):
+        owned = int(np.count_nonzero(presolved.owner_layer == number))
+        last = number == presolved.network.depth - 1 and number > 0
+        lines.append(
+            {
+                "layer": number + 1,
+                "neurons": int(layer.bounds.state.size),
+                "open": int(layer.bounds.unstable.size),
+                "variables": None if last else owned,
+                "rules": {rule: n for (where, rule), n in counts.items() if where == number},
+            }
+        )
+    return lines

@@ -1,0 +1,120 @@
+r"""Pairs of signs that cannot occur together, and what follows from them.
+
+A *clash* (a, s), (b, t) says that no input gives x_a = s and x_b = t.  As an implication it reads
+x_a = s  =>  x_b = -t.  Literals are numbered 2a for x_a = +1 and 2a + 1 for x_a = -1, so that
+negation flips the last bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.formats.description import FloatArray, IntArray
+
+BoolArray = npt.NDArray[np.bool_]
+SignArray = npt.NDArray[np.int8]
+
+
+def literal(neurons: IntArray, signs: npt.NDArray[np.generic]) -> IntArray:
+    """Return the numbers of the literals x_a = s."""
+    return np.asarray(2 * neurons + (np.asarray(signs) < 0), dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Clashes:
+    """Literals `first` and `second` that exclude each other; `theta` proves it, NaN if implied."""
+
+    first: IntArray
+    second: IntArray
+    theta: FloatArray
+
+    @classmethod
+    def none(cls) -> Clashes:
+        """Return the empty set."""
+        empty = np.zeros(0, dtype=np.int64)
+        return cls(empty, empty, np.zeros(0))
+
+    @property
+    def size(self) -> int:
+        """The number of pairs."""
+        return int(self.first.size)
+
+    def matrix(self, neurons: int) -> BoolArray:
+        """Return the symmetric table of clashes over 2 * neurons literals."""
+        table = np.zeros((2 * neurons, 2 * neurons), dtype=bool)
+        table[self.first, self.second] = True
+        table[self.second, self.first] = True
+        return table
+
+
+@dataclass(frozen=True, eq=False)
+class Closure:
+    """Everything that pairs imply.
+
+    `state` holds the fixed signs (0 where open); an open neuron is sign * (its representative).
+    `clashes` are all pairs of open representatives that exclude each other.
+    """
+
+    state: SignArray
+    representative: IntArray
+    sign: SignArray
+    clashes: Clashes
+    contradiction: bool
+
+
+def close(clashes: Clashes, neurons: int) -> Closure:
+    """Close a set of clashes under implication.
+
+    With R the reachability of the implication graph: l with R[l, -l] is false; l and k with R[l, k]
+    and R[k, l] are equal; every other R[l, k] is a clash of l and -k.
+    """
+    representative = np.arange(neurons, dtype=np.int64)
+    sign = np.ones(neurons, dtype=np.int8)
+    state = np.zeros(neurons, dtype=np.int8)
+    if not clashes.size:
+        return Closure(state, representative, sign, clashes, False)
+    direct = clashes.matrix(neurons)
+    negation = np.arange(2 * neurons) ^ 1
+    implies = _transitive(direct[:, negation])
+    false = implies[np.arange(2 * neurons), negation]
+    if np.any(false & false[negation]):
+        return Closure(state, representative, sign, Clashes.none(), True)
+    state[false[1::2]] = 1
+    state[false[0::2]] = -1
+    open_ = np.repeat(state == 0, 2)
+    implies &= open_[:, None] & open_[None, :]
+    same = implies & implies.T
+    np.fill_diagonal(same, True)
+    # The smallest literal of each class; literal 2a leads neuron a's class or follows another.
+    leader = np.argmax(same, axis=1)
+    representative = leader[0::2] // 2
+    sign = np.where(leader[0::2] % 2 == 0, 1, -1).astype(np.int8)
+    representative = np.where(state == 0, representative, np.arange(neurons))
+    sign = np.where(state == 0, sign, 1).astype(np.int8)
+    leading = np.repeat((state == 0) & (representative == np.arange(neurons)), 2)
+    excluded = implies[:, negation] & leading[:, None] & leading[None, :]
+    excluded &= np.triu(np.ones(excluded.shape, dtype=bool), 1)
+    first, second = np.nonzero(excluded)
+    keep = first // 2 != second // 2
+    first, second = first[keep].astype(np.int64), second[keep].astype(np.int64)
+    theta = np.full(first.size, np.nan)
+    if clashes.size:
+        known = np.full((2 * neurons, 2 * neurons), np.nan)
+        known[clashes.first, clashes.second] = clashes.theta
+        known[clashes.second, clashes.first] = 1.0 - clashes.theta
+        theta = known[first, second]
+    return Closure(state, representative, sign, Clashes(first, second, theta), False)
+
+
+def _transitive(relation: BoolArray) -> BoolArray:
+    """Return the transitive closure, by squaring."""
+    reach = relation.copy()
+    while True:
+        as_float = reach.astype(np.float32)
+        longer: BoolArray = np.asarray(reach | (as_float @ as_float > 0.5))
+        if np.array_equal(longer, reach):
+            return longer
+        reach = longer

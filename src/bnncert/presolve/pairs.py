@@ -1,0 +1,324 @@
+r"""Which signs of two neurons exclude each other over a region.
+
+Sign s of neuron a needs s w_a.x + c_a^s >= 0.  Signs (s, t) of (a, b) cannot occur together iff
+
+    min over theta in [0, 1] of  h(theta s w_a + (1-theta) t w_b) + theta c_a + (1-theta) c_b  <  0
+
+with h the region's support function; theta proves it, and any theta is sound.  Where h is known in
+closed form all pairs are done at once by matrix products:
+
+* box, weights in {-1, 0, 1}: piecewise linear with its only inner kink at 1/2, where
+  |x + y| = |x| + |y| - |x||y| + xy;
+* box, other weights: the kinks differ by coordinate; the convex function is minimised by bisection;
+* L2 ball: h = m.v + r |v|_2 from the Gram matrix.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bnncert.formats.description import FloatArray, IntArray
+from bnncert.presolve.clashes import Clashes
+from bnncert.regions import Ball, Polytope, Region
+
+UNIT = 2.0**-52
+
+#: theta is kept on this grid, so that theta and 1 - theta are exact.
+GRID = 2.0**12
+
+#: Entries of a dense block of candidate rows.
+CHUNK = 4_000_000
+
+#: Beyond this many neurons only pairs that share inputs are looked at.
+MOST_DENSE = 2500
+
+
+def pair_clashes(
+    region: Region, weights: Any, plus_from: FloatArray, minus_upto: FloatArray
+) -> Clashes:
+    """Return the clashes among neurons that are open one by one.
+
+    Parameters
+    ----------
+    weights
+        CSR, one row for each neuron.
+    plus_from, minus_upto
+        x = +1 needs w.x >= plus_from, and x = -1 needs w.x <= minus_upto.
+    """
+    count = weights.shape[0]
+    used = np.unique(weights.indices)
+    if count < 2 or not used.size:
+        return Clashes.none()
+    need = np.stack([-plus_from, minus_upto])
+    is_ball = isinstance(region, Ball) and region.norm != "linf"
+    first, second = _candidates(weights, share=not is_ball)
+    part = weights[:, used]
+    lo, hi = region.lo[used], region.hi[used]
+    over_box = _ternary_box if _is_ternary(weights) else _general_box
+    found: list[Clashes] = []
+    for a, b in _blocks(count, first, second, part.shape[1]):
+        found.append(over_box(part, need, lo, hi, a, b))
+        if isinstance(region, Ball) and region.norm == "l2":
+            found.append(_l2_ball(part, need, region.middle[used], region.radius, a, b))
+    known = _union(found)
+    # These have more to say than a box or a ball alone, at a price for each pair.
+    if isinstance(region, Ball) and region.norm != "linf":
+        return _union([known, _by_support(region, weights, need, known, MOST_ROWS)])
+    if isinstance(region, Polytope):
+        return _union([known, _by_support(region, weights, need, known, MOST_PROGRAMS)])
+    return known
+
+
+def _is_ternary(weights: Any) -> bool:
+    return bool(np.all(np.abs(weights.data) == 1))
+
+
+def _candidates(weights: Any, *, share: bool) -> tuple[IntArray | None, IntArray | None]:
+    """Return the pairs to look at, or None for all of them."""
+    if weights.shape[0] <= MOST_DENSE or not share:
+        return None, None
+    pattern = weights.astype(bool).astype(np.float32)
+    together = (pattern @ pattern.T).tocoo()
+    upper = together.row < together.col
+    return together.row[upper].astype(np.int64), together.col[upper].astype(np.int64)
+
+
+def _blocks(
+    count: int, first: IntArray | None, second: IntArray | None, inputs: int
+) -> list[tuple[Any, Any]]:
+    """Return blocks of pairs: (rows, None) means these rows against all neurons."""
+    if first is None or second is None:
+        height = max(1, CHUNK // max(count, 1))
+        starts = range(0, count, height)
+        return [(np.arange(s, min(s + height, count)), None) for s in starts]
+    step = max(1, CHUNK // max(inputs, 1))
+    return [(first[s : s + step], second[s : s + step]) for s in range(0, first.size, step)]
+
+
+def _pick(value: FloatArray, theta: Any, a: Any, b: Any, s: int, t: int) -> Clashes:
+    """Return the pairs whose value is below zero."""
+    if b is None:
+        i, j = np.nonzero(value < 0)
+        keep = a[i] < j
+        i, j = i[keep], j[keep]
+        weight = np.broadcast_to(theta, value.shape)[i, j]
+        left, right = a[i], j
+    else:
+        i = np.flatnonzero(value < 0)
+        weight = np.broadcast_to(theta, value.shape)[i]
+        left, right = a[i], b[i]
+    return Clashes(
+        (2 * left + (s < 0)).astype(np.int64),
+        (2 * right + (t < 0)).astype(np.int64),
+        np.asarray(weight, dtype=np.float64),
+    )
+
+
+def _union(parts: list[Clashes]) -> Clashes:
+    """Return all pairs, each once (the first proof counts)."""
+    if not parts:
+        return Clashes.none()
+    first = np.concatenate([p.first for p in parts])
+    second = np.concatenate([p.second for p in parts])
+    theta = np.concatenate([p.theta for p in parts])
+    base = int(max(first.max(initial=0), second.max(initial=0))) + 1
+    kept = np.unique(first * base + second, return_index=True)[1]
+    return Clashes(first[kept], second[kept], theta[kept])
+
+
+def _product(left: Any, right: Any, b: Any) -> FloatArray:
+    """Return left right' for all pairs, or row by row."""
+    if b is None:
+        return np.asarray(left @ right.T)
+    return np.asarray(np.einsum("ij,ij->i", left, right))
+
+
+def _ternary_box(
+    weights: Any, need: FloatArray, lo: FloatArray, hi: FloatArray, a: Any, b: Any
+) -> Clashes:
+    """Try theta = 1/2 for all pairs of rows with entries in {-1, 0, 1}."""
+    middle = lo + (hi - lo) / 2
+    half = np.maximum(hi - middle, middle - lo)
+    dense = weights.astype(np.float64)
+    rows = dense[a].toarray()
+    others = dense.toarray() if b is None else dense[b].toarray()
+    size = np.abs(rows)
+    other_size = np.abs(others)
+    overlap = _product(size * half, other_size, b)
+    signed = _product(rows * half, others, b)
+    reach, other_reach = size @ half, other_size @ half
+    at, other_at = rows @ middle, others @ middle
+    largest = np.maximum(np.abs(lo), np.abs(hi))
+    # Rounding of every sum above, including the box's middle and half width.
+    slack = (rows.shape[1] + 16) * UNIT * 2
+    doubt, other_doubt = slack * (size @ largest), slack * (other_size @ largest)
+    found = []
+    for s in (1, -1):
+        for t in (1, -1):
+            own = (
+                s * at
+                + reach
+                + need[int(s < 0)][a]
+                + doubt
+                + UNIT * 4 * np.abs(need[int(s < 0)][a])
+            )
+            theirs = t * other_at + other_reach + other_doubt
+            bound = need[int(t < 0)] if b is None else need[int(t < 0)][b]
+            theirs = theirs + bound + UNIT * 4 * np.abs(bound)
+            total = (own[:, None] + theirs[None, :]) if b is None else own + theirs
+            value = total - overlap + s * t * signed
+            value += UNIT * 8 * np.abs(total)
+            found.append(_pick(value, 0.5, a, b, s, t))
+    return _union(found)
+
+
+def _general_box(
+    weights: Any, need: FloatArray, lo: FloatArray, hi: FloatArray, a: Any, b: Any
+) -> Clashes:
+    """Minimise over theta by bisection on the slope, for weights of any kind."""
+    middle = lo + (hi - lo) / 2
+    half = np.maximum(hi - middle, middle - lo)
+    dense = weights.astype(np.float64).toarray()
+    if b is None:
+        i, b = np.nonzero(a[:, None] < np.arange(dense.shape[0]))
+        a = a[i]
+    found = []
+    step = max(1, CHUNK // max(dense.shape[1], 1))
+    at = dense @ middle
+    size = np.abs(dense) @ (np.maximum(np.abs(lo), np.abs(hi)))
+    for start in range(0, a.size, step):
+        i, j = a[start : start + step], b[start : start + step]
+        found += [
+            _bisect_box(dense, half, at, size, need, i, j, s, t) for s in (1, -1) for t in (1, -1)
+        ]
+    return _union(found)
+
+
+def _bisect_box(
+    dense: FloatArray,
+    half: FloatArray,
+    at: FloatArray,
+    size: FloatArray,
+    need: FloatArray,
+    i: IntArray,
+    j: IntArray,
+    s: int,
+    t: int,
+) -> Clashes:
+    left, right = s * dense[i], t * dense[j]
+    constant = s * at[i] + need[int(s < 0)][i]
+    other = t * at[j] + need[int(t < 0)][j]
+    slack = (dense.shape[1] + 24) * UNIT * 2
+    doubt = slack * (size[i] + size[j] + np.abs(constant) + np.abs(other))
+    low, high = np.zeros(i.size), np.ones(i.size)
+    best, place = np.full(i.size, np.inf), np.full(i.size, 0.5)
+    alive = np.arange(i.size)
+    for _ in range(14):
+        if not alive.size:
+            break
+        theta = np.round((low[alive] + high[alive]) / 2 * GRID) / GRID
+        mixed = theta[:, None] * left[alive] + (1 - theta)[:, None] * right[alive]
+        value = np.abs(mixed) @ half + theta * constant[alive] + (1 - theta) * other[alive]
+        slope = (np.sign(mixed) * (left[alive] - right[alive])) @ half
+        slope += constant[alive] - other[alive]
+        better = value < best[alive]
+        place[alive[better]] = theta[better]
+        best[alive] = np.minimum(best[alive], value)
+        # Convexity: nowhere can the value be below the tangent at the far end.
+        end = np.where(slope > 0, low[alive], high[alive])
+        reachable = value + slope * (end - theta)
+        rising = slope > 0
+        high[alive[rising]] = theta[rising]
+        low[alive[~rising]] = theta[~rising]
+        alive = alive[(best[alive] + doubt[alive] >= 0) & (reachable < 0)]
+    return _pick(best + doubt, place, i, j, s, t)
+
+
+def _l2_ball(
+    weights: Any, need: FloatArray, middle: FloatArray, radius: float, a: Any, b: Any
+) -> Clashes:
+    """Minimise r |theta v + (1 - theta) w|_2 + linear, from the Gram matrix."""
+    dense = weights.astype(np.float64)
+    rows = dense[a].toarray()
+    others = dense.toarray() if b is None else dense[b].toarray()
+    gram = _product(rows, others, b)
+    square, other_square = (rows**2).sum(axis=1), (others**2).sum(axis=1)
+    at, other_at = rows @ middle, others @ middle
+    slack = (rows.shape[1] + 24) * UNIT * 2
+    size = slack * (np.abs(rows) @ np.abs(middle) + radius * np.sqrt(square))
+    other_size = slack * (np.abs(others) @ np.abs(middle) + radius * np.sqrt(other_square))
+    found = []
+    for s in (1, -1):
+        for t in (1, -1):
+            own = s * at + need[int(s < 0)][a]
+            bound = need[int(t < 0)] if b is None else need[int(t < 0)][b]
+            theirs = t * other_at + bound
+            own = own + size + slack * np.abs(own)
+            theirs = theirs + other_size + slack * np.abs(theirs)
+            first, length = (own[:, None], square[:, None]) if b is None else (own, square)
+            value, theta = _minimise_norm(length, other_square, s * t * gram, first, theirs, radius)
+            found.append(_pick(value, theta, a, b, s, t))
+    return _union(found)
+
+
+def _minimise_norm(
+    p: FloatArray, q: FloatArray, r: FloatArray, c: FloatArray, d: FloatArray, radius: float
+) -> tuple[FloatArray, FloatArray]:
+    """Minimise radius sqrt(p th^2 + 2 r th (1-th) + q (1-th)^2) + c th + d (1-th) over th."""
+    shape = np.broadcast_shapes(p.shape, q.shape, r.shape)
+    low, high = np.zeros(shape), np.ones(shape)
+    for _ in range(12):
+        theta = (low + high) / 2
+        other = 1 - theta
+        norm = np.sqrt(np.maximum(p * theta**2 + 2 * r * theta * other + q * other**2, 1e-300))
+        slope = radius * (p * theta + r * (other - theta) - q * other) / norm + c - d
+        rising = slope > 0
+        high, low = np.where(rising, theta, high), np.where(rising, low, theta)
+    theta = np.round((low + high) / 2 * GRID) / GRID
+    other = 1 - theta
+    inside = p * theta**2 + 2 * r * theta * other + q * other**2
+    # The three terms may cancel: their rounding errors are relative to their sizes.
+    rounding = 16 * UNIT * (p * theta**2 + 2 * np.abs(r) * theta * other + q * other**2)
+    value = radius * np.sqrt(np.maximum(inside, 0.0) + rounding) * (1 + 8 * UNIT)
+    linear = c * theta + d * other
+    value = value + linear + 8 * UNIT * (np.abs(c) * theta + np.abs(d) * other + value)
+    return np.asarray(value), theta
+
+
+#: Pairs whose support function over ball and box together is evaluated, and over a polytope,
+#: where each is a linear program.
+MOST_ROWS, MOST_PROGRAMS = 3000, 200
+
+
+def _by_support(
+    region: Region, weights: Any, need: FloatArray, known: Clashes, most: int
+) -> Clashes:
+    """Try theta = 1/2 with the region's own support function, closest pairs first."""
+    count = weights.shape[0]
+    dense = weights.astype(np.float64)
+    alone = np.stack([region.support(dense), region.support(-dense)]) + need
+    first, second = (v.astype(np.int64) for v in np.triu_indices(count, 1))
+    a = np.concatenate([2 * first + i for i in (0, 0, 1, 1)])
+    b = np.concatenate([2 * second + j for j in (0, 1, 0, 1)])
+    done = np.zeros((2 * count, 2 * count), dtype=bool)
+    done[known.first, known.second] = True
+    room = alone[a % 2, a // 2] + alone[b % 2, b // 2]
+    room[done[a, b]] = np.inf
+    # The less room two signs have on their own, the likelier they exclude each other.
+    order = np.argsort(room, kind="stable")[:most]
+    order = order[np.isfinite(room[order])]
+    if not order.size:
+        return Clashes.none()
+    a, b = a[order], b[order]
+    s, t = 1.0 - 2.0 * (a % 2), 1.0 - 2.0 * (b % 2)
+    left, right = dense[a // 2], dense[b // 2]
+    rows = left.multiply((0.5 * s)[:, None]) + right.multiply((0.5 * t)[:, None])
+    reach = np.maximum(np.abs(region.lo), np.abs(region.hi))
+    doubt = 4 * UNIT * (abs(left) @ reach + abs(right) @ reach)
+    linear = 0.5 * (need[a % 2, a // 2] + need[b % 2, b // 2])
+    value = region.support(rows.tocsr()) + linear + doubt
+    value += 8 * UNIT * (np.abs(linear) + np.abs(value))
+    kept = value < 0
+    return Clashes(a[kept], b[kept], np.full(int(kept.sum()), 0.5))

@@ -1,0 +1,304 @@
+r"""Presolve: every rule, layer by layer, until nothing changes.
+
+Layer by layer each neuron becomes fixed, a literal of a *variable* (x = sign * v), or a variable of
+its own.  A fact about one layer only ever sharpens the layers above it, so one pass upwards, with
+each layer brought to its fixed point before the next, is the fixed point of all rules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from bnncert.formats.description import FloatArray, IntArray
+from bnncert.layers import ThresholdLayer
+from bnncert.network import Network
+from bnncert.presolve.clashes import BoolArray, Clashes, close
+from bnncert.presolve.merging import equal_rows
+from bnncert.presolve.pairs import pair_clashes
+from bnncert.presolve.ranges import sum_ranges
+from bnncert.presolve.record import Record, Step
+from bnncert.presolve.stability import LayerBounds, first_layer, settle_states
+from bnncert.regions import Box, Region
+
+SignArray = npt.NDArray[np.int8]
+
+#: Beyond this many variables the table of clashes would not fit; ranges then do without it.
+MOST_TABLE = 6000
+
+#: Layers with more open neurons than this are not searched for clashes above the first layer.
+MOST_LATER_PAIRS = 1500
+
+
+@dataclass(frozen=True, eq=False)
+class PresolvedLayer:
+    """What presolve knows of one layer.
+
+    `bounds` are those of u = w.y in the network's own terms.  Neuron k is `bounds.state[k]` if that
+    is not 0, and else `sign[k]` times variable `variable[k]`.  From the second layer on, `rows` is
+    u of every neuron over the variables and `shift` its fixed part.
+    """
+
+    bounds: LayerBounds
+    variable: IntArray
+    sign: SignArray
+    rows: Any
+    shift: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Presolved:
+    """The whole network after presolve.
+
+    `clashes` are pairs of literals of variables; `owner_layer` and `owner` say which neuron each
+    variable is.  A `contradiction` means that the region has no point at all.
+    """
+
+    network: Network
+    region: Region
+    layers: tuple[PresolvedLayer, ...]
+    owner_layer: IntArray
+    owner: IntArray
+    clashes: Clashes
+    record: Record
+    contradiction: bool
+
+    @property
+    def bounds(self) -> tuple[LayerBounds, ...]:
+        """The bounds and states of every layer."""
+        return tuple(layer.bounds for layer in self.layers)
+
+
+class _Presolve:
+    def __init__(self, network: Network, region: Region) -> None:
+        self.network, self.region = network, region
+        self.record = Record()
+        self.layers: list[PresolvedLayer] = []
+        self.owner_layer: list[IntArray] = []
+        self.owner: list[IntArray] = []
+        self.variables = 0
+        self.clashes: list[Clashes] = []
+        self.contradiction = False
+
+    def run(self) -> Presolved:
+        for number, layer in enumerate(self.network.layers):
+            made = self._later(number, layer) if number else self._first(layer)
+            self.layers.append(made)
+        return Presolved(
+            self.network,
+            self.region,
+            tuple(self.layers),
+            _joined(self.owner_layer),
+            _joined(self.owner),
+            self._all_clashes(),
+            self.record,
+            self.contradiction,
+        )
+
+    def _all_clashes(self) -> Clashes:
+        if not self.clashes:
+            return Clashes.none()
+        return Clashes(
+            np.concatenate([c.first for c in self.clashes]),
+            np.concatenate([c.second for c in self.clashes]),
+            np.concatenate([c.theta for c in self.clashes]),
+        )
+
+    def _first(self, layer: ThresholdLayer) -> PresolvedLayer:
+        bounds = first_layer(layer, self.region)
+        self._stable(0, bounds.state)
+        open_ = bounds.unstable
+        assert layer.bias_lo is not None and layer.bias_hi is not None
+        clashes = pair_clashes(
+            self.region, layer.weights[open_], -layer.bias_hi[open_], -layer.bias_lo[open_]
+        )
+        return self._with_clashes(
+            0, bounds, open_, clashes, sp.csr_array((layer.size, 0)), np.zeros(layer.size)
+        )
+
+    def _later(self, number: int, layer: ThresholdLayer) -> PresolvedLayer:
+        below = self.layers[-1]
+        count = below.variable.size
+        free = np.flatnonzero(below.bounds.state == 0)
+        substitute = sp.csr_array(
+            (below.sign[free].astype(np.int64), (free, below.variable[free])),
+            shape=(count, self.variables),
+        )
+        weights = layer.weights.astype(np.int64)
+        rows = sp.csr_array(weights @ substitute)
+        rows.eliminate_zeros()
+        rows.sort_indices()
+        shift = np.asarray(weights @ below.bounds.state.astype(np.int64), dtype=np.float64)
+        low, high = sum_ranges(rows, self._table())
+        reach = np.asarray(abs(rows).sum(axis=1), dtype=np.float64).reshape(-1)
+        bounds = settle_states(layer, shift + low, shift + high)
+        self._stable(number, bounds.state)
+        tight = np.flatnonzero((bounds.state == 0) & ((high < reach) | (low > -reach)))
+        self.record.add(
+            Step(
+                "range",
+                number,
+                tight,
+                np.zeros(tight.size, dtype=np.int8),
+                witness=np.stack([low[tight], high[tight]], axis=1),
+            )
+        )
+        open_ = bounds.unstable
+        if number == self.network.depth - 1:
+            # Nothing above: the objective's tables merge what is equal.
+            nothing = np.full(layer.size, -1, dtype=np.int64)
+            return PresolvedLayer(bounds, nothing, np.ones(layer.size, dtype=np.int8), rows, shift)
+        plus = (layer.plus_from - shift)[open_]
+        minus = (layer.minus_upto - shift)[open_]
+        part = rows[open_]
+        literal, literal_sign = _literals(part, plus, minus)
+        rest = np.flatnonzero(literal < 0)
+        leader, leader_sign = equal_rows(part[rest], plus[rest], minus[rest])
+        leading = rest[leader == np.arange(rest.size)]
+        clashes = Clashes.none()
+        if 1 < leading.size <= MOST_LATER_PAIRS:
+            cube = Box(-np.ones(self.variables), np.ones(self.variables))
+            clashes = pair_clashes(cube, part[leading], plus[leading], minus[leading])
+        done = np.flatnonzero(literal >= 0)
+        self._note_literals(number, open_[done], literal[done], literal_sign[done])
+        follow = np.flatnonzero(leader != np.arange(rest.size))
+        self.record.add(
+            Step(
+                "same",
+                number,
+                open_[rest[follow]],
+                leader_sign[follow],
+                other=open_[rest[leader[follow]]],
+            )
+        )
+        made = self._with_clashes(number, bounds, open_[leading], clashes, rows, shift)
+        variable, sign, state = made.variable, made.sign, made.bounds.state
+        variable[open_[done]] = literal[done]
+        sign[open_[done]] = literal_sign[done]
+        leaders = open_[rest[leader[follow]]]
+        followers = open_[rest[follow]]
+        variable[followers] = variable[leaders]
+        sign[followers] = sign[leaders] * leader_sign[follow]
+        state[followers] = state[leaders] * leader_sign[follow]
+        return made
+
+    def _with_clashes(
+        self,
+        number: int,
+        bounds: LayerBounds,
+        open_: IntArray,
+        clashes: Clashes,
+        rows: Any,
+        shift: FloatArray,
+    ) -> PresolvedLayer:
+        """Close the clashes among the neurons `open_` and give the open ones variables."""
+        self._note_clashes(number, open_, clashes)
+        closure = close(clashes, open_.size)
+        self.contradiction = self.contradiction or closure.contradiction
+        state = bounds.state.copy()
+        fixed = np.flatnonzero(closure.state)
+        state[open_[fixed]] = closure.state[fixed]
+        self.record.add(Step("fixed", number, open_[fixed], closure.state[fixed]))
+        local = np.arange(open_.size)
+        follow = np.flatnonzero((closure.state == 0) & (closure.representative != local))
+        self.record.add(
+            Step(
+                "equal",
+                number,
+                open_[follow],
+                closure.sign[follow],
+                other=open_[closure.representative[follow]],
+            )
+        )
+        leading = np.flatnonzero((closure.state == 0) & (closure.representative == local))
+        numbers = np.full(open_.size, -1, dtype=np.int64)
+        numbers[leading] = self.variables + np.arange(leading.size)
+        size = bounds.state.size
+        variable = np.full(size, -1, dtype=np.int64)
+        sign = np.ones(size, dtype=np.int8)
+        undecided = np.flatnonzero(closure.state == 0)
+        variable[open_[undecided]] = numbers[closure.representative[undecided]]
+        sign[open_[undecided]] = closure.sign[undecided]
+        found = closure.clashes
+        self.clashes.append(
+            Clashes(
+                2 * numbers[found.first // 2] + found.first % 2,
+                2 * numbers[found.second // 2] + found.second % 2,
+                found.theta,
+            )
+        )
+        self.owner_layer.append(np.full(leading.size, number, dtype=np.int64))
+        self.owner.append(open_[leading])
+        self.variables += leading.size
+        kept = LayerBounds(bounds.lower, bounds.upper, state)
+        return PresolvedLayer(kept, variable, sign, rows, shift)
+
+    def _table(self) -> BoolArray:
+        if self.variables > MOST_TABLE:
+            return np.zeros((2 * self.variables, 0), dtype=bool)
+        return self._all_clashes().matrix(self.variables)
+
+    def _stable(self, number: int, state: SignArray) -> None:
+        stable = np.flatnonzero(state)
+        self.record.add(Step("stable", number, stable, state[stable]))
+
+    def _note_clashes(self, number: int, open_: IntArray, clashes: Clashes) -> None:
+        def sign(literals: IntArray) -> SignArray:
+            return np.where(literals % 2 == 0, 1, -1).astype(np.int8)
+
+        self.record.add(
+            Step(
+                "clash",
+                number,
+                open_[clashes.first // 2],
+                sign(clashes.first),
+                other=open_[clashes.second // 2],
+                other_signs=sign(clashes.second),
+                witness=clashes.theta,
+            )
+        )
+
+    def _note_literals(
+        self, number: int, neurons: IntArray, variables: IntArray, signs: SignArray
+    ) -> None:
+        if not neurons.size:
+            return
+        layers, owners = _joined(self.owner_layer), _joined(self.owner)
+        self.record.add(
+            Step(
+                "literal",
+                number,
+                neurons,
+                signs,
+                other=owners[variables],
+                other_layers=layers[variables],
+            )
+        )
+
+
+def _joined(parts: list[IntArray]) -> IntArray:
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+
+
+def _literals(rows: Any, plus: FloatArray, minus: FloatArray) -> tuple[IntArray, SignArray]:
+    """Return the variable and sign that a row with one entry equals, or -1."""
+    variable = np.full(rows.shape[0], -1, dtype=np.int64)
+    sign = np.ones(rows.shape[0], dtype=np.int8)
+    single = np.flatnonzero(np.diff(rows.indptr) == 1)
+    weight = rows.data[rows.indptr[single]]
+    size = np.abs(weight)
+    # u = +-|w|: at +|w| only +1 and at -|w| only -1 may be allowed.
+    clear = (plus[single] > -size) & (minus[single] < size)
+    chosen = single[clear]
+    variable[chosen] = rows.indices[rows.indptr[chosen]]
+    sign[chosen] = np.sign(weight[clear])
+    return variable, sign
+
+
+def presolve(network: Network, region: Region) -> Presolved:
+    """Apply every rule to a network on a region."""
+    return _Presolve(network, region).run()

@@ -1,0 +1,71 @@
+r"""Bounds of u = sum_i w_i x_i over signs of which some exclude each other.
+
+Call the literal x_i = sign(w_i) *up*.  Of a set C of up literals that exclude each other pairwise
+at most one holds, so its part of u is at most  max_C 2 |w_i| - sum_C |w_i|.  Any partition of a row
+into such sets bounds u; a greedy one, heaviest first, is taken.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bnncert.formats.description import FloatArray, IntArray
+from bnncert.presolve.clashes import BoolArray
+
+
+def sum_ranges(weights: Any, excluded: BoolArray) -> tuple[FloatArray, FloatArray]:
+    """Return (Lo, U) of every row of a CSR matrix of integers, given the table of clashes."""
+    upper = _upper(weights, excluded, 0)
+    return -_upper(weights, excluded, 1), upper
+
+
+def _padded(weights: Any) -> tuple[IntArray, FloatArray]:
+    """Return the columns and values of each row, padded with weight 0, heaviest first."""
+    lengths = np.diff(weights.indptr)
+    widest = int(lengths.max(initial=0))
+    columns = np.zeros((weights.shape[0], widest), dtype=np.int64)
+    values = np.zeros((weights.shape[0], widest))
+    place = np.arange(weights.indices.size) - np.repeat(weights.indptr[:-1], lengths)
+    rows = np.repeat(np.arange(weights.shape[0]), lengths)
+    columns[rows, place] = weights.indices
+    values[rows, place] = weights.data
+    order = np.argsort(-np.abs(values), axis=1, kind="stable")
+    return np.take_along_axis(columns, order, 1), np.take_along_axis(values, order, 1)
+
+
+def _upper(weights: Any, excluded: BoolArray, flip: int) -> FloatArray:
+    count = weights.shape[0]
+    if not weights.indices.size:
+        return np.zeros(count)
+    columns, values = _padded(weights)
+    size = np.abs(values)
+    total = size.sum(axis=1)
+    if not excluded.size or not excluded.any():
+        return np.asarray(total)
+    up = 2 * columns + (values < 0)
+    up ^= flip
+    left = size > 0
+    everyone = np.arange(count)
+    bound = np.zeros(count)
+    while left.any():
+        active = everyone[left.any(axis=1)]
+        member = np.argmax(left[active], axis=1)
+        left[active, member] = False
+        heaviest = size[active, member]
+        weight = heaviest.copy()
+        candidates = left[active] & excluded[up[active, member][:, None], up[active]]
+        while True:
+            more = candidates.any(axis=1)
+            if not more.any():
+                break
+            rows = np.flatnonzero(more)
+            member = np.argmax(candidates[rows], axis=1)
+            who = active[rows]
+            left[who, member] = False
+            weight[rows] += size[who, member]
+            candidates[rows, member] = False
+            candidates[rows] &= excluded[up[who, member][:, None], up[who]]
+        bound[active] += 2 * heaviest - weight
+    return bound

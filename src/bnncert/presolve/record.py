@@ -1,0 +1,65 @@
+"""What presolve did, rule by rule, so that a bound can be traced back to the network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.formats.description import FloatArray, IntArray
+
+Rule: TypeAlias = Literal[
+    "stable",  # one sign is impossible by the bounds of u = w.y
+    "clash",  # two signs exclude each other over the region; witness theta
+    "fixed",  # a sign that clashes rule out
+    "equal",  # x_a = sign x_b by clashes both ways
+    "range",  # tighter bounds of u from clashes
+    "literal",  # a neuron with one open input is that input, or its negation
+    "same",  # a neuron with the row and the threshold of another
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One rule applied to many neurons of one layer.
+
+    `signs` are those of the neurons, `other` and `other_signs` the second neuron of a pair (for
+    "literal" it is in layer `other_layer`), and `witness` what proves each fact, where the rule
+    needs something.
+    """
+
+    rule: Rule
+    layer: int
+    neurons: IntArray
+    signs: npt.NDArray[np.int8]
+    other: IntArray | None = None
+    other_signs: npt.NDArray[np.int8] | None = None
+    other_layers: IntArray | None = None
+    witness: FloatArray | None = None
+
+    @property
+    def count(self) -> int:
+        """How many facts it states."""
+        return int(self.neurons.size)
+
+
+@dataclass(eq=False)
+class Record:
+    """The steps in the order in which they were taken."""
+
+    steps: list[Step] = field(default_factory=list)
+
+    def add(self, step: Step) -> None:
+        """Remember a step, unless it is empty."""
+        if step.count:
+            self.steps.append(step)
+
+    def counts(self) -> dict[tuple[int, str], int]:
+        """Return the number of facts by layer and rule."""
+        totals: dict[tuple[int, str], int] = {}
+        for step in self.steps:
+            key = (step.layer, step.rule)
+            totals[key] = totals.get(key, 0) + step.count
+        return totals

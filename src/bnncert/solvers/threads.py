@@ -1,0 +1,25 @@
+"""How many threads linear algebra may use: small matrices are faster on one."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+
+from threadpoolctl import ThreadpoolController
+
+#: Newton systems smaller than this gain nothing from a second thread, and lose much on a busy
+#: machine, where threads wait for each other at every product.
+WORTH_THREADS = 1500
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def blas_threads(size: int) -> AbstractContextManager[object]:
+    """Return a context in which matrices of this size are handled with few enough threads."""
+    if size >= WORTH_THREADS:
+        return nullcontext()
+    limit: AbstractContextManager[object] = _controller().limit(limits=1, user_api="blas")
+    return limit
