@@ -4,9 +4,9 @@
                                          [--solver clarabel] [--methods lp,sdp-tight]
 
 Every weight is -1 or +1 (S of them per row, all by default), biases are uniform in [-1, 1] times
-the square root of the row's size, the inputs fill [-1, 1]^n, and f is a sum of +-1 times the last
-layer.  The paper's numbers for the same sizes are printed beside ours; its instances are not
-public, so only the ratio of the bounds compares.
+the row's size (`--bias`), so that every neuron of the first layer is open, the inputs fill
+[-1, 1]^n, and f is a sum of +-1 times the last layer.  The paper's numbers for the same sizes are
+printed beside ours; its instances are not public, so only the ratio of the bounds compares.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ PAPER: dict[tuple[str, int | None], tuple[float, float, float, float, float]] = 
 }
 
 
-def random_problem(sizes: list[int], sparsity: int | None, seed: int) -> bnncert.Problem:
+def random_problem(
+    sizes: list[int], sparsity: int | None, seed: int, bias: float = 1.0
+) -> bnncert.Problem:
     """Return a random network on [-1, 1]^n with an affine objective."""
     generator = np.random.default_rng(seed)
     weights, biases = [], []
@@ -44,7 +46,7 @@ def random_problem(sizes: list[int], sparsity: int | None, seed: int) -> bnncert
             row *= keep
         nonzero = np.abs(row).sum(axis=1)
         weights.append(row)
-        biases.append(generator.uniform(-1, 1, above) * np.sqrt(nonzero))
+        biases.append(generator.uniform(-bias, bias, above) * nonzero)
     # Two scores whose difference is the objective.
     weights.append(np.vstack([generator.choice([-1.0, 1.0], sizes[-1]), np.zeros(sizes[-1])]))
     biases.append(np.zeros(2))
@@ -59,11 +61,12 @@ def main() -> None:
     parser.add_argument("--sparsity", type=int, default=None)
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--solver", default="clarabel")
-    parser.add_argument("--methods", default="lp,sdp-standard,sdp-tight")
+    parser.add_argument("--bias", type=float, default=1.0)
+    parser.add_argument("--solver", default=None)
+    parser.add_argument("--methods", default="lp,sdp,sdp-standard,sdp-tight")
     arguments = parser.parse_args()
     sizes = [int(n) for n in arguments.sizes.split(",")]
-    problem = random_problem(sizes, arguments.sparsity, arguments.seed)
+    problem = random_problem(sizes, arguments.sparsity, arguments.seed, arguments.bias)
     for method in arguments.methods.split(","):
         started = time.monotonic()
         result = bnncert.solve(

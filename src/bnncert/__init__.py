@@ -32,6 +32,7 @@ from bnncert.quadratic import (
     network_input,
     score,
 )
+from bnncert.radius import RadiusResult, find_radius
 from bnncert.regions import Ball, Box, Polytope, Region
 from bnncert.verdict import Counterexample, Result, TargetResult
 from bnncert.verification import bound, solve, verify, verify_specification
@@ -55,6 +56,7 @@ __all__ = [
     "Polytope",
     "Problem",
     "REGISTRY",
+    "RadiusResult",
     "Region",
     "Result",
     "Specification",
@@ -65,6 +67,7 @@ __all__ = [
     "__version__",
     "bound",
     "bound_polynomial",
+    "find_radius",
     "from_vnnlib",
     "last_sign",
     "load",

@@ -14,11 +14,19 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.text import Text
 from typer.core import TyperGroup
 
 import bnncert
+from bnncert.campaign import Campaign, Settings, finished_rows, plan, read_data, run_campaign
 from bnncert.demo import run_demo
 from bnncert.errors import BnncertError, InputError
 from bnncert.formats.inputs import pick_point, read_array
@@ -27,17 +35,22 @@ from bnncert.methods import Options
 from bnncert.methods import Progress as ProgressCallback
 from bnncert.network import Network, load
 from bnncert.problem import Targets
+from bnncert.radius import find_radius
 from bnncert.regions import Ball, Norm, Region
 from bnncert.relaxations.linear import Form
+from bnncert.report.summary import radius_table, summary_table
 from bnncert.report.tables import (
     methods_table,
     network_table,
     number,
+    presolve_table,
     result_table,
+    stage_table,
     status_text,
     weight_values,
 )
 from bnncert.report.witness import vnncomp_result
+from bnncert.results import ResultsFile, Row
 from bnncert.verdict import Result
 from bnncert.verification import bound as bound_api
 from bnncert.verification import verify as verify_api
@@ -130,8 +143,18 @@ RestartsOption = Annotated[
     int | None, typer.Option("--restarts", help="Points that attack moves at once.")
 ]
 SolverOption = Annotated[
-    Literal["clarabel", "scs", "mosek"],
-    typer.Option("--solver", help="Back end of the sdp-* methods."),
+    Literal["structured", "low-rank", "clarabel", "scs", "mosek"] | None,
+    typer.Option(
+        "--solver",
+        help="Back end: structured (default) or low-rank for sdp; clarabel (default of the "
+        "sdp-* methods), scs and mosek for all of them.",
+    ),
+]
+ExplainOption = Annotated[
+    bool,
+    typer.Option(
+        "--explain", help="Show what presolve did, sizes, iterations, gap and time per stage (sdp)."
+    ),
 ]
 SparsityOption = Annotated[
     Literal["layered", "pairwise", "chordal", "dense"] | None,
@@ -293,6 +316,14 @@ def _show(console: Console, title: str, result: Result) -> None:
         console.print(f"note: {note}", soft_wrap=True)
 
 
+def _show_explanation(console: Console, result: Result, method: str) -> None:
+    if not any(t.details for t in result.targets):
+        console.print(f"method {method} has nothing to explain; --explain is for sdp")
+        return
+    console.print(presolve_table(result))
+    console.print(stage_table(result))
+
+
 @app.command()
 def verify(
     model: ModelArgument,
@@ -382,7 +413,7 @@ def bound(
     radius: RadiusOption = None,
     clip: ClipOption = None,
     targets: TargetsOption = "all",
-    method: Annotated[str, typer.Option("--method", help="See `bnncert methods`.")] = "lp",
+    method: Annotated[str, typer.Option("--method", help="See `bnncert methods`.")] = "sdp",
     timeout: TimeoutOption = None,
     seed: SeedOption = 0,
     sign_zero: SignZeroOption = None,
@@ -390,8 +421,9 @@ def bound(
     samples: SamplesOption = 10_000,
     restarts: RestartsOption = None,
     pixel_step: PixelOption = None,
-    solver: SolverOption = "clarabel",
+    solver: SolverOption = None,
     sparsity: SparsityOption = None,
+    explain: ExplainOption = False,
     json_: JsonOption = None,
 ) -> None:
     """Bound the margin over each rival class by one method."""
@@ -416,8 +448,199 @@ def bound(
     console = _Console(stderr=json_ == "-")
     title = f"{model.name}, {question.where}: label {question.label}, {question.region.describe()}"
     _show(console, f"{title}, method {method}", result)
+    if explain:
+        _show_explanation(console, result, method)
     extra = {"input": question.where, "seed": seed}
     _write_json(json_, _tree(network, result, question.region, extra))
+
+
+@app.command()
+def radius(
+    model: ModelArgument,
+    input_: InputOption = None,
+    index: IndexOption = None,
+    label: LabelOption = None,
+    norm: NormOption = "linf",
+    maximum: Annotated[
+        float | None, typer.Option("--max", help="Largest radius of interest.")
+    ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option("--tolerance", help="Gap to end at (default: 1 % of the falsified radius)."),
+    ] = None,
+    clip: ClipOption = None,
+    targets: TargetsOption = "all",
+    ties: TiesOption = "violation",
+    method: Annotated[str, typer.Option("--method", help="See `bnncert methods`.")] = "auto",
+    timeout: TimeoutOption = None,
+    seed: SeedOption = 0,
+    sign_zero: SignZeroOption = None,
+    form: FormOption = "lattice",
+    samples: SamplesOption = 10_000,
+    restarts: RestartsOption = None,
+    pixel_step: PixelOption = None,
+    json_: JsonOption = None,
+) -> None:
+    """Find the largest certified and the smallest falsified radius around a point."""
+    options = _options(seed, form, samples, restarts, pixel_step)
+    _refuse_unwritable(_json_path(json_))
+    if input_ is None:
+        raise InputError("--input is missing; give the point to search around")
+    network = load(model)
+    if sign_zero is not None:
+        network = network.with_sign_zero(sign_zero)
+    question = _question(network, input_, index, label, norm, 0.0, clip, targets)
+    centre = question.region
+    assert isinstance(centre, Ball)
+    with _watch(_Console(stderr=True)) as progress:
+        result = find_radius(
+            network,
+            centre.middle,
+            question.label,
+            norm,
+            clip_lo=centre.clip_lo,
+            clip_hi=centre.clip_hi,
+            maximum=maximum,
+            tolerance=tolerance,
+            targets=question.targets,
+            ties=ties,
+            method=method,
+            timeout=timeout,
+            options=options,
+            progress=progress,
+        )
+    console = _Console(stderr=json_ == "-")
+    console.print(
+        f"{model.name}, {question.where}: label {question.label}, norm {norm}", soft_wrap=True
+    )
+    console.print(radius_table(result))
+    found = result.counterexample
+    if found is not None:
+        console.print(
+            f"counterexample for {found.target}, margin {number(float(found.value))}, replayed in "
+            f"{' and '.join(found.replayed_in)} arithmetic",
+            soft_wrap=True,
+        )
+    elif result.lower >= result.limit:
+        reach = "the whole data box" if result.covers_data else "the largest radius looked at"
+        console.print(f"robust up to {reach}", soft_wrap=True)
+    tree = {
+        "bnncert": bnncert.__version__,
+        "model": network.source,
+        "network_hash": network.content_hash,
+        "sign_zero": network.sign_zero,
+        "input": question.where,
+        "method": method,
+        "seed": seed,
+        **result.to_dict(),
+    }
+    _write_json(json_, tree)
+
+
+@app.command()
+def run(
+    model: ModelArgument,
+    data: Annotated[
+        str,
+        typer.Option("--data", help="Points: FILE.npz, FILE.npz:KEY or .npy; labels beside them."),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="SQLite file of the results; resumed.")],
+    radii: Annotated[
+        str, typer.Option("--radius", help="Radii R1,R2,.. in the network's input units.")
+    ],
+    count: Annotated[
+        int | None, typer.Option("--count", help="How many points (default: all).")
+    ] = None,
+    first: Annotated[int, typer.Option("--first", help="Number of the first point.")] = 0,
+    norm: NormOption = "linf",
+    clip: ClipOption = None,
+    targets: TargetsOption = "all",
+    ties: TiesOption = "violation",
+    method: Annotated[str, typer.Option("--method", help="See `bnncert methods`.")] = "auto",
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", help="Seconds for each instance.")
+    ] = None,
+    seed: SeedOption = 0,
+    sign_zero: SignZeroOption = None,
+    workers: Annotated[int, typer.Option("--workers", help="Processes at work at once.")] = 1,
+) -> None:
+    """Verify many points at many radii; the same command again goes on where it stopped."""
+    _refuse_unwritable(out)
+    settings = Settings(norm, _targets(targets), ties, method, timeout, seed)
+    network = load(model)
+    if sign_zero is not None:
+        network = network.with_sign_zero(sign_zero)
+    if clip is not None and not -np.inf < clip[0] <= clip[1] < np.inf:
+        raise InputError(f"--clip is {clip[0]} {clip[1]}; expected finite numbers LO <= HI")
+    campaign = plan(
+        network,
+        read_data(data),
+        _radii(radii),
+        first=first,
+        count=count,
+        clip=clip,
+        settings=settings,
+    )
+    with ResultsFile(out) as results:
+        _run_campaign(campaign, results, workers)
+
+
+def _radii(text: str) -> tuple[float, ...]:
+    try:
+        radii = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        radii = ()
+    if not radii or not all(0 <= r < np.inf for r in radii):
+        raise InputError(f"--radius is {text!r}; expected numbers >= 0 separated by commas")
+    return radii
+
+
+def _run_campaign(campaign: Campaign, results: ResultsFile, workers: int) -> None:
+    """Run with a bar on a terminal; Ctrl-C shows what there is and goes on up."""
+    console, watching = _wide_console(), _Console(stderr=True)
+    for note in campaign.notes:
+        console.print(f"note: {note}", soft_wrap=True)
+    known, total = len(finished_rows(campaign, results)), len(campaign.instances)
+    if known:
+        line = f"{known} of {total} instances are in {results.path} already"
+        console.print(line, soft_wrap=True)
+    columns = (
+        TextColumn("verifying"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[text]}"),
+        TimeElapsedColumn(),
+    )
+    try:
+        with Progress(
+            *columns, console=watching, transient=True, disable=not watching.is_terminal
+        ) as bar:
+            task = bar.add_task("verifying", total=None, text="")
+
+            def report(done: int, total: int, row: Row | None) -> None:
+                text = "" if row is None else f"input {row.key.input_index}: {row.status}"
+                bar.update(task, completed=done, total=total, text=text)
+
+            rows = run_campaign(campaign, results, workers=workers, progress=report)
+    except KeyboardInterrupt:
+        rows = finished_rows(campaign, results)
+        console.print(summary_table(rows))
+        console.print(
+            f"{len(rows)} of {total} instances are in {results.path}; the same command goes on "
+            "from there",
+            soft_wrap=True,
+        )
+        # The end after Ctrl-C is abrupt and empties no buffers.
+        sys.stdout.flush()
+        raise
+    console.print(summary_table(rows))
+    console.print(f"{len(rows)} instances in {results.path}", soft_wrap=True)
+
+
+def _wide_console() -> Console:
+    """Return a console that is wide enough for a table where no terminal sets its width."""
+    console = _Console()
+    return console if console.is_terminal else _Console(width=140)
 
 
 @app.command()

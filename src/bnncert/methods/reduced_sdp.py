@@ -11,9 +11,11 @@ from bnncert.errors import InputError
 from bnncert.formats.description import FloatArray
 from bnncert.methods.base import Context, Method, register
 from bnncert.methods.interval import interval_proof
+from bnncert.methods.lp import lp_lower_bounds
 from bnncert.presolve.pipeline import Presolved, presolve
 from bnncert.problem import Objective, Problem
 from bnncert.relaxations.lattice_cuts import add_cuts
+from bnncert.relaxations.patterns import starting_moments
 from bnncert.relaxations.reduced import (
     Certificate,
     ReducedProblem,
@@ -32,6 +34,9 @@ HOPEFUL = 0.25
 
 #: Rounds of cuts where only the sign of the answer matters.
 DECIDING_ROUNDS = 2
+
+#: Links beyond which a linear program is tried before the relaxation, to decide a sign.
+WORTH_LP = 1500
 
 #: Newton systems with more unknowns than this are left to the first-order solver.
 MOST_UNKNOWNS = 9000
@@ -53,24 +58,16 @@ class ReducedBound:
     details: dict[str, Any] = field(default_factory=dict)
 
 
-def reduced_bound(
-    presolved: Presolved, objective: Objective, context: Context, rounds: int | None = None
-) -> ReducedBound:
-    """Bound one objective; with the mode "feasibility" only as far as its sign asks for."""
-    started = context.deadline.elapsed()
-    problem = reduce_objective(presolved, objective)
-    return bound_problem(problem, objective, context, rounds, started)
-
-
 def bound_problem(
     problem: ReducedProblem,
     objective: Objective,
     context: Context,
     rounds: int | None = None,
-    started: float | None = None,
 ) -> ReducedBound:
-    """Solve a reduced problem, adding cuts where that may decide it."""
-    started = context.deadline.elapsed() if started is None else started
+    """Bound one objective; with the mode "feasibility" only as far as its sign asks for.
+
+    Cuts are added where they may decide the sign.
+    """
     options = context.options
     decide = options.mode == "feasibility"
     rounds = options.cut_rounds if rounds is None else rounds
@@ -78,7 +75,6 @@ def bound_problem(
         rounds = DECIDING_ROUNDS if decide else 0
     best = ReducedBound(-np.inf, False, problem)
     stages: list[dict[str, Any]] = []
-    reduced_at = context.deadline.elapsed()
     current = problem
     for number in range(rounds + 1):
         relaxation = relax_reduced(current)
@@ -115,7 +111,6 @@ def bound_problem(
         if not added:
             break
     best.details = {
-        "reduce seconds": reduced_at - started,
         "rounds": stages,
         "gap": best.primal - best.lower if np.isfinite(best.primal) else None,
     }
@@ -171,9 +166,12 @@ def _solve(
             first_order.primal * scale + constant,
         )
     goal = 1e-7 * max(1.0, abs(problem.constant))
+    moments, probabilities = starting_moments(problem, context.options.seed)
     solution = solve_structured(
         program,
         context.deadline,
+        moments=moments,
+        probabilities=probabilities,
         above=inner(goal) if decide else np.inf,
         below=inner(-goal) if decide else -np.inf,
         gap=LATTICE_GAP * step / scale,
@@ -224,7 +222,17 @@ class ReducedSdpMethod(Method):
                     break
                 if proved and context.options.mode == "feasibility":
                     break
-                found = reduced_bound(presolved, objective, context)
+                problem_left = reduce_objective(presolved, objective)
+                if context.options.mode == "feasibility" and problem_left.links > WORTH_LP:
+                    # Most rivals of a large network fall to the LP, at a fraction of the cost.
+                    lowers = lp_lower_bounds(problem, presolved.bounds, target, "lattice", context)
+                    lower = max([lower, *lowers])
+                    if any(
+                        o.is_proved_by(b) for o, b in zip(target.objectives, lowers, strict=True)
+                    ):
+                        proved = True
+                        break
+                found = bound_problem(problem_left, objective, context)
                 lower = max(lower, found.lower)
                 proved = proved or found.proved
                 details = details or found.details

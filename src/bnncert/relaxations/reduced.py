@@ -88,6 +88,11 @@ class ReducedProblem:
         """The number of variables."""
         return int(self.variables.size)
 
+    @property
+    def links(self) -> int:
+        """The number of multipliers that tie tables and gates to the moments."""
+        return int(2 * self.table.rows.shape[0] + 4 * self.gates.rows.shape[0])
+
 
 def _lattice(rows: Any, lower: FloatArray, upper: FloatArray) -> list[FloatArray]:
     """Return the integers with the right remainder between the bounds, for every row."""

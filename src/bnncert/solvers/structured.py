@@ -321,27 +321,32 @@ def solve_structured(
     iterations: int = 60,
     start: Multipliers | None = None,
     moments: FloatArray | None = None,
+    probabilities: list[FloatArray] | None = None,
 ) -> StructuredSolution:
     """Solve until the dual exceeds `above`, the primal falls below `below`, or the gap closes.
 
     The gap counts as closed at `gap`, or at `tolerance` relative to the value.
     """
-    iteration = _Iteration(program, start, moments)
+    iteration = _Iteration(program, start, moments, probabilities)
     with blas_threads(iteration.geometry.unknowns):
         return iteration.run(deadline, above, below, gap, tolerance, iterations)
 
 
 class _Iteration:
     def __init__(
-        self, program: StructuredProgram, start: Multipliers | None, moments: FloatArray | None
+        self,
+        program: StructuredProgram,
+        start: Multipliers | None,
+        moments: FloatArray | None,
+        probabilities: list[FloatArray] | None,
     ) -> None:
         self.program = program
         self.geometry = _Geometry(program)
         self.y = start or starting_point(program)
         self.m = np.eye(program.size) if moments is None else moments.copy()
         # With M = I every form u has mean 0 and variance 1 in its own units: start from a bell.
-        self.p = []
-        for tables in program.tables:
+        self.p = [] if probabilities is None else [p.copy() for p in probabilities]
+        for tables in program.tables if probabilities is None else ():
             bell = np.full(tables.values.shape, 1e-3)
             if tables.links:
                 bell += np.exp(-0.5 * tables.features[:, :, 1] ** 2)

@@ -1,0 +1,384 @@
+"""Campaigns: many inputs at many radii, each answer written when it is there.
+
+A campaign is a list of instances, and running it means answering those that its results file
+does not answer yet.  So resuming after a kill is running it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.deadline import Deadline
+from bnncert.errors import BnncertError, FormatError, InputError
+from bnncert.formats.description import FloatArray
+from bnncert.formats.inputs import BROKEN_FILE, pick_point, read_array
+from bnncert.methods import REGISTRY, Options
+from bnncert.network import Network
+from bnncert.problem import Targets, Ties, robustness
+from bnncert.regions import Ball, Norm
+from bnncert.results import InstanceKey, ResultsFile, Row
+from bnncert.verification import verify
+
+#: Arrays of these names in a data file are true classes, not points.
+LABEL_NAMES = ("labels", "label", "y")
+
+#: Called with (finished, total, the row just finished or None).
+CampaignProgress: TypeAlias = Callable[[int, int, Row | None], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Points as they are in a file, and their true classes where it states them."""
+
+    array: npt.NDArray[Any]
+    labels: npt.NDArray[np.int64] | None
+    where: str
+
+    def count(self, network: Network) -> int:
+        """Return how many points there are."""
+        single = self.array.ndim == 0 or self.array.size == network.inputs
+        return 1 if single else int(self.array.shape[0])
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all instances of a campaign have in common; `timeout` is per instance."""
+
+    norm: Norm = "linf"
+    targets: Targets = "all"
+    ties: Ties = "violation"
+    method: str = "auto"
+    timeout: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        # Here, so that nothing is found out only after the first hours of a campaign.
+        REGISTRY.make(self.method)
+        Deadline(self.timeout)
+        if self.seed < 0:
+            raise InputError(f"seed is {self.seed}; expected an integer >= 0")
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """One question: whether every point of a ball is classified as its label."""
+
+    key: InstanceKey
+    ball: Ball
+    predicted: int
+
+    @property
+    def label(self) -> int:
+        """The true class."""
+        return self.key.label
+
+
+@dataclass(frozen=True, eq=False)
+class Campaign:
+    """A network, the questions about it, and what to say about those left out."""
+
+    network: Network
+    settings: Settings
+    instances: tuple[Instance, ...]
+    notes: tuple[str, ...] = field(default=())
+
+
+def read_data(text: str) -> Data:
+    """Read points, and labels from an array of such a name beside them.
+
+    `FILE.npz` needs no key if it holds one array besides the labels.
+    """
+    head, colon, key = text.rpartition(":")
+    path, wanted = (head, key) if colon and head.endswith(".npz") else (text, None)
+    if not path.endswith(".npz"):
+        return Data(read_array(text), None, text)
+    names = _names(path)
+    others = [n for n in names if n not in LABEL_NAMES]
+    if wanted is None and len(others) != 1:
+        raise FormatError(f"{path}: holds {', '.join(names)}; name the points as {path}:KEY")
+    array = read_array(f"{path}:{others[0] if wanted is None else wanted}")
+    label_name = next((n for n in LABEL_NAMES if n in names and n != wanted), None)
+    labels = None
+    if label_name is not None:
+        where = f"{path}:{label_name}"
+        raw = read_array(where).reshape(-1)
+        labels = raw.astype(np.int64)
+        if not np.array_equal(labels, raw):
+            raise FormatError(f"{where}: labels are not whole numbers")
+    return Data(array, labels, text)
+
+
+def _names(path: str) -> list[str]:
+    try:
+        with np.load(path, allow_pickle=False) as loaded:
+            return list(loaded.files)
+    except FileNotFoundError as error:
+        raise FormatError(f"{path}: no such file") from error
+    except (*BROKEN_FILE, AttributeError) as error:
+        # AttributeError: an .npy file by another name is an array, which has no `files`.
+        raise FormatError(f"{path}: not a readable .npz file") from error
+
+
+def plan(
+    network: Network,
+    data: Data,
+    radii: Sequence[float],
+    *,
+    first: int = 0,
+    count: int | None = None,
+    clip: tuple[float, float] | None = None,
+    settings: Settings | None = None,
+) -> Campaign:
+    """List the instances, radius by radius, and find out now which cannot be asked.
+
+    Parameters
+    ----------
+    first, count
+        Which points: `count` (default: all that follow) from number `first` on.
+    clip
+        The data box (default: the network's own).
+    """
+    settings = settings or Settings()
+    total = data.count(network)
+    if not 0 <= first < total:
+        raise InputError(f"{data.where}: first is {first}; it holds points 0 to {total - 1}")
+    count = total - first if count is None else count
+    if not 1 <= count <= total - first:
+        raise InputError(
+            f"{data.where}: count is {count}; from {first} on it holds {total - first}"
+        )
+    if data.labels is not None and data.labels.size != total:
+        raise InputError(f"{data.where}: {data.labels.size} labels for {total} points")
+    if not radii:
+        raise InputError("no radius given")
+    box = None
+    if network.input_lo is not None and network.input_hi is not None:
+        box = (network.input_lo, network.input_hi)
+    lo: Any = network.input_lo if clip is None else clip[0]
+    hi: Any = network.input_hi if clip is None else clip[1]
+    asked: list[tuple[int, FloatArray, int, int]] = []
+    left_out = 0
+    for index in range(first, first + count):
+        where = f"{data.where} [{index}]"
+        point = pick_point(data.array, index, network.input_shape, box, data.where)
+        predicted = int(network.classify(point)[0])
+        label = predicted if data.labels is None else int(data.labels[index])
+        if label == settings.targets:
+            left_out += 1
+            continue
+        try:
+            robustness(network, Ball(settings.norm, point, 0.0), label, settings.targets)
+            for radius in radii:
+                Ball(settings.norm, point, radius, lo, hi)
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from error
+        asked.append((index, point, label, predicted))
+    instances = [
+        Instance(
+            InstanceKey(
+                model_hash=network.content_hash,
+                input_index=index,
+                input_hash=hashlib.sha256(point.astype("<f8").tobytes()).hexdigest(),
+                label=label,
+                norm=settings.norm,
+                radius=float(radius),
+                clip=_clip_text(lo, hi),
+                targets=str(settings.targets),
+                method=settings.method,
+                timeout=settings.timeout,
+                ties=settings.ties,
+                sign_zero=network.sign_zero,
+                seed=settings.seed,
+            ),
+            Ball(settings.norm, point, radius, lo, hi),
+            predicted,
+        )
+        for radius in dict.fromkeys(radii)
+        for index, point, label, predicted in asked
+    ]
+    notes: tuple[str, ...] = ()
+    if left_out:
+        notes = (f"{left_out} input(s) of class {settings.targets}, the target itself, left out",)
+    return Campaign(network, settings, tuple(instances), notes)
+
+
+def _clip_text(lo: Any, hi: Any) -> str:
+    """Return the data box in words: two numbers where they say it all, else a hash."""
+    if lo is None or hi is None:
+        return "none"
+    low, high = np.atleast_1d(lo).astype("<f8") + 0.0, np.atleast_1d(hi).astype("<f8") + 0.0
+    if np.all(low == low[0]) and np.all(high == high[0]):
+        return f"{float(low[0])!r},{float(high[0])!r}"
+    return "sha256:" + hashlib.sha256(low.tobytes() + high.tobytes()).hexdigest()
+
+
+def answer(network: Network, instance: Instance, settings: Settings, threads: int = 0) -> Row:
+    """Verify one instance."""
+    options = Options(seed=settings.seed, threads=threads)
+    if settings.targets != "all":
+        # Verification asks about the chosen rivals only, but any of them can win at the centre.
+        result = verify(
+            network,
+            instance.ball,
+            instance.label,
+            ties=settings.ties,
+            method="interval",
+            options=options,
+        )
+        row = Row.of(instance.key, instance.predicted, result)
+        if row.status == "misclassified":
+            return row
+    result = verify(
+        network,
+        instance.ball,
+        instance.label,
+        targets=settings.targets,
+        ties=settings.ties,
+        method=settings.method,
+        timeout=settings.timeout,
+        options=options,
+    )
+    return Row.of(instance.key, instance.predicted, result)
+
+
+def finished_rows(campaign: Campaign, results: ResultsFile) -> list[Row]:
+    """Return the rows of a campaign's instances that the file holds, in the campaign's order."""
+    found = (results.get(instance.key) for instance in campaign.instances)
+    return [row for row in found if row is not None]
+
+
+def run_campaign(
+    campaign: Campaign,
+    results: ResultsFile,
+    *,
+    workers: int = 1,
+    progress: CampaignProgress | None = None,
+) -> list[Row]:
+    """Answer what the file does not answer yet, write each row when it is there, return all.
+
+    Parameters
+    ----------
+    workers
+        Processes at work at once.  More than one needs the usual ``if __name__ == "__main__"``
+        in a script; only this process writes.
+
+    Raises
+    ------
+    InputError
+        If a row cannot be written.  Those before it are in the file.
+    """
+    if workers < 1:
+        raise InputError(f"workers is {workers}; expected at least 1")
+    report = progress or (lambda done, total, row: None)
+    open_ = [i for i in campaign.instances if not results.has(i.key)]
+    total = len(campaign.instances)
+    done = total - len(open_)
+    report(done, total, None)
+    answers = _here if workers == 1 else _in_processes
+    # Closed at once, not some time later: closing is what stops the processes.
+    with closing(answers(campaign, _unanswered(open_, results), workers)) as rows:
+        for row in rows:
+            results.add(row)
+            done += 1
+            report(done, total, row)
+    return finished_rows(campaign, results)
+
+
+def _unanswered(instances: Sequence[Instance], results: ResultsFile) -> Iterator[Instance]:
+    """Yield instances, but not those that another process has answered in the meantime."""
+    return (i for i in instances if not results.has(i.key))
+
+
+def _here(
+    campaign: Campaign, instances: Iterator[Instance], workers: int
+) -> Generator[Row, None, None]:
+    for instance in instances:
+        yield answer(campaign.network, instance, campaign.settings)
+
+
+def _in_processes(
+    campaign: Campaign, instances: Iterator[Instance], workers: int
+) -> Generator[Row, None, None]:
+    context = multiprocessing.get_context("spawn")
+    receiving, sending = context.Pipe(duplex=False)
+    threads = max(1, (os.cpu_count() or 1) // workers)
+    executor = ProcessPoolExecutor(
+        workers,
+        mp_context=context,
+        initializer=_start_worker,
+        initargs=(receiving, campaign.network, campaign.settings, threads),
+    )
+    pending: set[Future[Row]] = set()
+
+    def top_up() -> None:
+        # Some ahead of the workers, so that none waits; not all, for another process may answer.
+        while len(pending) < 2 * workers and (instance := next(instances, None)) is not None:
+            with _interrupts_later():
+                pending.add(executor.submit(_answer_in_worker, instance))
+
+    try:
+        top_up()
+        while pending:
+            finished, pending = wait(pending, return_when=FIRST_COMPLETED)
+            for future in finished:
+                yield future.result()
+            top_up()
+    except BrokenProcessPool as error:
+        raise BnncertError(
+            "a worker process ended unexpectedly (killed, or out of memory); the rows before it "
+            "are written, and the same command goes on from there"
+        ) from error
+    finally:
+        # Workers end when this end of the pipe is closed, by us or by the end of this process.
+        sending.close()
+        receiving.close()
+        executor.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Hold back Ctrl-C; processes started meanwhile never see it (a terminal sends it to all)."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+#: What a worker process works on; set once, when it starts.
+_worker: tuple[Network, Settings, int] | None = None
+
+
+def _start_worker(lifeline: Connection, network: Network, settings: Settings, threads: int) -> None:
+    global _worker
+    _worker = network, settings, threads
+
+    def leave_with_parent() -> None:
+        # Nothing is ever sent: this returns when the other end is closed.
+        lifeline.poll(None)
+        os._exit(1)
+
+    threading.Thread(target=leave_with_parent, daemon=True).start()
+
+
+def _answer_in_worker(instance: Instance) -> Row:
+    assert _worker is not None
+    network, settings, threads = _worker
+    return answer(network, instance, settings, threads)

@@ -1,0 +1,357 @@
+"""The largest radius that is certified, and the smallest that is falsified.
+
+Robustness at a radius implies it below, and a counterexample refutes every radius from its own
+distance on.  So bisection keeps  lower < true radius <= upper  where
+
+    lower = the largest radius that verification called robust,
+    upper = the smallest distance |x - centre| of a counterexample x, rounded up.
+
+Radii that verification leaves open lie in between: the search goes on below and above them.  A
+counterexample is first moved towards the centre as long as it remains one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.deadline import Deadline
+from bnncert.errors import BnncertError, InputError
+from bnncert.formats.description import SignZero
+from bnncert.methods import REGISTRY, Options, Progress
+from bnncert.network import Network
+from bnncert.problem import Problem, Targets, Ties, robustness
+from bnncert.rationals import float_above, square_root
+from bnncert.regions import LARGEST_VALUE, Ball, Norm
+from bnncert.replay import OnnxRuntime, Replayer
+from bnncert.verdict import Counterexample, Status
+from bnncert.verification import verify
+
+#: The first radius is this share of the data box's width (in each coordinate).
+FIRST_SHARE = 2.0**-10
+
+#: A search that nothing bounds gives up at this many times the first radius.
+FARTHEST = 2.0**30
+
+#: The default tolerance: a share of the falsified radius, but not below one of the first radius.
+RELATIVE_TOLERANCE, SMALLEST_SHARE = 0.01, 2.0**-20
+
+#: The share of the time left that one question may take; doubled when it settled nothing.
+FIRST_SLICE = 0.25
+
+#: The share of such a slice for an attack alone.
+ATTACK_SLICE = 0.4
+
+#: Points on the way from a counterexample to the centre, and how many are checked exactly.
+STEPS_INWARD, CHECKS_INWARD = 64, 4
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One verification of the search."""
+
+    radius: float
+    method: str
+    status: Status
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class RadiusResult:
+    """What is known about the robustness radius: lower < it <= upper.
+
+    Attributes
+    ----------
+    lower
+        The largest certified radius; -inf if not even the centre is.
+    upper
+        The smallest falsified radius, at which the ball contains the counterexample; inf if none.
+    limit
+        The search looked no further than this.
+    covers_data
+        Whether the ball of radius `limit` holds the whole data box, so that no larger one matters.
+    """
+
+    norm: Norm
+    label: int
+    lower: float
+    upper: float
+    limit: float
+    covers_data: bool
+    probes: tuple[Probe, ...]
+    seconds: float
+    counterexample: Counterexample | None = None
+
+    @property
+    def gap(self) -> float:
+        """What is left open between both."""
+        return self.upper - self.lower
+
+    @property
+    def calls(self) -> int:
+        """The number of verifications."""
+        return len(self.probes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON (infinite numbers become None)."""
+
+        def finite(value: float) -> float | None:
+            return value if math.isfinite(value) else None
+
+        return {
+            "norm": self.norm,
+            "label": self.label,
+            "lower": finite(self.lower),
+            "upper": finite(self.upper),
+            "gap": finite(self.gap),
+            "limit": self.limit,
+            "covers_data": self.covers_data,
+            "calls": self.calls,
+            "seconds": self.seconds,
+            "probes": [asdict(probe) for probe in self.probes],
+            "counterexample": self.counterexample and self.counterexample.to_dict(),
+        }
+
+
+def find_radius(
+    network: Network,
+    point: npt.ArrayLike,
+    label: int,
+    norm: Norm = "linf",
+    *,
+    clip_lo: npt.ArrayLike | None = None,
+    clip_hi: npt.ArrayLike | None = None,
+    maximum: float | None = None,
+    tolerance: float | None = None,
+    targets: Targets = "all",
+    ties: Ties = "violation",
+    method: str = "auto",
+    timeout: float | None = None,
+    sign_zero: SignZero | None = None,
+    options: Options | None = None,
+    progress: Progress | None = None,
+) -> RadiusResult:
+    """Find how far from `point` the network answers `label`, by bisection on the radius.
+
+    Parameters
+    ----------
+    clip_lo, clip_hi
+        The data box, which must hold the point (default: none).
+    maximum
+        The largest radius of interest.  Without it the search starts small and doubles, until a
+        counterexample, the whole data box, or `FARTHEST` first radii.
+    tolerance
+        The search ends at a gap of this size (default: 1 % of the falsified radius).
+    timeout
+        Seconds for the whole search.
+    """
+    network = network if sign_zero is None else network.with_sign_zero(sign_zero)
+    REGISTRY.make(method)
+    if tolerance is not None and not 0 < tolerance < np.inf:
+        raise InputError(f"tolerance is {tolerance}; expected a finite number > 0")
+    if maximum is not None and not 0 < maximum <= LARGEST_VALUE:
+        raise InputError(f"the largest radius is {maximum}; expected a number > 0")
+    deadline = Deadline(timeout)
+    centre = Ball(norm, point, 0.0, clip_lo, clip_hi)
+    search = _Search(centre, maximum, tolerance)
+
+    runtime = OnnxRuntime.of(network)
+
+    def ask(radius: float, share: float, chosen: str) -> None:
+        left = deadline.remaining()
+        # Never nothing: the centre is quick, and whether it is right should always be known.
+        limit = None if math.isinf(left) else max(left * share, 1e-3)
+        ball = Ball(norm, centre.middle, radius, clip_lo, clip_hi)
+        watch = None if progress is None else _prefixed(progress, f"radius {radius:.4g}: ")
+        result = verify(
+            network,
+            ball,
+            label,
+            targets=targets,
+            ties=ties,
+            method=chosen,
+            timeout=limit,
+            options=options,
+            progress=watch,
+        )
+        found = result.counterexample
+        if found is not None:
+            found = _nearer(robustness(network, ball, label, targets, ties), runtime, found)
+        search.learn(Probe(radius, chosen, result.status, result.seconds), found)
+
+    ask(0.0, 1.0, method)
+    share = FIRST_SLICE
+    while not deadline.passed():
+        radius, above = search.next_radius()
+        if radius is None:
+            if not search.out_of_time or share >= 1:
+                break
+            # Both sides are done but for what the slices cut short: again, with longer ones.
+            share *= 2
+            search.forget_open()
+        elif above and method == "auto":
+            # What was left open is harder still at a larger radius: only an attack can settle it.
+            ask(radius, share * ATTACK_SLICE, "attack")
+        else:
+            ask(radius, share, method)
+    return RadiusResult(
+        norm=norm,
+        label=int(label),
+        lower=search.lower,
+        upper=search.upper,
+        limit=search.limit,
+        covers_data=search.covers_data,
+        probes=tuple(search.probes),
+        seconds=deadline.elapsed(),
+        counterexample=search.counterexample,
+    )
+
+
+def distance(norm: Norm, center: npt.ArrayLike, found: Counterexample) -> float:
+    """Return the counterexample's exact distance, rounded up to a float."""
+    middle = [Fraction(c) for c in np.asarray(center, dtype=np.float64).tolist()]
+    place = found.exact or tuple(map(Fraction, found.point.tolist()))
+    gaps = [abs(x - c) for x, c in zip(place, middle, strict=True)]
+    if norm == "linf":
+        return float_above(max(gaps))
+    if norm == "l1":
+        return float_above(sum(gaps, Fraction(0)))
+    return float_above(square_root(sum((g * g for g in gaps), Fraction(0)), 120).hi)
+
+
+def _nearer(problem: Problem, runtime: OnnxRuntime | None, found: Counterexample) -> Counterexample:
+    """Return a counterexample on the way from this one to the centre, or this one."""
+    centre, network, label = problem.region.center, problem.network, problem.label
+    rivals = np.array([t.rival for t in problem.targets], dtype=np.int64)
+    shares = np.arange(1, STEPS_INWARD)[:, None] / STEPS_INWARD
+    line = centre + shares * (found.point - centre)
+    scores = network.evaluate(line)
+    margins = scores[:, label, None] - scores[:, rivals]
+    replayer = Replayer(problem, runtime)
+    for k in np.flatnonzero(margins.min(axis=1) <= 0)[:CHECKS_INWARD]:
+        target = problem.targets[int(np.argmin(margins[k]))]
+        nearer = replayer.confirm(target, line[k])
+        if nearer is not None:
+            return nearer
+    return found
+
+
+@dataclass
+class _Search:
+    """What is known so far, and where to look next."""
+
+    centre: Ball
+    maximum: float | None
+    tolerance: float | None
+    lower: float = -math.inf
+    upper: float = math.inf
+    counterexample: Counterexample | None = None
+    probes: list[Probe] = field(default_factory=list)
+    #: The smallest and the largest radius that was left open, if any was.
+    open_from: float | None = None
+    open_to: float | None = None
+    out_of_time: bool = False
+    _above_next: bool = False
+
+    def __post_init__(self) -> None:
+        ball = self.centre
+        reach = np.maximum(np.abs(ball.middle), 1.0)
+        covering = math.inf
+        if ball.clip_lo is not None and ball.clip_hi is not None:
+            reach = np.maximum(ball.clip_hi - ball.middle, ball.middle - ball.clip_lo)
+            # A few roundings, so a little more: the ball must hold every corner.
+            covering = _length(reach, ball.norm) * (1 + 1e-9)
+        self.first = _length(reach, ball.norm) * FIRST_SHARE
+        if not self.first > 0:
+            # A data box of one point.
+            self.first = covering = 1.0
+        limits = (self.maximum or math.inf, covering, self.first * FARTHEST, LARGEST_VALUE)
+        self.limit = min(limits)
+        self.covers_data = self.limit >= covering
+        self.first = min(self.first, self.limit)
+
+    def learn(self, probe: Probe, found: Counterexample | None) -> None:
+        """Take in one answer."""
+        radius, status = probe.radius, probe.status
+        self.probes.append(probe)
+        if found is not None:
+            far = distance(self.centre.norm, self.centre.middle, found)
+            if far < self.upper:
+                self.upper, self.counterexample = far, found
+        elif status == "robust":
+            self.lower = max(self.lower, radius)
+        elif radius > 0:
+            self.out_of_time |= status == "timeout"
+            self.open_from = min(radius, self.open_from or radius)
+            self.open_to = max(radius, self.open_to or radius)
+        if self.lower >= self.upper:
+            raise BnncertError(
+                f"contradiction: radius {self.lower!r} was certified, but there is a "
+                f"counterexample at distance {self.upper!r}; please report this"
+            )
+        self._drop_settled()
+
+    def _drop_settled(self) -> None:
+        """Forget open radii that a later answer settled."""
+        if self.open_from is None or self.open_to is None:
+            return
+        if self.open_from >= self.upper or self.open_to <= self.lower:
+            self.open_from = self.open_to = None
+        elif self.open_to >= self.upper:
+            self.open_to = self.open_from
+        elif self.open_from <= self.lower:
+            self.open_from = self.open_to
+
+    def forget_open(self) -> None:
+        """Look at radii again that were left open."""
+        self.open_from = self.open_to = None
+        self.out_of_time = False
+
+    def next_radius(self) -> tuple[float | None, bool]:
+        """Return the radius to ask about next, if any is worth it, and if it is above open ones."""
+        certified = max(self.lower, 0.0)
+        if self.upper == 0 or certified >= self.limit:
+            return None, False
+        if self.open_from is None or self.open_to is None:
+            return self._between(certified, self.upper), False
+        below = self._between(certified, self.open_from)
+        above = self._between(self.open_to, self.upper)
+        # In turn, so that a side that takes long does not starve the other.
+        self._above_next = not self._above_next
+        if above is not None and (self._above_next or below is None):
+            return above, True
+        return below, False
+
+    def _between(self, low: float, high: float) -> float | None:
+        """Return a radius that halves what is open between two, or None if it is small."""
+        if math.isinf(high):
+            if self.maximum is not None and low < self.limit:
+                return self.limit
+            grown = self.first if low == 0 else min(2 * low, self.limit)
+            return grown if grown > low else None
+        small = self.tolerance
+        if small is None:
+            largest = self.upper if math.isfinite(self.upper) else high
+            small = max(RELATIVE_TOLERANCE * largest, SMALLEST_SHARE * self.first)
+        if self.open_from is not None:
+            # The gap is then two such distances, and all that is open between them.
+            small /= 2
+        middle = low + (high - low) / 2
+        return middle if high - low > small and low < middle < high else None
+
+
+def _length(step: npt.NDArray[np.float64], norm: Norm) -> float:
+    order = {"linf": np.inf, "l2": 2, "l1": 1}[norm]
+    return float(np.linalg.norm(step, order))
+
+
+def _prefixed(progress: Progress, prefix: str) -> Progress:
+    def report(text: str, done: int, total: int) -> None:
+        progress(prefix + text, done, total)
+
+    return report
