@@ -48,6 +48,7 @@ def test_exact_and_bounding_methods_agree_with_brute_force(kind: str, data: st.D
     for method, form in (
         ("interval", "lattice"),
         ("lp", "lattice"),
+        ("sdp", "lattice"),
         ("milp", "lattice"),
         ("milp", "soft"),
     ):
@@ -82,7 +83,7 @@ def test_verdicts_agree_with_brute_force(kind: str, data: st.DataObject) -> None
         assert result.status == expected, method
         if expected == "not_robust" and ties == "violation":
             check_counterexample(net, region, label, result)
-    for method in ("interval", "lp", "sample", "attack"):
+    for method in ("interval", "lp", "sdp", "sample", "attack"):
         result = bnncert.verify(
             built, region, label, method=method, ties=ties, options=options, timeout=0.02
         )
@@ -101,7 +102,7 @@ def test_bounds_hold_on_the_disc(data: st.DataObject) -> None:
     label = data.draw(st.integers(0, built.classes - 1))
     truth = true_margins(net, region, label)
     options = Options(restarts=8, iterations=5, samples=50)
-    for method in ("interval", "lp", "sample", "attack", "auto"):
+    for method in ("interval", "lp", "sdp", "sample", "attack", "auto"):
         result = bnncert.verify(built, region, label, method=method, options=options, timeout=0.05)
         for target in result.targets:
             assert target.rival is not None

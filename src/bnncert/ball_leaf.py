@@ -45,7 +45,7 @@ def check_ball_pattern(
     """Decide whether `neurons` can have `signs` at one point of an L2 ball, where possible."""
     if region.radius == 0:
         return check_pattern(layer, neurons, signs, Box(region.lo, region.hi), deadline)
-    guide = _largest_margin(layer, neurons, signs, region, deadline)
+    guide = cone_guide(layer, neurons, signs, region, deadline)
     if guide is None:
         return Leaf()
     point, multipliers = guide
@@ -87,7 +87,7 @@ def cannot_meet(
     return value + 2.0**-51 * (neurons.size + 4) * magnitude < -1e-290
 
 
-def _largest_margin(
+def cone_guide(
     layer: ThresholdLayer,
     neurons: IntArray,
     signs: npt.NDArray[np.int8],

@@ -34,7 +34,9 @@ Ties: TypeAlias = Literal["violation", "robust"]
 class Objective:
     """f(x) = <coefficients, x> + constant over the last layer, known to within `error`.
 
-    The property wants f > 0, or f >= 0 if `tie_is_fine`.
+    The property wants f > 0, or f >= 0 if `tie_is_fine`.  Part of the error may be that the
+    constant is no float: `remainder` is what rounding left out of it, and `doubt` (None: the same
+    as `error`) what stays unknown even in rationals.
     """
 
     coefficients: FloatArray
@@ -42,10 +44,17 @@ class Objective:
     error: float = 0.0
     tie_is_fine: bool = False
     name: str = "f"
+    remainder: Fraction = Fraction(0)
+    doubt: float | None = None
+
+    @property
+    def exact_error(self) -> Fraction:
+        """How far f may be from :meth:`exactly`."""
+        return Fraction(self.error if self.doubt is None else self.doubt)
 
     def exactly(self, signs: npt.NDArray[Any]) -> Fraction:
         """Return f at a sign vector, in rationals (without the error)."""
-        return self._sums.exactly(signs)[0] + Fraction(self.constant)
+        return self._sums.exactly(signs)[0] + Fraction(self.constant) + self.remainder
 
     @cached_property
     def _sums(self) -> SignedSums:
@@ -53,7 +62,7 @@ class Objective:
 
     def is_violated(self, signs: npt.NDArray[Any]) -> bool | None:
         """Decide f <= 0 (f < 0 if ties are fine) exactly; None if the error forbids it."""
-        value, error = self.exactly(signs), Fraction(self.error)
+        value, error = self.exactly(signs), self.exact_error
         low, high = value - error, value + error
         if self.tie_is_fine:
             return True if high < 0 else False if low >= 0 else None
@@ -72,7 +81,7 @@ class Objective:
         """
         values = [Fraction(c) for c in np.unique(np.abs(self.coefficients)).tolist() if c]
         if not values:
-            return Fraction(self.constant), Fraction(0)
+            return Fraction(self.constant) + self.remainder, Fraction(0)
         denominator = math.lcm(*(v.denominator for v in values))
         if denominator > 2**40:
             return None
@@ -88,14 +97,15 @@ class Objective:
             return lower
         offset, step = self.lattice
         if step == 0:
-            return max(lower, float_below(offset - Fraction(self.error)))
-        # f = lattice + e with |e| <= error, so the lattice part is >= lower - error.
+            return max(lower, float_below(offset - self.exact_error))
+        # f = lattice + e with |e| <= exact error, so the lattice part is >= lower - error.  The
+        # whole error is taken off: it also covers what float arithmetic made of `lower`.
         k = math.ceil((Fraction(lower) - Fraction(self.error) - offset) / step)
-        return max(lower, float_below(offset + k * step - Fraction(self.error)))
+        return max(lower, float_below(offset + k * step - self.exact_error))
 
     def largest_violation(self) -> float:
         """Return a float v such that the violating values of f are exactly those <= v."""
-        if self.lattice is None or self.error:
+        if self.lattice is None or self.exact_error:
             return float_above(Fraction(self.error))
         offset, step = self.lattice
         if step == 0:
@@ -135,7 +145,7 @@ class Target:
     def exactly(self, signs: npt.NDArray[Any]) -> Fraction:
         """Return F at one sign vector, in rationals, and above by the objectives' error."""
         return max(
-            (o.exactly(signs) + Fraction(o.error) for o in self.objectives), default=Fraction(-1)
+            (o.exactly(signs) + o.exact_error for o in self.objectives), default=Fraction(-1)
         )
 
 
@@ -170,8 +180,9 @@ def score_objective(
     output = network.output
     if not weights:
         value = float(constant)
-        doubt = float_above(abs(constant - Fraction(value)))
-        return Objective(np.zeros(output.weights.shape[1]), value, doubt, tie_is_fine, name)
+        left = constant - Fraction(value)
+        nothing = np.zeros(output.weights.shape[1])
+        return Objective(nothing, value, float_above(abs(left)), tie_is_fine, name, left, 0.0)
     for j in weights:
         if not 0 <= j < network.classes:
             raise InputError(f"score {j} does not exist; the network has {network.classes}")
@@ -180,7 +191,7 @@ def score_objective(
     coefficients, error = _combination([output.weights[j] for j in weights], list(weights.values()))
     total = sum((c * Fraction(float(output.bias[j])) for j, c in weights.items()), constant)
     rounded = float(total)
-    error += abs(total - Fraction(rounded))
+    remainder = total - Fraction(rounded)
     groups: dict[int, Fraction] = {}
     for j, c in weights.items():
         groups[int(output.group[j])] = groups.get(int(output.group[j]), Fraction(0)) + c
@@ -189,7 +200,9 @@ def score_objective(
         # Equal irrational biases cancel exactly in a difference of scores.
         if groups[int(output.group[j])] != 0:
             error += abs(c) * Fraction(float(output.bias_error[j]))
-    return Objective(coefficients, rounded, float_above(error), tie_is_fine, name)
+    doubt = float_above(error)
+    error += abs(remainder)
+    return Objective(coefficients, rounded, float_above(error), tie_is_fine, name, remainder, doubt)
 
 
 def _combination(rows: list[FloatArray], factors: list[Fraction]) -> tuple[FloatArray, Fraction]:

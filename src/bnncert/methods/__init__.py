@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bnncert.methods import attack, auto, interval, lp, milp, minp, reduced_sdp, sample, sdp
+from bnncert.methods import attack, auto, branch, interval, lp, milp, minp, reduced_sdp, sample, sdp
 from bnncert.methods.base import REGISTRY, Context, Method, Options, Progress
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "REGISTRY",
     "attack",
     "auto",
+    "branch",
     "interval",
     "lp",
     "milp",

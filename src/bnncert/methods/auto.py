@@ -8,12 +8,16 @@ import numpy as np
 
 from bnncert.methods.attack import attack
 from bnncert.methods.base import Context, Method, register
+from bnncert.methods.branch import branch_target
 from bnncert.methods.interval import interval_proof
 from bnncert.methods.lp import lp_lower_bounds
 from bnncert.methods.milp import solve_target
-from bnncert.presolve.stability import LayerBounds, stability
-from bnncert.problem import Problem
+from bnncert.methods.reduced_sdp import bound_problem
+from bnncert.presolve.pipeline import Presolved, presolve
+from bnncert.presolve.stability import LayerBounds
+from bnncert.problem import Problem, Target
 from bnncert.regions import Ball
+from bnncert.relaxations.reduced import reduce_objective
 from bnncert.verdict import TargetResult
 
 #: Share of the time limit, and seconds at most, that each attack may take.
@@ -26,36 +30,46 @@ QUICK_ROUNDS, LONG_ROUNDS = 1, 4
 QUICK_ITERATIONS = 12
 
 
+#: Links beyond which the linear program comes before the semidefinite one.
+WORTH_LP = 1500
+
+
 @register
 class AutoMethod(Method):
-    """interval -> short attack -> lp -> long attack -> milp."""
+    """interval -> short attack -> lp or sdp -> long attack -> branch and bound -> milp."""
 
     name = "auto"
-    summary = "interval, attack, lp and milp in turn, for the targets still open"
+    summary = "interval, attack, lp, sdp, branch and bound and milp in turn, for what is still open"
     promises = ("bound", "exact", "counterexample")
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
         """Settle as many targets as the time allows; one counterexample ends the work."""
         results: dict[str, TargetResult] = {}
-        bounds = stability(problem.network, problem.region)
+        started = context.deadline.elapsed()
+        presolved = presolve(problem.network, problem.region)
+        presolve_seconds = context.deadline.elapsed() - started
         for target in problem.targets:
             since = context.deadline.elapsed()
-            lower, proved = interval_proof(target, bounds[-1])
+            lower, proved = interval_proof(target, presolved.bounds[-1])
             results[target.name] = context.result(
-                target, "interval", since, lower=lower, proved=proved
+                target,
+                "interval",
+                since,
+                lower=lower,
+                proved=proved or presolved.contradiction,
+                details={"seconds": {"presolve": presolve_seconds}},
             )
         open_ = {t.name for t in problem.targets if results[t.name].status != "robust"}
-        stages = ["attack", "lp", "attack", "milp"]
-        if isinstance(problem.region, Ball) and problem.region.norm == "l2":
-            stages.remove("milp")
-        for number, stage in enumerate(stages):
+        for stage in ("quick attack", "lp", "sdp", "attack", "bab", "milp"):
             if not open_ or context.deadline.passed():
                 break
-            if stage == "attack":
-                rounds = LONG_ROUNDS if number else QUICK_ROUNDS
-                self._attack(problem, context, bounds, open_, rounds, results)
+            if stage == "milp" and isinstance(problem.region, Ball) and problem.region.norm == "l2":
+                continue
+            if "attack" in stage:
+                rounds = LONG_ROUNDS if stage == "attack" else QUICK_ROUNDS
+                self._attack(problem, context, presolved.bounds, open_, rounds, results)
             else:
-                self._prove(problem, context, bounds, open_, stage, results)
+                self._prove(problem, context, presolved, open_, stage, results)
             if any(results[name].status == "not_robust" for name in open_):
                 break
             open_ = {name for name in open_ if results[name].status != "robust"}
@@ -65,7 +79,7 @@ class AutoMethod(Method):
         self,
         problem: Problem,
         context: Context,
-        bounds: tuple[LayerBounds, ...],
+        presolved: Presolved,
         open_: set[str],
         stage: str,
         results: dict[str, TargetResult],
@@ -78,19 +92,49 @@ class AutoMethod(Method):
             if context.deadline.passed():
                 return
             before = results[target.name]
-            since = context.deadline.elapsed()
-            if stage == "lp":
-                lowers = lp_lower_bounds(problem, bounds, target, "lattice", context)
-                proved = any(
-                    o.is_proved_by(b) for o, b in zip(target.objectives, lowers, strict=True)
-                )
-                lower = max(lowers, default=-np.inf)
-                after = context.result(target, "lp", since, lower=lower, proved=proved)
-            else:
-                after = solve_target(problem, bounds, target, context)
+            after = self._stage(stage, problem, context, presolved, target, len(pending) - number)
+            if after is None:
+                continue
             results[target.name] = _combine(before, after)
             if after.status == "not_robust":
                 return
+
+    def _stage(
+        self,
+        stage: str,
+        problem: Problem,
+        context: Context,
+        presolved: Presolved,
+        target: Target,
+        waiting: int,
+    ) -> TargetResult | None:
+        """Run one stage on one target; None if the stage is not for it."""
+        since = context.deadline.elapsed()
+        if stage == "milp":
+            return solve_target(problem, presolved.bounds, target, context, presolved.record)
+        if stage == "bab":
+            # An equal share of what is left, so that one hard target does not starve the others.
+            share = context.deadline.remaining() / waiting
+            limited = replace(context, deadline=context.deadline.within(share))
+            found = branch_target(presolved, target, limited, "bab", -np.inf)
+            if found.status == "timeout" and not context.deadline.passed():
+                found = replace(found, status="unknown")
+            return found
+        reduced = [reduce_objective(presolved, o) for o in target.objectives]
+        is_large = any(r.links > WORTH_LP for r in reduced)
+        if stage == "lp":
+            if not is_large:
+                return None
+            lowers = lp_lower_bounds(problem, presolved.bounds, target, "lattice", context)
+        else:
+            decide = replace(context, options=replace(context.options, mode="feasibility"))
+            lowers = [
+                bound_problem(r, o, decide, 0).lower
+                for r, o in zip(reduced, target.objectives, strict=True)
+            ]
+        proved = any(o.is_proved_by(b) for o, b in zip(target.objectives, lowers, strict=True))
+        lower = max(lowers, default=-np.inf)
+        return context.result(target, stage, since, lower=lower, proved=proved)
 
     def _attack(
         self,
@@ -139,6 +183,15 @@ def _combine(before: TargetResult, after: TargetResult) -> TargetResult:
         rival=after.rival,
         counterexample=after.counterexample,
         note=after.note,
+        details={
+            **before.details,
+            **after.details,
+            "seconds": {
+                **before.details.get("seconds", {}),
+                after.stage: before.details.get("seconds", {}).get(after.stage, 0.0)
+                + after.seconds,
+            },
+        },
     )
 
 

@@ -20,6 +20,8 @@ from bnncert.formats.description import FloatArray
 from bnncert.leaf import check_pattern
 from bnncert.methods.base import Context, Method, Options
 from bnncert.methods.interval import interval_proof
+from bnncert.presolve.pipeline import presolve
+from bnncert.presolve.record import Record
 from bnncert.presolve.reduction import OpenProblem, reduce_target
 from bnncert.presolve.stability import LayerBounds, stability
 from bnncert.problem import Problem, Target
@@ -75,7 +77,13 @@ class ExactMethod(Method):
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
         """Decide every target (those already in `context.known` are passed through)."""
-        bounds = stability(problem.network, problem.region)
+        lattice = context.options.form == "lattice"
+        if lattice:
+            presolved = presolve(problem.network, problem.region)
+            bounds, record = presolved.bounds, presolved.record
+        else:
+            # The paper's form is the yardstick: it gets none of our cuts.
+            bounds, record = stability(problem.network, problem.region), Record()
         results = []
         for number, target in enumerate(problem.targets):
             context.report(f"{self.name}: {target.name}", number, len(problem.targets))
@@ -83,7 +91,7 @@ class ExactMethod(Method):
             if known is not None and known.status in ("robust", "not_robust"):
                 results.append(known)
                 continue
-            results.append(self.solve_target(problem, bounds, target, context))
+            results.append(self.solve_target(problem, bounds, target, context, record))
         return tuple(results)
 
     def solve_target(
@@ -92,8 +100,9 @@ class ExactMethod(Method):
         bounds: tuple[LayerBounds, ...],
         target: Target,
         context: Context,
+        record: Record | None = None,
     ) -> TargetResult:
-        """Decide one target."""
+        """Decide one target; what presolve recorded becomes clauses."""
         since = context.deadline.elapsed()
         lower, proved = interval_proof(target, bounds[-1])
         optimise = context.options.mode == "optimum" and len(target.objectives) == 1
@@ -109,8 +118,28 @@ class ExactMethod(Method):
         )
         model = _with_objective(model, target, optimise)
         solver = self.solver(model, problem.region, context.options)
+        if record is not None:
+            _add_clashes(solver, model, record)
         search = _Search(self.name, solver, problem, target, model, context, lower, optimise)
         return search.run(since)
+
+
+def _add_clashes(solver: Solver, model: LinearModel, record: Record) -> None:
+    """Forbid every pair of first-layer signs that presolve found to exclude each other."""
+    index = model.problem.layers[0].index
+    for step in record.steps:
+        if step.rule != "clash" or step.layer != 0:
+            continue
+        assert step.other is not None and step.other_signs is not None
+        kept = np.flatnonzero(np.isin(step.neurons, index) & np.isin(step.other, index))
+        first = np.searchsorted(index, step.neurons[kept])
+        second = np.searchsorted(index, step.other[kept])
+        signs, others = step.signs[kept], step.other_signs[kept]
+        for a, b, s, t in zip(first, second, signs, others, strict=True):
+            # Of the literals z (sign +1) or 1 - z (sign -1) at most one holds.
+            limit = 1.0 - float((s < 0) + (t < 0))
+            columns = model.offsets[0] + np.array([a, b])
+            solver.add_row(-np.inf, limit, columns, np.array([float(s), float(t)]))
 
 
 def _with_objective(model: LinearModel, target: Target, optimise: bool) -> LinearModel:

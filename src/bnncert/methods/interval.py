@@ -20,7 +20,10 @@ def interval_lower(objective: Objective, last: LayerBounds) -> float:
     rounding = 0.0
     if np.any(d != np.rint(d)) or objective.constant != np.rint(objective.constant):
         rounding = (d.size + 2) * 2.0**-52 * reach
-    return objective.round_up(value - rounding - objective.error)
+    slack = rounding + objective.error
+    # Subtracting a slack below the spacing of floats would change nothing.
+    value = float(np.nextafter(value - slack, -np.inf)) if slack else value
+    return objective.round_up(value)
 
 
 def interval_proof(target: Target, last: LayerBounds) -> tuple[float, bool]:

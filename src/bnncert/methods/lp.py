@@ -38,7 +38,9 @@ def lp_lower_bounds(
             lowers.append(-np.inf)
             continue
         program = replace(model.program, cost=cost, offset=offset)
-        lower = program.dual_bound(solution.multipliers) - objective.slack
+        lower = program.dual_bound(solution.multipliers)
+        if objective.slack:
+            lower = float(np.nextafter(lower - objective.slack, -np.inf))
         lowers.append(original.round_up(lower))
     return lowers
 

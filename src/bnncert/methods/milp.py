@@ -5,6 +5,7 @@ from __future__ import annotations
 from bnncert.errors import InputError
 from bnncert.methods.base import Context, Options, register
 from bnncert.methods.exact_search import ExactMethod, Solver
+from bnncert.presolve.record import Record
 from bnncert.presolve.stability import LayerBounds
 from bnncert.problem import Problem, Target
 from bnncert.regions import Ball, Region
@@ -43,7 +44,11 @@ class MilpMethod(ExactMethod):
 
 
 def solve_target(
-    problem: Problem, bounds: tuple[LayerBounds, ...], target: Target, context: Context
+    problem: Problem,
+    bounds: tuple[LayerBounds, ...],
+    target: Target,
+    context: Context,
+    record: Record | None = None,
 ) -> TargetResult:
     """Decide one target."""
-    return MilpMethod().solve_target(problem, bounds, target, context)
+    return MilpMethod().solve_target(problem, bounds, target, context, record)

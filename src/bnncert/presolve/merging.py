@@ -31,7 +31,8 @@ def row_keys(rows: Any) -> tuple[list[bytes], SignArray]:
 def equal_rows(rows: Any, plus: FloatArray, minus: FloatArray) -> tuple[IntArray, SignArray]:
     """Return the first neuron that each one equals, and its sign relative to it.
 
-    -w with thresholds (p, q) is the opposite of w with thresholds (-q, -p).
+    -w with thresholds (p, q) is the opposite of w with thresholds (-q, -p).  Neurons with a tie
+    that may go either way choose on their own, so each of them stays its own leader.
     """
     keys, signs = row_keys(rows)
     leader = np.arange(rows.shape[0], dtype=np.int64)
@@ -39,6 +40,8 @@ def equal_rows(rows: Any, plus: FloatArray, minus: FloatArray) -> tuple[IntArray
     seen: dict[tuple[bytes, float, float], int] = {}
     for j, key in enumerate(keys):
         low, high = float(plus[j]), float(minus[j])
+        if low <= high:
+            continue
         if signs[j] < 0:
             low, high = -high, -low
         first = seen.setdefault((key, low, high), j)

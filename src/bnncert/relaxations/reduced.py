@@ -383,9 +383,15 @@ class Certificate:
         )
         if not all(np.all(np.isfinite(v)) for v in numbers):
             return -np.inf
+        with np.errstate(all="ignore"):
+            return self._bound(problem)
+
+    def _bound(self, problem: ReducedProblem) -> float:
         table, gate = self.constants(problem)
         form, doubt = self.form(problem)
         n = problem.size + 1
+        if not (np.all(np.isfinite(form)) and np.all(np.isfinite(doubt))):
+            return -np.inf
         # |eigenvalue error| <= the largest row sum of the entries' errors, and LAPACK's own.
         error = float(doubt.sum(axis=1).max(initial=0.0))
         norm = float(np.abs(form).sum(axis=1).max(initial=0.0))
@@ -393,7 +399,9 @@ class Certificate:
         parts = np.concatenate([table, gate, self.diagonal])
         total = problem.constant + float(parts.sum())
         rounding = (parts.size + 8) * UNIT * (float(np.abs(parts).sum()) + abs(problem.constant))
-        return total + n * min(0.0, least) * (1 + 8 * UNIT) - rounding - problem.slack
+        value = total + n * min(0.0, least) * (1 + 8 * UNIT) - rounding - problem.slack
+        # Numbers beyond the floats prove nothing.
+        return value if np.isfinite(least) and np.isfinite(value) else -np.inf
 
 
 def relax_reduced(problem: ReducedProblem) -> ReducedRelaxation:

@@ -1,0 +1,217 @@
+r"""A reduced problem with some of its signs fixed.
+
+Fixing x_a = s makes every literal that clashes with it false.  A sum u = w.x then splits into a
+constant and the free part; what is left of its lattice may fix a gate's output, and so on until
+nothing changes.  Tables that have become constant join the constant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from bnncert.formats.description import FloatArray, IntArray
+from bnncert.presolve.ranges import sum_ranges
+from bnncert.relaxations.reduced import Lattice, ReducedProblem
+
+SignArray = npt.NDArray[np.int8]
+
+#: Room for rounding when integers are compared as floats.
+HALF = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Clause:
+    """Literals 2i + (sign < 0) that cannot all hold."""
+
+    literals: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Restriction:
+    """The problem that is left, `free` its variables in the old one, `signs` all fixed ones."""
+
+    problem: ReducedProblem
+    free: IntArray
+    signs: SignArray
+
+
+class Restrictor:
+    """Restricts one problem again and again, sharing what does not change."""
+
+    def __init__(self, problem: ReducedProblem) -> None:
+        self.problem = problem
+        n = problem.size
+        self.excluded = np.zeros((2 * n, 2 * n), dtype=bool)
+        self.excluded[problem.clash_first, problem.clash_second] = True
+        self.excluded[problem.clash_second, problem.clash_first] = True
+        self.clauses: list[Clause] = []
+
+    def learn(self, literals: IntArray) -> None:
+        """Remember literals that cannot all hold."""
+        if literals.size == 2:
+            self.excluded[literals[0], literals[1]] = True
+            self.excluded[literals[1], literals[0]] = True
+        else:
+            self.clauses.append(Clause(literals))
+
+    def propagate(self, signs: SignArray) -> SignArray | None:
+        """Return all signs that follow, or None for a contradiction."""
+        signs = signs.copy()
+        while True:
+            before = signs.copy()
+            fixed = np.flatnonzero(signs)
+            true = 2 * fixed + (signs[fixed] < 0)
+            false = np.asarray(self.excluded[true].any(axis=0))
+            if false[true].any() or np.any(false[0::2] & false[1::2]):
+                return None
+            signs[false[1::2]] = 1
+            signs[false[0::2]] = -1
+            if not self._clauses(signs) or not self._gates(signs):
+                return None
+            if np.array_equal(signs, before):
+                return signs
+
+    def _clauses(self, signs: SignArray) -> bool:
+        for clause in self.clauses:
+            wanted = 1 - 2 * (clause.literals % 2)
+            have = signs[clause.literals // 2]
+            open_ = np.flatnonzero(have == 0)
+            if np.all((have == wanted) | (have == 0)):
+                if open_.size == 0:
+                    return False
+                if open_.size == 1:
+                    k = open_[0]
+                    signs[clause.literals[k] // 2] = -wanted[k]
+        return True
+
+    def _gates(self, signs: SignArray) -> bool:
+        gates = self.problem.gates
+        if not gates.rows.shape[0]:
+            return True
+        shift = gates.rows @ signs
+        reach = np.abs(gates.rows) @ (signs == 0)
+        possible = np.abs(gates.points - shift[:, None]) <= reach[:, None] + HALF
+        own = signs[self.problem.outputs]
+        possible &= (own[:, None] == 0) | (self.problem.gate_signs == own[:, None])
+        if not possible.any(axis=1).all():
+            return False
+        plus = (possible & (self.problem.gate_signs > 0)).any(axis=1)
+        minus = (possible & (self.problem.gate_signs < 0)).any(axis=1)
+        settled = (plus != minus) & (own == 0)
+        signs[self.problem.outputs[settled]] = np.where(plus[settled], 1, -1)
+        return True
+
+    def restrict(self, signs: SignArray) -> Restriction | None:
+        """Return what is left after fixing signs and all that follows, or None if nothing is."""
+        known = self.propagate(signs)
+        if known is None:
+            return None
+        problem = self.problem
+        free = np.flatnonzero(known == 0)
+        place = np.full(problem.size, -1, dtype=np.int64)
+        place[free] = np.arange(free.size)
+        constant = problem.constant + float(problem.linear @ known)
+        pairs = self.excluded[np.ix_(_both(free), _both(free))]
+        first, second = np.nonzero(np.triu(pairs, 1))
+        distinct = first // 2 != second // 2
+        table = _restrict_lattice(problem.table, known, free, pairs)
+        rows, points, values, added = _live_tables(problem, table, problem.values)
+        if added is None:
+            return None
+        gates, gate_rows = problem.gates, None
+        gate_signs, outputs = problem.gate_signs, problem.outputs
+        if gates.rows.shape[0]:
+            possible, free_rows, shift = _restrict_lattice(gates, known, free, pairs)
+            own = known[outputs]
+            possible &= (own[:, None] == 0) | (gate_signs == own[:, None])
+            if not possible.any(axis=1).all():
+                return None
+            live = own == 0
+            gate_rows = free_rows[live]
+            gates = Lattice(
+                gate_rows,
+                _packed(gates.points[live] - shift[live, None], possible[live]),
+                possible[live].sum(axis=1),
+            )
+            gate_signs = _packed(gate_signs[live], possible[live])
+            # A gate whose output is fixed still bounds its sum.
+            idle = np.flatnonzero(~live & (free_rows != 0).any(axis=1))
+            width = max(points.shape[1], problem.gates.points.shape[1])
+            rows = np.vstack([rows, free_rows[idle]])
+            extra = _packed(problem.gates.points[idle] - shift[idle, None], possible[idle])
+            points = np.vstack([_widen(points, width), _widen(extra, width)])
+            values = np.vstack([_widen(values, width), np.zeros((idle.size, width))])
+            outputs = place[outputs[live]]
+        left = ReducedProblem(
+            variables=problem.variables[free],
+            constant=constant + added,
+            # Constants are summed once more; for integers both slacks are zero.
+            slack=2 * problem.slack,
+            linear=problem.linear[free],
+            table=Lattice(rows, points, np.zeros(rows.shape[0], dtype=np.int64)),
+            values=values,
+            gates=gates if gate_rows is not None else _no_gates(free.size),
+            gate_signs=gate_signs,
+            outputs=outputs,
+            clash_first=first[distinct].astype(np.int64),
+            clash_second=second[distinct].astype(np.int64),
+        )
+        return Restriction(left, free, known)
+
+
+def _both(variables: IntArray) -> IntArray:
+    return np.stack([2 * variables, 2 * variables + 1], axis=1).ravel()
+
+
+def _no_gates(size: int) -> Lattice:
+    return Lattice(np.zeros((0, size)), np.zeros((0, 1)), np.zeros(0, dtype=np.int64))
+
+
+def _restrict_lattice(
+    lattice: Lattice, known: SignArray, free: IntArray, pairs: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.bool_], FloatArray, FloatArray]:
+    """Return which points remain, the rows over the free variables, and the fixed parts."""
+    shift = lattice.rows @ known
+    rows = lattice.rows[:, free]
+    low, high = sum_ranges(sp.csr_array(rows), pairs)
+    inner = lattice.points - shift[:, None]
+    possible = (inner >= low[:, None] - HALF) & (inner <= high[:, None] + HALF)
+    return possible, rows, shift
+
+
+def _live_tables(
+    problem: ReducedProblem,
+    restricted: tuple[npt.NDArray[np.bool_], FloatArray, FloatArray],
+    values: FloatArray,
+) -> tuple[FloatArray, FloatArray, FloatArray, float | None]:
+    """Return the tables that still vary, and the sum of those that do not."""
+    possible, rows, shift = restricted
+    if not possible.any(axis=1).all():
+        return rows, problem.table.points, values, None
+    high = np.where(possible, values, -np.inf).max(axis=1, initial=-np.inf)
+    low = np.where(possible, values, np.inf).min(axis=1, initial=np.inf)
+    bounds_something = values.any(axis=1) == 0
+    dead = (high == low) & ~bounds_something
+    dead |= ~(rows != 0).any(axis=1)
+    live = ~dead
+    points = _packed(problem.table.points[live] - shift[live, None], possible[live])
+    return rows[live], points, _packed(values[live], possible[live]), float(low[dead].sum())
+
+
+def _packed(values: FloatArray, kept: npt.NDArray[np.bool_]) -> FloatArray:
+    """Return the kept entries of every row, moved to the front and the last one repeated."""
+    order = np.argsort(~kept, axis=1, kind="stable")
+    moved = np.take_along_axis(values, order, axis=1)
+    count = kept.sum(axis=1)
+    width = max(1, int(count.max(initial=0)))
+    index = np.minimum(np.arange(width)[None, :], np.maximum(count, 1)[:, None] - 1)
+    return np.take_along_axis(moved, index, axis=1)
+
+
+def _widen(array: FloatArray, width: int) -> FloatArray:
+    missing = width - array.shape[1]
+    return np.pad(array, ((0, 0), (0, missing)), mode="edge") if missing > 0 else array

@@ -1,0 +1,46 @@
+r"""Sign patterns near the moments of a relaxation (random hyperplanes)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.formats.description import FloatArray
+from bnncert.relaxations.reduced import ReducedProblem
+
+
+def round_moments(
+    problem: ReducedProblem, moments: FloatArray, generator: np.random.Generator, count: int
+) -> npt.NDArray[np.int8]:
+    """Return sign vectors x = sign(V g) with M = V V', turned so that the constant is +1."""
+    values, vectors = np.linalg.eigh(moments)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    drawn = root @ generator.standard_normal((root.shape[1], count))
+    drawn *= np.where(drawn[:1] >= 0, 1.0, -1.0)
+    signs = np.where(drawn[1:] >= 0, 1, -1).astype(np.int8).T
+    for j, out in enumerate(problem.outputs.tolist()):
+        u = signs @ problem.gates.rows[j]
+        points = problem.gates.points[j]
+        nearest = np.argmin(np.abs(u[:, None] - points[None, :]), axis=1)
+        signs[:, out] = problem.gate_signs[j][nearest]
+    return np.unique(signs, axis=0)
+
+
+def objective_values(problem: ReducedProblem, signs: npt.NDArray[np.int8]) -> FloatArray:
+    """Return f at sign vectors (rows); +inf where a sum leaves its lattice."""
+    total = problem.constant + signs @ problem.linear
+    sums = signs @ problem.table.rows.T
+    for j in range(problem.table.rows.shape[0]):
+        distance = np.abs(sums[:, j : j + 1] - problem.table.points[j][None, :])
+        nearest = np.argmin(distance, axis=1)
+        off = distance[np.arange(signs.shape[0]), nearest] > 0.5
+        total = total + np.where(off, np.inf, problem.values[j][nearest])
+    return np.asarray(total)
+
+
+def clash_count(problem: ReducedProblem, signs: npt.NDArray[np.int8]) -> npt.NDArray[np.int64]:
+    """Return how many clashes each sign vector violates."""
+    first, second = problem.clash_first, problem.clash_second
+    left = signs[:, first // 2] == 1 - 2 * (first % 2)
+    right = signs[:, second // 2] == 1 - 2 * (second % 2)
+    return np.asarray((left & right).sum(axis=1))

@@ -1,0 +1,269 @@
+"""Pairs of signs that exclude each other, against every reachable pattern."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import scipy.sparse as sp
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import bnncert
+from bnncert.layers import ThresholdLayer
+from bnncert.presolve import pairs
+from bnncert.presolve.clashes import Clashes
+from bnncert.presolve.pairs import pair_clashes
+from tests.brute_force import TinyNetwork, reachable_first_layers
+from tests.strategies import regions
+
+Array = npt.NDArray[Any]
+
+FEW = settings(
+    max_examples=70, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+
+KINDS = ("box", "linf", "l2", "l1", "polytope")
+
+
+@st.composite
+def first_layers(
+    draw: st.DrawFn, *, ternary: bool, exact_ties: bool, inputs: int = 2, most: int = 4
+) -> TinyNetwork:
+    """Networks of which only the first layer matters."""
+    count = draw(st.integers(2, most))
+    entry = st.sampled_from([-1.0, 0.0, 1.0]) if ternary else st.integers(-12, 12).map(_eighth)
+    loose = st.floats(-2, 2, allow_nan=False, width=32).map(lambda v: v + 1 / 3)
+    bias = st.integers(-12, 12).map(lambda v: v / 4) if exact_ties else loose
+    cells = draw(st.lists(entry, min_size=count * inputs, max_size=count * inputs))
+    weights = np.array(cells).reshape(count, inputs)
+    biases = np.array(draw(st.lists(bias, min_size=count, max_size=count)))
+    sign_zero = draw(st.sampled_from(["plus", "minus", "either"]))
+    return TinyNetwork(
+        (weights, np.ones((2, count))), (biases, np.zeros(2)), sign_zero if exact_ties else "plus"
+    )
+
+
+def _eighth(value: int) -> float:
+    return value / 8
+
+
+def found_clashes(net: TinyNetwork, region: bnncert.Region, keep: Any = slice(None)) -> Clashes:
+    """Call it as presolve does, on the chosen neurons."""
+    layer = net.build().layers[0]
+    assert layer.bias_lo is not None and layer.bias_hi is not None
+    return pair_clashes(region, layer.weights[keep], -layer.bias_hi[keep], -layer.bias_lo[keep])
+
+
+def as_set(clashes: Clashes) -> set[tuple[int, int]]:
+    return set(zip(clashes.first.tolist(), clashes.second.tolist(), strict=True))
+
+
+def sign_of(literal: int) -> int:
+    return -1 if literal % 2 else 1
+
+
+def open_neurons(patterns: Array) -> list[int]:
+    """Return the neurons that take both signs."""
+    return [j for j in range(patterns.shape[1]) if np.unique(patterns[:, j]).size == 2]
+
+
+def value_at(
+    layer: ThresholdLayer, region: bnncert.Region, first: int, second: int, theta: float
+) -> tuple[list[Fraction], Fraction]:
+    """Return the mixed row and the mixed constant, in rationals.
+
+    theta belongs to the rows of the layer, which are those of the network up to a factor.
+    """
+    assert layer.bias_lo is not None and layer.bias_hi is not None
+    rows = [list(map(Fraction, row)) for row in layer.weights.toarray().tolist()]
+    row = [Fraction(0)] * region.size
+    constant = Fraction(0)
+    for literal, share in ((first, Fraction(theta)), (second, 1 - Fraction(theta))):
+        s, j = sign_of(literal), literal // 2
+        row = [v + s * share * Fraction(w) for v, w in zip(row, rows[j], strict=True)]
+        constant += s * share * Fraction(float((layer.bias_hi if s > 0 else layer.bias_lo)[j]))
+    return row, constant
+
+
+def is_proved_on_box(
+    layer: ThresholdLayer, region: bnncert.Region, first: int, second: int, theta: float
+) -> bool:
+    row, constant = value_at(layer, region, first, second, theta)
+    ends = zip(row, region.lo.tolist(), region.hi.tolist(), strict=True)
+    return constant + sum(max(v * Fraction(a), v * Fraction(b)) for v, a, b in ends) < 0
+
+
+def is_proved_on_ball(
+    layer: ThresholdLayer, region: bnncert.Ball, first: int, second: int, theta: float
+) -> bool:
+    row, constant = value_at(layer, region, first, second, theta)
+    linear = constant + sum(
+        v * Fraction(m) for v, m in zip(row, region.middle.tolist(), strict=True)
+    )
+    square = Fraction(region.radius) ** 2 * sum(v * v for v in row)
+    return linear < 0 and square < linear * linear
+
+
+@given(data=st.data(), kind=st.sampled_from(KINDS), ternary=st.booleans())
+@settings(FEW, max_examples=250)
+def test_no_reachable_pattern_has_both_signs(data: st.DataObject, kind: str, ternary: bool) -> None:
+    net = data.draw(first_layers(ternary=ternary, exact_ties=kind != "l2"))
+    region = data.draw(regions(kind))
+    patterns = list(reachable_first_layers(net, region))
+    for first, second in as_set(found_clashes(net, region)):
+        assert first // 2 < second // 2
+        for x in patterns:
+            both = x[first // 2] == sign_of(first) and x[second // 2] == sign_of(second)
+            assert not both
+
+
+@given(data=st.data())
+@FEW
+def test_three_inputs(data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(["box", "linf"]))
+    net = data.draw(first_layers(ternary=data.draw(st.booleans()), exact_ties=True, inputs=3))
+    region = data.draw(regions(kind, inputs=3))
+    patterns = np.array(list(reachable_first_layers(net, region)))
+    for first, second in as_set(found_clashes(net, region)):
+        assert not np.any(
+            (patterns[:, first // 2] == sign_of(first))
+            & (patterns[:, second // 2] == sign_of(second))
+        )
+
+
+@pytest.mark.parametrize(
+    ("ternary", "margin"), [(True, 1e-9), (False, 0.05)], ids=["ternary", "real"]
+)
+@given(data=st.data())
+@FEW
+def test_every_clear_clash_on_a_box_is_found(
+    ternary: bool, margin: float, data: st.DataObject
+) -> None:
+    """With weights in {-1, 0, 1} only rounding may hide one, else the grid of theta."""
+    net = data.draw(first_layers(ternary=ternary, exact_ties=True, most=3))
+    region = data.draw(regions("box"))
+    patterns = np.array(list(reachable_first_layers(net, region)))
+    found = as_set(found_clashes(net, region))
+    open_ = open_neurons(patterns)
+    for a in open_:
+        for b in (j for j in open_ if j > a):
+            for s in (1, -1):
+                for t in (1, -1):
+                    # Both signs asked for with a tolerance; if that fails, they clash clearly.
+                    rows = np.stack([s * net.weights[0][a], t * net.weights[0][b]])
+                    bias = np.array([s * net.biases[0][a], t * net.biases[0][b]]) + margin
+                    pair = TinyNetwork((rows, np.ones((2, 2))), (bias, np.zeros(2)), "plus")
+                    if (1, 1) not in set(reachable_first_layers(pair, region)):
+                        assert (2 * a + (s < 0), 2 * b + (t < 0)) in found
+
+
+@pytest.mark.parametrize("ternary", [True, False], ids=["ternary", "real"])
+@given(data=st.data())
+@FEW
+def test_theta_proves_each_clash_on_a_box(ternary: bool, data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(["box", "linf"]))
+    net = data.draw(first_layers(ternary=ternary, exact_ties=data.draw(st.booleans()), most=6))
+    region = data.draw(regions(kind))
+    found = found_clashes(net, region)
+    layer = net.build().layers[0]
+    for first, second, theta in zip(found.first, found.second, found.theta, strict=True):
+        assert is_proved_on_box(layer, region, int(first), int(second), float(theta))
+
+
+@given(data=st.data())
+@FEW
+def test_theta_proves_each_clash_on_a_disc(data: st.DataObject) -> None:
+    net = data.draw(first_layers(ternary=data.draw(st.booleans()), exact_ties=True, most=6))
+    region = data.draw(regions("l2"))
+    assert isinstance(region, bnncert.Ball)
+    # Without the data box the support function is that of the ball alone.
+    region = bnncert.Ball("l2", region.middle, region.radius)
+    found = found_clashes(net, region)
+    layer = net.build().layers[0]
+    for first, second, theta in zip(found.first, found.second, found.theta, strict=True):
+        # Of a touching pair float rounding tells nothing: none may be claimed.
+        pair = int(first), int(second), float(theta)
+        assert is_proved_on_ball(layer, region, *pair) or is_proved_on_box(layer, region, *pair)
+
+
+def test_the_disc_excludes_more_than_its_bounding_box() -> None:
+    # x >= 0.8 and y >= 0.8 meet in a corner of the square, outside the disc.
+    rows = sp.csr_array(np.array([[1.0, 0.0], [0.0, 1.0]]))
+    plus = np.array([0.8, 0.8])
+    box = pair_clashes(bnncert.Box([-1, -1], [1, 1]), rows, plus, plus)
+    disc = pair_clashes(bnncert.Ball("l2", [0, 0], 1.0), rows, plus, plus)
+    assert (0, 2) in as_set(disc)
+    assert (0, 2) not in as_set(box)
+
+
+def test_the_cross_polytope_excludes_more_than_its_bounding_box() -> None:
+    rows = sp.csr_array(np.array([[1.0, 0.0], [0.0, 1.0]]))
+    plus = np.array([0.6, 0.6])
+    assert (0, 2) in as_set(pair_clashes(bnncert.Ball("l1", [0, 0], 1.0), rows, plus, plus))
+    polytope = bnncert.Polytope([[1.0, 1.0]], [1.0], [-1, -1], [1, 1])
+    assert (0, 2) in as_set(pair_clashes(polytope, rows, plus, plus))
+    assert not pair_clashes(bnncert.Box([-1, -1], [1, 1]), rows, plus, plus).size
+
+
+@pytest.mark.parametrize("ternary", [True, False], ids=["ternary", "real"])
+@given(data=st.data())
+@FEW
+def test_many_neurons_are_searched_in_blocks(ternary: bool, data: st.DataObject) -> None:
+    """Pairs that share inputs, a few at a time, give what the whole table gives."""
+    kind = data.draw(st.sampled_from(["box", "linf", "l2", "l1"]))
+    net = data.draw(first_layers(ternary=ternary, exact_ties=True, inputs=3, most=7))
+    region = data.draw(regions(kind, inputs=3))
+    layer = net.build().layers[0]
+    rows = layer.weights.astype(np.float64)
+    # The open neurons: only for these no pair is lost that shares nothing.
+    open_ = np.flatnonzero(
+        (region.support(rows) >= -net.biases[0]) & (-region.support(-rows) <= -net.biases[0])
+    )
+    whole = found_clashes(net, region, open_)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pairs, "MOST_DENSE", 1)
+        patch.setattr(pairs, "CHUNK", data.draw(st.integers(1, 12)))
+        blocks = found_clashes(net, region, open_)
+    assert as_set(blocks) == as_set(whole)
+    if kind in ("box", "linf"):
+        for first, second, theta in zip(blocks.first, blocks.second, blocks.theta, strict=True):
+            a, b = 2 * open_[first // 2] + first % 2, 2 * open_[second // 2] + second % 2
+            assert is_proved_on_box(layer, region, int(a), int(b), float(theta))
+
+
+def test_nothing_to_compare() -> None:
+    box = bnncert.Box([-1, -1], [1, 1])
+    for count in (0, 1, 3):
+        none = pair_clashes(box, sp.csr_array((count, 2)), np.zeros(count), np.zeros(count))
+        assert none.size == 0
+
+
+def test_rounding_never_claims_a_touching_pair() -> None:
+    # Pairs that meet in one point up to rounding: what is claimed must hold in exact arithmetic.
+    rng = np.random.default_rng(7)
+    for _ in range(200):
+        n = int(rng.integers(2, 30))
+        w = rng.choice([-1.0, 0.0, 1.0], (2, n))
+        w = w if rng.random() < 0.5 else w * rng.random((2, n))
+        lo = rng.random(n) - 0.5
+        hi = lo + rng.random(n)
+        theta = Fraction(1, 2)
+        mixed = [theta * Fraction(a) + theta * Fraction(b) for a, b in w.T.tolist()]
+        most = sum(
+            max(v * Fraction(a), v * Fraction(b))
+            for v, a, b in zip(mixed, lo.tolist(), hi.tolist(), strict=True)
+        )
+        # need_a + need_b = -2 most up to one rounding, so that the pair touches.
+        target = float(2 * most)
+        share = float(rng.random()) * target
+        plus = np.array([share, target - share])
+        net = TinyNetwork((w, np.ones((2, 2))), (-plus, np.zeros(2)), "plus")
+        layer = net.build().layers[0]
+        box = bnncert.Box(lo, hi)
+        found = pair_clashes(box, sp.csr_array(w), plus, plus)
+        for first, second, at in zip(found.first, found.second, found.theta, strict=True):
+            assert is_proved_on_box(layer, box, int(first), int(second), float(at))
