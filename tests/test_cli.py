@@ -434,6 +434,33 @@ def test_soft_and_lattice_form_find_the_same_minimum(folder: Path, run: Run) -> 
     assert bounds == [[(-1.0, -1.0), (-1.5, -1.5)]] * 2
 
 
+def test_explain_shows_presolve_and_stages(folder: Path, run: Run) -> None:
+    question = ("bound", "net.npz", "--input", "x.npy", "--radius", "0.6")
+    answer = run(*question, "--explain", "--json", "out.json")
+    assert answer.code == 0
+    for word in ("presolve", "variables", "rules", "stages", "structured", "iterations", "gap"):
+        assert word in answer.out, word
+    details = read_json(folder / "out.json")["targets"][0]["details"]
+    first = details["presolve"][0]
+    assert first["neurons"] == first["open"] + first["rules"].get("stable", 0)
+    rounds = details["rounds"]
+    assert rounds[0]["bound"] <= rounds[0]["primal"] + 1e-6
+    assert rounds[0]["seconds"] >= 0
+    other = run(*question, "--explain", "--method", "lp")
+    assert other.code == 0
+    assert "nothing to explain" in other.out
+
+
+@pytest.mark.parametrize("solver", ["structured", "clarabel", "low-rank"])
+def test_every_solver_of_the_reduced_problem_bounds_it(folder: Path, run: Run, solver: str) -> None:
+    question = ("bound", "net.npz", "--input", "x.npy", "--radius", "0.6", "--solver", solver)
+    assert run(*question, "--timeout", "5", "--json", "out.json").code == 0
+    for target, minimum in zip(
+        read_json(folder / "out.json")["targets"], (-1.0, -1.5), strict=True
+    ):
+        assert target["lower"] <= minimum
+
+
 # --- info, methods, convert ------------------------------------------------------------------
 
 

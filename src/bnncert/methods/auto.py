@@ -116,7 +116,7 @@ class AutoMethod(Method):
             # An equal share of what is left, so that one hard target does not starve the others.
             share = context.deadline.remaining() / waiting
             limited = replace(context, deadline=context.deadline.within(share))
-            found = branch_target(presolved, target, limited, "bab", -np.inf)
+            found = branch_target(presolved, problem, target, limited, "bab", -np.inf)
             if found.status == "timeout" and not context.deadline.passed():
                 found = replace(found, status="unknown")
             return found

@@ -44,6 +44,8 @@ class Options:
         Encoding of `milp`: "lattice" (exact integers) or "soft" (the paper's margin).
     mode
         `milp` decides "feasibility" of a violation or finds the "optimum" of f.
+    processes
+        Processes that branch and bound may use on one target; 0 takes one for each core.
     threads
         Threads that a solver may use; 0 lets it choose.
     solver
@@ -64,6 +66,7 @@ class Options:
     pixel_step: float | None = None
     form: Form = "lattice"
     mode: Literal["feasibility", "optimum"] = "feasibility"
+    processes: int = 0
     threads: int = 0
     solver: str | None = None
     cut_rounds: int | None = None

@@ -13,12 +13,18 @@ from bnncert.methods.interval import interval_proof
 from bnncert.presolve.pipeline import Presolved, presolve
 from bnncert.problem import Problem, Target
 from bnncert.relaxations.reduced import reduce_objective
+from bnncert.search.parallel import Task, search_together
 from bnncert.search.tree import Tree
 from bnncert.verdict import Counterexample, TargetResult
 
 
 def branch_target(
-    presolved: Presolved, target: Target, context: Context, name: str, lower: float
+    presolved: Presolved,
+    question: Problem,
+    target: Target,
+    context: Context,
+    name: str,
+    lower: float,
 ) -> TargetResult:
     """Decide one target by branching; objectives of a conjunction are tried in turn."""
     since = context.deadline.elapsed()
@@ -34,7 +40,14 @@ def branch_target(
     for objective in target.objectives:
         problem = reduce_objective(presolved, objective)
         tree = Tree(presolved, problem, objective, confirm, seed=context.options.seed)
-        outcome = tree.search(context.deadline)
+        task = Task(presolved, problem, objective, question, target, context.options.seed)
+        outcome = search_together(
+            tree,
+            task,
+            context.deadline,
+            context.options.processes,
+            lambda point: confirm(point, None),
+        )
         details = {"nodes": outcome.nodes, "relaxations": outcome.relaxations}
         if found:
             return context.result(
@@ -77,5 +90,5 @@ class BranchMethod(Method):
             if proved or context.deadline.passed():
                 results.append(context.result(target, self.name, since, lower=lower, proved=proved))
                 continue
-            results.append(branch_target(presolved, target, context, self.name, lower))
+            results.append(branch_target(presolved, problem, target, context, self.name, lower))
         return tuple(results)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
@@ -105,22 +105,25 @@ class Tree:
         self.keep_leaves = keep_leaves
         self.max_nodes, self.max_open = max_nodes, max_open
         self.outcome = Outcome("open", -np.inf, 0)
-        #: The smallest bound of all closed nodes.
+        #: The smallest bound of all closed nodes, and of those that nothing could close.
         self.closed = np.inf
+        self.unresolved = np.inf
+        #: Conflicts found so far, as literals that cannot all hold.
+        self.learned: list[IntArray] = []
+        self.heap: list[_Node] = []
+        self.numbers = 0
+        self.push(np.zeros(problem.size, dtype=np.int8), -np.inf)
 
     def search(self, deadline: Deadline) -> Outcome:
-        """Search until decided, or until time, nodes or memory run out."""
+        """Search until decided or out of time, nodes or memory; another call goes on from there."""
         outcome = self.outcome
-        start = np.zeros(self.problem.size, dtype=np.int8)
-        heap = [_Node(-np.inf, 0, start, -np.inf)]
-        numbers = 1
-        unresolved = np.inf
         status: TreeStatus = "proved"
-        while heap:
-            if deadline.passed() or outcome.nodes >= self.max_nodes or len(heap) > self.max_open:
+        while self.heap:
+            full = outcome.nodes >= self.max_nodes or len(self.heap) > self.max_open
+            if full or deadline.passed():
                 status = "interrupted"
                 break
-            node = heapq.heappop(heap)
+            node = heapq.heappop(self.heap)
             outcome.nodes += 1
             found = self._visit(node, deadline)
             if outcome.point is not None:
@@ -130,21 +133,39 @@ class Tree:
             if found is None:
                 continue
             bound, variable = found
+            if deadline.passed():
+                # An unfinished relaxation is no reason to split: the node waits for more time.
+                heapq.heappush(self.heap, replace(node, bound=max(node.bound, bound)))
+                continue
             if variable is None:
                 # Nothing left to branch on, and neither closed nor violated: ties, mostly.
-                unresolved = min(unresolved, bound)
+                self.unresolved = min(self.unresolved, bound)
                 continue
             for sign in (1, -1):
                 child = node.signs.copy()
                 child[variable] = sign
-                heapq.heappush(heap, _Node(bound, numbers, child, bound))
-                numbers += 1
-        left = min((n.bound for n in heap), default=np.inf)
-        outcome.lower = min(left, unresolved, self.closed)
-        if status == "proved" and np.isfinite(unresolved):
+                self.push(child, bound)
+        left = min((n.bound for n in self.heap), default=np.inf)
+        outcome.lower = min(left, self.unresolved, self.closed)
+        if status == "proved" and np.isfinite(self.unresolved):
             status = "open"
         outcome.status = status
         return outcome
+
+    def push(self, signs: SignArray, bound: float) -> None:
+        """Add an open node."""
+        heapq.heappush(self.heap, _Node(bound, self.numbers, signs, bound))
+        self.numbers += 1
+
+    def take(self) -> list[tuple[SignArray, float]]:
+        """Remove and return all open nodes, lowest bound first."""
+        nodes = [(n.signs, n.bound) for n in sorted(self.heap)]
+        self.heap = []
+        return nodes
+
+    def _learn(self, literals: IntArray) -> None:
+        self.restrictor.learn(literals)
+        self.learned.append(literals)
 
     def _close(self, leaf: Leaf) -> None:
         self.closed = min(self.closed, leaf.bound)
@@ -197,7 +218,7 @@ class Tree:
             leaf = check_pattern(self.layer, self.neurons, signs, region, deadline)
         if leaf.conflict:
             variables = self.inputs[np.isin(self.neurons, leaf.conflict)]
-            self.restrictor.learn(2 * variables + (left.signs[variables] < 0))
+            self._learn(2 * variables + (left.signs[variables] < 0))
             self._close(Leaf(node.signs, "unreachable", np.inf))
             return None
         if leaf.point is not None:
@@ -247,7 +268,7 @@ class Tree:
         meeting = meet(self.layer, self.neurons[fixed], signs[chosen], self.region, deadline)
         if meeting.conflict is not None:
             variables = chosen[meeting.conflict]
-            self.restrictor.learn(2 * variables + (signs[variables] < 0))
+            self._learn(2 * variables + (signs[variables] < 0))
         return meeting
 
     def _round(self, left: Restriction, moments: FloatArray, deadline: Deadline) -> None:

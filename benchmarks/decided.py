@@ -1,0 +1,124 @@
+"""How many instances `auto` decides, per radius, beside the paper and beside the Soft-MILP.
+
+    python benchmarks/decided.py [--images 20] [--seconds 60] [--networks sparse,dense]
+                                 [--norm linf] [--deltas 0.25,0.5,1.0] [--targets runner-up,all]
+                                 [--soft-images 0]
+
+delta_inf = 127.5 eps and delta_2 = 255 eps on data in [-1, 1].  Misclassified images are left out,
+as in the paper.  With `--soft-images N` the paper's Soft-MILP (HiGHS) runs on the first N images
+with the same limit; a time-out counts as the limit in the ratio of the geometric means.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import Counter
+
+import numpy as np
+
+import bnncert
+from bnncert.demo import load_demo_images, load_demo_network
+
+SCALE = {"linf": 127.5, "l2": 255.0}
+
+#: Percent decided by the paper (12 cores, 600 s, Gurobi): network, norm, delta.
+PAPER = {
+    ("sparse", "linf", 0.25): 98,
+    ("sparse", "linf", 0.5): 98,
+    ("sparse", "linf", 1.0): 65,
+    ("dense", "linf", 0.25): 98,
+    ("dense", "linf", 0.5): 72,
+    ("sparse", "l2", 10.0): 96,
+    ("sparse", "l2", 20.0): 34,
+}
+
+
+def decide(
+    network: bnncert.Network,
+    region: bnncert.Region,
+    label: int,
+    targets: str,
+    method: str,
+    seconds: float,
+    **options: object,
+) -> tuple[bnncert.Result, float]:
+    """Return the verdict and the seconds it took."""
+    started = time.monotonic()
+    result = bnncert.verify(
+        network,
+        region,
+        label,
+        targets=targets,  # type: ignore[arg-type]
+        method=method,
+        timeout=seconds,
+        options=bnncert.Options(**options),  # type: ignore[arg-type]
+    )
+    return result, time.monotonic() - started
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--images", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--networks", default="sparse,dense")
+    parser.add_argument("--norm", choices=["linf", "l2"], default="linf")
+    parser.add_argument("--deltas", default="0.25,0.5,1.0")
+    parser.add_argument("--targets", default="runner-up,all")
+    parser.add_argument("--soft-images", type=int, default=0)
+    arguments = parser.parse_args()
+    data = load_demo_images()
+    limit = arguments.seconds
+    lines, ours, soft = [], [], []
+    for name in arguments.networks.split(","):
+        network = load_demo_network(name)
+        for delta in map(float, arguments.deltas.split(",")):
+            for targets in arguments.targets.split(","):
+                counts: Counter[str] = Counter()
+                stages: Counter[str] = Counter()
+                slowest = 0.0
+                for i in range(arguments.images):
+                    label, point = int(data.labels[i]), data.point(i)
+                    if int(np.argmax(network.evaluate(point))) != label:
+                        counts["misclassified"] += 1
+                        continue
+                    region = bnncert.Ball(
+                        arguments.norm, point, delta / SCALE[arguments.norm], -1.0, 1.0
+                    )
+                    result, seconds = decide(network, region, label, targets, "auto", limit)
+                    counts[result.status] += 1
+                    slowest = max(slowest, seconds)
+                    nodes = sum(t.details.get("nodes", 0) for t in result.targets)
+                    last = {t.stage for t in result.targets if t.status in ("robust", "not_robust")}
+                    order = ["centre", "interval", "attack", "lp", "sdp", "bab", "milp"]
+                    stage = max(last, key=order.index) if last else "-"
+                    stages[stage if result.status in ("robust", "not_robust") else "open"] += 1
+                    text = f"  {name} {delta:5.2f} {targets:9s} image {i:2d} {result.status:10s}"
+                    text += f" {seconds:6.2f} s {stage:8s} nodes {nodes}"
+                    if i < arguments.soft_images and targets == "runner-up":
+                        other, taken = decide(
+                            network, region, label, targets, "milp", limit, form="soft"
+                        )
+                        done = other.status in ("robust", "not_robust")
+                        if done or result.status in ("robust", "not_robust"):
+                            ours.append(min(seconds, limit))
+                            soft.append(taken if done else limit)
+                        text += f" | Soft-MILP {other.status:10s} {taken:6.2f} s"
+                    print(text, flush=True)
+                decided = counts["robust"] + counts["not_robust"]
+                asked = arguments.images - counts["misclassified"]
+                paper = PAPER.get((name, arguments.norm, delta))
+                lines.append(
+                    f"{name:6s} {arguments.norm} {delta:5.2f} {targets:9s}: decided {decided} of "
+                    f"{asked} (robust {counts['robust']}, not robust {counts['not_robust']}), "
+                    f"slowest {slowest:.1f} s, by {dict(stages)}"
+                    + (f"; the paper {paper} %" if paper is not None else "")
+                )
+    print("\n".join(lines))
+    if ours:
+        ratio = float(np.exp(np.mean(np.log(soft)) - np.mean(np.log(ours))))
+        print(f"Soft-MILP / auto, geometric mean over {len(ours)} instances: {ratio:.1f}")
+
+
+if __name__ == "__main__":
+    main()
