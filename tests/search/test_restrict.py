@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -21,7 +23,7 @@ SOME = settings(
 def consistent(problem: ReducedProblem) -> np.ndarray:
     """All sign vectors without a clash whose gates have an allowed sign."""
     n = problem.size
-    signs = np.array(np.meshgrid(*[[1, -1]] * n)).reshape(n, -1).T.astype(np.int8)
+    signs = np.array(list(product((1, -1), repeat=n)), dtype=np.int8).reshape(2**n, n)
     signs = signs[clash_count(problem, signs) == 0]
     for j, out in enumerate(problem.outputs):
         u = signs @ problem.gates.rows[j]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -61,4 +60,5 @@ def test_it_stops_at_its_goal_and_at_the_time_limit() -> None:
     late = solve_low_rank(relaxation.program, deadline)
     assert late.status == "interrupted"
     assert deadline.elapsed() < 2.0
-    assert relaxation.bound(late.multipliers) < pytest.approx(204.0, abs=1.0)
+    # The interior-point optimum, 203.96, is the most that any multipliers can prove.
+    assert relaxation.bound(late.multipliers) < 204.0

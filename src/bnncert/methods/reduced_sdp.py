@@ -92,8 +92,8 @@ def bound_problem(
                 "gates": int(current.gates.rows.shape[0]),
                 "clashes": int(current.clash_first.size),
                 "unknowns": relaxation.program.unknowns,
-                "bound": lower,
-                "primal": answer.primal,
+                "bound": _finite(lower),
+                "primal": _finite(answer.primal),
                 "seconds": context.deadline.elapsed() - since,
             }
         )
@@ -112,9 +112,14 @@ def bound_problem(
             break
     best.details = {
         "rounds": stages,
-        "gap": best.primal - best.lower if np.isfinite(best.primal) else None,
+        "gap": _finite(best.primal - best.lower),
     }
     return best
+
+
+def _finite(value: float) -> float | None:
+    """Return what JSON can hold."""
+    return float(value) if np.isfinite(value) else None
 
 
 def _hopeful(problem: ReducedProblem, primal: float) -> bool:

@@ -98,12 +98,16 @@ def stage_table(result: Result) -> Table:
                 stage["solver"] if k == 0 else f"+ cuts {k}",
                 str(stage["unknowns"]),
                 str(stage["iterations"]),
-                number(stage["bound"]),
-                number(stage["primal"] - stage["bound"]),
+                number(math.nan if stage["bound"] is None else stage["bound"]),
+                number(_gap(stage["primal"], stage["bound"])),
                 f"{stage['seconds']:.3f}",
                 stage["status"],
             )
     return table
+
+
+def _gap(primal: float | None, bound: float | None) -> float:
+    return math.nan if primal is None or bound is None else primal - bound
 
 
 def network_table(network: Network) -> Table:

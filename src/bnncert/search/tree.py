@@ -180,13 +180,15 @@ class Tree:
             return None
         problem = left.problem
         least = self._simple_bound(problem)
-        if self.objective.is_proved_by(self.objective.round_up(least)):
-            self._close(Leaf(node.signs, "constant", least))
+        rounded = self.objective.round_up(least)
+        if self.objective.is_proved_by(rounded):
+            self._close(Leaf(node.signs, "constant", rounded))
             return None
         bound, moments, certificate = self._relaxation(problem, deadline)
         bound = max(bound, least, node.bound)
-        if self.objective.is_proved_by(self.objective.round_up(bound)):
-            self._close(Leaf(node.signs, "relaxation", bound, certificate))
+        rounded = self.objective.round_up(bound)
+        if self.objective.is_proved_by(rounded):
+            self._close(Leaf(node.signs, "relaxation", rounded, certificate))
             return None
         fixed = np.flatnonzero(left.signs[self.inputs])
         if fixed.size > 2 or not left.free.size:

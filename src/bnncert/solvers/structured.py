@@ -208,33 +208,37 @@ class _Geometry:
         return np.vstack([wide, low])
 
     def schur(self, moments: FloatArray, inverse: FloatArray) -> FloatArray:
-        """Return H_kl = tr(B_k M B_l T^-1) for all unknowns."""
+        """Return H_kl = tr(B_k M B_l T^-1), of which only k >= l (by blocks) is filled in."""
         gm, gt = self.gram(moments), self.gram(inverse)
-        full = np.empty((self.unknowns, self.unknowns))
+        full = np.zeros((self.unknowns, self.unknowns))
         for n, (p, q, start, stop) in enumerate(self.slices):
+            # Rows first: what follows then only picks columns.
+            mp, tp = gm[p], gt[p]
+            mq, tq = (mp, tp) if p is q else (gm[q], gt[q])
             for r, s, begin, end in self.slices[: n + 1]:
-                square_left, square_right = p is q, r is s
-                if square_left and square_right:
-                    block = gm[_at(p, r)] * gt[_at(p, r)]
-                elif square_left:
-                    block = gm[_at(p, r)] * gt[_at(p, s)]
-                    block += gm[_at(p, s)] * gt[_at(p, r)]
+                if p is q and r is s:
+                    block = _columns(mp, r) * _columns(tp, r)
+                elif p is q:
+                    block = _columns(mp, r) * _columns(tp, s)
+                    block += _columns(mp, s) * _columns(tp, r)
                     block *= 0.5
-                elif square_right:
-                    block = gm[_at(p, r)] * gt[_at(q, r)]
-                    block += gm[_at(q, r)] * gt[_at(p, r)]
+                elif r is s:
+                    block = _columns(mp, r) * _columns(tq, r)
+                    block += _columns(mq, r) * _columns(tp, r)
                     block *= 0.5
                 else:
-                    block = gm[_at(q, r)] * gt[_at(p, s)]
-                    block = block + gm[_at(q, s)] * gt[_at(p, r)]
-                    block = block + gm[_at(p, r)] * gt[_at(q, s)]
-                    block = block + gm[_at(p, s)] * gt[_at(q, r)]
+                    mqr, tpr = _columns(mq, r), _columns(tp, r)
+                    mqs, tps = _columns(mq, s), _columns(tp, s)
+                    mpr, tqr = _columns(mp, r), _columns(tq, r)
+                    mps, tqs = _columns(mp, s), _columns(tq, s)
+                    block = mqr * tps
+                    block = block + mqs * tpr
+                    block = block + mpr * tqs
+                    block = block + mps * tqr
                     block *= 0.25
+                if self.signs[start] * self.signs[begin] < 0:
+                    np.negative(block, out=block)
                 full[start:stop, begin:end] = block
-                if begin != start:
-                    full[begin:end, start:stop] = full[start:stop, begin:end].T
-        full *= self.signs[:, None]
-        full *= self.signs[None, :]
         return full
 
     def combine(self, weights: FloatArray) -> FloatArray:
@@ -277,10 +281,10 @@ def _compact(index: IntArray) -> Index:
     return index
 
 
-def _at(rows: Index, columns: Index) -> tuple[Index, Index]:
-    if isinstance(rows, slice) or isinstance(columns, slice):
-        return rows, columns
-    return rows[:, None], columns[None, :]
+def _columns(matrix: FloatArray, columns: Index) -> FloatArray:
+    if isinstance(columns, slice):
+        return np.asarray(matrix[:, columns])
+    return np.asarray(matrix.take(columns, axis=1))
 
 
 def _longest(factor: FloatArray, step: FloatArray) -> float:
@@ -474,7 +478,7 @@ class _Iteration:
             place = start + np.arange(tables.links)[:, None] * tables.count
             place = place + np.arange(tables.count)[None, :]
             for f in range(tables.links):
-                for e in range(tables.links):
+                for e in range(f + 1):
                     h[place[f], place[e]] += rest[:, f, e]
             eliminate.append((head, cross))
             start += tables.count * tables.links
@@ -555,13 +559,14 @@ class _Iteration:
 
 
 def _factorise(h: FloatArray) -> Callable[[FloatArray], FloatArray]:
-    """Return a solver with H, made definite by as little as it takes."""
+    """Return a solver with H, given by its lower part, made definite by as little as it takes."""
     diagonal = np.diag_indices(h.shape[0])
     plain = h[diagonal].copy()
     for shift in (1e-13, 1e-11, 1e-9, 1e-7):
         h[diagonal] = plain + shift
         try:
-            factor = sl.cho_factor(h, lower=True, check_finite=False)
+            # The lower part by rows is the upper part by columns, which LAPACK takes as it is.
+            factor = sl.cho_factor(h.T, lower=False, check_finite=False)
         except sl.LinAlgError:
             continue
         return lambda right: np.asarray(sl.cho_solve(factor, right, check_finite=False))

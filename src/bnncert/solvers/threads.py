@@ -7,9 +7,9 @@ from functools import cache
 
 from threadpoolctl import ThreadpoolController
 
-#: Newton systems smaller than this gain nothing from a second thread, and lose much on a busy
+#: Newton systems smaller than this gain little from more threads, and lose much on a busy
 #: machine, where threads wait for each other at every product.
-WORTH_THREADS = 1500
+WORTH_THREADS = 6000
 
 
 @cache
