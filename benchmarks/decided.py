@@ -52,7 +52,7 @@ def decide(
         targets=targets,  # type: ignore[arg-type]
         method=method,
         timeout=seconds,
-        options=bnncert.Options(**options),  # type: ignore[arg-type]
+        options=bnncert.Options(processes=0, **options),  # type: ignore[arg-type]
     )
     return result, time.monotonic() - started
 

@@ -228,7 +228,7 @@ def _clip_text(lo: Any, hi: Any) -> str:
 
 def answer(network: Network, instance: Instance, settings: Settings, threads: int = 0) -> Row:
     """Verify one instance."""
-    options = Options(seed=settings.seed, threads=threads, processes=threads)
+    options = Options(seed=settings.seed, threads=threads)
     if settings.targets != "all":
         # Verification asks about the chosen rivals only, but any of them can win at the centre.
         result = verify(

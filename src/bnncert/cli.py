@@ -197,7 +197,14 @@ def _options(
         raise InputError("--samples and --restarts must be at least 1")
     if pixel_step is not None and not pixel_step > 0:
         raise InputError(f"--pixel-step is {pixel_step}; expected a number > 0")
-    return Options(seed=seed, form=form, samples=samples, restarts=restarts, pixel_step=pixel_step)
+    return Options(
+        seed=seed,
+        form=form,
+        samples=samples,
+        restarts=restarts,
+        pixel_step=pixel_step,
+        processes=0,
+    )
 
 
 def _question(

@@ -45,7 +45,8 @@ class Options:
     mode
         `milp` decides "feasibility" of a violation or finds the "optimum" of f.
     processes
-        Processes that branch and bound may use on one target; 0 takes one for each core.
+        Processes that branch and bound may use on one target; 0 takes one for each core.  A script
+        that asks for more than one must guard its main part with ``if __name__ == "__main__"``.
     threads
         Threads that a solver may use; 0 lets it choose.
     solver
@@ -66,7 +67,7 @@ class Options:
     pixel_step: float | None = None
     form: Form = "lattice"
     mode: Literal["feasibility", "optimum"] = "feasibility"
-    processes: int = 0
+    processes: int = 1
     threads: int = 0
     solver: str | None = None
     cut_rounds: int | None = None

@@ -38,7 +38,7 @@ def branch_target(
 
     details: dict[str, Any] = {}
     for objective in target.objectives:
-        problem = reduce_objective(presolved, objective)
+        problem = reduce_objective(presolved, objective, with_triples=True)
         tree = Tree(presolved, problem, objective, confirm, seed=context.options.seed)
         task = Task(presolved, problem, objective, question, target, context.options.seed)
         outcome = search_together(

@@ -8,6 +8,7 @@ each layer brought to its fixed point before the next, is the fixed point of all
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from bnncert.presolve.pairs import pair_clashes
 from bnncert.presolve.ranges import sum_ranges
 from bnncert.presolve.record import Record, Step
 from bnncert.presolve.stability import LayerBounds, first_layer, settle_states
+from bnncert.presolve.triples import Triples, triple_clashes
 from bnncert.regions import Box, Region
 
 SignArray = npt.NDArray[np.int8]
@@ -71,6 +73,37 @@ class Presolved:
     def bounds(self) -> tuple[LayerBounds, ...]:
         """The bounds and states of every layer."""
         return tuple(layer.bounds for layer in self.layers)
+
+    @cached_property
+    def triples(self) -> Triples:
+        """Triples of first-layer variables that exclude each other, looked for when first asked."""
+        layer = self.network.layers[0]
+        assert layer.bias_lo is not None and layer.bias_hi is not None
+        own = self.owner[self.owner_layer == 0]
+        first = np.flatnonzero(self.clashes.first // 2 < own.size)
+        among = Clashes(
+            self.clashes.first[first], self.clashes.second[first], self.clashes.theta[first]
+        )
+        found = triple_clashes(
+            self.region,
+            layer.weights[own],
+            -layer.bias_hi[own],
+            -layer.bias_lo[own],
+            among.matrix(own.size),
+        )
+        signs = np.where(found.literals % 2 == 0, 1, -1).astype(np.int8)
+        self.record.add(
+            Step(
+                "triple",
+                0,
+                own[found.literals[:, 0] // 2],
+                signs[:, 0],
+                other=own[found.literals[:, 1:] // 2],
+                other_signs=signs[:, 1:],
+                witness=found.theta.astype(np.float64),
+            )
+        )
+        return found
 
 
 class _Presolve:

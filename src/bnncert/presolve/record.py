@@ -13,6 +13,7 @@ from bnncert.formats.description import FloatArray, IntArray
 Rule: TypeAlias = Literal[
     "stable",  # one sign is impossible by the bounds of u = w.y
     "clash",  # two signs exclude each other over the region; witness theta
+    "triple",  # three signs exclude each other; witness theta
     "fixed",  # a sign that clashes rule out
     "equal",  # x_a = sign x_b by clashes both ways
     "range",  # tighter bounds of u from clashes

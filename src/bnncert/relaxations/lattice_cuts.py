@@ -72,6 +72,23 @@ def _excluded(problem: ReducedProblem) -> npt.NDArray[np.bool_]:
     return table
 
 
+def _impossible(problem: ReducedProblem) -> IntArray:
+    """Return the triples that exclude each other as sorted numbers."""
+    ordered = np.sort(problem.triples, axis=1)
+    return np.unique(_number(ordered[:, 0], ordered[:, 1], ordered[:, 2], problem.size))
+
+
+def _number(x: IntArray, y: IntArray, z: IntArray, size: int) -> IntArray:
+    return np.asarray((x * (2 * size) + y) * (2 * size) + z, dtype=np.int64)
+
+
+def _contains(
+    numbers: IntArray, x: IntArray, y: IntArray, z: IntArray, size: int
+) -> npt.NDArray[np.bool_]:
+    """Whether x < y < z is one of the triples."""
+    return np.isin(_number(x, y, z, size), numbers)
+
+
 def _pairs(problem: ReducedProblem, moments: FloatArray) -> Found:
     a, b = np.triu_indices(problem.size, 1)
     mean, second = moments[0, 1:], moments[1:, 1:]
@@ -90,6 +107,7 @@ def _pairs(problem: ReducedProblem, moments: FloatArray) -> Found:
 def _triples(problem: ReducedProblem, moments: FloatArray) -> Found:
     mean, second = moments[0, 1:], moments[1:, 1:]
     excluded = _excluded(problem)
+    impossible = _impossible(problem)
     a, b, c = _some_triples(second)
     parts = []
     for s, t in ((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0)):
@@ -97,8 +115,10 @@ def _triples(problem: ReducedProblem, moments: FloatArray) -> Found:
         square = 3 + 2 * (s * t * second[a, b] + t * second[b, c] + s * second[a, c])
         x, y, z = 2 * a + (s < 0), 2 * b + (t < 0), 2 * c
         no_top = excluded[x, y] | excluded[y, z] | excluded[x, z]
+        no_top |= _contains(impossible, x, y, z, problem.size)
         x, y, z = x ^ 1, y ^ 1, z ^ 1
         no_bottom = excluded[x, y] | excluded[y, z] | excluded[x, z]
+        no_bottom |= _contains(impossible, x, y, z, problem.size)
         high = np.where(no_top, 1.0, 3.0)
         low = np.where(no_bottom, -1.0, -3.0)
         between = np.where(np.abs(mu) <= 1, 1.0, 4 * np.abs(mu) - 3) - square

@@ -25,7 +25,7 @@ A table with phi = 0 is a valid inequality by itself: with u = s x_a + t x_b it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import gcd
 from typing import Any
 
@@ -69,6 +69,8 @@ class ReducedProblem:
         signs are allowed occurs twice), and the variable that each determines.
     clash_first, clash_second
         Literals 2i + (sign < 0) of z's variables that exclude each other.
+    triples
+        Rows of three literals that exclude each other.
     """
 
     variables: IntArray
@@ -82,6 +84,7 @@ class ReducedProblem:
     outputs: IntArray
     clash_first: IntArray
     clash_second: IntArray
+    triples: IntArray = field(default_factory=lambda: np.zeros((0, 3), dtype=np.int64))
 
     @property
     def size(self) -> int:
@@ -116,8 +119,10 @@ def _pad(lists: list[FloatArray]) -> FloatArray:
     return out
 
 
-def reduce_objective(presolved: Presolved, objective: Objective) -> ReducedProblem:
-    """Return the reduced problem of one objective."""
+def reduce_objective(
+    presolved: Presolved, objective: Objective, *, with_triples: bool = False
+) -> ReducedProblem:
+    """Return the reduced problem of one objective; triples take a moment to find."""
     network = presolved.network
     last = network.depth - 1
     layer = presolved.layers[last]
@@ -173,7 +178,17 @@ def reduce_objective(presolved: Presolved, objective: Objective) -> ReducedProbl
         outputs,
         2 * place[first[kept] // 2] + first[kept] % 2,
         2 * place[second[kept] // 2] + second[kept] % 2,
+        _renumbered(
+            presolved.triples.literals if with_triples else np.zeros((0, 3), dtype=np.int64), place
+        ),
     )
+
+
+def _renumbered(triples: IntArray, place: IntArray) -> IntArray:
+    """Return the triples whose variables are all in use, by their new numbers."""
+    moved = place[triples // 2]
+    kept = (moved >= 0).all(axis=1)
+    return np.asarray(2 * moved[kept] + triples[kept] % 2, dtype=np.int64)
 
 
 def _tables(

@@ -109,14 +109,18 @@ def search_together(
     processes = processes or min(8, os.cpu_count() or 1)
     outcome = tree.search(deadline.within(min(ALONE, deadline.remaining())))
     if outcome.status != "interrupted" or processes < 2 or deadline.passed():
-        return outcome if processes > 1 or deadline.passed() else tree.search(deadline)
+        return outcome if outcome.status != "interrupted" else tree.search(deadline)
     pool = ProcessPoolExecutor(
         processes - 1, mp_context=get_context("spawn"), initializer=_prepare, initargs=(task,)
     )
     try:
         return _rounds(tree, pool, deadline, processes, confirm)
     finally:
+        workers = list((pool._processes or {}).values())
         pool.shutdown(wait=False, cancel_futures=True)
+        # A hand may have seconds to go, and the interpreter would wait for it when it ends.
+        for worker in workers:
+            worker.kill()
 
 
 def _rounds(

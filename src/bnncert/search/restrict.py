@@ -15,9 +15,13 @@ import scipy.sparse as sp
 
 from bnncert.formats.description import FloatArray, IntArray
 from bnncert.presolve.ranges import sum_ranges
+from bnncert.presolve.triples import Triples
 from bnncert.relaxations.reduced import Lattice, ReducedProblem
 
 SignArray = npt.NDArray[np.int8]
+
+#: Beyond this many variables the cubic table of triples would not fit.
+MOST_CUBIC = 150
 
 #: Room for rounding when integers are compared as floats.
 HALF = 0.5
@@ -48,6 +52,9 @@ class Restrictor:
         self.excluded = np.zeros((2 * n, 2 * n), dtype=bool)
         self.excluded[problem.clash_first, problem.clash_second] = True
         self.excluded[problem.clash_second, problem.clash_first] = True
+        self.triples: npt.NDArray[np.bool_] | None = None
+        if problem.triples.size and n <= MOST_CUBIC:
+            self.triples = Triples(problem.triples, problem.triples).table(n)
         self.clauses: list[Clause] = []
 
     def learn(self, literals: IntArray) -> None:
@@ -65,7 +72,8 @@ class Restrictor:
             before = signs.copy()
             fixed = np.flatnonzero(signs)
             true = 2 * fixed + (signs[fixed] < 0)
-            false = np.asarray(self.excluded[true].any(axis=0))
+            excluded = self._given(true)
+            false = np.asarray(excluded[true].any(axis=0))
             if false[true].any() or np.any(false[0::2] & false[1::2]):
                 return None
             signs[false[1::2]] = 1
@@ -74,6 +82,12 @@ class Restrictor:
                 return None
             if np.array_equal(signs, before):
                 return signs
+
+    def _given(self, true: IntArray) -> npt.NDArray[np.bool_]:
+        """Return which literals exclude each other once those in `true` hold."""
+        if self.triples is None or not true.size:
+            return self.excluded
+        return np.asarray(self.excluded | self.triples[true].any(axis=0))
 
     def _clauses(self, signs: SignArray) -> bool:
         for clause in self.clauses:
@@ -115,7 +129,9 @@ class Restrictor:
         place = np.full(problem.size, -1, dtype=np.int64)
         place[free] = np.arange(free.size)
         constant = problem.constant + float(problem.linear @ known)
-        pairs = self.excluded[np.ix_(_both(free), _both(free))]
+        fixed = np.flatnonzero(known)
+        given = self._given(2 * fixed + (known[fixed] < 0))
+        pairs = _with_interior(given[np.ix_(_both(free), _both(free))])
         first, second = np.nonzero(np.triu(pairs, 1))
         distinct = first // 2 != second // 2
         table = _restrict_lattice(problem.table, known, free, pairs)
@@ -161,6 +177,22 @@ class Restrictor:
             clash_second=second[distinct].astype(np.int64),
         )
         return Restriction(left, free, known)
+
+
+def _with_interior(pairs: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Drop one clash of every two that make variables equal or opposite.
+
+    Both together would leave the moments no interior, which the solver needs.
+    """
+    size = pairs.shape[0] // 2
+    kept: npt.NDArray[np.bool_] = pairs.copy()
+    for s, t in ((0, 1), (0, 0)):
+        both = pairs[s::2, t::2] & pairs[1 - s :: 2, 1 - t :: 2]
+        both &= np.triu(np.ones((size, size), dtype=bool), 1)
+        a, b = np.nonzero(both)
+        kept[2 * a + 1 - s, 2 * b + 1 - t] = False
+        kept[2 * b + 1 - t, 2 * a + 1 - s] = False
+    return kept
 
 
 def _both(variables: IntArray) -> IntArray:
