@@ -30,6 +30,8 @@ lint: $(VENV)/lint
 	$(BIN)/mypy --strict
 
 bench: $(VENV)/test
+	$(BIN)/python benchmarks/bound.py
+	$(BIN)/python benchmarks/decided.py
 	$(BIN)/python benchmarks/milp_forms.py
 	$(BIN)/python benchmarks/attack_vnncomp.py
 
