@@ -143,11 +143,11 @@ RestartsOption = Annotated[
     int | None, typer.Option("--restarts", help="Points that attack moves at once.")
 ]
 SolverOption = Annotated[
-    Literal["structured", "low-rank", "clarabel", "scs", "mosek"] | None,
+    Literal["structured", "low-rank", "clarabel", "scs", "mosek", "highs", "scip", "gurobi"] | None,
     typer.Option(
         "--solver",
         help="Back end: structured (default) or low-rank for sdp; clarabel (default of the "
-        "sdp-* methods), scs and mosek for all of them.",
+        "sdp-* methods), scs and mosek for all of them; highs (milp), scip (minp) or gurobi.",
     ),
 ]
 ExplainOption = Annotated[

@@ -110,8 +110,12 @@ class AutoMethod(Method):
     ) -> TargetResult | None:
         """Run one stage on one target; None if the stage is not for it."""
         since = context.deadline.elapsed()
+        # A solver was named for one kind of stage; the others keep their own.
+        named = context.options.solver
         if stage == "milp":
-            return solve_target(problem, presolved.bounds, target, context, presolved.record)
+            own = replace(context.options, solver=named if named == "gurobi" else None)
+            mixed = replace(context, options=own)
+            return solve_target(problem, presolved.bounds, target, mixed, presolved.record)
         if stage == "bab":
             # An equal share of what is left, so that one hard target does not starve the others.
             share = context.deadline.remaining() / waiting
@@ -127,7 +131,9 @@ class AutoMethod(Method):
                 return None
             lowers = lp_lower_bounds(problem, presolved.bounds, target, "lattice", context)
         else:
-            decide = replace(context, options=replace(context.options, mode="feasibility"))
+            solver = None if named in ("gurobi", "highs", "scip") else named
+            own = replace(context.options, mode="feasibility", solver=solver)
+            decide = replace(context, options=own)
             lowers = [
                 bound_problem(r, o, decide, 0).lower
                 for r, o in zip(reduced, target.objectives, strict=True)

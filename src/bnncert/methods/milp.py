@@ -10,6 +10,7 @@ from bnncert.presolve.stability import LayerBounds
 from bnncert.problem import Problem, Target
 from bnncert.regions import Ball, Region
 from bnncert.relaxations.linear import LinearModel
+from bnncert.solvers.gurobi_ import GurobiModel
 from bnncert.solvers.highs_ import HighsModel
 from bnncert.verdict import TargetResult
 
@@ -31,7 +32,11 @@ class MilpMethod(ExactMethod):
             )
 
     def solver(self, model: LinearModel, region: Region, options: Options) -> Solver:
-        """Hand a model to HiGHS."""
+        """Hand a model to HiGHS, or to Gurobi where the user has it."""
+        if options.solver == "gurobi":
+            return GurobiModel(model.program, threads=options.threads, seed=options.seed)
+        if options.solver not in (None, "highs"):
+            raise InputError(f"method milp has no solver {options.solver!r}; use highs or gurobi")
         return HighsModel(
             model.program,
             {

@@ -7,12 +7,14 @@ signs that the box makes impossible.
 
 from __future__ import annotations
 
+from bnncert.errors import InputError
 from bnncert.methods.base import Options, register
 from bnncert.methods.exact_search import ExactMethod, Solver
 from bnncert.presolve.reduction import OpenProblem
 from bnncert.regions import Ball, Region
 from bnncert.relaxations.ball import ball_block
 from bnncert.relaxations.linear import InputBlock, LinearModel
+from bnncert.solvers.gurobi_ import GurobiModel
 from bnncert.solvers.scip_ import ScipModel
 
 
@@ -32,12 +34,17 @@ class MinpMethod(ExactMethod):
         return super().inputs(reduced, region)
 
     def solver(self, model: LinearModel, region: Region, options: Options) -> Solver:
-        """Hand a model to SCIP."""
+        """Hand a model to SCIP, or to Gurobi where the user has it."""
         is_ball = isinstance(region, Ball) and region.norm == "l2"
+        ball = model.inputs.size if is_ball else 0
+        if options.solver == "gurobi":
+            return GurobiModel(model.program, ball=ball, threads=options.threads, seed=options.seed)
+        if options.solver not in (None, "scip"):
+            raise InputError(f"method minp has no solver {options.solver!r}; use scip or gurobi")
         start = model.offsets[0]
         return ScipModel(
             model.program,
-            ball=model.inputs.size if is_ball else 0,
+            ball=ball,
             # Once the first layer is fixed, all later signs follow.
             branch_first=range(start, start + model.problem.layers[0].size),
             seed=options.seed,
