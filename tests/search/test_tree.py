@@ -94,3 +94,17 @@ def test_the_same_seed_gives_the_same_tree() -> None:
         second.relaxations,
         second.lower,
     )
+
+
+def test_a_node_with_a_point_stays_open_for_those_who_reject_the_point() -> None:
+    # x_0 = sign(x) alone decides, and both signs occur: the minimum is a violation.
+    network = bnncert.Network.from_arrays(
+        [np.eye(2), np.array([[1.0, 1.0], [0.0, 0.0]])], [np.zeros(2), np.zeros(2)]
+    )
+    box = bnncert.Box(-np.ones(2), np.ones(2))
+    objective = bnncert.robustness(network, box, 0).targets[0].objectives[0]
+    presolved = presolve(network, box)
+    problem = reduce_objective(presolved, objective)
+    tree = Tree(presolved, problem, objective, lambda point, exact: True)
+    assert tree.search(Deadline(None)).status == "violated"
+    assert tree.take(), "the violated node must not be lost"

@@ -12,7 +12,7 @@ from bnncert.methods.branch import branch_target
 from bnncert.methods.interval import interval_proof
 from bnncert.methods.lp import lp_lower_bounds
 from bnncert.methods.milp import solve_target
-from bnncert.methods.reduced_sdp import bound_problem
+from bnncert.methods.reduced_sdp import WORTH_LP, bound_problem
 from bnncert.presolve.pipeline import Presolved, presolve
 from bnncert.presolve.stability import LayerBounds
 from bnncert.problem import Problem, Target
@@ -28,10 +28,6 @@ QUICK_ROUNDS, LONG_ROUNDS = 1, 4
 
 #: Gradient steps of the short attack: most targets that reach it fall to the relaxation next.
 QUICK_ITERATIONS = 12
-
-
-#: Links beyond which the linear program comes before the semidefinite one.
-WORTH_LP = 1500
 
 
 @register

@@ -30,7 +30,7 @@ from bnncert.solvers.structured import Multipliers, solve_structured
 from bnncert.verdict import TargetResult
 
 #: A cut round is tried while the relaxation misses its goal by less than this share of its reach.
-HOPEFUL = 0.25
+HOPEFUL = 0.05
 
 #: Rounds of cuts where only the sign of the answer matters.
 DECIDING_ROUNDS = 2
@@ -126,7 +126,7 @@ def _hopeful(problem: ReducedProblem, primal: float) -> bool:
     """Whether cuts may lift a bound of about `primal` above zero."""
     spread = problem.values.max(axis=1, initial=0.0) - problem.values.min(axis=1, initial=0.0)
     reach = float(spread.sum()) / 2 + float(np.abs(problem.linear).sum())
-    return primal > -HOPEFUL * reach * 0.2
+    return primal > -HOPEFUL * reach
 
 
 @dataclass(eq=False)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.formats.description import FloatArray, IntArray
-from bnncert.relaxations.reduced import Lattice, ReducedProblem
+from bnncert.relaxations.reduced import Lattice, ReducedProblem, widen
 
 #: Violations below this are left alone.
 VISIBLE = 1e-3
@@ -46,8 +46,8 @@ def add_cuts(problem: ReducedProblem, moments: FloatArray, most: int) -> tuple[R
     width = max(problem.table.points.shape[1], 4)
     points = np.minimum(low[:, None] + 2.0 * np.arange(width), high[:, None])
     table = problem.table
-    old_points = _widen(table.points, width)
-    old_values = _widen(problem.values, width)
+    old_points = widen(table.points, width)
+    old_values = widen(problem.values, width)
     lattice = Lattice(
         np.vstack([table.rows, rows]),
         np.vstack([old_points, points]),
@@ -57,19 +57,7 @@ def add_cuts(problem: ReducedProblem, moments: FloatArray, most: int) -> tuple[R
     return replace(problem, table=lattice, values=values), int(order.size)
 
 
-def _widen(array: FloatArray, width: int) -> FloatArray:
-    missing = width - array.shape[1]
-    return np.pad(array, ((0, 0), (0, missing)), mode="edge") if missing > 0 else array
-
-
 Found = tuple[FloatArray, IntArray, FloatArray, FloatArray, FloatArray]
-
-
-def _excluded(problem: ReducedProblem) -> npt.NDArray[np.bool_]:
-    table = np.zeros((2 * problem.size, 2 * problem.size), dtype=bool)
-    table[problem.clash_first, problem.clash_second] = True
-    table[problem.clash_second, problem.clash_first] = True
-    return table
 
 
 def _impossible(problem: ReducedProblem) -> IntArray:
@@ -106,7 +94,7 @@ def _pairs(problem: ReducedProblem, moments: FloatArray) -> Found:
 
 def _triples(problem: ReducedProblem, moments: FloatArray) -> Found:
     mean, second = moments[0, 1:], moments[1:, 1:]
-    excluded = _excluded(problem)
+    excluded = problem.excluded
     impossible = _impossible(problem)
     a, b, c = _some_triples(second)
     parts = []

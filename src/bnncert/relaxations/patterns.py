@@ -25,9 +25,7 @@ def consistent_patterns(
     n = problem.size
     signs = np.zeros((count, n), dtype=np.int8)
     blocked = np.zeros((count, 2 * n), dtype=bool)
-    table = np.zeros((2 * n, 2 * n), dtype=bool)
-    table[problem.clash_first, problem.clash_second] = True
-    table[problem.clash_second, problem.clash_first] = True
+    table = problem.excluded
     gate_of = {int(v): j for j, v in enumerate(problem.outputs)}
     free = np.array([v for v in range(n) if v not in gate_of], dtype=np.int64)
     everyone = np.arange(count)

@@ -26,12 +26,15 @@ A table with phi = 0 is a valid inequality by itself: with u = s x_a + t x_b it 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import gcd
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from bnncert.formats.description import FloatArray, IntArray
+from bnncert.presolve.clashes import Clashes
 from bnncert.presolve.merging import row_keys
 from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Objective
@@ -90,6 +93,12 @@ class ReducedProblem:
     def size(self) -> int:
         """The number of variables."""
         return int(self.variables.size)
+
+    @cached_property
+    def excluded(self) -> npt.NDArray[np.bool_]:
+        """The symmetric table of literals that exclude each other."""
+        nothing = np.zeros(self.clash_first.size)
+        return Clashes(self.clash_first, self.clash_second, nothing).matrix(self.size)
 
     @property
     def links(self) -> int:
@@ -472,6 +481,12 @@ def relax_reduced(problem: ReducedProblem) -> ReducedRelaxation:
         clash_right=where(problem.clash_second),
     )
     return ReducedRelaxation(problem, program, scale, table_norm, gate_norm)
+
+
+def widen(array: FloatArray, width: int) -> FloatArray:
+    """Return rows padded to a width by repeating their last entry."""
+    missing = width - array.shape[1]
+    return np.pad(array, ((0, 0), (0, missing)), mode="edge") if missing > 0 else array
 
 
 def _norms(rows: FloatArray) -> FloatArray:

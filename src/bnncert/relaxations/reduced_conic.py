@@ -28,7 +28,7 @@ def conic_program(program: StructuredProgram) -> ConicProgram:
     right = np.zeros(nonnegative + triangle)
     cost = np.zeros(columns)
     row, column = 0, 0
-    vectors = _vectors(program)
+    vectors = program.vectors
 
     def put(r: IntArray, c: IntArray, v: FloatArray) -> None:
         rows.append(r)
@@ -94,10 +94,3 @@ def multipliers_of(program: StructuredProgram, primal: FloatArray) -> Multiplier
         start = stop
     kappa = primal[start : start + program.size]
     return Multipliers(theta, kappa, primal[start + program.size :])
-
-
-def _vectors(program: StructuredProgram) -> FloatArray:
-    pairs = np.zeros((program.pair_unit.size, program.size))
-    pairs[:, 0] = 1.0
-    pairs[np.arange(pairs.shape[0]), program.pair_unit] = program.pair_sign
-    return np.vstack([program.rows, np.eye(program.size), pairs])

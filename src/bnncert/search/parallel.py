@@ -2,7 +2,7 @@
 
 The tree grows on its own for a moment: most are finished by then, and no process was started for
 them.  Then its open nodes are dealt out in rounds: every process works on its hand for some seconds
-and returns what is left, which is dealt again.  What a hand learns (clauses) is shared.
+and returns what is left, which is dealt again.  Clauses that the first process has are shared.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ def play_hand(tree: Tree, nodes: list[tuple[SignArray, float]], seconds: float, 
     for signs, bound in nodes:
         tree.push(signs, bound)
     tree.closed = tree.unresolved = np.inf
+    tree.outcome.point = None
     before, solved = tree.outcome.nodes, tree.outcome.relaxations
     outcome = tree.search(Deadline(seconds))
     return Hand(
@@ -142,8 +143,9 @@ def _rounds(
         outcome.lower = min(left, closed, unresolved)
         tree.closed, tree.unresolved = closed, unresolved
         if not nodes or deadline.passed():
-            decided = "open" if np.isfinite(unresolved) else "proved"
-            outcome.status = "interrupted" if nodes else decided  # type: ignore[assignment]
+            outcome.status = "open" if np.isfinite(unresolved) else "proved"
+            if nodes:
+                outcome.status = "interrupted"
             return outcome
         share = min(seconds, deadline.remaining())
         fresh = tree.learned[shared:]
@@ -177,7 +179,13 @@ def _rounds(
                 outcome.relaxations += hand.relaxations
                 for clause in hand.clauses:
                     tree.restrictor.learn(clause)
-            if hand.point is not None and confirm(hand.point):
-                outcome.point, outcome.status, outcome.lower = hand.point, "violated", -np.inf
+        points = [hand.point for hand in hands if hand.point is not None]
+        for point in points:
+            if confirm(point):
+                outcome.point, outcome.status, outcome.lower = point, "violated", -np.inf
                 return outcome
+        if points:
+            # A worker would find the point that we reject again and again.
+            tree.closed, tree.unresolved = closed, unresolved
+            return tree.search(deadline)
         seconds = min(LONGEST_ROUND, 1.5 * seconds)

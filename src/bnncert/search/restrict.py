@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from bnncert.formats.description import FloatArray, IntArray
 from bnncert.presolve.ranges import sum_ranges
 from bnncert.presolve.triples import Triples
-from bnncert.relaxations.reduced import Lattice, ReducedProblem
+from bnncert.relaxations.reduced import Lattice, ReducedProblem, widen
 
 SignArray = npt.NDArray[np.int8]
 
@@ -49,9 +49,7 @@ class Restrictor:
     def __init__(self, problem: ReducedProblem) -> None:
         self.problem = problem
         n = problem.size
-        self.excluded = np.zeros((2 * n, 2 * n), dtype=bool)
-        self.excluded[problem.clash_first, problem.clash_second] = True
-        self.excluded[problem.clash_second, problem.clash_first] = True
+        self.excluded: npt.NDArray[np.bool_] = problem.excluded.copy()
         self.triples: npt.NDArray[np.bool_] | None = None
         if problem.triples.size and n <= MOST_CUBIC:
             self.triples = Triples(problem.triples, problem.triples).table(n)
@@ -159,8 +157,8 @@ class Restrictor:
             width = max(points.shape[1], problem.gates.points.shape[1])
             rows = np.vstack([rows, free_rows[idle]])
             extra = _packed(problem.gates.points[idle] - shift[idle, None], possible[idle])
-            points = np.vstack([_widen(points, width), _widen(extra, width)])
-            values = np.vstack([_widen(values, width), np.zeros((idle.size, width))])
+            points = np.vstack([widen(points, width), widen(extra, width)])
+            values = np.vstack([widen(values, width), np.zeros((idle.size, width))])
             outputs = place[outputs[live]]
         left = ReducedProblem(
             variables=problem.variables[free],
@@ -242,8 +240,3 @@ def _packed(values: FloatArray, kept: npt.NDArray[np.bool_]) -> FloatArray:
     width = max(1, int(count.max(initial=0)))
     index = np.minimum(np.arange(width)[None, :], np.maximum(count, 1)[:, None] - 1)
     return np.take_along_axis(moved, index, axis=1)
-
-
-def _widen(array: FloatArray, width: int) -> FloatArray:
-    missing = width - array.shape[1]
-    return np.pad(array, ((0, 0), (0, missing)), mode="edge") if missing > 0 else array

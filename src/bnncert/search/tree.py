@@ -127,6 +127,8 @@ class Tree:
             outcome.nodes += 1
             found = self._visit(node, deadline)
             if outcome.point is not None:
+                # Should someone else reject the point, the node is still open.
+                heapq.heappush(self.heap, node)
                 outcome.status = "violated"
                 outcome.lower = -np.inf
                 return outcome

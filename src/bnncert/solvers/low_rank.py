@@ -99,17 +99,7 @@ class _LowRank:
         self.program = program
         n = program.size
         self.rank = rank or min(n, int(np.ceil(np.sqrt(2 * n))) + 2)
-        pairs = sp.csr_array(
-            (
-                np.concatenate([np.ones(program.pair_unit.size), program.pair_sign]),
-                (
-                    np.tile(np.arange(program.pair_unit.size), 2),
-                    np.concatenate([np.zeros_like(program.pair_unit), program.pair_unit]),
-                ),
-            ),
-            shape=(program.pair_unit.size, n),
-        )
-        vectors = sp.vstack([sp.csr_array(program.rows), sp.eye_array(n), pairs]).tocsr()
+        vectors = sp.csr_array(program.vectors)
         left = [t.left[:, f] for t in program.tables for f in range(t.links)]
         right = [t.right[:, f] for t in program.tables for f in range(t.links)]
         self.left = vectors[np.concatenate([*left, program.clash_left])]
@@ -255,10 +245,7 @@ def _dual_value(program: StructuredProgram, y: Multipliers) -> float:
     form = np.zeros((size, size))
     form[0, :] += program.linear / 2
     form[:, 0] += program.linear / 2
-    pairs = np.zeros((program.pair_unit.size, size))
-    pairs[:, 0] = 1.0
-    pairs[np.arange(pairs.shape[0]), program.pair_unit] = program.pair_sign
-    vectors = np.vstack([program.rows, np.eye(size), pairs])
+    vectors = program.vectors
     for tables, theta in zip(program.tables, y.theta, strict=True):
         for f in range(tables.links):
             a, b = vectors[tables.left[:, f]], vectors[tables.right[:, f]]

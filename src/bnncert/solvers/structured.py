@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -98,6 +99,14 @@ class StructuredProgram:
         """The size of the Newton system."""
         links = sum(t.count * t.links for t in self.tables)
         return int(links + self.size + self.clash_left.size)
+
+    @cached_property
+    def vectors(self) -> FloatArray:
+        """The list Z: rows, unit vectors and pair vectors."""
+        pairs = np.zeros((self.pair_unit.size, self.size))
+        pairs[:, 0] = 1.0
+        pairs[np.arange(pairs.shape[0]), self.pair_unit] = self.pair_sign
+        return np.vstack([self.rows, np.eye(self.size), pairs])
 
     @property
     def unit_from(self) -> int:
@@ -184,14 +193,7 @@ class _Geometry:
         self.signs = np.ones(self.unknowns)
         # kappa and pi enter T with a minus sign.
         self.signs[self.links :] = -1.0
-        self.vectors = self._vectors()
-
-    def _vectors(self) -> FloatArray:
-        program = self.program
-        pairs = np.zeros((program.pair_unit.size, program.size))
-        pairs[:, 0] = 1.0
-        pairs[np.arange(pairs.shape[0]), program.pair_unit] = program.pair_sign
-        return np.vstack([program.rows, np.eye(program.size), pairs])
+        self.vectors = program.vectors
 
     def gram(self, matrix: FloatArray) -> FloatArray:
         """Return Z matrix Z'."""
