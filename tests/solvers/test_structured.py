@@ -369,3 +369,25 @@ def test_degenerate_programs_are_solved(name: str) -> None:
     if np.isfinite(minimum):
         size = max(relaxation.scale, abs(minimum))
         assert lower == pytest.approx(minimum, abs=1e-3 * size)
+
+
+# -- a shared multiplier -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shared", [0, 1, 2, 3])
+def test_a_shared_diagonal_bounds_a_sum_of_squares(shared: int) -> None:
+    """min l.y with y_i^2 <= 1 each, but sum y_i^2 <= k for the last k of them."""
+    linear = np.array([0.0, 2.0, 3.0, 4.0])
+    nothing = np.zeros(0, dtype=np.int64)
+    program = StructuredProgram(
+        linear, np.zeros((0, 4)), (), nothing, np.zeros(0), nothing, nothing, shared
+    )
+    single, last = linear[: 4 - shared], linear[4 - shared :]
+    wanted = -float(np.abs(single).sum() + np.sqrt(shared) * np.linalg.norm(last))
+    solution = solve_structured(program, NEVER, tolerance=1e-9)
+    assert solution.status == "optimal"
+    assert program.unknowns == 4 - max(shared - 1, 0)
+    assert solution.dual == pytest.approx(wanted, abs=1e-6)
+    assert optimum(program) == pytest.approx(wanted, abs=1e-5)
+    assert np.unique(solution.multipliers.kappa[4 - shared :]).size == min(shared, 1)
+    assert float(solution.moments.trace()) == pytest.approx(4.0, abs=1e-6)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from bnncert.methods.interval import interval_proof
 from bnncert.methods.lp import lp_lower_bounds
 from bnncert.presolve.pipeline import Presolved, presolve
 from bnncert.problem import Objective, Problem
+from bnncert.relaxations.coupling import couple
 from bnncert.relaxations.lattice_cuts import add_cuts
 from bnncert.relaxations.patterns import starting_moments
 from bnncert.relaxations.reduced import (
@@ -24,6 +25,7 @@ from bnncert.relaxations.reduced import (
     relax_reduced,
 )
 from bnncert.relaxations.reduced_conic import conic_program, multipliers_of
+from bnncert.relaxations.windows import PartAnswer, split_bound
 from bnncert.solvers.low_rank import solve_low_rank
 from bnncert.solvers.registry import conic_solver
 from bnncert.solvers.structured import Multipliers, solve_structured
@@ -31,6 +33,12 @@ from bnncert.verdict import TargetResult
 
 #: A cut round is tried while the relaxation misses its goal by less than this share of its reach.
 HOPEFUL = 0.05
+
+#: The same for coupling the input, which lifts bounds by about this share.
+COUPLING_HOPEFUL = 0.1
+
+#: Relative gap at which moments are good enough to choose the weights of an ellipsoid.
+ROUGH = 0.1
 
 #: Rounds of cuts where only the sign of the answer matters.
 DECIDING_ROUNDS = 2
@@ -40,6 +48,9 @@ WORTH_LP = 1500
 
 #: Newton systems with more unknowns than this are left to the first-order solver.
 MOST_UNKNOWNS = 9000
+
+#: Variables from which it pays to look for parts that nothing ties together (convolutions).
+WORTH_PARTS = 40
 
 #: Gap, as a share of the spacing of f's values, at which solving on cannot change the bound.
 LATTICE_GAP = 0.02
@@ -63,58 +74,135 @@ def bound_problem(
     objective: Objective,
     context: Context,
     rounds: int | None = None,
+    presolved: Presolved | None = None,
 ) -> ReducedBound:
     """Bound one objective; with the mode "feasibility" only as far as its sign asks for.
 
-    Cuts are added where they may decide the sign.
+    Where they may decide the sign, the input is coupled (if `presolved` is given and the options
+    do not forbid it) and cuts are added.
     """
     options = context.options
     decide = options.mode == "feasibility"
     rounds = options.cut_rounds if rounds is None else rounds
     if rounds is None:
         rounds = DECIDING_ROUNDS if decide else 0
-    best = ReducedBound(-np.inf, False, problem)
-    stages: list[dict[str, Any]] = []
-    current = problem
-    for number in range(rounds + 1):
-        relaxation = relax_reduced(current)
-        since = context.deadline.elapsed()
-        answer = _solve(relaxation, objective, context, decide)
-        lower = relaxation.bound(answer.multipliers)
-        rounded = objective.round_up(lower)
-        stages.append(
-            {
-                "solver": answer.solver,
-                "status": answer.status,
-                "iterations": answer.iterations,
-                "variables": current.size,
-                "tables": int(current.table.rows.shape[0]),
-                "gates": int(current.gates.rows.shape[0]),
-                "clashes": int(current.clash_first.size),
-                "unknowns": relaxation.program.unknowns,
-                "bound": _finite(lower),
-                "primal": _finite(answer.primal),
-                "seconds": context.deadline.elapsed() - since,
-            }
-        )
-        if rounded > best.lower or best.certificate is None:
-            best.lower = max(best.lower, rounded)
-            best.problem = current
-            best.certificate = relaxation.certificate(answer.multipliers)
-        best.moments, best.primal = answer.moments, answer.primal
-        best.proved = objective.is_proved_by(best.lower)
-        if (decide and best.proved) or number == rounds or context.deadline.passed():
+    bounding = _Bounding(problem, objective, context)
+    best = bounding.best
+    current, answer = problem, None
+    if presolved is not None and options.coupling == "on":
+        current, answer = bounding.coupled(current, presolved)
+    answer = answer or bounding.solve(current)
+    # A general solver tells no primal value.
+    value = answer.primal if np.isfinite(answer.primal) else best.lower
+    worth = not best.proved and _hopeful(problem, value, COUPLING_HOPEFUL)
+    worth = worth and options.coupling == "auto" and not context.deadline.passed()
+    if presolved is not None and worth:
+        current, coupled = bounding.coupled(current, presolved)
+        answer = coupled or answer
+    for _ in range(rounds):
+        if (decide and best.proved) or context.deadline.passed():
             break
-        if answer.moments is None or (decide and not _hopeful(problem, answer.primal)):
+        if answer.moments is None or (decide and not _hopeful(problem, answer.primal, HOPEFUL)):
             break
         current, added = add_cuts(current, answer.moments, 3 * problem.size)
         if not added:
             break
-    best.details = {
-        "rounds": stages,
-        "gap": _finite(best.primal - best.lower),
-    }
+        answer = bounding.solve(current)
+    best.details = bounding.details()
     return best
+
+
+class _Bounding:
+    """The relaxations of one objective, one after another, and the best bound so far."""
+
+    def __init__(self, problem: ReducedProblem, objective: Objective, context: Context) -> None:
+        self.objective, self.context = objective, context
+        self.best = ReducedBound(-np.inf, False, problem)
+        self.stages: list[dict[str, Any]] = []
+        self.decide = context.options.mode == "feasibility"
+
+    def solve(self, problem: ReducedProblem, tolerance: float | None = None) -> _Answer:
+        """Solve one relaxation, part by part where it has parts, and keep its bound if best."""
+        since = self.context.deadline.elapsed()
+        answers: list[_Answer] = []
+        unknowns = 0
+
+        def solve_part(part: ReducedProblem, last: bool) -> PartAnswer:
+            nonlocal unknowns
+            relaxation = relax_reduced(part)
+            unknowns = max(unknowns, relaxation.program.unknowns)
+            decide = self.decide and last
+            found = _solve(relaxation, self.objective, self.context, decide, tolerance)
+            answers.append(found)
+            certificate = relaxation.certificate(found.multipliers)
+            return PartAnswer(certificate, found.moments, found.primal)
+
+        if problem.size >= WORTH_PARTS and problem.coupling is None:
+            split = split_bound(problem, solve_part)
+            lower, certificate, parts = split.lower, split.certificate, split.parts
+            answer = replace(answers[-1], moments=split.moments, primal=split.primal)
+            answer.iterations = sum(a.iterations for a in answers)
+        else:
+            certificate = solve_part(problem, True).certificate
+            lower, answer, parts = certificate.bound(problem), answers[-1], 1
+        rounded = self.objective.round_up(lower)
+        self.stages.append(
+            {
+                "solver": answer.solver,
+                "status": answer.status,
+                "iterations": answer.iterations,
+                "parts": parts,
+                "variables": problem.size,
+                "inputs": 0 if problem.coupling is None else problem.coupling.size,
+                "tables": int(problem.table.rows.shape[0]),
+                "gates": int(problem.gates.rows.shape[0]),
+                "clashes": int(problem.clash_first.size),
+                "unknowns": unknowns,
+                "bound": _finite(lower),
+                "primal": _finite(answer.primal),
+                "seconds": self.context.deadline.elapsed() - since,
+            }
+        )
+        best = self.best
+        if rounded > best.lower or best.certificate is None:
+            best.lower = max(best.lower, rounded)
+            best.problem = problem
+            best.certificate = certificate
+        best.moments, best.primal = answer.moments, answer.primal
+        best.proved = self.objective.is_proved_by(best.lower)
+        return answer
+
+    def coupled(
+        self, problem: ReducedProblem, presolved: Presolved
+    ) -> tuple[ReducedProblem, _Answer | None]:
+        """Solve the problem with its input; as it is and None where that would be too large."""
+        coupling = couple(presolved, problem.variables)
+        if coupling is None:
+            return problem, None
+        wider = replace(problem, coupling=coupling)
+        name = self.context.options.solver
+        size = relax_reduced(wider).program.unknowns
+        if name == "low-rank" or (name in (None, "structured") and size > MOST_UNKNOWNS):
+            # The first-order method is for what is too large already.
+            return problem, None
+        if coupling.weights.size and name in (None, "structured"):
+            answer = self.solve(wider, ROUGH)
+            if (self.decide and self.best.proved) or answer.inputs is None:
+                return wider, answer
+            weights = coupling.better_weights(answer.inputs)
+            better = couple(presolved, problem.variables, weights)
+            wider = wider if better is None else replace(problem, coupling=better)
+        return wider, self.solve(wider)
+
+    def details(self) -> dict[str, Any]:
+        """Return the last relaxation without cuts and those with cuts, and what led to it."""
+        first = self.stages[0]["tables"]
+        before = sum(s["tables"] == first for s in self.stages) - 1
+        rounds = self.stages[before:]
+        if rounds[0]["inputs"]:
+            rounds[0]["solver"] += "+y"
+        found = {"rounds": rounds, "gap": _finite(self.best.primal - self.best.lower)}
+        return found | ({"before": self.stages[:before]} if before else {})
 
 
 def _finite(value: float) -> float | None:
@@ -122,11 +210,11 @@ def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _hopeful(problem: ReducedProblem, primal: float) -> bool:
-    """Whether cuts may lift a bound of about `primal` above zero."""
+def _hopeful(problem: ReducedProblem, primal: float, share: float) -> bool:
+    """Whether that share of f's reach may lift a bound of about `primal` above zero."""
     spread = problem.values.max(axis=1, initial=0.0) - problem.values.min(axis=1, initial=0.0)
     reach = float(spread.sum()) / 2 + float(np.abs(problem.linear).sum())
-    return primal > -HOPEFUL * reach
+    return primal > -share * reach
 
 
 @dataclass(eq=False)
@@ -137,10 +225,16 @@ class _Answer:
     multipliers: Multipliers
     moments: FloatArray | None
     primal: float
+    #: Second moments of the input, if it is coupled.
+    inputs: FloatArray | None = None
 
 
 def _solve(
-    relaxation: ReducedRelaxation, objective: Objective, context: Context, decide: bool
+    relaxation: ReducedRelaxation,
+    objective: Objective,
+    context: Context,
+    decide: bool,
+    tolerance: float | None = None,
 ) -> _Answer:
     problem, program, scale = relaxation.problem, relaxation.program, relaxation.scale
     name = context.options.solver or "structured"
@@ -155,6 +249,7 @@ def _solve(
         multipliers = multipliers_of(program, conic.primal)
         return _Answer(name, conic.status, conic.iterations, multipliers, None, np.inf)
     step = float(objective.lattice[1]) if objective.lattice is not None else 0.0
+    signs = problem.size + 1
     if name == "low-rank" or program.unknowns > MOST_UNKNOWNS:
         first_order = solve_low_rank(
             program,
@@ -167,7 +262,7 @@ def _solve(
             first_order.status,
             first_order.iterations,
             first_order.multipliers,
-            first_order.moments,
+            first_order.moments[:signs, :signs],
             first_order.primal * scale + constant,
         )
     goal = 1e-7 * max(1.0, abs(problem.constant))
@@ -180,15 +275,16 @@ def _solve(
         above=inner(goal) if decide else np.inf,
         below=inner(-goal) if decide else -np.inf,
         gap=LATTICE_GAP * step / scale,
-        tolerance=1e-5 if decide else 1e-6,
+        tolerance=tolerance or (1e-5 if decide else 1e-6),
     )
     return _Answer(
         "structured",
         solution.status,
         solution.iterations,
         solution.multipliers,
-        solution.moments,
+        solution.moments[:signs, :signs],
         solution.primal * scale + constant,
+        solution.moments[signs:, signs:],
     )
 
 
@@ -237,7 +333,7 @@ class ReducedSdpMethod(Method):
                     ):
                         proved = True
                         break
-                found = bound_problem(problem_left, objective, context)
+                found = bound_problem(problem_left, objective, context, presolved=presolved)
                 lower = max(lower, found.lower)
                 proved = proved or found.proved
                 details = details or found.details

@@ -55,7 +55,13 @@ def starting_moments(problem: ReducedProblem, seed: int = 0) -> tuple[FloatArray
     moments = (1 - BLEND) * (z.T @ z) / count + BLEND * np.eye(problem.size + 1)
     table = _distribution(problem.table, signs, None, None)
     gates = _distribution(problem.gates, signs, problem.gate_signs, signs[:, problem.outputs])
-    return moments, [table, gates]
+    if problem.coupling is None:
+        return moments, [table, gates]
+    # The input starts apart from the signs: no point need have a pattern.
+    whole = np.eye(moments.shape[0] + problem.coupling.size)
+    whole[: moments.shape[0], : moments.shape[0]] = moments
+    mean = moments[0, 1 + problem.coupling.outputs][:, None] * np.array(problem.coupling.SIGNS)
+    return whole, [table, gates, (1 + mean) / 4]
 
 
 def _distribution(

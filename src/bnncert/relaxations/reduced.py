@@ -21,6 +21,10 @@ eigenvalue of T costs (1 + n) times its size.
 
 A table with phi = 0 is a valid inequality by itself: with u = s x_a + t x_b it is the product
 (1 + s x_a)(1 + t x_b) >= 0, with three terms the triangle inequalities.
+
+With a coupling z = (1, x, y) has the input as well, first-layer variables are gates over v = R.y,
+a + b v + e x_j + g x_j v <= 0, and sum kappa_i also runs over y, whose squares are at most 1 (for a
+ball: their sum is bounded, so the least kappa counts).
 """
 
 from __future__ import annotations
@@ -38,6 +42,7 @@ from bnncert.presolve.clashes import Clashes
 from bnncert.presolve.merging import row_keys
 from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Objective
+from bnncert.relaxations.coupling import Coupling
 from bnncert.solvers.structured import Multipliers, StructuredProgram, Tables
 
 UNIT = 2.0**-52
@@ -74,6 +79,8 @@ class ReducedProblem:
         Literals 2i + (sign < 0) of z's variables that exclude each other.
     triples
         Rows of three literals that exclude each other.
+    coupling
+        The input as further variables, or None.
     """
 
     variables: IntArray
@@ -88,10 +95,11 @@ class ReducedProblem:
     clash_first: IntArray
     clash_second: IntArray
     triples: IntArray = field(default_factory=lambda: np.zeros((0, 3), dtype=np.int64))
+    coupling: Coupling | None = None
 
     @property
     def size(self) -> int:
-        """The number of variables."""
+        """The number of variables x."""
         return int(self.variables.size)
 
     @cached_property
@@ -291,6 +299,7 @@ class ReducedRelaxation:
     scale: float
     table_norm: FloatArray
     gate_norm: FloatArray
+    input_norm: FloatArray
 
     def bound(self, multipliers: Multipliers) -> float:
         """Return the lower bound of f that these multipliers prove, rounding included."""
@@ -301,7 +310,8 @@ class ReducedRelaxation:
         """Return the multipliers in the units of the problem."""
         tables = multipliers.theta[0] * self.scale
         gates = multipliers.theta[1] * self.scale
-        n, g = self.table_norm, self.gate_norm
+        n, g, h = self.table_norm, self.gate_norm, self.input_norm
+        inputs = multipliers.theta[2] * self.scale if h.size else np.zeros((0, 4))
         return Certificate(
             table_linear=tables[:, 1] / n,
             table_square=tables[:, 2] / n**2,
@@ -311,12 +321,18 @@ class ReducedRelaxation:
             gate_product=gates[:, 4] / g,
             diagonal=multipliers.kappa * self.scale,
             clash=multipliers.pi * self.scale,
+            input_linear=inputs[:, 1] / h,
+            input_sign=inputs[:, 2].copy(),
+            input_product=inputs[:, 3] / h,
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """Multipliers that prove a bound: see the formula at the top of this file."""
+    """Multipliers that prove a bound: see the formula at the top of this file.
+
+    The diagonal is that of (1, x, y); `input_*` are empty without a coupling.
+    """
 
     table_linear: FloatArray
     table_square: FloatArray
@@ -326,38 +342,53 @@ class Certificate:
     gate_product: FloatArray
     diagonal: FloatArray
     clash: FloatArray
+    input_linear: FloatArray = field(default_factory=lambda: np.zeros(0))
+    input_sign: FloatArray = field(default_factory=lambda: np.zeros(0))
+    input_product: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     def form(self, problem: ReducedProblem) -> tuple[FloatArray, FloatArray]:
         """Return T in floating point, and a bound of the rounding error of each entry."""
         n = problem.size
-        form = np.zeros((n + 1, n + 1))
-        size = np.zeros((n + 1, n + 1))
+        total = self.diagonal.size
+        form = np.zeros((total, total))
+        size = np.zeros((total, total))
+        x, y = slice(1, n + 1), slice(n + 1, total)
+
+        def add_first(where: slice, part: FloatArray, reach: FloatArray) -> None:
+            form[0, where] += part / 2
+            form[where, 0] += part / 2
+            size[0, where] += reach / 2
+            size[where, 0] += reach / 2
 
         def add(rows: FloatArray, linear: FloatArray, square: FloatArray) -> None:
-            form[1:, 1:] += (rows.T * square) @ rows
-            size[1:, 1:] += (np.abs(rows).T * np.abs(square)) @ np.abs(rows)
-            part, reach = linear @ rows / 2, np.abs(linear) @ np.abs(rows) / 2
-            form[0, 1:] += part
-            form[1:, 0] += part
-            size[0, 1:] += reach
-            size[1:, 0] += reach
+            form[x, x] += (rows.T * square) @ rows
+            size[x, x] += (np.abs(rows).T * np.abs(square)) @ np.abs(rows)
+            add_first(x, linear @ rows, np.abs(linear) @ np.abs(rows))
+
+        def add_outputs(
+            where: slice, rows: FloatArray, outputs: IntArray, sign: FloatArray, times: FloatArray
+        ) -> None:
+            for j, out in enumerate(outputs.tolist()):
+                row = np.zeros(total)
+                row[0] = sign[j]
+                row[where] = times[j] * rows[j]
+                form[out + 1] += row / 2
+                form[:, out + 1] += row / 2
+                size[out + 1] += np.abs(row) / 2
+                size[:, out + 1] += np.abs(row) / 2
 
         add(problem.table.rows, self.table_linear, self.table_square)
         add(problem.gates.rows, self.gate_linear, self.gate_square)
-        half = problem.linear / 2
-        form[0, 1:] += half
-        form[1:, 0] += half
-        size[0, 1:] += np.abs(half)
-        size[1:, 0] += np.abs(half)
-        for j, out in enumerate(problem.outputs.tolist()):
-            row = np.zeros(n + 1)
-            row[0] = self.gate_sign[j]
-            row[1:] = self.gate_product[j] * problem.gates.rows[j]
-            form[out + 1] += row / 2
-            form[:, out + 1] += row / 2
-            size[out + 1] += np.abs(row) / 2
-            size[:, out + 1] += np.abs(row) / 2
-        diagonal = np.arange(n + 1)
+        add_first(x, problem.linear, np.abs(problem.linear))
+        add_outputs(x, problem.gates.rows, problem.outputs, self.gate_sign, self.gate_product)
+        coupling = problem.coupling
+        if coupling is not None:
+            rows, linear = coupling.rows, self.input_linear
+            add_first(y, linear @ rows, np.abs(linear) @ np.abs(rows))
+            add_outputs(y, rows, coupling.outputs, self.input_sign, self.input_product)
+            # Products of very small numbers have no relative error bound.
+            size += 1e-270
+        diagonal = np.arange(total)
         form[diagonal, diagonal] -= self.diagonal
         size[diagonal, diagonal] += np.abs(self.diagonal)
         a, b = problem.clash_first // 2 + 1, problem.clash_second // 2 + 1
@@ -372,26 +403,46 @@ class Certificate:
             np.add.at(size, (first, second), np.abs(self.clash) / 2)
             np.add.at(size, (second, first), np.abs(self.clash) / 2)
         terms = problem.table.rows.shape[0] + problem.gates.rows.shape[0] + 16
-        terms += int(problem.clash_first.size)
+        terms += int(problem.clash_first.size) + int(self.input_linear.size)
         return form, 2 * terms * UNIT * size
 
-    def constants(self, problem: ReducedProblem) -> tuple[FloatArray, FloatArray]:
-        """Return the minimum over the lattice for every table and gate, rounded down."""
+    def constants(self, problem: ReducedProblem) -> FloatArray:
+        """Return the minimum over its points for every table and gate, rounded down."""
         u, phi = problem.table.points, problem.values
         b, c = self.table_linear[:, None], self.table_square[:, None]
         rest = phi - b * u - c * u * u
         size = np.abs(phi) + np.abs(b * u) + np.abs(c * u * u)
         table = (rest - 16 * UNIT * size).min(axis=1, initial=np.inf)
         v, x = problem.gates.points, problem.gate_signs
-        parts = (
+        hidden = (
             self.gate_linear[:, None] * v,
             self.gate_square[:, None] * v * v,
             self.gate_sign[:, None] * x,
             self.gate_product[:, None] * v * x,
         )
-        size = sum((np.abs(p) for p in parts), np.zeros_like(v))
-        gate = (-sum(parts, np.zeros_like(v)) - 16 * UNIT * size).min(axis=1, initial=np.inf)
-        return table, gate
+        found = [table, _least(hidden)]
+        if problem.coupling is not None:
+            v = problem.coupling.points
+            x = np.broadcast_to(problem.coupling.SIGNS, v.shape)
+            inputs = (
+                self.input_linear[:, None] * v,
+                self.input_sign[:, None] * x,
+                self.input_product[:, None] * v * x,
+            )
+            # These products may underflow, which has no relative error bound.
+            found.append(_least(inputs) - 1e-290)
+        return np.concatenate(found)
+
+    def squares(self, problem: ReducedProblem) -> FloatArray:
+        """Return the least that kappa_i z_i^2 can be, or its sum for a ball, rounded down."""
+        fixed, free = self.diagonal[: problem.size + 1], self.diagonal[problem.size + 1 :]
+        coupling = problem.coupling
+        if coupling is None:
+            return fixed
+        below = np.minimum(free, 0.0)
+        if coupling.is_ball:
+            below = np.array([below.min() * coupling.reach * (1 + 4 * UNIT)])
+        return np.concatenate([fixed, below])
 
     def bound(self, problem: ReducedProblem) -> float:
         """Return the lower bound of f that these multipliers prove, rounding included."""
@@ -404,6 +455,9 @@ class Certificate:
             self.gate_product,
             self.diagonal,
             self.clash,
+            self.input_linear,
+            self.input_sign,
+            self.input_product,
         )
         if not all(np.all(np.isfinite(v)) for v in numbers):
             return -np.inf
@@ -411,38 +465,49 @@ class Certificate:
             return self._bound(problem)
 
     def _bound(self, problem: ReducedProblem) -> float:
-        table, gate = self.constants(problem)
         form, doubt = self.form(problem)
-        n = problem.size + 1
+        n = self.diagonal.size
         if not (np.all(np.isfinite(form)) and np.all(np.isfinite(doubt))):
             return -np.inf
         # |eigenvalue error| <= the largest row sum of the entries' errors, and LAPACK's own.
         error = float(doubt.sum(axis=1).max(initial=0.0))
         norm = float(np.abs(form).sum(axis=1).max(initial=0.0))
         least = float(np.linalg.eigvalsh(form)[0]) - error - 8 * n * UNIT * norm
-        parts = np.concatenate([table, gate, self.diagonal])
+        parts = np.concatenate([self.constants(problem), self.squares(problem)])
         total = problem.constant + float(parts.sum())
         rounding = (parts.size + 8) * UNIT * (float(np.abs(parts).sum()) + abs(problem.constant))
-        value = total + n * min(0.0, least) * (1 + 8 * UNIT) - rounding - problem.slack
+        # |z|^2 is at most this.
+        trace = problem.size + 1 + (0.0 if problem.coupling is None else problem.coupling.reach)
+        value = total + trace * min(0.0, least) * (1 + 8 * UNIT) - rounding - problem.slack
         # Numbers beyond the floats prove nothing.
         return value if np.isfinite(least) and np.isfinite(value) else -np.inf
+
+
+def _least(parts: tuple[FloatArray, ...]) -> FloatArray:
+    """Return the minimum of -sum parts over the points of every gate, rounded down."""
+    total = np.sum(parts, axis=0)
+    size = np.sum(np.abs(parts), axis=0)
+    return np.asarray((-total - 16 * UNIT * size).min(axis=1, initial=np.inf))
 
 
 def relax_reduced(problem: ReducedProblem) -> ReducedRelaxation:
     """Return the structured program of a reduced problem."""
     n = problem.size
+    coupling = problem.coupling
     table_norm = _norms(problem.table.rows)
     gate_norm = _norms(problem.gates.rows)
     tables, gates = problem.table.rows.shape[0], problem.gates.rows.shape[0]
-    rows = np.zeros((tables + gates, n + 1))
-    rows[:tables, 1:] = problem.table.rows / table_norm[:, None]
-    rows[tables:, 1:] = problem.gates.rows / gate_norm[:, None]
+    more = 0 if coupling is None else coupling.size
+    inputs = 0 if coupling is None else coupling.rows.shape[0]
+    unit = tables + gates + inputs
+    rows = np.zeros((unit, n + 1 + more))
+    rows[:tables, 1 : n + 1] = problem.table.rows / table_norm[:, None]
+    rows[tables : tables + gates, 1 : n + 1] = problem.gates.rows / gate_norm[:, None]
     spread = problem.values.max(axis=1, initial=-np.inf) - problem.values.min(
         axis=1, initial=np.inf
     )
     sizes = np.concatenate([spread[spread > 0], np.abs(problem.linear)])
     scale = float(sizes.mean()) if sizes.size and sizes.mean() > 0 else 1.0
-    unit = tables + gates
     u = problem.table.points / table_norm[:, None]
     one = np.ones_like(u)
     zero_unit = np.full(tables, unit)
@@ -464,23 +529,45 @@ def relax_reduced(problem: ReducedProblem) -> ReducedRelaxation:
         np.stack([zero_unit, mine, zero_unit, out], axis=1).reshape(gates, 4),
         np.stack([mine, mine, out, mine], axis=1).reshape(gates, 4),
     )
+    families = [last, hidden]
+    input_norm = np.zeros(0)
+    if coupling is not None:
+        input_norm = np.sqrt((coupling.rows**2).sum(axis=1))
+        rows[tables + gates :, n + 1 :] = coupling.rows / input_norm[:, None]
+        families.append(_input_tables(coupling, input_norm, tables + gates, unit))
     literals = np.unique(np.concatenate([problem.clash_first, problem.clash_second]))
-    start = unit + n + 1
+    start = unit + n + 1 + more
 
     def where(index: IntArray) -> IntArray:
         return np.asarray(start + np.searchsorted(literals, index), dtype=np.int64)
 
-    linear = np.concatenate([[0.0], problem.linear / scale])
+    linear = np.concatenate([[0.0], problem.linear / scale, np.zeros(more)])
     program = StructuredProgram(
         linear=linear,
         rows=rows,
-        tables=(last, hidden),
+        tables=tuple(families),
         pair_unit=literals // 2 + 1,
         pair_sign=1.0 - 2.0 * (literals % 2),
         clash_left=where(problem.clash_first),
         clash_right=where(problem.clash_second),
+        shared=more if coupling is not None and coupling.is_ball else 0,
     )
-    return ReducedRelaxation(problem, program, scale, table_norm, gate_norm)
+    return ReducedRelaxation(problem, program, scale, table_norm, gate_norm, input_norm)
+
+
+def _input_tables(coupling: Coupling, norm: FloatArray, first: int, unit: int) -> Tables:
+    """Return the gates over the input: v, x and x v at the four ends; their rows from `first`."""
+    v = coupling.points / norm[:, None]
+    x = np.broadcast_to(coupling.SIGNS, v.shape)
+    own = first + np.arange(norm.size)
+    one = np.full(norm.size, unit)
+    out = unit + 1 + coupling.outputs
+    return Tables(
+        np.zeros_like(v),
+        np.stack([np.ones_like(v), v, x, x * v], axis=2),
+        np.stack([one, one, out], axis=1),
+        np.stack([own, out, own], axis=1),
+    )
 
 
 def widen(array: FloatArray, width: int) -> FloatArray:

@@ -76,9 +76,19 @@ def conic_program(program: StructuredProgram) -> ConicProgram:
     base[:, 0] += program.linear / 2
     lower = np.tril_indices(size)
     right[nonnegative:] = base[lower] * np.where(lower[0] == lower[1], 1.0, np.sqrt(2.0))
+    where = np.concatenate(places)
+    if program.shared > 1:
+        # Entries of the diagonal with one multiplier are one column.
+        stop = sum(counts) + size
+        lead = stop - program.shared
+        move = np.arange(columns)
+        move[lead:stop] = lead
+        move[stop:] -= program.shared - 1
+        where = move[where]
+        columns -= program.shared - 1
+        cost = np.concatenate([cost[:lead], [cost[lead:stop].sum()], cost[stop:]])
     matrix = sp.coo_array(
-        (np.concatenate(values), (np.concatenate(rows), np.concatenate(places))),
-        shape=(right.size, columns),
+        (np.concatenate(values), (np.concatenate(rows), where)), shape=(right.size, columns)
     ).tocsr()
     return ConicProgram(cost, matrix, right, nonnegative, (size,))
 
@@ -92,5 +102,7 @@ def multipliers_of(program: StructuredProgram, primal: FloatArray) -> Multiplier
         stop = start + tables.count * width
         theta.append(primal[start:stop].reshape(tables.count, width))
         start = stop
-    kappa = primal[start : start + program.size]
-    return Multipliers(theta, kappa, primal[start + program.size :])
+    single = program.size - program.shared
+    stop = start + single + min(program.shared, 1)
+    shared = np.repeat(primal[start + single : stop], program.shared)
+    return Multipliers(theta, np.append(primal[start : start + single], shared), primal[stop:])

@@ -3,13 +3,15 @@ r"""A first-order method for structured programs whose Newton matrix would not f
 The moment matrix is M = V V' with unit rows of V (Burer and Monteiro), so that diag M = 1 and
 M >= 0 hold by construction.  The links and clashes are left to an augmented Lagrangian,
 
-    min over V, p of   l.z + sum value p + y.r + (rho / 2) |r|^2,      r = <B, V V'> - feature p,
+    min over V, p of   l.z + sum value p - mu sum log p + y.r + (rho / 2) |r|^2,
 
-in which every distribution p_j is minimised on its own (accelerated projected gradient on the
-simplex, all tables at once) and V by L-BFGS.  Features are centred and whitened table by table,
-which changes nothing but the speed.  y + rho r are multipliers theta and -pi, and with
-kappa_i = (C V)_i . V_i from the stationarity of V they are a dual point: its bound is valid
-whoever found it.
+    r = <B, V V'> - feature p,
+
+in which every distribution p_j is minimised on its own (Newton, all tables at once) and V by
+L-BFGS.  The barrier makes what is left a smooth function of V; mu goes to zero from round to round.
+Features are centred and whitened table by table, which changes nothing but the speed.  y + rho r
+are multipliers theta and -pi, and with kappa_i = (C V)_i . V_i from the stationarity of V they are
+a dual point: its bound is valid whoever found it.
 """
 
 from __future__ import annotations
@@ -24,9 +26,25 @@ from bnncert.deadline import Deadline
 from bnncert.formats.description import FloatArray
 from bnncert.solvers.structured import Multipliers, StructuredProgram, Tables
 
-#: Outer rounds, L-BFGS steps in each, steps on the simplex for each of those, and the growth of
-#: the penalty.
-ROUNDS, STEPS, INNER, GROWTH = 40, 40, 10, 1.5
+#: Outer rounds, L-BFGS steps in the first one, how many more each round may take and the most, and
+#: Newton steps on the tables for each of those.
+ROUNDS, STEPS, MORE_STEPS, MOST_STEPS, NEWTON = 40, 30, 10, 100, 12
+
+#: The penalty at the start, its growth where the residual does not halve, and its largest value.
+RHO, GROWTH, MOST_RHO = 0.3, 1.5, 10.0
+
+#: The barrier at the start, its factor from round to round, and its least value.
+MU, SHRINK, LEAST_MU = 1e-2, 0.5, 1e-6
+
+#: Rounds without a visible gain after which the iteration gives up, and what is visible.
+PATIENCE, VISIBLE = 6, 1e-5
+
+#: Ranks beyond this take more time than they are worth.
+MOST_RANK = 64
+
+#: Directions in which the features of a table hardly vary are scaled as if they varied this much.
+#: Some are constant on the lattice: whitened in full they would drown all others.
+FLOOR = 0.1
 
 
 @dataclass(eq=False)
@@ -53,11 +71,18 @@ class _Family:
         self.centre = plain.mean(axis=1)
         moved = plain - self.centre[:, None, :]
         spread = np.einsum("jkf,jkg->jfg", moved, moved) / max(plain.shape[1], 1)
-        spread += 1e-9 * np.eye(tables.links)
+        size = np.einsum("jff->j", spread)[:, None, None] / tables.links
+        spread += (FLOOR * size + 1e-9) * np.eye(tables.links)
         self.factor = np.linalg.cholesky(spread)
         self.inverse = np.linalg.inv(self.factor)
         self.features = np.einsum("jfg,jkg->jkf", self.inverse, moved)
+        one = np.ones((*tables.values.shape, 1))
+        # The last feature is the constant 1, whose multiplier is the level of the table.
+        self.features = np.concatenate([self.features, one], axis=2)
         self.mass: FloatArray = np.full(tables.values.shape, 1.0 / max(plain.shape[1], 1))
+        self.y = np.zeros((tables.count, tables.links + 1))
+        self.y[:, -1] = tables.values.min(axis=1, initial=np.inf) - 1.0
+        self.slack: FloatArray = tables.values - self.y[:, -1:]
 
     def whiten(self, links: FloatArray) -> FloatArray:
         """Return measured links in whitened features."""
@@ -67,38 +92,52 @@ class _Family:
         """Return multipliers of the plain features."""
         return np.asarray(np.einsum("jfg,jf->jg", self.inverse, y))
 
-    def minimise(self, wanted: FloatArray, rho: float, steps: int) -> None:
-        """Move p towards the minimum of value.p + (rho / 2) |wanted - feature p|^2."""
-        count, width = int(self.mass.shape[0]), int(self.mass.shape[1])
-        if not count:
-            return
-        length = 1.0 / (rho * width)
-        p, ahead, momentum = self.mass, self.mass, 1.0
-        for _ in range(steps):
-            miss = wanted - np.einsum("jkf,jk->jf", self.features, ahead)
-            slope = self.tables.values - rho * np.einsum("jkf,jf->jk", self.features, miss)
-            after = _to_simplex(ahead - length * slope)
-            following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
-            ahead = after + (momentum - 1) / following * (after - p)
-            p, momentum = after, following
-        self.mass = p
+    def envelope(self, wanted: FloatArray, rho: float, mu: float) -> tuple[float, FloatArray]:
+        """Return the minimum over p, and rho (wanted - feature p), its gradient in `wanted`.
 
-
-def _to_simplex(points: FloatArray) -> FloatArray:
-    """Return the nearest probability vectors, row by row."""
-    ordered = -np.sort(-points, axis=1)
-    total = np.cumsum(ordered, axis=1) - 1.0
-    ranks = np.arange(1, points.shape[1] + 1)
-    last = np.count_nonzero(ordered - total / ranks > 0, axis=1)
-    shift = total[np.arange(points.shape[0]), last - 1] / last
-    return np.asarray(np.maximum(points - shift[:, None], 0.0))
+        With slacks s the conditions are  s = value - feature.y - level,  p s = mu,  sum p = 1 and
+        feature p + y / rho = wanted:  Newton from the last answer, all tables at once.
+        """
+        if not self.mass.size:
+            return 0.0, np.zeros_like(wanted)
+        links = self.tables.links
+        ridge = np.append(np.full(links, 1.0 / rho), 0.0) + 1e-14
+        corner = np.arange(links + 1)
+        for _ in range(NEWTON):
+            p, s = self.mass, self.slack
+            gap = self.tables.values - np.einsum("jkf,jf->jk", self.features, self.y) - s
+            equal = -np.einsum("jkf,jk->jf", self.features, p)
+            equal[:, :links] += wanted - self.y[:, :links] / rho
+            equal[:, links] += 1.0
+            wrong = max(float(np.abs(equal).max()), float(np.abs(gap).max()))
+            if wrong < 1e-8 and float(np.abs(p * s - mu).max()) < 1e-3 * mu:
+                break
+            ratio = p / s
+            weighted = (self.features * ratio[:, :, None]).transpose(0, 2, 1)
+            inner = np.matmul(weighted, self.features)
+            inner[:, corner, corner] += ridge
+            # ds = gap - feature.dy and dp = mu / s - p - ratio ds, put into the equations.
+            plain = mu / s - p
+            right = equal - np.einsum("jkf,jk->jf", self.features, plain - ratio * gap)
+            dy = np.linalg.solve(inner, right[:, :, None])[:, :, 0]
+            ds = gap - np.einsum("jkf,jf->jk", self.features, dy)
+            dp = plain - ratio * ds
+            worst = np.maximum((-dp / p).max(axis=1), (-ds / s).max(axis=1))
+            step = np.minimum(1.0, 0.95 / np.maximum(worst, 1e-9))[:, None]
+            self.mass, self.slack, self.y = p + step * dp, s + step * ds, self.y + step * dy
+        rest = wanted - np.einsum("jkf,jk->jf", self.features[:, :, :links], self.mass)
+        total = float((self.tables.values * self.mass).sum() + rho / 2 * (rest * rest).sum())
+        total -= mu * float(np.log(self.mass).sum())
+        return total, rho * rest
 
 
 class _LowRank:
     def __init__(self, program: StructuredProgram, seed: int, rank: int | None) -> None:
         self.program = program
         n = program.size
-        self.rank = rank or min(n, int(np.ceil(np.sqrt(2 * n))) + 2)
+        # Some optimum has a rank r with r (r + 1) / 2 at most the number of equations.
+        enough = int(np.ceil(np.sqrt(2 * program.unknowns)))
+        self.rank = rank or min(n, max(int(np.ceil(np.sqrt(2 * n))) + 2, min(enough, MOST_RANK)))
         vectors = sp.csr_array(program.vectors)
         left = [t.left[:, f] for t in program.tables for f in range(t.links)]
         right = [t.right[:, f] for t in program.tables for f in range(t.links)]
@@ -134,7 +173,7 @@ class _LowRank:
         out[0] += (linear @ unit) / 2
         return np.asarray(out)
 
-    def value(self, x: FloatArray, rho: float) -> tuple[float, FloatArray]:
+    def value(self, x: FloatArray, rho: float, mu: float) -> tuple[float, FloatArray]:
         """Return the augmented Lagrangian, minimised over p, and its gradient in V."""
         v = x.reshape(-1, self.rank)
         length = np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-12)
@@ -144,19 +183,16 @@ class _LowRank:
         total = float(self.program.linear @ (unit @ unit[0]))
         weights = []
         for family, y, measured in zip(self.families, self.y, links, strict=True):
-            white = family.whiten(measured)
-            family.minimise(white + y / rho, rho, INNER)
-            rest = white - np.einsum("jkf,jk->jf", family.features, family.mass)
-            total += float((family.tables.values * family.mass).sum())
-            total += float((y * rest).sum() + rho / 2 * (rest * rest).sum())
-            weights.append(family.multipliers(y + rho * rest))
+            part, slope = family.envelope(family.whiten(measured) + y / rho, rho, mu)
+            total += part - float((y * y).sum()) / (2 * rho)
+            weights.append(family.multipliers(slope))
         total += float(self.pi @ clashes + rho / 2 * clashes @ clashes)
         weight = self._flat(weights, self.pi + rho * clashes)
         gradient = 2 * self.pull(unit, a, b, weight)
         gradient -= np.einsum("ij,ij->i", gradient, unit)[:, None] * unit
         return total, (gradient / length).ravel()
 
-    def update(self, x: FloatArray, rho: float) -> float:
+    def update(self, x: FloatArray, rho: float, mu: float) -> float:
         """Move the multipliers, and return the largest residual."""
         v = x.reshape(-1, self.rank)
         unit = v / np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-12)
@@ -164,11 +200,9 @@ class _LowRank:
         links, clashes = self._links(measured)
         worst = float(np.abs(clashes).max(initial=0.0))
         for k, (family, link) in enumerate(zip(self.families, links, strict=True)):
-            white = family.whiten(link)
-            family.minimise(white + self.y[k] / rho, rho, 20 * INNER)
-            rest = white - np.einsum("jkf,jk->jf", family.features, family.mass)
-            self.y[k] = self.y[k] + rho * rest
-            worst = max(worst, float(np.abs(rest).max(initial=0.0)))
+            slope = family.envelope(family.whiten(link) + self.y[k] / rho, rho, mu)[1]
+            worst = max(worst, float(np.abs(slope - self.y[k]).max(initial=0.0)) / rho)
+            self.y[k] = slope
         self.pi = self.pi + rho * clashes
         return worst
 
@@ -203,37 +237,40 @@ def solve_low_rank(
     """Improve the multipliers until time or rounds run out, or the dual exceeds `above`."""
     work = _LowRank(program, seed, rank)
     x = work.v.ravel()
-    rho = 0.1
+    rho, mu = RHO, MU
     best = -np.inf
     answer = work.multipliers(x)
-    status, count, before = "limit", 0, np.inf
+    status, count, waited, before = "limit", 0, 0, np.inf
 
     def evaluate(point: FloatArray) -> tuple[float, FloatArray]:
         if deadline.passed():
             raise _OutOfTimeError
-        return work.value(point, rho)
+        return work.value(point, rho, mu)
 
-    for _ in range(rounds):
+    for number in range(rounds):
+        steps = min(STEPS + MORE_STEPS * number, MOST_STEPS)
         try:
-            found = minimize(evaluate, x, jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
+            found = minimize(evaluate, x, jac=True, method="L-BFGS-B", options={"maxiter": steps})
         except _OutOfTimeError:
             status = "interrupted"
             break
         x = np.asarray(found.x)
         count += int(found.nit)
-        size = work.update(x, rho)
+        size = work.update(x, rho, mu)
         candidate = work.multipliers(x)
         dual = _dual_value(program, candidate[0])
+        waited = 0 if dual > best + VISIBLE * (1 + abs(dual)) else waited + 1
         if dual > best:
             best, answer = dual, candidate
         if best > above:
             status = "above"
             break
-        if size < 1e-6:
-            status = "optimal"
+        if size < 1e-6 or (waited >= PATIENCE and mu <= LEAST_MU):
+            status = "optimal" if size < 1e-6 else "stalled"
             break
+        mu = max(mu * SHRINK, LEAST_MU)
         if size > 0.5 * before:
-            rho *= GROWTH
+            rho = min(rho * GROWTH, MOST_RHO)
         before = size
     multipliers, moments, primal = answer
     return LowRankSolution(status, multipliers, moments, primal, count)

@@ -8,6 +8,7 @@ The program is, over pseudo-moments M of z = (1, x) and a distribution p_j for e
           <pair_e, M> = 0                                  for every clash e,
 
 where every link and every pair is a product of two linear forms in z, sym(a, b) = (ab' + ba')/2.
+The last entries of the diagonal may share one equation, sum M_ii = their number, and one kappa.
 Its dual has free multipliers theta_jf, kappa and pi:
 
     max   sum_j theta_j0 + sum_i kappa_i
@@ -78,7 +79,8 @@ class StructuredProgram:
     """A program as above.
 
     `rows` are the general vectors of Z, followed by the unit vectors and by the pair vectors
-    e_0 + sign e_i given by `pair_unit` and `pair_sign`.
+    e_0 + sign e_i given by `pair_unit` and `pair_sign`.  The last `shared` entries of the diagonal
+    have one multiplier together.
     """
 
     linear: FloatArray
@@ -88,6 +90,7 @@ class StructuredProgram:
     pair_sign: FloatArray
     clash_left: IntArray
     clash_right: IntArray
+    shared: int = 0
 
     @property
     def size(self) -> int:
@@ -98,7 +101,7 @@ class StructuredProgram:
     def unknowns(self) -> int:
         """The size of the Newton system."""
         links = sum(t.count * t.links for t in self.tables)
-        return int(links + self.size + self.clash_left.size)
+        return int(links + self.size - max(self.shared - 1, 0) + self.clash_left.size)
 
     @cached_property
     def vectors(self) -> FloatArray:
@@ -121,7 +124,7 @@ class StructuredProgram:
 
 @dataclass(eq=False)
 class Multipliers:
-    """A dual point."""
+    """A dual point; entries of the diagonal that share a multiplier repeat it in `kappa`."""
 
     theta: list[FloatArray]
     kappa: FloatArray
@@ -189,11 +192,29 @@ class _Geometry:
         self.clash = slice(start, start + program.clash_left.size)
         if program.clash_left.size:
             self.slices.append((program.clash_left, program.clash_right, start, self.clash.stop))
-        self.unknowns = self.clash.stop
-        self.signs = np.ones(self.unknowns)
+        # One entry for each matrix; those of the shared diagonal are one unknown.
+        self.entries = self.clash.stop
+        self.group = slice(self.diagonal.stop - program.shared, self.diagonal.stop)
+        self.unknowns = program.unknowns
+        self.signs = np.ones(self.entries)
         # kappa and pi enter T with a minus sign.
         self.signs[self.links :] = -1.0
         self.vectors = program.vectors
+
+    def collapse(self, entries: FloatArray) -> FloatArray:
+        """Return what unknowns see of their matrices: the shared entries (of axis 0) added up."""
+        start, stop = self.group.start, self.group.stop
+        if stop - start < 2:
+            return entries
+        total = entries[self.group].sum(axis=0, keepdims=True)
+        return np.concatenate([entries[:start], total, entries[stop:]])
+
+    def expand(self, unknowns: FloatArray) -> FloatArray:
+        """Return the multiplier of every matrix."""
+        start, count = self.group.start, self.program.shared
+        if count < 2:
+            return unknowns
+        return np.insert(unknowns, start, np.full(count - 1, unknowns[start]))
 
     def gram(self, matrix: FloatArray) -> FloatArray:
         """Return Z matrix Z'."""
@@ -212,7 +233,7 @@ class _Geometry:
     def schur(self, moments: FloatArray, inverse: FloatArray) -> FloatArray:
         """Return H_kl = tr(B_k M B_l T^-1), of which only k >= l (by blocks) is filled in."""
         gm, gt = self.gram(moments), self.gram(inverse)
-        full = np.zeros((self.unknowns, self.unknowns))
+        full = np.zeros((self.entries, self.entries))
         for n, (p, q, start, stop) in enumerate(self.slices):
             # Rows first: what follows then only picks columns.
             mp, tp = gm[p], gt[p]
@@ -241,6 +262,8 @@ class _Geometry:
                 if self.signs[start] * self.signs[begin] < 0:
                     np.negative(block, out=block)
                 full[start:stop, begin:end] = block
+        if self.unknowns < self.entries:
+            full = np.ascontiguousarray(self.collapse(self.collapse(full).T).T)
         return full
 
     def combine(self, weights: FloatArray) -> FloatArray:
@@ -260,8 +283,8 @@ class _Geometry:
         return np.asarray((total + total.T) / 2)
 
     def measure(self, matrix: FloatArray) -> FloatArray:
-        """Return <B_k, matrix> (without signs) for all unknowns."""
-        values = np.empty(self.unknowns)
+        """Return <B_k, matrix> (without signs) for all matrices."""
+        values = np.empty(self.entries)
         for left, right, start, stop in self.slices:
             if left is right and isinstance(left, slice) and left.start == self.program.unit_from:
                 values[start:stop] = np.diag(matrix)
@@ -313,6 +336,8 @@ def starting_point(program: StructuredProgram) -> Multipliers:
     reach = np.abs(program.linear) / 2
     kappa = -(MARGIN + reach)
     kappa[0] = -(MARGIN + float(reach.sum()))
+    if program.shared:
+        kappa[-program.shared :] = kappa[-program.shared :].min()
     return Multipliers(theta, kappa, np.zeros(program.clash_left.size))
 
 
@@ -366,13 +391,14 @@ class _Iteration:
         return np.asarray(tables.values - np.einsum("jkf,jf->jk", tables.features, theta))
 
     def _signed(self, y: Multipliers) -> FloatArray:
-        """Return the multipliers of all matrices, in the order of the unknowns."""
+        """Return the multipliers of all matrices, in their order."""
         parts = [t[:, 1:].T.ravel() for t in y.theta]
         return np.concatenate([*parts, -y.kappa, -y.pi])
 
     def _split(self, unknowns: FloatArray, first: list[FloatArray]) -> Multipliers:
         theta = []
         start = 0
+        unknowns = self.geometry.expand(unknowns)
         for tables, constant in zip(self.program.tables, first, strict=True):
             stop = start + tables.count * tables.links
             part = unknowns[start:stop].reshape(tables.links, tables.count).T
@@ -455,7 +481,7 @@ class _Iteration:
             local.append(1.0 - sums[0])
             start = stop
         values[g.diagonal] += 1.0
-        return values, local
+        return g.collapse(values), local
 
     def _step(
         self,
