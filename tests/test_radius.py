@@ -202,7 +202,7 @@ def test_the_time_limit_is_kept_and_what_is_known_is_true(norm: Any) -> None:
     started = time.monotonic()
     found = find_radius(network, point, label, norm, clip_lo=-1.0, clip_hi=1.0, timeout=2.0)
     assert time.monotonic() - started < 5.0
-    assert found.calls > 3
+    assert found.calls >= 2
     assert 0 <= found.lower < found.upper
     ball = Ball(norm, point, found.lower, -1.0, 1.0)
     assert bnncert.verify(network, ball, label, timeout=20).status == "robust"

@@ -55,14 +55,15 @@ def check_ball_pattern(
     for share in SHARES:
         used = np.flatnonzero(multipliers > share * multipliers.max(initial=0.0))
         if cannot_meet(layer, neurons[used], signs[used], multipliers[used], region):
-            return Leaf(conflict=tuple(int(j) for j in neurons[used]))
+            theta = tuple(Fraction(m) for m in multipliers[used].tolist())
+            return Leaf(conflict=tuple(int(j) for j in neurons[used]), theta=theta)
     inner = _box_inside(region, point)
     if inner is not None:
         leaf = check_pattern(layer, neurons, signs, inner, deadline)
         if leaf.point is not None:
             return leaf
     outer = check_pattern(layer, neurons, signs, Box(region.lo, region.hi), deadline)
-    return Leaf(conflict=outer.conflict)
+    return Leaf(conflict=outer.conflict, theta=outer.theta)
 
 
 def cannot_meet(

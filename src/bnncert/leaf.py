@@ -10,7 +10,7 @@ where sign(0) is the other sign.  Maximising the smallest margin t is an LP:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
@@ -25,10 +25,14 @@ from bnncert.solvers.exact_lp import Bound, ExactProgram, solve_exactly
 
 @dataclass(frozen=True)
 class Leaf:
-    """`point` if the pattern is reachable, `conflict` (neurons) if not, neither if undecided."""
+    """`point` if the pattern is reachable, `conflict` (neurons) if not, neither if undecided.
+
+    `theta` are multipliers that prove it: sum theta_j s_j (w_j.x + b_j) <= 0 on the region.
+    """
 
     point: tuple[Fraction, ...] | None = None
     conflict: tuple[int, ...] = ()
+    theta: tuple[Fraction, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -133,13 +137,17 @@ def _settle(
     if best is not None and best[0] == 0 and any(strict):
         best = _largest_margin(polyhedron, rows, right, strict, deadline)
         if best is not None and best[0] == 0:
-            return Leaf(conflict=tuple(int(neurons[k]) for k in best[2]))
+            return _conflict(neurons, best[2])
     if best is None:
         return Leaf()
     margin, point, conflict = best
     if margin < 0:
-        return Leaf(conflict=tuple(int(neurons[k]) for k in conflict))
+        return _conflict(neurons, conflict)
     return Leaf(point=point)
+
+
+def _conflict(neurons: IntArray, theta: dict[int, Fraction]) -> Leaf:
+    return Leaf(conflict=tuple(int(neurons[k]) for k in theta), theta=tuple(theta.values()))
 
 
 def _largest_margin(
@@ -148,8 +156,11 @@ def _largest_margin(
     right: Sequence[Fraction],
     with_margin: Sequence[bool],
     deadline: Deadline,
-) -> tuple[Fraction, tuple[Fraction, ...], list[int]] | None:
-    """Maximise t with row.z - t >= right where `with_margin`, else row.z >= right."""
+) -> tuple[Fraction, tuple[Fraction, ...], dict[int, Fraction]] | None:
+    """Maximise t with row.z - t >= right where `with_margin`, else row.z >= right.
+
+    Returns t, the point, and the multipliers of the rows that bind.
+    """
     n = len(polyhedron.lower)
     reach = Fraction(1)
     for row, b in zip(rows, right, strict=True):
@@ -183,5 +194,5 @@ def _largest_margin(
         sum((sign * optimum.point[c] for c, sign in columns), base)
         for columns, base in polyhedron.inputs
     )
-    conflict = [k for k in range(len(rows)) if optimum.multipliers[k] != 0]
+    conflict = {k: abs(m) for k, m in enumerate(optimum.multipliers[: len(rows)]) if m != 0}
     return optimum.point[n], inputs, conflict

@@ -7,8 +7,12 @@ import pytest
 
 import bnncert
 from bnncert import Options
+from bnncert.deadline import Deadline
 from bnncert.demo import load_demo_images, load_demo_network
+from bnncert.presolve.pipeline import presolve
+from bnncert.relaxations.reduced import reduce_objective
 from bnncert.search import parallel
+from bnncert.search.tree import Tree
 
 
 @pytest.fixture
@@ -48,5 +52,42 @@ def test_a_worker_that_dies_loses_no_node(
     assert np.isfinite(result.lower) and result.lower <= alone.lower + 100
 
 
-def _die(task: parallel.Task) -> None:
+def test_two_processes_have_the_leaves_and_proofs_of_the_whole_tree(
+    question: tuple[bnncert.Network, bnncert.Region, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parallel, "ALONE", 0.3)
+    network, region, label = question
+    problem = bnncert.robustness(network, region, label, "runner-up")
+    (target,) = problem.targets
+    (objective,) = target.objectives
+    presolved = presolve(network, region)
+    reduced = reduce_objective(presolved, objective, with_triples=True)
+    task = parallel.Task(presolved, reduced, objective, problem, target, 0, keep_leaves=True)
+    tree = Tree(presolved, reduced, objective, lambda point, exact: False, keep_leaves=True)
+    outcome = parallel.search_together(tree, task, Deadline(120), 2)
+    assert outcome.status == "proved"
+    assert sum(0.5 ** np.count_nonzero(leaf.signs) for leaf in outcome.leaves) == 1.0
+    assert all(
+        leaf.certificate is not None for leaf in outcome.leaves if leaf.reason == "relaxation"
+    )
+
+
+def test_two_processes_find_the_minimum_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "ALONE", 0.3)
+    network, data = load_demo_network(), load_demo_images()
+    region = bnncert.Ball("linf", data.point(3), 0.2 / 127.5, -1.0, 1.0)
+    result = bnncert.bound(
+        network,
+        region,
+        int(data.labels[3]),
+        targets="runner-up",
+        method="bab",
+        timeout=120,
+        options=Options(processes=2),
+    )
+    (target,) = result.targets
+    assert target.lower == target.upper == pytest.approx(149.81227481272072)
+
+
+def _die(task: parallel.Task) -> Tree:
     raise SystemExit(3)

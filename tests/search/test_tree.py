@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bnncert
+from bnncert.ball_leaf import cannot_meet
 from bnncert.deadline import Deadline
 from bnncert.demo import load_demo_images, load_demo_network
 from bnncert.presolve.pipeline import presolve
 from bnncert.relaxations.reduced import reduce_objective
+from bnncert.search.frontier import Frontier, Node
 from bnncert.search.tree import Tree
 from tests.brute_force import true_margins
 from tests.strategies import NORMS, regions, tiny_networks
@@ -58,7 +62,7 @@ def test_branching_agrees_with_brute_force_on_the_disc(data: st.DataObject) -> N
         assert target.lower <= truth[target.rival] <= target.upper
 
 
-def demo_tree(delta: float, image: int, **options: int) -> Tree:
+def demo_tree(delta: float, image: int, **options: Any) -> Tree:
     network, data = load_demo_network(), load_demo_images()
     region = bnncert.Ball("linf", data.point(image), delta / 127.5, -1.0, 1.0)
     target = bnncert.robustness(network, region, int(data.labels[image]), "runner-up").targets[0]
@@ -108,3 +112,91 @@ def test_a_node_with_a_point_stays_open_for_those_who_reject_the_point() -> None
     tree = Tree(presolved, problem, objective, lambda point, exact: True)
     assert tree.search(Deadline(None)).status == "violated"
     assert tree.take(), "the violated node must not be lost"
+
+
+def test_leaves_partition_the_patterns_and_conflicts_are_proved() -> None:
+    generator = np.random.default_rng(2)
+    for seed in range(6):
+        weights = [generator.choice([-1.0, 1.0], (n, m)) for m, n in ((3, 9), (9, 7), (7, 2))]
+        biases = [generator.uniform(-1, 1, n) for n in (9, 7, 2)]
+        network = bnncert.Network.from_arrays(weights, biases)
+        region = bnncert.Ball("linf", generator.uniform(-1, 1, 3), 0.4)
+        label = int(network.classify(region.center)[0])
+        objective = bnncert.robustness(network, region, label).targets[0].objectives[0]
+        presolved = presolve(network, region)
+        problem = reduce_objective(presolved, objective)
+        tree = Tree(presolved, problem, objective, lambda p, e: False, seed=seed, keep_leaves=True)
+        outcome = tree.search(Deadline(60))
+        assert outcome.status in ("proved", "open")
+        if outcome.status == "proved":
+            # Each leaf has 2^-depth of all patterns; disjoint because decisions differ somewhere.
+            sizes = [0.5 ** np.count_nonzero(leaf.signs) for leaf in outcome.leaves]
+            assert sum(sizes) == 1.0
+            for i, a in enumerate(outcome.leaves):
+                for b in outcome.leaves[:i]:
+                    assert np.any(a.signs * b.signs < 0)
+        for literals, theta in tree.proofs:
+            if theta is None:
+                continue
+            place = np.searchsorted(tree.inputs, literals // 2)
+            signs = np.where(literals % 2 == 0, 1, -1).astype(np.int8)
+            assert cannot_meet(tree.layer, tree.neurons[place], signs, theta, region)
+
+
+def test_little_memory_bounds_the_open_nodes() -> None:
+    limit = 20_000
+    tree = demo_tree(0.5, 9, memory=limit / 2**30)
+    most = 0
+    push = tree.open.push
+
+    def watch(node: Node) -> None:
+        nonlocal most
+        push(node)
+        most = max(most, tree.open.bytes)
+
+    tree.open.push = watch  # type: ignore[method-assign]
+    outcome = tree.search(Deadline(120))
+    assert outcome.status == "proved"
+    node = Node(np.zeros(tree.problem.size, dtype=np.int8), 0.0, 0)
+    # Depth first adds at most one node per level to what was there.
+    assert most <= limit + (tree.problem.size + 2) * node.bytes
+
+
+def test_the_frontier_keeps_every_node_in_any_order() -> None:
+    def node(number: int, depth: int, bound: float) -> Node:
+        signs = np.zeros(8, dtype=np.int8)
+        signs[:depth] = 1
+        return Node(signs, bound, number)
+
+    frontier = Frontier(limit=4.5 * node(0, 0, 0.0).bytes)
+    for number, (depth, bound) in enumerate([(1, -3.0), (4, -1.0), (2, -2.0), (4, -1.5)]):
+        frontier.push(node(number, depth, bound))
+    assert frontier.least() == -3.0
+    assert frontier.pop().number == 0
+    frontier.push(node(4, 1, -9.0))
+    frontier.push(node(5, 3, 0.0))
+    # Five nodes are too many: deepest first, until half of them are gone.
+    assert [frontier.pop().number for _ in range(3)] == [3, 1, 5]
+    assert [frontier.pop().number for _ in range(2)] == [4, 2]
+    assert (len(frontier), frontier.bytes) == (0, 0)
+
+
+def test_a_node_that_runs_out_of_memory_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = demo_tree(0.5, 9)
+    tree.max_nodes = 5
+    before = tree.search(Deadline(60)).lower
+    nodes = {n.number for n in tree.open.take()}
+    assert nodes
+    tree = demo_tree(0.5, 9)
+    tree.max_nodes = 5
+    tree.search(Deadline(60))
+    monkeypatch.setattr(tree, "_visit", _raise_memory_error)
+    tree.max_nodes = 100
+    outcome = tree.search(Deadline(60))
+    assert (outcome.status, outcome.exhausted, outcome.nodes) == ("interrupted", True, 6)
+    assert outcome.lower == before
+    assert {n.number for n in tree.open.take()} == nodes
+
+
+def _raise_memory_error(*_: object) -> None:
+    raise MemoryError

@@ -18,6 +18,7 @@ from bnncert.presolve.stability import LayerBounds
 from bnncert.problem import Problem, Target
 from bnncert.regions import Ball
 from bnncert.relaxations.reduced import reduce_objective
+from bnncert.search.lessons import Lessons
 from bnncert.verdict import TargetResult
 
 #: Share of the time limit, and seconds at most, that each attack may take.
@@ -56,6 +57,7 @@ class AutoMethod(Method):
                 details={"seconds": {"presolve": presolve_seconds}},
             )
         open_ = {t.name for t in problem.targets if results[t.name].status != "robust"}
+        lessons = Lessons()
         for stage in ("quick attack", "lp", "sdp", "attack", "bab", "milp"):
             if not open_ or context.deadline.passed():
                 break
@@ -65,7 +67,7 @@ class AutoMethod(Method):
                 rounds = LONG_ROUNDS if stage == "attack" else QUICK_ROUNDS
                 self._attack(problem, context, presolved.bounds, open_, rounds, results)
             else:
-                self._prove(problem, context, presolved, open_, stage, results)
+                self._prove(problem, context, presolved, open_, stage, results, lessons)
             if any(results[name].status == "not_robust" for name in open_):
                 break
             open_ = {name for name in open_ if results[name].status != "robust"}
@@ -79,6 +81,7 @@ class AutoMethod(Method):
         open_: set[str],
         stage: str,
         results: dict[str, TargetResult],
+        lessons: Lessons,
     ) -> None:
         # The target that the attack came closest to is the most likely to fail: look there first.
         pending = [t for t in problem.targets if t.name in open_]
@@ -88,7 +91,8 @@ class AutoMethod(Method):
             if context.deadline.passed():
                 return
             before = results[target.name]
-            after = self._stage(stage, problem, context, presolved, target, len(pending) - number)
+            waiting = len(pending) - number
+            after = self._stage(stage, problem, context, presolved, target, waiting, lessons)
             if after is None:
                 continue
             results[target.name] = _combine(before, after)
@@ -103,6 +107,7 @@ class AutoMethod(Method):
         presolved: Presolved,
         target: Target,
         waiting: int,
+        lessons: Lessons,
     ) -> TargetResult | None:
         """Run one stage on one target; None if the stage is not for it."""
         since = context.deadline.elapsed()
@@ -116,7 +121,7 @@ class AutoMethod(Method):
             # An equal share of what is left, so that one hard target does not starve the others.
             share = context.deadline.remaining() / waiting
             limited = replace(context, deadline=context.deadline.within(share))
-            found = branch_target(presolved, problem, target, limited, "bab", -np.inf)
+            found = branch_target(presolved, problem, target, limited, "bab", -np.inf, lessons)
             if found.status == "timeout" and not context.deadline.passed():
                 found = replace(found, status="unknown")
             return found
@@ -130,8 +135,10 @@ class AutoMethod(Method):
             solver = None if named in ("gurobi", "highs", "scip") else named
             own = replace(context.options, mode="feasibility", solver=solver)
             decide = replace(context, options=own)
+            # A certificate has no place for the input's variables: branching proves the same.
+            coupled = None if context.tracing else presolved
             lowers = [
-                bound_problem(r, o, decide, 0).lower
+                bound_problem(r, o, decide, 0, coupled).lower
                 for r, o in zip(reduced, target.objectives, strict=True)
             ]
         proved = any(o.is_proved_by(b) for o, b in zip(target.objectives, lowers, strict=True))

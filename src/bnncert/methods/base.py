@@ -18,6 +18,7 @@ from bnncert.rationals import float_above
 from bnncert.relaxations.cliques import Sparsity
 from bnncert.relaxations.linear import Form
 from bnncert.replay import Replayer
+from bnncert.search.trace import Trace
 from bnncert.verdict import Counterexample, TargetResult
 
 Promise: TypeAlias = Literal["bound", "exact", "counterexample"]
@@ -43,10 +44,13 @@ class Options:
     form
         Encoding of `milp`: "lattice" (exact integers) or "soft" (the paper's margin).
     mode
-        `milp` decides "feasibility" of a violation or finds the "optimum" of f.
+        `milp` and `bab` decide "feasibility" of a violation or find the "optimum" of f.
     processes
         Processes that branch and bound may use on one target; 0 takes one for each core.  A script
         that asks for more than one must guard its main part with ``if __name__ == "__main__"``.
+    memory
+        Gigabytes that the open nodes of branch and bound may take before it goes deepest first,
+        which needs little memory.
     threads
         Threads that a solver may use; 0 lets it choose.
     solver
@@ -56,6 +60,9 @@ class Options:
     cut_rounds
         Rounds of violated inequalities that `sdp` adds; None: two where they may decide the sign,
         none where the optimum is asked for.
+    coupling
+        Whether `sdp` also has the input as variables: "on", "off", or "auto" where that may decide
+        the sign.  The solver "low-rank" never does.
     sparsity
         Their cliques: "layered" (the paper's theorem), "pairwise", "chordal" or "dense"; None
         takes the method's own.
@@ -69,9 +76,11 @@ class Options:
     form: Form = "lattice"
     mode: Literal["feasibility", "optimum"] = "feasibility"
     processes: int = 1
+    memory: float = 4.0
     threads: int = 0
     solver: str | None = None
     cut_rounds: int | None = None
+    coupling: Literal["auto", "on", "off"] = "auto"
     sparsity: Sparsity | None = None
 
 
@@ -85,6 +94,9 @@ class Context:
     progress: Progress | None = None
     #: Targets that are settled already and need no work.
     known: dict[str, TargetResult] = field(default_factory=dict)
+    #: Whether searches shall leave traces for a certificate, and those they left, by target.
+    tracing: bool = False
+    traces: dict[str, Trace] = field(default_factory=dict)
 
     def report(self, text: str, done: int, total: int) -> None:
         """Tell whoever watches how far the work has come."""

@@ -3,16 +3,22 @@
 The tree grows on its own for a moment: most are finished by then, and no process was started for
 them.  Then its open nodes are dealt out in rounds: every process works on its hand for some seconds
 and returns what is left, which is dealt again.  Clauses that the first process has are shared.
+
+A worker is a process with a pipe, and nothing that outlives it: it ends when the pipe does.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
-from multiprocessing import get_context
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from multiprocessing import get_context, resource_tracker
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from typing import TypeAlias
 
 import numpy as np
 
@@ -22,15 +28,28 @@ from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Objective, Problem, Target
 from bnncert.relaxations.reduced import ReducedProblem
 from bnncert.replay import Replayer
-from bnncert.search.tree import Outcome, SignArray, Tree
+from bnncert.search.incumbent import exact_values
+from bnncert.search.tree import MEMORY, Leaf, Outcome, SignArray, Tree
 
 #: Seconds before other processes are started, of the first round, and of the longest one.
 ALONE, FIRST_ROUND, LONGEST_ROUND = 3.0, 3.0, 20.0
 
+#: Seconds after the time limit that a worker may take to answer.
+GRACE = 0.5
+
+#: Seconds to wait for a process that was told to end.
+JOIN = 0.5
+
+OpenNode: TypeAlias = tuple[SignArray, float]
+Proof: TypeAlias = tuple[IntArray, FloatArray | None]
+
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What a process needs to build the tree itself."""
+    """What a process needs to build the tree itself.
+
+    `minimum` asks for the minimum of f, `memory` is in gigabytes.
+    """
 
     presolved: Presolved
     problem: ReducedProblem
@@ -38,154 +57,223 @@ class Task:
     question: Problem
     target: Target
     seed: int
+    keep_leaves: bool = False
+    minimum: bool = False
+    memory: float = MEMORY
 
 
 @dataclass(frozen=True, eq=False)
 class Hand:
     """The result of one process's round."""
 
-    nodes: list[tuple[SignArray, float]]
+    nodes: list[OpenNode]
     closed: float
     unresolved: float
-    visited: int
-    relaxations: int
-    clauses: list[IntArray]
-    point: FloatArray | None
+    visited: int = 0
+    relaxations: int = 0
+    proofs: list[Proof] = field(default_factory=list)
+    point: FloatArray | None = None
+    exact: tuple[Fraction, ...] | None = None
+    leaves: list[Leaf] = field(default_factory=list)
+    exhausted: bool = False
 
 
-_worker: list[Tree] = []
-
-
-def _prepare(task: Task) -> None:
+def _prepare(task: Task) -> Tree:
     """Build the tree of a worker process, once."""
     replayer = Replayer(task.question)
-    _worker.append(
-        Tree(
-            task.presolved,
-            task.problem,
-            task.objective,
-            lambda point, exact: replayer.confirm(task.target, point, exact) is not None,
-            seed=task.seed,
-        )
+    return Tree(
+        task.presolved,
+        task.problem,
+        task.objective,
+        lambda point, exact: replayer.confirm(task.target, point, exact) is not None,
+        evaluate=exact_values(task.question, task.objective) if task.minimum else None,
+        seed=task.seed,
+        keep_leaves=task.keep_leaves,
+        memory=task.memory,
     )
 
 
-def _play(nodes: list[tuple[SignArray, float]], clauses: list[IntArray], seconds: float) -> Hand:
-    """Work on a hand of nodes in a worker process."""
-    tree = _worker[0]
-    known = len(tree.learned)
-    for clause in clauses:
-        tree.restrictor.learn(clause)
-    return play_hand(tree, nodes, seconds, known)
+def _serve(connection: Connection, prepare: Callable[[Task], Tree], task: Task) -> None:
+    """Play hands in a worker process until the pipe ends."""
+    # Ctrl-C goes to the whole group; the first process decides what becomes of it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        tree = prepare(task)
+        while True:
+            nodes, proofs, upper, seconds = connection.recv()
+            for literals, theta in proofs:
+                tree.learn(literals, theta)
+            tree.outcome.upper = upper
+            connection.send(play_hand(tree, nodes, seconds))
+    except (EOFError, OSError, MemoryError):
+        # The first process is gone, or this one cannot go on: a closed pipe says so.
+        return
 
 
-def play_hand(tree: Tree, nodes: list[tuple[SignArray, float]], seconds: float, known: int) -> Hand:
+def play_hand(tree: Tree, nodes: Sequence[OpenNode], seconds: float) -> Hand:
     """Work on a hand of nodes for some seconds."""
     tree.take()
     for signs, bound in nodes:
         tree.push(signs, bound)
     tree.closed = tree.unresolved = np.inf
-    tree.outcome.point = None
-    before, solved = tree.outcome.nodes, tree.outcome.relaxations
-    outcome = tree.search(Deadline(seconds))
+    outcome = tree.outcome
+    outcome.exhausted = False
+    if tree.evaluate is None:
+        outcome.point = outcome.exact = None
+    before, solved = outcome.nodes, outcome.relaxations
+    known, kept = len(tree.proofs), len(outcome.leaves)
+    tree.search(Deadline(seconds))
     return Hand(
         tree.take(),
         tree.closed,
         tree.unresolved,
         outcome.nodes - before,
         outcome.relaxations - solved,
-        tree.learned[known:],
+        tree.proofs[known:],
         outcome.point,
+        outcome.exact,
+        outcome.leaves[kept:],
+        outcome.exhausted,
     )
 
 
-def search_together(
-    tree: Tree,
-    task: Task,
-    deadline: Deadline,
-    processes: int,
-    confirm: Callable[[FloatArray], bool],
-) -> Outcome:
+@contextmanager
+def _no_interrupts() -> Iterator[None]:
+    """Hold Ctrl-C back: processes started meanwhile never see it, not even while they import."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    # Python starts it with the first process otherwise, and lets Ctrl-C through again after that.
+    resource_tracker.ensure_running()
+    old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, old)
+
+
+class Workers:
+    """Processes that play hands; all of them are gone when the block is left."""
+
+    def __init__(self, count: int, task: Task) -> None:
+        self._task = task
+        self._count = count
+        self._all: list[tuple[SpawnProcess, Connection]] = []
+
+    def __enter__(self) -> Workers:
+        context = get_context("spawn")
+        try:
+            with _no_interrupts():
+                for _ in range(self._count):
+                    mine, its = context.Pipe()
+                    process = context.Process(
+                        target=_serve, args=(its, _prepare, self._task), daemon=True
+                    )
+                    process.start()
+                    # Its end must be open in the worker alone, or its death would go unnoticed.
+                    its.close()
+                    self._all.append((process, mine))
+        except (OSError, MemoryError):
+            # Fewer workers, or none: the first process does the rest.
+            pass
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process, connection in self._all:
+            connection.close()
+            process.kill()
+        for process, _connection in self._all:
+            process.join(JOIN)
+        self._all = []
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def deal(self, number: int, *message: object) -> bool:
+        """Send a hand; False if the worker is gone."""
+        try:
+            self._all[number][1].send(message)
+        except OSError:
+            return False
+        return True
+
+    def collect(self, number: int, deadline: Deadline) -> Hand | None:
+        """Wait for a hand; None if the worker is gone or late."""
+        connection = self._all[number][1]
+        left = deadline.remaining() + GRACE
+        try:
+            if not connection.poll(max(left, 0.0) if np.isfinite(left) else None):
+                return None
+            hand: Hand = connection.recv()
+        except (EOFError, OSError):
+            return None
+        return hand
+
+
+def search_together(tree: Tree, task: Task, deadline: Deadline, processes: int) -> Outcome:
     """Search with several processes, after a while alone."""
     processes = processes or min(8, os.cpu_count() or 1)
+    if processes < 2:
+        return tree.search(deadline)
     outcome = tree.search(deadline.within(min(ALONE, deadline.remaining())))
-    if outcome.status != "interrupted" or processes < 2 or deadline.passed():
-        return outcome if outcome.status != "interrupted" else tree.search(deadline)
-    pool = ProcessPoolExecutor(
-        processes - 1, mp_context=get_context("spawn"), initializer=_prepare, initargs=(task,)
-    )
-    try:
-        return _rounds(tree, pool, deadline, processes, confirm)
-    finally:
-        workers = list((pool._processes or {}).values())
-        pool.shutdown(wait=False, cancel_futures=True)
-        # A hand may have seconds to go, and the interpreter would wait for it when it ends.
-        for worker in workers:
-            worker.kill()
+    if outcome.status != "interrupted" or outcome.exhausted or deadline.passed():
+        return outcome
+    with Workers(processes - 1, replace(task, memory=task.memory / processes)) as workers:
+        whole = tree.open.limit
+        # Each process has its share of the memory.
+        tree.open.limit = whole / processes
+        finished = _rounds(tree, workers, deadline)
+        tree.open.limit = whole
+    return outcome if finished else tree.search(deadline)
 
 
-def _rounds(
-    tree: Tree,
-    pool: ProcessPoolExecutor,
-    deadline: Deadline,
-    processes: int,
-    confirm: Callable[[FloatArray], bool],
-) -> Outcome:
+def _rounds(tree: Tree, workers: Workers, deadline: Deadline) -> bool:
+    """Deal rounds until all is decided; False if the first process has to go on alone."""
     outcome = tree.outcome
     closed, unresolved = tree.closed, tree.unresolved
     seconds = FIRST_ROUND
-    shared = 0
+    shared, count = 0, len(workers)
+    processes = 1 + count
     while True:
         nodes = tree.take()
         for signs, bound in nodes:
             tree.push(signs, bound)
-        left = min((bound for _, bound in nodes), default=np.inf)
-        outcome.lower = min(left, closed, unresolved)
-        tree.closed, tree.unresolved = closed, unresolved
-        if not nodes or deadline.passed():
-            outcome.status = "open" if np.isfinite(unresolved) else "proved"
-            if nodes:
-                outcome.status = "interrupted"
-            return outcome
+        if not nodes or deadline.passed() or outcome.exhausted:
+            tree.conclude()
+            return True
         share = min(seconds, deadline.remaining())
-        fresh = tree.learned[shared:]
-        shared = len(tree.learned)
-        try:
-            futures: list[Future[Hand]] = [
-                pool.submit(_play, nodes[k::processes], fresh, share) for k in range(1, processes)
-            ]
-        except BrokenProcessPool:
-            return tree.search(deadline)
-        hands = [play_hand(tree, nodes[0::processes], share, shared)]
-        own_point = hands[0].point
-        if own_point is not None:
-            outcome.status, outcome.lower = "violated", -np.inf
-            return outcome
-        try:
-            hands += [future.result() for future in futures]
-        except BrokenProcessPool:
-            # A worker died (out of memory, say).  All nodes of this round count as open again.
-            tree.take()
-            for signs, bound in nodes:
-                tree.push(signs, bound)
-            tree.closed, tree.unresolved = closed, unresolved
-            return tree.search(deadline)
-        for hand in hands:
+        fresh = tree.proofs[shared:]
+        shared = len(tree.proofs)
+        hands = [nodes[k::processes] for k in range(processes)]
+        dealt = [workers.deal(k, hands[k + 1], fresh, outcome.upper, share) for k in range(count)]
+        played = [play_hand(tree, hands[0], share)]
+        if outcome.status == "violated":
+            return True
+        answers = [workers.collect(k, deadline) if dealt[k] else None for k in range(count)]
+        # A worker died (out of memory, say) or is late: its nodes are open as before.
+        played += [a or Hand(hands[k + 1], np.inf, np.inf) for k, a in enumerate(answers)]
+        for hand in played:
             for signs, bound in hand.nodes:
                 tree.push(signs, bound)
             closed, unresolved = min(closed, hand.closed), min(unresolved, hand.unresolved)
-            if hand is not hands[0]:
-                outcome.nodes += hand.visited
-                outcome.relaxations += hand.relaxations
-                for clause in hand.clauses:
-                    tree.restrictor.learn(clause)
-        points = [hand.point for hand in hands if hand.point is not None]
-        for point in points:
-            if confirm(point):
-                outcome.point, outcome.status, outcome.lower = point, "violated", -np.inf
-                return outcome
-        if points:
+            outcome.exhausted = outcome.exhausted or hand.exhausted
+        tree.closed, tree.unresolved = closed, unresolved
+        rejected = False
+        for hand in played[1:]:
+            outcome.nodes += hand.visited
+            outcome.relaxations += hand.relaxations
+            outcome.leaves += hand.leaves
+            for literals, theta in hand.proofs:
+                tree.learn(literals, theta)
+            if hand.point is not None:
+                if tree.offer(hand.point, hand.exact):
+                    outcome.status, outcome.lower = "violated", -np.inf
+                    return True
+                rejected = tree.evaluate is None
+        if rejected or (None in answers and not deadline.passed()):
             # A worker would find the point that we reject again and again.
-            tree.closed, tree.unresolved = closed, unresolved
-            return tree.search(deadline)
+            return False
         seconds = min(LONGEST_ROUND, 1.5 * seconds)

@@ -26,10 +26,14 @@ from bnncert.solvers.linear_program import LinearProgram
 
 @dataclass(frozen=True, eq=False)
 class Meeting:
-    """`point` is where the signs meet (in floating point), or `conflict` says which cannot."""
+    """`point` is where the signs meet (in floating point), or `conflict` says which cannot.
+
+    `theta` are the multipliers that prove the conflict, in its order.
+    """
 
     point: FloatArray | None
     conflict: IntArray | None
+    theta: FloatArray | None = None
 
 
 def meet(
@@ -50,7 +54,7 @@ def meet(
     for share in SHARES:
         used = np.flatnonzero(multipliers > share * multipliers.max(initial=0.0))
         if used.size and cannot_meet(layer, neurons[used], signs[used], multipliers[used], region):
-            return Meeting(None, used)
+            return Meeting(None, used, multipliers[used])
     return Meeting(point, None)
 
 

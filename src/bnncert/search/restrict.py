@@ -17,6 +17,7 @@ from bnncert.formats.description import FloatArray, IntArray
 from bnncert.presolve.ranges import sum_ranges
 from bnncert.presolve.triples import Triples
 from bnncert.relaxations.reduced import Lattice, ReducedProblem, widen
+from bnncert.search.clauses import Clauses
 
 SignArray = npt.NDArray[np.int8]
 
@@ -28,19 +29,20 @@ HALF = 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class Clause:
-    """Literals 2i + (sign < 0) that cannot all hold."""
-
-    literals: IntArray
-
-
-@dataclass(frozen=True, eq=False)
 class Restriction:
-    """The problem that is left, `free` its variables in the old one, `signs` all fixed ones."""
+    """The problem that is left, `free` its variables in the old one, `signs` all fixed ones.
+
+    `tables` and `gates` say which of the old ones are left (a gate that became a table is numbered
+    behind the tables), the shifts what the fixed signs add to their sums.
+    """
 
     problem: ReducedProblem
     free: IntArray
     signs: SignArray
+    tables: IntArray
+    table_shift: FloatArray
+    gates: IntArray
+    gate_shift: FloatArray
 
 
 class Restrictor:
@@ -53,15 +55,16 @@ class Restrictor:
         self.triples: npt.NDArray[np.bool_] | None = None
         if problem.triples.size and n <= MOST_CUBIC:
             self.triples = Triples(problem.triples, problem.triples).table(n)
-        self.clauses: list[Clause] = []
+        self.clauses = Clauses()
 
-    def learn(self, literals: IntArray) -> None:
-        """Remember literals that cannot all hold."""
-        if literals.size == 2:
-            self.excluded[literals[0], literals[1]] = True
-            self.excluded[literals[1], literals[0]] = True
-        else:
-            self.clauses.append(Clause(literals))
+    def learn(self, literals: IntArray) -> bool:
+        """Remember literals that cannot all hold; False if they were known."""
+        if literals.size != 2:
+            return self.clauses.add(literals)
+        first, second = literals.tolist()
+        known = bool(self.excluded[first, second])
+        self.excluded[first, second] = self.excluded[second, first] = True
+        return not known
 
     def propagate(self, signs: SignArray) -> SignArray | None:
         """Return all signs that follow, or None for a contradiction."""
@@ -76,7 +79,7 @@ class Restrictor:
                 return None
             signs[false[1::2]] = 1
             signs[false[0::2]] = -1
-            if not self._clauses(signs) or not self._gates(signs):
+            if not self.clauses.propagate(signs) or not self._gates(signs):
                 return None
             if np.array_equal(signs, before):
                 return signs
@@ -86,19 +89,6 @@ class Restrictor:
         if self.triples is None or not true.size:
             return self.excluded
         return np.asarray(self.excluded | self.triples[true].any(axis=0))
-
-    def _clauses(self, signs: SignArray) -> bool:
-        for clause in self.clauses:
-            wanted = 1 - 2 * (clause.literals % 2)
-            have = signs[clause.literals // 2]
-            open_ = np.flatnonzero(have == 0)
-            if np.all((have == wanted) | (have == 0)):
-                if open_.size == 0:
-                    return False
-                if open_.size == 1:
-                    k = open_[0]
-                    signs[clause.literals[k] // 2] = -wanted[k]
-        return True
 
     def _gates(self, signs: SignArray) -> bool:
         gates = self.problem.gates
@@ -133,9 +123,11 @@ class Restrictor:
         first, second = np.nonzero(np.triu(pairs, 1))
         distinct = first // 2 != second // 2
         table = _restrict_lattice(problem.table, known, free, pairs)
-        rows, points, values, added = _live_tables(problem, table, problem.values)
+        rows, points, values, tables, added = _live_tables(problem, table, problem.values)
         if added is None:
             return None
+        table_shift = table[2][tables]
+        live_gates, gate_shift = np.zeros(0, dtype=np.int64), np.zeros(0)
         gates, gate_rows = problem.gates, None
         gate_signs, outputs = problem.gate_signs, problem.outputs
         if gates.rows.shape[0]:
@@ -160,6 +152,9 @@ class Restrictor:
             points = np.vstack([widen(points, width), widen(extra, width)])
             values = np.vstack([widen(values, width), np.zeros((idle.size, width))])
             outputs = place[outputs[live]]
+            tables = np.append(tables, problem.table.rows.shape[0] + idle)
+            table_shift = np.append(table_shift, shift[idle])
+            live_gates, gate_shift = np.flatnonzero(live), shift[live]
         left = ReducedProblem(
             variables=problem.variables[free],
             constant=constant + added,
@@ -174,7 +169,7 @@ class Restrictor:
             clash_first=first[distinct].astype(np.int64),
             clash_second=second[distinct].astype(np.int64),
         )
-        return Restriction(left, free, known)
+        return Restriction(left, free, known, tables, table_shift, live_gates, gate_shift)
 
 
 def _with_interior(pairs: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
@@ -217,19 +212,20 @@ def _live_tables(
     problem: ReducedProblem,
     restricted: tuple[npt.NDArray[np.bool_], FloatArray, FloatArray],
     values: FloatArray,
-) -> tuple[FloatArray, FloatArray, FloatArray, float | None]:
-    """Return the tables that still vary, and the sum of those that do not."""
+) -> tuple[FloatArray, FloatArray, FloatArray, IntArray, float | None]:
+    """Return the tables that still vary and their numbers, and the sum of those that do not."""
     possible, rows, shift = restricted
     if not possible.any(axis=1).all():
-        return rows, problem.table.points, values, None
+        return rows, problem.table.points, values, np.zeros(0, dtype=np.int64), None
     high = np.where(possible, values, -np.inf).max(axis=1, initial=-np.inf)
     low = np.where(possible, values, np.inf).min(axis=1, initial=np.inf)
     bounds_something = values.any(axis=1) == 0
     dead = (high == low) & ~bounds_something
     dead |= ~(rows != 0).any(axis=1)
-    live = ~dead
+    live = np.flatnonzero(~dead)
     points = _packed(problem.table.points[live] - shift[live, None], possible[live])
-    return rows[live], points, _packed(values[live], possible[live]), float(low[dead].sum())
+    rest = float(low[dead].sum())
+    return rows[live], points, _packed(values[live], possible[live]), live, rest
 
 
 def _packed(values: FloatArray, kept: npt.NDArray[np.bool_]) -> FloatArray:

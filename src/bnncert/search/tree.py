@@ -2,14 +2,16 @@ r"""Branch and bound on the signs of neurons.
 
 A node fixes some signs.  It is closed when they contradict each other (clashes, learned clauses,
 gates), when no input has them (linear or cone program, checked), or when the reduced relaxation of
-what is left bounds f above zero.  Otherwise it is split on the sign with the largest influence that
-the moments leave undecided.  Points met on the way, and patterns rounded from the moments, are
-tried as counterexamples.  Where all signs are fixed, exact arithmetic decides.
+what is left bounds f above its goal.  Otherwise it is split on one more sign.  Points met on the
+way, and patterns rounded from the moments, are tried as counterexamples.  Where all signs are
+fixed, exact arithmetic decides.
+
+The goal is f > 0, or for the minimum of f the best value found so far, less half a step of f's
+lattice: nothing between the two is a value of f.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -25,13 +27,17 @@ from bnncert.layers import ThresholdLayer
 from bnncert.leaf import check_pattern
 from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Objective
+from bnncert.rationals import float_below
 from bnncert.regions import Ball, Region
 from bnncert.relaxations.patterns import starting_moments
 from bnncert.relaxations.reduced import Certificate, ReducedProblem, relax_reduced
+from bnncert.search.branching import choose_variable
+from bnncert.search.frontier import Frontier, Node
 from bnncert.search.reachability import Meeting, meet
 from bnncert.search.restrict import Restriction, Restrictor
 from bnncert.search.rounding import clash_count, objective_values, round_moments
-from bnncert.solvers.structured import solve_structured
+from bnncert.search.warm_start import Kept, keep, start_from
+from bnncert.solvers.structured import Iterate, Multipliers, solve_structured
 
 SignArray = npt.NDArray[np.int8]
 
@@ -42,6 +48,21 @@ ROUNDED, CHECKED = 40, 2
 
 #: Iterations that one node's relaxation may take.
 NODE_ITERATIONS = 40
+
+#: Iterations before the solver is asked how far it is, and between such looks.
+FIRST_LOOK, NEXT_LOOK = 7, 2
+
+#: A node is given up where the primal has missed the goal by this share of the gap.
+HOPELESS_SHARE = 0.05
+
+#: Gap, as a share of the spacing of f's values, at which solving on cannot change the bound.
+LATTICE_GAP = 0.02
+
+#: Gigabytes that the open nodes may take before the search goes deepest first.
+MEMORY = 4.0
+
+#: Share of the memory that learned clauses may take; more are not kept.
+CLAUSE_SHARE = 0.25
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +77,11 @@ class Leaf:
 
 @dataclass(eq=False)
 class Outcome:
-    """What the search found; `lower` bounds f over everything that is not closed."""
+    """What the search found; `lower` bounds f over everything that is not closed.
+
+    Of a search for the minimum `upper` is the least value found, at `point`; status "proved" then
+    means that nothing is left below it.  `exhausted` says that memory ended the search.
+    """
 
     status: TreeStatus
     lower: float
@@ -64,21 +89,28 @@ class Outcome:
     leaves: list[Leaf] = field(default_factory=list)
     point: FloatArray | None = None
     relaxations: int = 0
+    upper: float = np.inf
+    exact: tuple[Fraction, ...] | None = None
+    exhausted: bool = False
 
 
+#: Whether a point is a counterexample.
 Confirm: TypeAlias = Callable[[FloatArray, tuple[Fraction, ...] | None], bool]
+#: The exact value of f at a point, rounded up, or infinity.
+Evaluate: TypeAlias = Callable[[FloatArray, tuple[Fraction, ...] | None], float]
 
 
-@dataclass(order=True)
-class _Node:
-    priority: float
-    number: int
-    signs: SignArray = field(compare=False)
-    bound: float = field(compare=False)
+@dataclass(frozen=True, eq=False)
+class _Split:
+    """A bound of an open node, the variable to split, and what its children start from."""
+
+    bound: float
+    variable: int | None
+    start: Kept | None
 
 
 class Tree:
-    """The search for one objective."""
+    """The search for one objective; with `evaluate` for its minimum."""
 
     def __init__(
         self,
@@ -87,12 +119,14 @@ class Tree:
         objective: Objective,
         confirm: Confirm,
         *,
+        evaluate: Evaluate | None = None,
         seed: int = 0,
         keep_leaves: bool = False,
         max_nodes: int = 10**9,
-        max_open: int = 1_000_000,
+        memory: float = MEMORY,
     ) -> None:
         self.problem, self.objective, self.confirm = problem, objective, confirm
+        self.evaluate = evaluate
         self.region: Region = presolved.region
         self.layer: ThresholdLayer = presolved.network.layers[0]
         owners = presolved.owner_layer[problem.variables]
@@ -103,93 +137,142 @@ class Tree:
         self.generator = np.random.default_rng(seed)
         self.seed = seed
         self.keep_leaves = keep_leaves
-        self.max_nodes, self.max_open = max_nodes, max_open
+        self.max_nodes = max_nodes
         self.outcome = Outcome("open", -np.inf, 0)
         #: The smallest bound of all closed nodes, and of those that nothing could close.
         self.closed = np.inf
         self.unresolved = np.inf
-        #: Conflicts found so far, as literals that cannot all hold.
-        self.learned: list[IntArray] = []
-        self.heap: list[_Node] = []
+        #: Conflicts found so far, as literals that cannot all hold, and what proves each.
+        self.proofs: list[tuple[IntArray, FloatArray | None]] = []
+        self.open = Frontier(memory * 2.0**30)
         self.numbers = 0
         self.push(np.zeros(problem.size, dtype=np.int8), -np.inf)
 
     def search(self, deadline: Deadline) -> Outcome:
         """Search until decided or out of time, nodes or memory; another call goes on from there."""
         outcome = self.outcome
-        status: TreeStatus = "proved"
-        while self.heap:
-            full = outcome.nodes >= self.max_nodes or len(self.heap) > self.max_open
-            if full or deadline.passed():
-                status = "interrupted"
+        while len(self.open):
+            if outcome.nodes >= self.max_nodes or deadline.passed():
                 break
-            node = heapq.heappop(self.heap)
-            outcome.nodes += 1
-            found = self._visit(node, deadline)
-            if outcome.point is not None:
-                # Should someone else reject the point, the node is still open.
-                heapq.heappush(self.heap, node)
-                outcome.status = "violated"
-                outcome.lower = -np.inf
+            node: Node | None = None
+            try:
+                node = self.open.pop(self.restrictor.clauses.bytes)
+                outcome.nodes += 1
+                stop = self._work_on(node, deadline)
+            except MemoryError:
+                # The node stays open: less memory is no proof.
+                if node is not None:
+                    self.open.push(node)
+                outcome.exhausted = True
+                break
+            if stop:
+                outcome.status, outcome.lower = "violated", -np.inf
                 return outcome
-            if found is None:
-                continue
-            bound, variable = found
-            if deadline.passed():
-                # An unfinished relaxation is no reason to split: the node waits for more time.
-                heapq.heappush(self.heap, replace(node, bound=max(node.bound, bound)))
-                continue
-            if variable is None:
-                # Nothing left to branch on, and neither closed nor violated: ties, mostly.
-                self.unresolved = min(self.unresolved, bound)
-                continue
-            for sign in (1, -1):
-                child = node.signs.copy()
-                child[variable] = sign
-                self.push(child, bound)
-        left = min((n.bound for n in self.heap), default=np.inf)
-        outcome.lower = min(left, self.unresolved, self.closed)
-        if status == "proved" and np.isfinite(self.unresolved):
-            status = "open"
-        outcome.status = status
+        return self.conclude()
+
+    def conclude(self) -> Outcome:
+        """Return the outcome as it stands."""
+        outcome = self.outcome
+        outcome.lower = min(self.open.least(), self.unresolved, self.closed, outcome.upper)
+        outcome.status = "proved"
+        if len(self.open):
+            outcome.status = "interrupted"
+        elif np.isfinite(self.unresolved) and not self._enough(outcome.lower):
+            outcome.status = "open"
         return outcome
 
-    def push(self, signs: SignArray, bound: float) -> None:
+    def _work_on(self, node: Node, deadline: Deadline) -> bool:
+        """Close a node or split it; True for a counterexample."""
+        found = self._visit(node, deadline)
+        if self.evaluate is None and self.outcome.point is not None:
+            # Should someone else reject the point, the node is still open.
+            self.open.push(node)
+            return True
+        if found is None:
+            return False
+        if deadline.passed():
+            # An unfinished relaxation is no reason to split: the node waits for more time.
+            self.open.push(replace(node, bound=max(node.bound, found.bound)))
+        elif found.variable is None:
+            # Nothing left to branch on, and neither closed nor violated: ties, mostly.
+            self.unresolved = min(self.unresolved, found.bound)
+        else:
+            for sign in (1, -1):
+                child = node.signs.copy()
+                child[found.variable] = sign
+                self.push(child, found.bound, found.start)
+        return False
+
+    def push(self, signs: SignArray, bound: float, start: Kept | None = None) -> None:
         """Add an open node."""
-        heapq.heappush(self.heap, _Node(bound, self.numbers, signs, bound))
+        self.open.push(Node(signs, bound, self.numbers, start))
         self.numbers += 1
 
     def take(self) -> list[tuple[SignArray, float]]:
         """Remove and return all open nodes, lowest bound first."""
-        nodes = [(n.signs, n.bound) for n in sorted(self.heap)]
-        self.heap = []
-        return nodes
+        return [(n.signs, n.bound) for n in self.open.take()]
 
-    def _learn(self, literals: IntArray) -> None:
-        self.restrictor.learn(literals)
-        self.learned.append(literals)
+    def learn(self, literals: IntArray, theta: FloatArray | None) -> None:
+        """Remember literals that cannot all hold, and the multipliers that prove it."""
+        room = self.restrictor.clauses.bytes < CLAUSE_SHARE * self.open.limit
+        # A certificate needs every conflict that closed a node.
+        new = self.restrictor.learn(literals) if room or literals.size == 2 else self.keep_leaves
+        if new:
+            self.proofs.append((literals, theta))
+
+    def offer(self, point: FloatArray, exact: tuple[Fraction, ...] | None) -> bool:
+        """Try a point; True if it ends the search."""
+        if self.evaluate is None:
+            if self.confirm(point, exact):
+                self.outcome.point, self.outcome.exact = point, exact
+                return True
+            return False
+        value = self.evaluate(point, exact)
+        if value < self.outcome.upper:
+            self.outcome.upper, self.outcome.point, self.outcome.exact = value, point, exact
+        return False
+
+    @property
+    def goal(self) -> float:
+        """The value that a bound has to exceed for a node to be closed."""
+        if self.evaluate is None:
+            return 0.0
+        upper = self.outcome.upper
+        lattice = self.objective.lattice
+        if lattice is None or not np.isfinite(upper):
+            return upper
+        # An error may part the values that are one on the lattice.
+        half = lattice[1] / 2 - 2 * self.objective.exact_error
+        return float_below(Fraction(upper) - half) if half > 0 else upper
+
+    def _enough(self, bound: float) -> bool:
+        """Whether a bound (rounded up to a value of f) closes a node."""
+        if self.evaluate is None:
+            return self.objective.is_proved_by(bound)
+        return bound > self.goal or bound >= self.outcome.upper
 
     def _close(self, leaf: Leaf) -> None:
         self.closed = min(self.closed, leaf.bound)
         if self.keep_leaves:
             self.outcome.leaves.append(leaf)
 
-    def _visit(self, node: _Node, deadline: Deadline) -> tuple[float, int | None] | None:
-        """Return a bound and the variable to split, or None if the node is closed."""
+    def _visit(self, node: Node, deadline: Deadline) -> _Split | None:
+        """Return how to split the node, or None if it is closed."""
         left = self.restrictor.restrict(node.signs)
         if left is None:
             self._close(Leaf(node.signs, "contradiction", np.inf))
             return None
         problem = left.problem
-        least = self._simple_bound(problem)
+        least = max(self._simple_bound(problem), node.bound)
         rounded = self.objective.round_up(least)
-        if self.objective.is_proved_by(rounded):
+        if self._enough(rounded):
             self._close(Leaf(node.signs, "constant", rounded))
             return None
-        bound, moments, certificate = self._relaxation(problem, deadline)
-        bound = max(bound, least, node.bound)
+        thorough = not node.depth or self.evaluate is not None
+        bound, moments, certificate, kept = self._relaxation(left, node.start, deadline, thorough)
+        bound = max(bound, least)
         rounded = self.objective.round_up(bound)
-        if self.objective.is_proved_by(rounded):
+        if self._enough(rounded):
             self._close(Leaf(node.signs, "relaxation", rounded, certificate))
             return None
         fixed = np.flatnonzero(left.signs[self.inputs])
@@ -198,22 +281,26 @@ class Tree:
             if meeting.conflict is not None:
                 self._close(Leaf(node.signs, "unreachable", np.inf))
                 return None
-            if meeting.point is not None and self.confirm(meeting.point, None):
-                self.outcome.point = meeting.point
+            if meeting.point is not None and self.offer(meeting.point, None):
                 return None
-        if moments is not None and left.free.size:
-            self._round(left, moments, deadline)
-            if self.outcome.point is not None:
-                return None
+        if moments is not None and left.free.size and self._round(left, moments, deadline):
+            return None
         candidates = np.intersect1d(left.free, self.inputs)
         if not candidates.size:
-            return self._settle(node, left, bound, deadline)
-        return bound, self._choose(left, moments, candidates)
+            if self._settle(node, left, deadline):
+                return None
+            if self._enough(rounded):
+                # The point found here is the best there is.
+                self._close(Leaf(node.signs, "relaxation", rounded, certificate))
+                return None
+            candidates = left.free
+        if not candidates.size:
+            return _Split(bound, None, None)
+        place = choose_variable(problem, moments, np.searchsorted(left.free, candidates))
+        return _Split(bound, int(left.free[place]), kept)
 
-    def _settle(
-        self, node: _Node, left: Restriction, bound: float, deadline: Deadline
-    ) -> tuple[float, int | None] | None:
-        """Decide a node whose first layer is fixed, in exact arithmetic."""
+    def _settle(self, node: Node, left: Restriction, deadline: Deadline) -> bool:
+        """Decide a node whose first layer is fixed, in exact arithmetic; True if it is over."""
         signs = left.signs[self.inputs]
         region = self.region
         if isinstance(region, Ball) and region.norm == "l2":
@@ -222,15 +309,12 @@ class Tree:
             leaf = check_pattern(self.layer, self.neurons, signs, region, deadline)
         if leaf.conflict:
             variables = self.inputs[np.isin(self.neurons, leaf.conflict)]
-            self._learn(2 * variables + (left.signs[variables] < 0))
+            self.learn(2 * variables + (left.signs[variables] < 0), None)
             self._close(Leaf(node.signs, "unreachable", np.inf))
-            return None
-        if leaf.point is not None:
-            point = np.array([float(v) for v in leaf.point])
-            if self.confirm(point, leaf.point):
-                self.outcome.point = point
-                return None
-        return bound, None
+            return True
+        if leaf.point is None:
+            return False
+        return self.offer(np.array([float(v) for v in leaf.point]), leaf.point)
 
     @staticmethod
     def _simple_bound(problem: ReducedProblem) -> float:
@@ -244,27 +328,48 @@ class Tree:
         return total - rounding - problem.slack
 
     def _relaxation(
-        self, problem: ReducedProblem, deadline: Deadline
-    ) -> tuple[float, FloatArray | None, Certificate | None]:
+        self, left: Restriction, parent: Kept | None, deadline: Deadline, thorough: bool
+    ) -> tuple[float, FloatArray | None, Certificate | None, Kept | None]:
+        """Bound f; unless `thorough`, give up as soon as the goal is out of reach."""
+        problem = left.problem
         if not problem.size:
-            return -np.inf, None, None
+            return -np.inf, None, None, None
         self.outcome.relaxations += 1
         relaxation = relax_reduced(problem)
         constant = problem.constant - problem.slack
-        goal = 1e-7 * max(1.0, abs(problem.constant))
+        room = 1e-7 * max(1.0, abs(problem.constant))
+        goal = self.goal
+        step = 0.0
+        if self.evaluate is not None and self.objective.lattice is not None:
+            step = float(self.objective.lattice[1])
+        above = (goal + room - constant) / relaxation.scale
+        below = (goal - room - constant) / relaxation.scale if np.isfinite(goal) else -np.inf
+        start: Multipliers | None = None
+        if parent is not None:
+            start = start_from(parent, self.problem, left, relaxation)
         moments, probabilities = starting_moments(problem, self.seed)
-        solution = solve_structured(
-            relaxation.program,
-            deadline,
-            above=(goal - constant) / relaxation.scale,
-            below=(-goal - constant) / relaxation.scale,
-            tolerance=1e-4,
-            iterations=NODE_ITERATIONS,
-            moments=moments,
-            probabilities=probabilities,
-        )
+        still, chunk = NODE_ITERATIONS, NODE_ITERATIONS if thorough else FIRST_LOOK
+        while True:
+            solution = solve_structured(
+                relaxation.program,
+                deadline,
+                above=above,
+                below=below,
+                gap=LATTICE_GAP * step / relaxation.scale,
+                tolerance=1e-4,
+                iterations=chunk,
+                start=start,
+                moments=moments,
+                probabilities=probabilities,
+            )
+            still, chunk = still - chunk, NEXT_LOOK
+            if solution.status != "limit" or still <= 0 or _hopeless(solution.history[-1], below):
+                break
+            start, moments = solution.multipliers, solution.moments
+            probabilities = solution.probabilities
         certificate = relaxation.certificate(solution.multipliers)
-        return certificate.bound(problem), solution.moments, certificate
+        kept = keep(self.problem, left, relaxation, solution.multipliers)
+        return certificate.bound(problem), solution.moments, certificate, kept
 
     def _meet(self, signs: SignArray, fixed: IntArray, deadline: Deadline) -> Meeting:
         """Look for an input with these signs; learn from a conflict."""
@@ -272,38 +377,30 @@ class Tree:
         meeting = meet(self.layer, self.neurons[fixed], signs[chosen], self.region, deadline)
         if meeting.conflict is not None:
             variables = chosen[meeting.conflict]
-            self._learn(2 * variables + (signs[variables] < 0))
+            self.learn(2 * variables + (signs[variables] < 0), meeting.theta)
         return meeting
 
-    def _round(self, left: Restriction, moments: FloatArray, deadline: Deadline) -> None:
-        """Try patterns near the moments as counterexamples."""
+    def _round(self, left: Restriction, moments: FloatArray, deadline: Deadline) -> bool:
+        """Try patterns near the moments as counterexamples; True if one ends the search."""
         patterns = round_moments(left.problem, moments, self.generator, ROUNDED)
         values = objective_values(left.problem, patterns)
-        values = np.where(clash_count(left.problem, patterns) == 0, values, np.inf)
+        whole = np.repeat(left.signs[None, :], patterns.shape[0], axis=0)
+        whole[:, left.free] = patterns
+        impossible = clash_count(left.problem, patterns) > 0
+        impossible |= self.restrictor.clauses.broken_by(whole)
+        values = np.where(impossible, np.inf, values)
         order = np.argsort(values, kind="stable")[:CHECKED]
-        for k in order[values[order] <= left.problem.slack]:
-            signs = left.signs.copy()
-            signs[left.free] = patterns[k]
-            everyone = np.arange(self.inputs.size)
-            meeting = self._meet(signs, everyone, deadline)
-            if meeting.point is not None and self.confirm(meeting.point, None):
-                self.outcome.point = meeting.point
-                return
+        everyone = np.arange(self.inputs.size)
+        promising = values[order] <= min(self.goal + left.problem.slack, np.finfo(float).max)
+        for k in order[promising]:
+            meeting = self._meet(whole[k], everyone, deadline)
+            if meeting.point is not None and self.offer(meeting.point, None):
+                return True
+        return False
 
-    def _choose(self, left: Restriction, moments: FloatArray | None, candidates: IntArray) -> int:
-        """Return the undecided variable with the largest influence on f."""
-        problem = left.problem
-        place = np.searchsorted(left.free, candidates)
-        spread = problem.values.max(axis=1, initial=-np.inf) - problem.values.min(
-            axis=1, initial=np.inf
-        )
-        rows = np.abs(problem.table.rows)
-        influence = spread @ rows if rows.shape[0] else np.zeros(problem.size)
-        influence = influence + np.abs(problem.linear)
-        if problem.gates.rows.shape[0]:
-            influence = influence + influence[problem.outputs] @ np.abs(problem.gates.rows)
-        undecided = np.ones(problem.size)
-        if moments is not None:
-            undecided = 1.05 - np.abs(moments[0, 1:])
-        score = (influence * undecided)[place]
-        return int(candidates[int(np.argmax(score))])
+
+def _hopeless(last: Iterate, below: float) -> bool:
+    """Whether the optimum is almost surely too low; a wrong guess costs a split and no more."""
+    return last.infeasibility < 1e-2 and last.primal < below - HOPELESS_SHARE * abs(
+        below - last.dual
+    )

@@ -1,0 +1,95 @@
+"""The open nodes of a tree: lowest bound first, or deepest first where memory is short.
+
+Deepest first finishes one subtree before the next is begun, so that the open nodes grow by no more
+than the depth of the tree from then on.  No node is ever dropped.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.search.warm_start import Kept
+
+SignArray = npt.NDArray[np.int8]
+
+#: Bytes of a node besides its signs, about.
+OVERHEAD = 400
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """Signs that were decided on the way down, and a bound of f for what has them.
+
+    `start` is what the parent leaves to the solver; it can be done without.
+    """
+
+    signs: SignArray
+    bound: float
+    number: int
+    start: Kept | None = None
+
+    @property
+    def depth(self) -> int:
+        """How many signs were decided."""
+        return int(np.count_nonzero(self.signs))
+
+    @property
+    def bytes(self) -> int:
+        """The memory it takes, about."""
+        return int(self.signs.nbytes) + OVERHEAD + (0 if self.start is None else self.start.bytes)
+
+
+class Frontier:
+    """Open nodes; `limit` is in bytes, and what else counts against it is told when asked."""
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self.bytes = 0
+        self.deepest_first = False
+        self._heap: list[tuple[tuple[float, ...], int, Node]] = []
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def push(self, node: Node) -> None:
+        """Add a node."""
+        if self.deepest_first or self.bytes + node.bytes > self.limit / 2:
+            node = replace(node, start=None)
+        heapq.heappush(self._heap, (self._key(node), node.number, node))
+        self.bytes += node.bytes
+
+    def pop(self, others: int = 0) -> Node:
+        """Remove and return a node; `others` are the bytes that the search needs elsewhere."""
+        self._choose_order(others)
+        node = heapq.heappop(self._heap)[2]
+        self.bytes -= node.bytes
+        return node
+
+    def take(self) -> list[Node]:
+        """Remove and return all nodes, lowest bound first."""
+        nodes = sorted((entry[2] for entry in self._heap), key=lambda n: (n.bound, n.number))
+        self._heap, self.bytes = [], 0
+        return nodes
+
+    def least(self) -> float:
+        """Return the lowest bound."""
+        return min((node.bound for _, _, node in self._heap), default=np.inf)
+
+    def _key(self, node: Node) -> tuple[float, ...]:
+        return (-node.depth, node.bound) if self.deepest_first else (node.bound,)
+
+    def _choose_order(self, others: int) -> None:
+        if self.bytes + others > self.limit and not self.deepest_first:
+            self._heap = [(key, n, replace(node, start=None)) for key, n, node in self._heap]
+            self.bytes = sum(node.bytes for _, _, node in self._heap)
+        used = self.bytes + others
+        # Back at half the limit, so that the order does not change with every node.
+        wanted = used > (self.limit / 2 if self.deepest_first else self.limit)
+        if wanted != self.deepest_first:
+            self.deepest_first = wanted
+            self._heap = [(self._key(n), n.number, n) for _, _, n in self._heap]
+            heapq.heapify(self._heap)

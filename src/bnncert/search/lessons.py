@@ -1,0 +1,47 @@
+"""What one tree learned about the region, for the trees of other objectives.
+
+A conflict says that some first-layer neurons cannot have some signs together.  That holds for every
+objective, and neurons have the same numbers in all of their reduced problems.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bnncert.formats.description import FloatArray, IntArray
+from bnncert.search.tree import Tree
+
+#: Longer conflicts exclude too little to be worth their time in another tree.
+LONGEST = 12
+
+
+@dataclass(eq=False)
+class Lessons:
+    """Conflicts as literals 2 neuron + (sign < 0), each with the multipliers that prove it."""
+
+    known: dict[bytes, tuple[IntArray, FloatArray | None]] = field(default_factory=dict)
+
+    def gather(self, tree: Tree) -> None:
+        """Remember what a tree has learned."""
+        neuron_of = np.full(tree.problem.size, -1, dtype=np.int64)
+        neuron_of[tree.inputs] = tree.neurons
+        for literals, theta in tree.proofs:
+            neurons = neuron_of[literals // 2]
+            if literals.size > LONGEST or np.any(neurons < 0):
+                continue
+            moved = 2 * neurons + literals % 2
+            self.known.setdefault(np.sort(moved).tobytes(), (moved, theta))
+
+    def teach(self, tree: Tree) -> None:
+        """Tell a tree those that only speak of neurons it has."""
+        if not self.known:
+            return
+        most = int(max(literals.max() for literals, _ in self.known.values())) // 2
+        place = np.full(max(most, int(tree.neurons.max(initial=0))) + 1, -1, dtype=np.int64)
+        place[tree.neurons] = tree.inputs
+        for literals, theta in self.known.values():
+            variables = place[literals // 2]
+            if np.all(variables >= 0):
+                tree.learn(2 * variables + literals % 2, theta)

@@ -1,0 +1,82 @@
+"""Method `auto`: complete on tiny networks of every kind, and what it shares between rivals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import bnncert
+from bnncert import Options
+from bnncert.search.lessons import Lessons
+from bnncert.search.tree import Tree
+from tests.brute_force import true_margins
+from tests.strategies import NORMS, regions, tiny_networks
+from tests.test_against_brute_force import check_counterexample
+
+MANY = settings(
+    max_examples=160, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+
+#: Little of everything: what an attack finds at once would never reach the exact stages.
+WEAK = Options(restarts=2, iterations=1, samples=5)
+
+
+@pytest.mark.parametrize("kind", NORMS)
+@given(data=st.data())
+@MANY
+def test_auto_agrees_with_brute_force(kind: str, data: st.DataObject) -> None:
+    net = data.draw(tiny_networks())
+    region = data.draw(regions(kind))
+    built = net.build()
+    label = data.draw(st.integers(0, built.classes - 1))
+    truth = true_margins(net, region, label)
+    result = bnncert.verify(built, region, label, options=WEAK)
+    assert result.status == ("robust" if min(truth.values()) > 0 else "not_robust")
+    for target in result.targets:
+        assert target.rival is not None
+        assert target.lower <= truth[target.rival] <= target.upper
+    if result.status == "not_robust":
+        check_counterexample(net, region, label, result)
+
+
+@given(data=st.data())
+@MANY
+def test_auto_agrees_with_brute_force_on_the_disc(data: st.DataObject) -> None:
+    net = data.draw(tiny_networks(exact_ties=False))
+    region = data.draw(regions("l2"))
+    built = net.build()
+    label = data.draw(st.integers(0, built.classes - 1))
+    truth = true_margins(net, region, label)
+    result = bnncert.verify(built, region, label, options=WEAK)
+    # A pattern that the disc only touches may stay open.
+    assert result.status in ("robust" if min(truth.values()) > 0 else "not_robust", "unknown")
+    for target in result.targets:
+        assert target.rival is not None
+        assert target.lower <= truth[target.rival] <= target.upper
+    if result.status == "not_robust":
+        check_counterexample(net, region, label, result)
+
+
+def test_what_one_rival_teaches_is_true_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    taught: list[int] = []
+    teach = Lessons.teach
+
+    def watch(lessons: Lessons, tree: Tree) -> None:
+        before = len(tree.proofs)
+        teach(lessons, tree)
+        taught.append(len(tree.proofs) - before)
+
+    monkeypatch.setattr(Lessons, "teach", watch)
+    generator = np.random.default_rng(9)
+    weights = [generator.choice([-1.0, 1.0], (n, m)) for m, n in ((4, 14), (14, 10), (10, 5))]
+    biases = [generator.uniform(-2, 2, n) for n in (14, 10, 5)]
+    network = bnncert.Network.from_arrays(weights, biases)
+    region = bnncert.Ball("linf", generator.uniform(-1, 1, 4), 0.5)
+    label = int(network.classify(region.center)[0])
+    result = bnncert.verify(network, region, label, method="bab")
+    assert sum(taught) > 0, "no tree had anything to teach"
+    exact = bnncert.verify(network, region, label, method="milp")
+    for ours, theirs in zip(result.targets, exact.targets, strict=True):
+        assert ours.status == theirs.status
