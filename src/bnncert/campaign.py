@@ -17,6 +17,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -56,7 +57,10 @@ class Data:
 
 @dataclass(frozen=True)
 class Settings:
-    """What all instances of a campaign have in common; `timeout` is per instance."""
+    """What all instances of a campaign have in common; `timeout` is per instance.
+
+    `memory` is in gigabytes, `certificates` the folder that gets a certificate of every verdict.
+    """
 
     norm: Norm = "linf"
     targets: Targets = "all"
@@ -64,6 +68,8 @@ class Settings:
     method: str = "auto"
     timeout: float | None = None
     seed: int = 0
+    memory: float = 4.0
+    certificates: str | None = None
 
     def __post_init__(self) -> None:
         # Here, so that nothing is found out only after the first hours of a campaign.
@@ -71,6 +77,8 @@ class Settings:
         Deadline(self.timeout)
         if self.seed < 0:
             raise InputError(f"seed is {self.seed}; expected an integer >= 0")
+        if not self.memory > 0:
+            raise InputError(f"memory limit is {self.memory}; expected a number of GB > 0")
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +236,10 @@ def _clip_text(lo: Any, hi: Any) -> str:
 
 def answer(network: Network, instance: Instance, settings: Settings, threads: int = 0) -> Row:
     """Verify one instance."""
-    options = Options(seed=settings.seed, threads=threads)
+    options = Options(seed=settings.seed, threads=threads, memory=settings.memory)
+    path = None
+    if settings.certificates is not None:
+        path = Path(settings.certificates) / certificate_name(instance)
     if settings.targets != "all":
         # Verification asks about the chosen rivals only, but any of them can win at the centre.
         result = verify(
@@ -251,8 +262,15 @@ def answer(network: Network, instance: Instance, settings: Settings, threads: in
         method=settings.method,
         timeout=settings.timeout,
         options=options,
+        certificate=path,
     )
     return Row.of(instance.key, instance.predicted, result)
+
+
+def certificate_name(instance: Instance) -> str:
+    """Return the file name of an instance's certificate; no two instances share one."""
+    key = instance.key
+    return f"{key.input_index}-{key.norm}-{key.radius:.9g}-{key.input_hash[:8]}.bnncert"
 
 
 def finished_rows(campaign: Campaign, results: ResultsFile) -> list[Row]:

@@ -27,8 +27,10 @@ from typer.core import TyperGroup
 
 import bnncert
 from bnncert.campaign import Campaign, Settings, finished_rows, plan, read_data, run_campaign
+from bnncert.checking import RejectedError, UnreadableError
+from bnncert.checking import check as check_certificate
 from bnncert.demo import run_demo
-from bnncert.errors import BnncertError, InputError
+from bnncert.errors import BnncertError, FormatError, InputError
 from bnncert.formats.inputs import pick_point, read_array
 from bnncert.formats.vnnlib import read_vnnlib
 from bnncert.methods import Options
@@ -156,9 +158,28 @@ ExplainOption = Annotated[
         "--explain", help="Show what presolve did, sizes, iterations, gap and time per stage (sdp)."
     ),
 ]
+MemoryOption = Annotated[
+    float,
+    typer.Option(
+        "--memory-limit",
+        help="GB that open nodes of branch and bound may take before it goes deepest first.",
+    ),
+]
 SparsityOption = Annotated[
     Literal["layered", "pairwise", "chordal", "dense"] | None,
     typer.Option("--sparsity", help="Cliques of the sdp-* methods (default: the method's own)."),
+]
+CouplingOption = Annotated[
+    Literal["auto", "on", "off"],
+    typer.Option("--coupling", help="The input as variables of sdp (auto: to decide a sign)."),
+]
+CertificateOption = Annotated[
+    Path | None,
+    typer.Option("--certificate", help="Write a proof of the verdict for `bnncert check`."),
+]
+ArithmeticOption = Annotated[
+    Literal["real", "float32"],
+    typer.Option("--arithmetic", help="float32: the verdict covers every float32 execution."),
 ]
 PixelOption = Annotated[
     float | None,
@@ -189,7 +210,12 @@ def _targets(text: str) -> Targets:
 
 
 def _options(
-    seed: int, form: Form, samples: int, restarts: int | None, pixel_step: float | None
+    seed: int,
+    form: Form,
+    samples: int,
+    restarts: int | None,
+    pixel_step: float | None,
+    memory: float,
 ) -> Options:
     if seed < 0:
         raise InputError(f"--seed is {seed}; expected an integer >= 0")
@@ -197,6 +223,8 @@ def _options(
         raise InputError("--samples and --restarts must be at least 1")
     if pixel_step is not None and not pixel_step > 0:
         raise InputError(f"--pixel-step is {pixel_step}; expected a number > 0")
+    if not memory > 0:
+        raise InputError(f"--memory-limit is {memory}; expected a number of GB > 0")
     return Options(
         seed=seed,
         form=form,
@@ -204,6 +232,7 @@ def _options(
         restarts=restarts,
         pixel_step=pixel_step,
         processes=0,
+        memory=memory,
     )
 
 
@@ -353,14 +382,19 @@ def verify(
     samples: SamplesOption = 10_000,
     restarts: RestartsOption = None,
     pixel_step: PixelOption = None,
+    memory: MemoryOption = 4.0,
+    coupling: CouplingOption = "auto",
+    arithmetic: ArithmeticOption = "real",
+    certificate: CertificateOption = None,
     witness: Annotated[
         Path | None, typer.Option("--witness", help="Write the answer in VNN-COMP's result format.")
     ] = None,
     json_: JsonOption = None,
 ) -> None:
     """Decide whether a property holds, with a counterexample if it does not."""
-    options = _options(seed, form, samples, restarts, pixel_step)
-    _refuse_unwritable(witness, _json_path(json_))
+    options = _options(seed, form, samples, restarts, pixel_step, memory)
+    options = replace(options, coupling=coupling)
+    _refuse_unwritable(witness, certificate, _json_path(json_))
     network = load(model)
     if sign_zero is not None:
         network = network.with_sign_zero(sign_zero)
@@ -379,8 +413,11 @@ def verify(
                 specification,
                 method=method,
                 timeout=timeout,
+                sign_zero=sign_zero,
                 options=options,
                 progress=progress,
+                arithmetic=arithmetic,
+                certificate=certificate,
             )
         console.print(result.vnncomp_word)
         extra = {"specification": str(spec)}
@@ -396,18 +433,65 @@ def verify(
                 ties=ties,
                 method=method,
                 timeout=timeout,
+                sign_zero=sign_zero,
                 options=options,
                 progress=progress,
+                arithmetic=arithmetic,
+                certificate=certificate,
             )
         title = f"{model.name}, {question.where}: label {question.label}, {region.describe()}"
         _show(console, title, result)
         extra = {"input": question.where}
+    if certificate is not None:
+        _show_certificate(console, result)
     if witness is not None:
         try:
             witness.write_text(vnncomp_result(result), encoding="utf-8")
         except OSError as error:
             raise InputError(f"{witness}: cannot be written ({error.strerror})") from error
-    _write_json(json_, _tree(network, result, region, {**extra, "seed": seed}))
+    extra |= {"seed": seed, "arithmetic": arithmetic}
+    _write_json(json_, _tree(network, result, region, extra))
+
+
+def _show_certificate(console: Console, result: Result) -> None:
+    """Say where the certificate is, or why there is none."""
+    if result.certificate is not None:
+        size = Path(result.certificate).stat().st_size
+        console.print(f"certificate: {result.certificate} ({size} bytes)", soft_wrap=True)
+    elif result.trusted is not None:
+        console.print(f"not certified: the verdict rests on trust in {result.trusted}")
+    else:
+        console.print("no certificate: there is no verdict")
+
+
+@app.command()
+def check(
+    certificate: Annotated[Path, typer.Argument(help="Certificate that verify wrote.")],
+    model: Annotated[Path, typer.Option("--model", help="The network file it is about.")],
+    json_: JsonOption = None,
+) -> None:
+    """Check a certificate in exact arithmetic: exit code 0 accepted, 1 rejected, 2 unreadable."""
+    console = _Console(stderr=json_ == "-")
+    network = load(model)
+    tree: dict[str, Any] = {"certificate": str(certificate), "model": str(model)}
+    try:
+        report = check_certificate(certificate, network)
+    except UnreadableError as error:
+        raise FormatError(f"{certificate}: {error}") from error
+    except OSError as error:
+        raise FormatError(f"{certificate}: {error.strerror or error}") from error
+    except RejectedError as error:
+        console.print(f"rejected: {error}", soft_wrap=True)
+        _write_json(json_, tree | {"accepted": False, "reason": str(error)})
+        raise typer.Exit(1) from error
+    console.print(f"accepted: {report.statement}", soft_wrap=True)
+    console.print(
+        f"{report.targets} targets, {report.clauses} clauses, {report.leaves} leaves, "
+        f"{report.seconds:.2f} s"
+    )
+    tree |= {"accepted": True, "statement": report.statement, "verdict": report.verdict}
+    tree |= {"clauses": report.clauses, "leaves": report.leaves, "seconds": report.seconds}
+    _write_json(json_, tree)
 
 
 @app.command()
@@ -428,14 +512,16 @@ def bound(
     samples: SamplesOption = 10_000,
     restarts: RestartsOption = None,
     pixel_step: PixelOption = None,
+    memory: MemoryOption = 4.0,
     solver: SolverOption = None,
     sparsity: SparsityOption = None,
+    coupling: CouplingOption = "auto",
     explain: ExplainOption = False,
     json_: JsonOption = None,
 ) -> None:
     """Bound the margin over each rival class by one method."""
-    options = _options(seed, form, samples, restarts, pixel_step)
-    options = replace(options, solver=solver, sparsity=sparsity)
+    options = _options(seed, form, samples, restarts, pixel_step, memory)
+    options = replace(options, solver=solver, sparsity=sparsity, coupling=coupling)
     _refuse_unwritable(_json_path(json_))
     network = load(model)
     if sign_zero is not None:
@@ -486,10 +572,11 @@ def radius(
     samples: SamplesOption = 10_000,
     restarts: RestartsOption = None,
     pixel_step: PixelOption = None,
+    memory: MemoryOption = 4.0,
     json_: JsonOption = None,
 ) -> None:
     """Find the largest certified and the smallest falsified radius around a point."""
-    options = _options(seed, form, samples, restarts, pixel_step)
+    options = _options(seed, form, samples, restarts, pixel_step, memory)
     _refuse_unwritable(_json_path(json_))
     if input_ is None:
         raise InputError("--input is missing; give the point to search around")
@@ -570,10 +657,21 @@ def run(
     seed: SeedOption = 0,
     sign_zero: SignZeroOption = None,
     workers: Annotated[int, typer.Option("--workers", help="Processes at work at once.")] = 1,
+    memory: MemoryOption = 4.0,
+    certificates: Annotated[
+        Path | None,
+        typer.Option("--certificates", help="Folder for a certificate of every verdict."),
+    ] = None,
 ) -> None:
     """Verify many points at many radii; the same command again goes on where it stopped."""
     _refuse_unwritable(out)
-    settings = Settings(norm, _targets(targets), ties, method, timeout, seed)
+    if certificates is not None:
+        try:
+            certificates.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{certificates}: {error.strerror or error}") from error
+    folder = None if certificates is None else str(certificates)
+    settings = Settings(norm, _targets(targets), ties, method, timeout, seed, memory, folder)
     network = load(model)
     if sign_zero is not None:
         network = network.with_sign_zero(sign_zero)

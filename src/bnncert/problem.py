@@ -36,7 +36,8 @@ class Objective:
 
     The property wants f > 0, or f >= 0 if `tie_is_fine`.  Part of the error may be that the
     constant is no float: `remainder` is what rounding left out of it, and `doubt` (None: the same
-    as `error`) what stays unknown even in rationals.
+    as `error`) what stays unknown even in rationals.  `scores` and `offset` say what f is in terms
+    of the network's scores, where that is how it was made.
     """
 
     coefficients: FloatArray
@@ -46,6 +47,8 @@ class Objective:
     name: str = "f"
     remainder: Fraction = Fraction(0)
     doubt: float | None = None
+    scores: tuple[tuple[int, Fraction], ...] | None = None
+    offset: Fraction = Fraction(0)
 
     @property
     def exact_error(self) -> Fraction:
@@ -182,7 +185,8 @@ def score_objective(
         value = float(constant)
         left = constant - Fraction(value)
         nothing = np.zeros(output.weights.shape[1])
-        return Objective(nothing, value, float_above(abs(left)), tie_is_fine, name, left, 0.0)
+        rounding = float_above(abs(left))
+        return Objective(nothing, value, rounding, tie_is_fine, name, left, 0.0, (), constant)
     for j in weights:
         if not 0 <= j < network.classes:
             raise InputError(f"score {j} does not exist; the network has {network.classes}")
@@ -202,7 +206,17 @@ def score_objective(
             error += abs(c) * Fraction(float(output.bias_error[j]))
     doubt = float_above(error)
     error += abs(remainder)
-    return Objective(coefficients, rounded, float_above(error), tie_is_fine, name, remainder, doubt)
+    return Objective(
+        coefficients,
+        rounded,
+        float_above(error),
+        tie_is_fine,
+        name,
+        remainder,
+        doubt,
+        tuple(weights.items()),
+        constant,
+    )
 
 
 def _combination(rows: list[FloatArray], factors: list[Fraction]) -> tuple[FloatArray, Fraction]:

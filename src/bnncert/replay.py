@@ -65,6 +65,8 @@ class Replayer:
     ----------
     accept
         An extra condition on (point, exact scores), e.g. the original VNN-LIB formula.
+    only_float32
+        Whether inputs have to be float32 numbers.
     """
 
     def __init__(
@@ -72,7 +74,10 @@ class Replayer:
         problem: Problem,
         runtime: OnnxRuntime | None = None,
         accept: Callable[[list[Fraction], list[Fraction]], bool] | None = None,
+        *,
+        only_float32: bool = False,
     ) -> None:
+        self._only_float32 = only_float32
         self._problem = problem
         self._runtime = runtime
         self._accept = accept
@@ -87,12 +92,14 @@ class Replayer:
         replays on the device too, then tried as float64; `exact` is tried as it is.
         """
         region = self._problem.region
-        if exact is not None and self._runtime is None:
+        if exact is not None and self._runtime is None and not self._only_float32:
             found = self._check(target, np.array([float(v) for v in exact]), exact)
             if found is not None:
                 return found
         kinds: tuple[Any, ...] = (np.float32, np.float64)
-        if self._runtime is not None:
+        if self._only_float32:
+            kinds = (np.float32,)
+        elif self._runtime is not None:
             kinds = (self._runtime.dtype,)
         for kind in kinds:
             point = region.settle(candidate, kind)

@@ -109,6 +109,10 @@ class Result:
     counterexample: Counterexample | None = None
     label: int | None = None
     notes: tuple[str, ...] = ()
+    #: The file of the certificate, where one was asked for and could be written.
+    certificate: str | None = None
+    #: Whose word a verdict without a proof that can be checked rests on.
+    trusted: str | None = None
 
     @property
     def lower(self) -> float:
@@ -138,6 +142,8 @@ class Result:
             "targets": [t.to_dict() for t in self.targets],
             "counterexample": self.counterexample and self.counterexample.to_dict(),
             "notes": list(self.notes),
+            "certificate": self.certificate,
+            "trusted": self.trusted,
         }
 
 

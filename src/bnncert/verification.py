@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+from bnncert.arithmetic import Arithmetic, float32_network
+from bnncert.certificate.writing import CertificateError, write_counterexample, write_proof
 from bnncert.deadline import Deadline
 from bnncert.errors import InputError
 from bnncert.formats.description import SignZero
@@ -30,6 +34,8 @@ def verify(
     sign_zero: SignZero | None = None,
     options: Options | None = None,
     progress: Progress | None = None,
+    arithmetic: Arithmetic = "real",
+    certificate: str | os.PathLike[str] | None = None,
 ) -> Result:
     """Decide whether every point of a region is classified as `label`.
 
@@ -45,10 +51,20 @@ def verify(
         Seconds for the whole question.
     sign_zero
         Overrides what the model says about sign(0): "plus", "minus" or "either".
+    arithmetic
+        "real", or "float32": then the verdict holds for every float32 execution of the network.
+    certificate
+        Where to write a certificate of the verdict, which ``bnncert check`` accepts.
     """
     network = network if sign_zero is None else network.with_sign_zero(sign_zero)
-    problem = robustness(network, region, label, targets, ties)
-    return solve([problem], method, timeout, options, progress, check_centre=True)
+    executed = _executed(network, region, arithmetic)
+    problem = robustness(executed, region, label, targets, ties)
+    wanted = None
+    if certificate is not None:
+        wanted = Wanted(Path(certificate), network, arithmetic, sign_zero)
+    return solve(
+        [problem], method, timeout, options, progress, arithmetic=arithmetic, wanted=wanted
+    )
 
 
 def verify_specification(
@@ -60,10 +76,23 @@ def verify_specification(
     sign_zero: SignZero | None = None,
     options: Options | None = None,
     progress: Progress | None = None,
+    arithmetic: Arithmetic = "real",
+    certificate: str | os.PathLike[str] | None = None,
 ) -> Result:
     """Decide a VNN-LIB query, which states the violation: "robust" is unsat, "not_robust" sat."""
     network = network if sign_zero is None else network.with_sign_zero(sign_zero)
-    problems = from_vnnlib(network, specification)
+    problems = tuple(
+        replace(p, network=_executed(network, p.region, arithmetic))
+        for p in from_vnnlib(network, specification)
+    )
+    wanted = None
+    if certificate is not None:
+        if len(problems) != 1:
+            raise InputError(
+                f"{specification.path}: a certificate is about one input region, the query has "
+                f"{len(problems)}"
+            )
+        wanted = Wanted(Path(certificate), network, arithmetic, sign_zero)
     return solve(
         problems,
         method,
@@ -72,6 +101,8 @@ def verify_specification(
         progress,
         check_centre=True,
         specification=specification,
+        arithmetic=arithmetic,
+        wanted=wanted,
     )
 
 
@@ -103,6 +134,8 @@ def solve(
     *,
     check_centre: bool = True,
     specification: Specification | None = None,
+    arithmetic: Arithmetic = "real",
+    wanted: Wanted | None = None,
 ) -> Result:
     """Run a method on each problem of a query and combine the answers."""
     engine = REGISTRY.make(method)
@@ -117,8 +150,8 @@ def solve(
     results: list[Result] = []
     for problem in problems:
         accept = None if specification is None else specification.holds
-        replayer = Replayer(problem, runtime, accept)
-        context = Context(chosen, deadline, replayer, progress)
+        replayer = Replayer(problem, runtime, accept, only_float32=arithmetic == "float32")
+        context = Context(chosen, deadline, replayer, progress, tracing=wanted is not None)
         found = _at_centre(problem, context) if check_centre else None
         answers = found if found is not None else engine.run(problem, context)
         notes = list(problem.network.notes)
@@ -139,9 +172,59 @@ def solve(
                 notes=tuple(notes),
             )
         )
+        if wanted is not None:
+            results[-1] = wanted.write(problem, results[-1], context)
         if results[-1].status == "not_robust":
             break
     return replace(merge(results), seconds=time.monotonic() - started)
+
+
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """A certificate that was asked for: where it goes and what it is about."""
+
+    path: Path
+    network: Network
+    arithmetic: Arithmetic
+    sign_zero: SignZero | None
+
+    def write(self, problem: Problem, result: Result, context: Context) -> Result:
+        """Write the certificate of a verdict; without one, say whose word it rests on."""
+        if result.status == "not_robust" and result.counterexample is not None:
+            write_counterexample(
+                self.path,
+                problem,
+                self.network,
+                result.counterexample,
+                arithmetic=self.arithmetic,
+                sign_zero=self.sign_zero,
+            )
+            return replace(result, certificate=str(self.path))
+        if result.status != "robust":
+            return result
+        try:
+            write_proof(
+                self.path,
+                problem,
+                self.network,
+                arithmetic=self.arithmetic,
+                sign_zero=self.sign_zero,
+                hints=context.traces,
+                deadline=context.deadline,
+                progress=context.progress,
+            )
+        except CertificateError as error:
+            stages = {t.stage for t in result.targets}
+            trusted = "highs" if "milp" in stages else "scip" if "minp" in stages else "bnncert"
+            return replace(result, notes=(*result.notes, str(error)), trusted=trusted)
+        return replace(result, certificate=str(self.path))
+
+
+def _executed(network: Network, region: Region, arithmetic: Arithmetic) -> Network:
+    """Return the network that the proofs are about."""
+    if arithmetic not in ("real", "float32"):
+        raise InputError(f"arithmetic is {arithmetic!r}; expected real or float32")
+    return network if arithmetic == "real" else float32_network(network, region)
 
 
 def _at_centre(problem: Problem, context: Context) -> tuple[TargetResult, ...] | None:

@@ -31,9 +31,18 @@ QUICK_ROUNDS, LONG_ROUNDS = 1, 4
 QUICK_ITERATIONS = 12
 
 
+#: Unknowns up to which a relaxation takes less time than the shortest attack.
+SMALL = 1000
+
+#: Seconds of branching before the long attack: many small trees need no more.
+SHORT_SECONDS = 1.5
+
+STAGES = ("small sdp", "quick attack", "lp", "sdp", "short bab", "attack", "bab", "milp")
+
+
 @register
 class AutoMethod(Method):
-    """interval -> short attack -> lp or sdp -> long attack -> branch and bound -> milp."""
+    """Cheap stages first; see STAGES for their order."""
 
     name = "auto"
     summary = "interval, attack, lp, sdp, branch and bound and milp in turn, for what is still open"
@@ -58,7 +67,7 @@ class AutoMethod(Method):
             )
         open_ = {t.name for t in problem.targets if results[t.name].status != "robust"}
         lessons = Lessons()
-        for stage in ("quick attack", "lp", "sdp", "attack", "bab", "milp"):
+        for stage in STAGES:
             if not open_ or context.deadline.passed():
                 break
             if stage == "milp" and isinstance(problem.region, Ball) and problem.region.norm == "l2":
@@ -117,9 +126,11 @@ class AutoMethod(Method):
             own = replace(context.options, solver=named if named == "gurobi" else None)
             mixed = replace(context, options=own)
             return solve_target(problem, presolved.bounds, target, mixed, presolved.record)
-        if stage == "bab":
+        if stage in ("bab", "short bab"):
             # An equal share of what is left, so that one hard target does not starve the others.
             share = context.deadline.remaining() / waiting
+            if stage == "short bab":
+                share = min(share, SHORT_SECONDS)
             limited = replace(context, deadline=context.deadline.within(share))
             found = branch_target(presolved, problem, target, limited, "bab", -np.inf, lessons)
             if found.status == "timeout" and not context.deadline.passed():
@@ -127,6 +138,10 @@ class AutoMethod(Method):
             return found
         reduced = [reduce_objective(presolved, o) for o in target.objectives]
         is_large = any(r.links > WORTH_LP for r in reduced)
+        if stage == "small sdp" and any(
+            r.links + r.size + r.clash_first.size > SMALL for r in reduced
+        ):
+            return None
         if stage == "lp":
             if not is_large:
                 return None
@@ -136,14 +151,15 @@ class AutoMethod(Method):
             own = replace(context.options, mode="feasibility", solver=solver)
             decide = replace(context, options=own)
             # A certificate has no place for the input's variables: branching proves the same.
-            coupled = None if context.tracing else presolved
+            coupled = None if context.tracing or stage == "small sdp" else presolved
             lowers = [
                 bound_problem(r, o, decide, 0, coupled).lower
                 for r, o in zip(reduced, target.objectives, strict=True)
             ]
         proved = any(o.is_proved_by(b) for o, b in zip(target.objectives, lowers, strict=True))
         lower = max(lowers, default=-np.inf)
-        return context.result(target, stage, since, lower=lower, proved=proved)
+        name = stage.removeprefix("small ")
+        return context.result(target, name, since, lower=lower, proved=proved)
 
     def _attack(
         self,

@@ -119,7 +119,7 @@ class Restrictor:
         constant = problem.constant + float(problem.linear @ known)
         fixed = np.flatnonzero(known)
         given = self._given(2 * fixed + (known[fixed] < 0))
-        pairs = _with_interior(given[np.ix_(_both(free), _both(free))])
+        pairs = with_interior(given[np.ix_(_both(free), _both(free))])
         first, second = np.nonzero(np.triu(pairs, 1))
         distinct = first // 2 != second // 2
         table = _restrict_lattice(problem.table, known, free, pairs)
@@ -172,7 +172,7 @@ class Restrictor:
         return Restriction(left, free, known, tables, table_shift, live_gates, gate_shift)
 
 
-def _with_interior(pairs: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def with_interior(pairs: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Drop one clash of every two that make variables equal or opposite.
 
     Both together would leave the moments no interior, which the solver needs.

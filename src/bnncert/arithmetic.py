@@ -1,0 +1,53 @@
+r"""Networks as float32 hardware runs them.
+
+A deployed network computes w.x + b of its first layer in float32, in an order of its own.  With n
+weights and u = 2^-24 the result differs from the true value by at most
+
+    gamma (sum |w_i| |x_i| + |b|),      gamma = k u / (1 - k u),  k = n + 3
+
+(n products, n sums, and the rounding of weights and bias to float32), whatever the order of the
+sums, with or without fused operations.  Widening each bias by this over the region makes every
+sign that any such execution can produce a possible sign, so a proof for the widened network holds
+for all of them.  Above the first layer sums of fewer than 2^24 units are exact in float32.
+
+The inputs are taken to be float32 numbers inside the region, and batch normalisation to be folded:
+w.x + b >= 0 in the first layer, integer thresholds above it, which float32 compares exactly.
+Scores with weights that are no small integers count as exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from bnncert.errors import InputError
+from bnncert.network import Network
+from bnncert.regions import Region
+
+Arithmetic: TypeAlias = Literal["real", "float32"]
+
+UNIT = 2.0**-24
+
+#: Room for the rounding of this computation itself.
+SAFETY = 1.0 + 2.0**-20
+
+
+def float32_network(network: Network, region: Region) -> Network:
+    """Return the network whose first-layer signs are all that float32 may compute on a region."""
+    layer = network.layers[0]
+    assert layer.bias_lo is not None and layer.bias_hi is not None
+    terms = np.diff(layer.weights.indptr) + 3.0
+    if float(terms.max(initial=0.0)) >= 2**22:
+        raise InputError("a neuron has too many inputs for float32 arithmetic to mean anything")
+    reach = np.maximum(np.abs(region.lo), np.abs(region.hi))
+    size = np.asarray(abs(layer.weights).astype(np.float64) @ reach)
+    size = size + np.maximum(np.abs(layer.bias_lo), np.abs(layer.bias_hi))
+    error = SAFETY * terms * UNIT / (1 - terms * UNIT) * size + 1e-35
+    widened = replace(
+        layer,
+        bias_lo=np.nextafter(layer.bias_lo - error, -np.inf),
+        bias_hi=np.nextafter(layer.bias_hi + error, np.inf),
+    )
+    return replace(network, layers=(widened, *network.layers[1:]))

@@ -1,0 +1,335 @@
+"""Finds a proof that the checker accepts: facts, and for every target a tree of signs.
+
+The search that answered the question has left its tree (`hints`: the signs of its leaves).  The
+proof follows it without solving anything on the way down, proves its leaves once more from what
+the *checker* knows there, and splits further where that should not be enough.  Without hints it
+searches by itself, depth first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.ball_leaf import check_ball_pattern
+from bnncert.certificate.clause_proof import kept, many, prove_clause
+from bnncert.certificate.leaf_proof import LeafProblem
+from bnncert.checking.checker import BOUND, CONFLICT, RANGES, joined
+from bnncert.checking.geometry import Clauses, Geometry, Space
+from bnncert.checking.leaves import Function, Goal, Multipliers, View
+from bnncert.checking.skeleton import Signs, Skeleton
+from bnncert.deadline import Deadline
+from bnncert.formats.description import FloatArray, IntArray
+from bnncert.leaf import check_pattern
+from bnncert.network import Network
+from bnncert.presolve.pipeline import Presolved
+from bnncert.presolve.record import Step
+from bnncert.regions import Ball, Polytope, Region
+from bnncert.search.reachability import meet
+from bnncert.search.trace import Trace
+
+#: theta of a pair is a multiple of 2^-12.
+PAIR_UNIT = 4096
+
+#: A node with this many signs of first-layer neurons fixed may have become unreachable.
+WORTH_MEETING = 3
+
+
+@dataclass(eq=False)
+class Node:
+    """One node of a finished tree: a branch variable or a kind, and the numbers of a leaf."""
+
+    kind: int
+    numbers: Multipliers | None = None
+    #: Clauses that are known from this node on.
+    learned: Clauses | None = None
+
+
+@dataclass(eq=False)
+class TargetProof:
+    """The tree of one target in preorder; `objective` is the one shown to be positive."""
+
+    number: int
+    objective: int
+    nodes: list[Node] = field(default_factory=list)
+
+
+class Prover:
+    """Facts about a network on a region, and proofs of functions on it.
+
+    `network` is what the proofs are about (with widened thresholds for float32), `stated` the
+    network that the certificate names.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        stated: Network,
+        region: Region,
+        space: Space,
+        presolved: Presolved,
+        *,
+        float32: bool,
+    ) -> None:
+        self.network, self.region = network, region
+        self.geometry = Geometry(stated.layers[0], space, float32=float32)
+        self.clashes: dict[int, Clauses] = {}
+        for step in presolved.record.steps:
+            if step.rule == "clash":
+                found = _pairs(step) if step.layer else self._proved(_pairs(step))
+                if found.count:
+                    self.clashes[step.layer] = found
+        if isinstance(region, Polytope):
+            self._add_stable(presolved)
+        self.skeleton = Skeleton(stated, self.geometry, self.clashes)
+        #: Clauses in front of all trees, and all that are known so far.
+        self.clauses = self._triples(presolved)
+        self.known = self.clauses
+
+    def _proved(self, clauses: Clauses) -> Clauses:
+        """Return the clauses that the checker accepts, with other multipliers where it must be."""
+        good = self.geometry.proved(clauses)
+        parts = [kept(clauses, good)]
+        if isinstance(self.region, Polytope):
+            for k in np.flatnonzero(~good).tolist():
+                one = clauses.part(k, k + 1)
+                found = self.prove_clause(one.neuron, one.sign, one.theta.astype(np.float64))
+                parts += [] if found is None else [found]
+        return joined(parts)
+
+    def prove_clause(
+        self,
+        neurons: IntArray,
+        signs: npt.NDArray[Any],
+        theta: FloatArray | tuple[Fraction, ...],
+    ) -> Clauses | None:
+        """Return a clause of first-layer signs that the checker accepts, or None."""
+        layer = self.network.layers[0]
+        return prove_clause(self.geometry, layer, self.region, neurons, signs, theta)
+
+    def _add_stable(self, presolved: Presolved) -> None:
+        """Prove the signs that the polytope's inequalities fix: the checker only tries its box."""
+        state = self.geometry.states()
+        parts = [self.clashes[0]] if 0 in self.clashes else []
+        for j in np.flatnonzero((presolved.bounds[0].state != 0) & (state == 0)).tolist():
+            sign = np.array([-presolved.bounds[0].state[j]])
+            found = self.prove_clause(np.array([j]), sign, np.ones(1))
+            parts += [] if found is None else [found]
+        if parts:
+            self.clashes[0] = joined(parts)
+
+    def _triples(self, presolved: Presolved) -> Clauses:
+        parts = []
+        for step in presolved.record.steps:
+            if step.rule == "triple" and step.other is not None and step.other_signs is not None:
+                neurons = np.column_stack([step.neurons, step.other])
+                signs = np.column_stack([step.signs, step.other_signs])
+                assert step.witness is not None
+                theta = np.rint(step.witness * PAIR_UNIT).astype(np.int64)
+                parts.append(self._proved(many(neurons, signs, theta)))
+        return joined(parts)
+
+    def remember(self, trace: Trace) -> None:
+        """Add the conflicts of a search to the clauses in front of all trees."""
+        parts = [self.clauses]
+        for neurons, signs, theta in trace.conflicts:
+            found = None if theta is None else self.prove_clause(neurons, signs, theta)
+            parts += [] if found is None else [found]
+        self.clauses = self.known = joined(parts)
+
+    def variable(self, layer: int, neuron: int) -> tuple[int, int]:
+        """Return the variable that a neuron equals (or -1) and the sign between them."""
+        one = self.skeleton.layers[layer]
+        if one.state[neuron]:
+            return -1, int(one.state[neuron])
+        return int(one.variable[neuron]), int(one.sign[neuron])
+
+    def prove(
+        self,
+        number: int,
+        functions: list[Function],
+        trace: Trace | None,
+        deadline: Deadline,
+        report: Callable[[int], None] | None = None,
+    ) -> TargetProof | None:
+        """Return a proof that one of the functions is positive, or None."""
+        chosen = 0 if trace is None else trace.objective
+        order = [chosen, *(k for k in range(len(functions)) if k != chosen)]
+        for k in order:
+            work = _Work(self, functions[k], deadline, report)
+            nodes = work.run(trace.leaves if trace is not None and k == chosen else [])
+            self.known = joined([self.known, *work.learned])
+            if nodes is not None:
+                return TargetProof(number, k, nodes)
+        return None
+
+
+def _pairs(step: Step) -> Clauses:
+    assert step.other is not None and step.other_signs is not None and step.witness is not None
+    theta = np.rint(step.witness * PAIR_UNIT).astype(np.int64)
+    return many(
+        np.column_stack([step.neurons, step.other]),
+        np.column_stack([step.signs, step.other_signs]),
+        np.column_stack([theta, PAIR_UNIT - theta]),
+    )
+
+
+Hint = npt.NDArray[np.int8]
+
+
+class _Work:
+    def __init__(
+        self,
+        prover: Prover,
+        function: Function,
+        deadline: Deadline,
+        report: Callable[[int], None] | None,
+    ) -> None:
+        self.prover, self.function, self.deadline = prover, function, deadline
+        self.report = report
+        self.goal = Goal(prover.skeleton, function, prover.known)
+        self.phi: FloatArray = np.ldexp(self.goal.values.astype(np.float64), -self.goal.unit)
+        self.least, self.enough = _thresholds(function)
+        self.learned: list[Clauses] = []
+        self.pending: Clauses | None = None
+        #: First-layer neurons by variable.
+        self.inputs: IntArray = np.array(
+            [v for v, (n, _) in enumerate(prover.skeleton.owner) if n == 0], dtype=np.int64
+        )
+        self.neurons: IntArray = np.array(
+            [j for n, j in prover.skeleton.owner if n == 0], dtype=np.int64
+        )
+
+    def run(self, hints: list[list[tuple[int, int, int]]]) -> list[Node] | None:
+        """Return the nodes in preorder, or None if time is up or a leaf cannot be proved."""
+        size = self.prover.skeleton.size
+        nodes: list[Node] = []
+        stack: list[tuple[Signs, list[Hint]]] = [
+            (np.zeros(size, dtype=np.int8), self._translated(hints))
+        ]
+        while stack:
+            if self.deadline.passed():
+                return None
+            path, guide = stack.pop()
+            made = self._node(path, guide)
+            if made is None:
+                return None
+            made.learned, self.pending = self.pending, None
+            nodes.append(made)
+            if self.report is not None:
+                self.report(len(nodes))
+            if made.kind >= 0:
+                for sign in (-1, 1):
+                    child = path.copy()
+                    child[made.kind] = sign
+                    left = [h for h in guide if h[made.kind] == sign]
+                    stack.append((child, left))
+        return nodes
+
+    def _translated(self, hints: list[list[tuple[int, int, int]]]) -> list[Hint]:
+        """Return the leaves of the search's tree as signs of variables."""
+        out = []
+        for leaf in hints:
+            signs = np.zeros(self.prover.skeleton.size, dtype=np.int8)
+            for layer, neuron, sign in leaf:
+                variable, own = self.prover.variable(layer, neuron)
+                if variable >= 0:
+                    signs[variable] = own * sign
+            out.append(signs)
+        return out
+
+    def _node(self, path: Signs, guide: list[Hint]) -> Node | None:
+        view = self.goal.view(path)
+        if view is None:
+            return Node(CONFLICT)
+        nothing = Multipliers.none()
+        if self.function.is_positive_from(self.goal.bound(view, nothing)):
+            return Node(RANGES)
+        if len(guide) > 1:
+            # A variable on which all leaves below were split.
+            shared = np.flatnonzero(np.all(np.array(guide) != 0, axis=0) & (view.signs == 0))
+            if shared.size:
+                return Node(int(shared[0]))
+        problem = LeafProblem(self.goal, view, self.phi)
+        numbers, moments = problem.solve(self.deadline, self.least, self.enough)
+        if numbers is not None:
+            return Node(BOUND, numbers)
+        if self.deadline.passed():
+            return None
+        if self._unreachable(view):
+            return Node(CONFLICT)
+        candidates = np.intersect1d(view.free, self.inputs)
+        if not candidates.size:
+            # Gates whose ties may go either way.
+            candidates = view.free
+        if not candidates.size:
+            return None
+        return Node(self._choose(problem, moments, candidates))
+
+    def _unreachable(self, view: View) -> bool:
+        """Look for a clause that the signs of the first layer violate, and learn it."""
+        signs = view.signs[self.inputs]
+        fixed = np.flatnonzero(signs)
+        if fixed.size < WORTH_MEETING and fixed.size < signs.size:
+            return False
+        layer, region = self.prover.network.layers[0], self.prover.region
+        neurons, wanted = self.neurons[fixed], signs[fixed]
+        meeting = meet(layer, neurons, wanted, region, self.deadline)
+        theta: FloatArray | tuple[Fraction, ...] | None = None
+        if meeting.conflict is not None:
+            neurons, wanted = neurons[meeting.conflict], wanted[meeting.conflict]
+            theta = meeting.theta
+        elif fixed.size == signs.size:
+            if isinstance(region, Ball) and region.norm == "l2":
+                leaf = check_ball_pattern(layer, neurons, wanted, region, self.deadline)
+            else:
+                leaf = check_pattern(layer, neurons, wanted, region, self.deadline)
+            if leaf.conflict:
+                place = {int(j): k for k, j in enumerate(neurons.tolist())}
+                index = np.array([place[j] for j in leaf.conflict], dtype=np.int64)
+                neurons, wanted, theta = neurons[index], wanted[index], leaf.theta
+        if theta is None:
+            return False
+        found = self.prover.prove_clause(neurons, wanted, theta)
+        if found is None:
+            return False
+        self.goal.learn(found)
+        self.learned.append(found)
+        self.pending = found
+        return True
+
+    @staticmethod
+    def _choose(problem: LeafProblem, moments: FloatArray | None, candidates: IntArray) -> int:
+        left = problem.problem
+        spread = left.values.max(axis=1, initial=-np.inf) - left.values.min(axis=1, initial=np.inf)
+        influence = np.abs(left.linear)
+        if left.table.rows.shape[0]:
+            influence = influence + spread @ np.abs(left.table.rows)
+        if left.gates.rows.shape[0]:
+            influence = influence + influence[left.outputs] @ np.abs(left.gates.rows)
+        undecided = np.ones(left.size) if moments is None else 1.05 - np.abs(moments[0, 1:])
+        place = np.searchsorted(problem.free, candidates)
+        return int(candidates[int(np.argmax((influence * undecided)[place]))])
+
+
+def _thresholds(function: Function) -> tuple[float, float]:
+    """Return the value that a bound of f must exceed, and one with room for rounding."""
+    top, step = function.lattice
+    if not step:
+        return 0.0, 0.0
+    # The largest value of f that does not count as positive.
+    k = -((-(top - function.doubt)) // step)
+    last = top - k * step
+    while last - function.doubt > 0 or (function.tie_is_fine and last - function.doubt == 0):
+        last -= step
+    while True:
+        up = last + step - function.doubt
+        if up > 0 or (function.tie_is_fine and up == 0):
+            break
+        last += step
+    return float(last), float(last + step / 20)

@@ -1,0 +1,249 @@
+"""Multipliers that prove one leaf, in integers, found by the reduced relaxation.
+
+The relaxation is built from what the *checker* knows at the leaf, so that what it proves here is
+what is checked later.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.checking.container import RejectedError
+from bnncert.checking.leaves import FINEST, MOST, Goal, Multipliers, Sums, View
+from bnncert.deadline import Deadline
+from bnncert.formats.description import FloatArray, IntArray
+from bnncert.relaxations.patterns import starting_moments
+from bnncert.relaxations.reduced import (
+    Certificate,
+    Lattice,
+    ReducedProblem,
+    relax_reduced,
+)
+from bnncert.search.restrict import with_interior
+from bnncert.solvers.structured import solve_structured
+
+#: Bits of the largest number of a leaf: so many first, and more where rounding spoils the proof.
+BITS = (30, 40)
+
+#: Iterations of the relaxation's solver.
+ITERATIONS = 60
+
+
+class LeafProblem:
+    """The reduced problem of one node, and where its tables and gates come from."""
+
+    def __init__(self, goal: Goal, view: View, phi: FloatArray) -> None:
+        self.goal, self.view = goal, view
+        free = view.free
+        self.free = free
+        signs = view.signs.astype(np.int64)
+        low = np.where(view.tables.possible, phi, np.inf).min(axis=1, initial=np.inf)
+        high = np.where(view.tables.possible, phi, -np.inf).max(axis=1, initial=-np.inf)
+        self.tables: IntArray = np.flatnonzero(low < high)
+        constant = float(goal.constant) + float(low[low == high].sum())
+        linear = np.array([float(v) for v in goal.linear])
+        constant += float(linear @ signs) if signs.size else 0.0
+        rows, points, self.table_shift = self._part(view.tables, self.tables)
+        values = _packed(phi[self.tables], view.tables.possible[self.tables])
+        self.gates: IntArray = np.zeros(0, dtype=np.int64)
+        gate_rows, gate_points = np.zeros((0, free.size)), np.zeros((0, 1))
+        gate_signs, outputs = np.zeros((0, 1)), np.zeros(0, dtype=np.int64)
+        self.gate_shift = np.zeros(0)
+        self.idle: IntArray = np.zeros(0, dtype=np.int64)
+        if goal.gate_variable.size:
+            own = signs[goal.gate_variable]
+            self.gates = np.flatnonzero(own == 0)
+            gate_rows, _, self.gate_shift = self._part(view.gates, self.gates)
+            gate_points, gate_signs = self._branches()
+            place = np.full(signs.size, -1, dtype=np.int64)
+            place[free] = np.arange(free.size)
+            outputs = place[goal.gate_variable[self.gates]]
+            # A gate whose output is known still bounds its sum.
+            matrix = view.gates.rows.matrix[:, free]
+            self.idle = np.flatnonzero((own != 0) & (np.diff(matrix.indptr) > 0))
+            idle_rows, _, self.idle_shift = self._part(view.gates, self.idle)
+            idle_points = self._idle_points()
+            width = max(points.shape[1], idle_points.shape[1])
+            rows = np.vstack([rows, idle_rows])
+            points = np.vstack([_widened(points, width), _widened(idle_points, width)])
+            values = np.vstack([_widened(values, width), np.zeros((self.idle.size, width))])
+        literals = np.stack([2 * free, 2 * free + 1], axis=1).ravel()
+        pairs = with_interior(view.excluded[np.ix_(literals, literals)])
+        first, second = np.nonzero(np.triu(pairs, 1))
+        distinct = first // 2 != second // 2
+        self.problem = ReducedProblem(
+            variables=free,
+            constant=constant,
+            slack=0.0,
+            linear=linear[free],
+            table=Lattice(rows, points, np.zeros(rows.shape[0], dtype=np.int64)),
+            values=values,
+            gates=Lattice(gate_rows, gate_points, np.zeros(gate_rows.shape[0], dtype=np.int64)),
+            gate_signs=gate_signs,
+            outputs=outputs,
+            clash_first=first[distinct].astype(np.int64),
+            clash_second=second[distinct].astype(np.int64),
+        )
+
+    def _part(self, sums: Sums, chosen: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return rows over the free variables, points of the free part, and the fixed part."""
+        matrix = sums.rows.matrix[chosen]
+        shift = np.asarray(matrix @ self.view.signs.astype(np.int64), dtype=np.float64)
+        rows = matrix[:, self.free].toarray().astype(np.float64)
+        points = _packed(sums.points[chosen].astype(np.float64), sums.possible[chosen])
+        return rows, points - shift[:, None], shift
+
+    def _branches(self) -> tuple[FloatArray, FloatArray]:
+        """Return the values of each open gate's sum (free part), once for each sign."""
+        goal, sums, chosen = self.goal, self.view.gates, self.gates
+        points, possible = sums.points[chosen], sums.possible[chosen]
+        on = possible & (points >= goal.gate_plus[chosen][:, None])
+        off = possible & (points <= goal.gate_minus[chosen][:, None])
+        both = np.hstack([points, points]).astype(np.float64) - self.gate_shift[:, None]
+        sign = np.hstack([-np.ones(points.shape), np.ones(points.shape)])
+        kept = np.hstack([off, on])
+        return _packed(both, kept), _packed(sign, kept)
+
+    def _idle_points(self) -> FloatArray:
+        goal, sums, chosen = self.goal, self.view.gates, self.idle
+        own = self.view.signs[goal.gate_variable[chosen]]
+        points = sums.points[chosen]
+        fits = np.where(
+            own[:, None] > 0,
+            points >= goal.gate_plus[chosen][:, None],
+            points <= goal.gate_minus[chosen][:, None],
+        )
+        shown = _packed(points.astype(np.float64), sums.possible[chosen] & fits)
+        return shown - self.idle_shift[:, None]
+
+    def solve(
+        self, deadline: Deadline, least: float, enough: float
+    ) -> tuple[Multipliers | None, FloatArray | None]:
+        """Return multipliers with a bound above `least`, if possible `enough`, and the moments."""
+        problem = self.problem
+        if not problem.size:
+            return None, None
+        relaxation = relax_reduced(problem)
+        moments, probabilities = starting_moments(problem)
+        solution = solve_structured(
+            relaxation.program,
+            deadline,
+            above=(enough - problem.constant) / relaxation.scale,
+            below=(least - problem.constant) / relaxation.scale,
+            tolerance=1e-6,
+            iterations=ITERATIONS,
+            moments=moments,
+            probabilities=probabilities,
+        )
+        certificate = relaxation.certificate(solution.multipliers)
+        if not certificate.bound(problem) > least:
+            return None, solution.moments
+        for bits in BITS:
+            found = self.integers(certificate, bits)
+            if found is not None and self._holds(found):
+                return found, solution.moments
+        return None, solution.moments
+
+    def _holds(self, numbers: Multipliers) -> bool:
+        try:
+            bound = self.goal.bound(self.view, numbers)
+        except RejectedError:
+            return False
+        return self.goal.function.is_positive_from(bound)
+
+    def integers(self, c: Certificate, bits: int) -> Multipliers | None:
+        """Round to integers, and repair the diagonal so that the matrix is definite."""
+        count = self.tables.size
+        # From the free part of each sum to the whole: b (u - s) + c (u - s)^2.
+        table = np.stack(
+            [
+                c.table_linear[:count] - 2 * c.table_square[:count] * self.table_shift,
+                c.table_square[:count],
+            ],
+            axis=1,
+        )
+        gate = np.zeros((self.gates.size + self.idle.size, 4))
+        shift, n = self.gate_shift, self.gates.size
+        gate[:n, 0] = c.gate_linear - 2 * c.gate_square * shift
+        gate[:n, 1] = c.gate_square
+        gate[:n, 2] = c.gate_sign - c.gate_product * shift
+        gate[:n, 3] = c.gate_product
+        if self.idle.size:
+            gate[n:, 0] = c.table_linear[count:] - 2 * c.table_square[count:] * self.idle_shift
+            gate[n:, 1] = c.table_square[count:]
+        parts = (table, gate, c.diagonal, c.clash)
+        if not all(np.all(np.isfinite(p)) for p in parts):
+            return None
+        largest = max(float(np.abs(p).max(initial=0.0)) for p in parts)
+        reach = float(max(1, self.goal.tables.rows.reach, self.goal.gates.rows.reach))
+        numbers = sum(p.size for p in parts) + 4
+        room = min(float(2**bits), MOST / (4 * reach**2 * numbers)) / max(largest, 1e-6)
+        unit = int(np.clip(np.floor(np.log2(room)), 0, FINEST))
+        order = np.argsort(np.concatenate([self.gates, self.idle]), kind="stable")
+        gate_keys = self.goal.gate_variable[np.concatenate([self.gates, self.idle])[order]]
+        first, second = self.problem.clash_first, self.problem.clash_second
+        result = Multipliers(
+            unit,
+            self.tables,
+            _rounded(table, unit),
+            gate_keys,
+            _rounded(gate[order], unit),
+            _rounded(c.diagonal, unit),
+            2 * self.free[first // 2] + first % 2,
+            2 * self.free[second // 2] + second % 2,
+            _rounded(c.clash, unit),
+        )
+        return self._repaired(result)
+
+    def _repaired(self, m: Multipliers) -> Multipliers | None:
+        """Move the diagonal by the smallest eigenvalue, a little more than rounding asks for."""
+        try:
+            _, linear = self.goal.constants(self.view, m)
+            constant, linear, form = self.goal.assemble(self.view, m, linear)
+        except RejectedError:
+            return None
+        # What whole sums have more of than their free parts belongs to the diagonal's first entry.
+        diagonal = m.diagonal.copy()
+        diagonal[0] += constant + int(m.clash_values.sum())
+        matrix = form.astype(np.float64)
+        matrix[0, 0] += 2.0 * constant
+        matrix[0, 1:] += linear
+        matrix[1:, 0] += linear
+        place = np.arange(matrix.shape[0])
+        matrix[place, place] -= 2.0 * diagonal
+        least = float(np.linalg.eigvalsh(matrix)[0])
+        size = float(np.abs(matrix).sum(axis=1).max())
+        # The verified factorisation asks for n u times the trace, or so.
+        margin = 16.0 * place.size * 2.0**-53 * (float(np.trace(np.abs(matrix))) + size) + 2.0
+        move = int(np.floor((least - margin) / 2.0))
+        return Multipliers(
+            m.shift,
+            m.tables,
+            m.table_values,
+            m.gates,
+            m.gate_values,
+            diagonal + move,
+            m.clash_first,
+            m.clash_second,
+            m.clash_values,
+        )
+
+
+def _rounded(values: FloatArray, unit: int) -> IntArray:
+    return np.asarray(np.rint(np.ldexp(values, unit)), dtype=np.int64)
+
+
+def _packed(values: FloatArray, kept: npt.NDArray[np.bool_]) -> FloatArray:
+    """Return the kept entries of every row, moved to the front and the last one repeated."""
+    order = np.argsort(~kept, axis=1, kind="stable")
+    moved = np.take_along_axis(values, order, axis=1)
+    count = kept.sum(axis=1)
+    width = max(1, int(count.max(initial=0)))
+    index = np.minimum(np.arange(width)[None, :], np.maximum(count, 1)[:, None] - 1)
+    return np.take_along_axis(moved, index, axis=1)
+
+
+def _widened(array: FloatArray, width: int) -> FloatArray:
+    missing = width - array.shape[1]
+    return np.pad(array, ((0, 0), (0, missing)), mode="edge") if missing > 0 else array

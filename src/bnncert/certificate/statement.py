@@ -1,0 +1,90 @@
+"""The first section of a certificate: what it claims."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from bnncert.checking.container import Section
+from bnncert.errors import InputError
+from bnncert.formats.description import SignZero
+from bnncert.network import Network
+from bnncert.problem import Problem, Target
+from bnncert.regions import Ball, Box, Polytope, Region
+
+
+def statement(
+    problem: Problem,
+    network: Network,
+    *,
+    verdict: str,
+    arithmetic: str,
+    sign_zero: SignZero | None,
+    property_: dict[str, Any],
+) -> Section:
+    """Return the claim about `network` (as the file has it) as a section."""
+    section = _region(problem.region)
+    section.fields |= {
+        "verdict": verdict,
+        "network": network.content_hash,
+        "sizes": list(network.sizes),
+        "sign_zero": sign_zero,
+        "arithmetic": arithmetic,
+        "property": property_,
+    }
+    return section
+
+
+def classification(label: int, rivals: list[int], ties: str) -> dict[str, Any]:
+    """Return the property that a class beats others."""
+    return {"kind": "classification", "label": label, "rivals": rivals, "ties": ties}
+
+
+def conditions(targets: list[list[tuple[dict[int, Fraction], Fraction, bool]]]) -> dict[str, Any]:
+    """Return the property that in every target some function of the scores is positive."""
+    return {
+        "kind": "targets",
+        "targets": [
+            [
+                {
+                    "scores": {str(k): str(c) for k, c in scores.items()},
+                    "constant": str(constant),
+                    "tie_is_fine": fine,
+                }
+                for scores, constant, fine in target
+            ]
+            for target in targets
+        ],
+    }
+
+
+def _region(region: Region) -> Section:
+    section = Section("statement")
+    if isinstance(region, Ball):
+        section.fields |= {"region": region.norm, "radius": str(Fraction(region.radius))}
+        section.arrays["center"] = region.middle
+        if region.clip_lo is not None:
+            section.arrays["clip_lo"] = region.clip_lo
+        if region.clip_hi is not None:
+            section.arrays["clip_hi"] = region.clip_hi
+    elif isinstance(region, Polytope):
+        section.fields |= {"region": "polytope", "inequalities": int(region.right.size)}
+        section.arrays |= {
+            "lo": region.lo,
+            "hi": region.hi,
+            "matrix": np.asarray(region.matrix, dtype=np.float64).reshape(-1),
+            "right": region.right,
+        }
+    elif isinstance(region, Box):
+        section.fields["region"] = "box"
+        section.arrays |= {"lo": region.lo, "hi": region.hi}
+    else:
+        raise InputError(f"no certificate for a region of type {type(region).__name__}")
+    return section
+
+
+def target_rivals(targets: tuple[Target, ...]) -> list[int]:
+    """Return the class of every target."""
+    return [int(t.rival) for t in targets if t.rival is not None]

@@ -1,0 +1,295 @@
+"""Writes certificates: the statement, the facts, and the trees as they are proved."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.certificate.certify import Node, Prover
+from bnncert.certificate.statement import classification, conditions, statement
+from bnncert.checking.checker import BOUND, Statement, joined
+from bnncert.checking.container import RejectedError, Section, Writer
+from bnncert.checking.geometry import Clauses
+from bnncert.checking.leaves import Multipliers
+from bnncert.deadline import Deadline
+from bnncert.errors import InputError
+from bnncert.formats.description import SignZero
+from bnncert.network import Network
+from bnncert.presolve.pipeline import presolve
+from bnncert.problem import Problem
+from bnncert.search.trace import Trace
+from bnncert.verdict import Counterexample
+
+#: Numbers in one section, at most, before the next one begins.
+SECTION_NUMBERS = 500_000
+
+#: What the search left, by target.
+Hints = Mapping[str, Trace]
+
+
+@dataclass(frozen=True)
+class Written:
+    """A certificate on disk."""
+
+    path: Path
+    size: int
+    leaves: int
+    seconds: float
+
+
+class CertificateError(InputError):
+    """No certificate could be written for a verdict."""
+
+
+def write_proof(
+    path: str | os.PathLike[str],
+    problem: Problem,
+    stated: Network,
+    *,
+    arithmetic: str = "real",
+    sign_zero: SignZero | None = None,
+    hints: Hints | None = None,
+    deadline: Deadline | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Written:
+    """Prove that no target can be reached and write the proof; the file appears when complete.
+
+    Parameters
+    ----------
+    problem
+        The question; with float32 arithmetic its network has widened thresholds.
+    stated
+        The network as its file has it (with `sign_zero` applied), which the proof is about.
+    hints
+        For each target the trace of the search that proved it.
+    """
+    limit = Deadline(None) if deadline is None else deadline
+    started = limit.elapsed()
+    section = _statement(problem, stated, "robust", arithmetic, sign_zero)
+    try:
+        claim, meant = Statement.read(section, stated)
+    except RejectedError as error:
+        raise CertificateError(f"no certificate: {error}") from error
+    presolved = presolve(problem.network, problem.region)
+    traces = hints or {}
+    if any(len(t.leaves) > 1 for t in traces.values()):
+        # Looked for when first asked, and recorded then.
+        _ = presolved.triples
+    prover = Prover(
+        problem.network,
+        meant,
+        problem.region,
+        claim.space,
+        presolved,
+        float32=arithmetic == "float32",
+    )
+    for trace in traces.values():
+        prover.remember(trace)
+    leaves = 0
+    with _Replacing(path) as (file, finish):
+        writer = Writer(file)
+        writer.add(section)
+        for layer, clashes in prover.clashes.items():
+            if clashes.count:
+                writer.add(_clauses("clashes", clashes, {"layer": layer}))
+        if prover.clauses.count:
+            writer.add(_clauses("clauses", prover.clauses, {"layer": 0}))
+        for number, target in enumerate(problem.targets):
+            if prover.skeleton.empty:
+                break
+            if progress is not None:
+                progress(f"certificate: {target.name}", number, len(problem.targets))
+            proof = prover.prove(number, claim.targets[number], traces.get(target.name), limit)
+            if proof is None:
+                why = "time is up" if limit.passed() else "a leaf could not be proved exactly"
+                raise CertificateError(f"no certificate: {target.name}: {why}")
+            writer.add(Section("target", {"number": number, "objective": proof.objective}))
+            for part in _sections(proof.nodes):
+                writer.add(part)
+            leaves += sum(node.kind < 0 for node in proof.nodes)
+        writer.end()
+        finish()
+    return Written(Path(path), writer.size, leaves, limit.elapsed() - started)
+
+
+def write_counterexample(
+    path: str | os.PathLike[str],
+    problem: Problem,
+    stated: Network,
+    counterexample: Counterexample,
+    *,
+    arithmetic: str = "real",
+    sign_zero: SignZero | None = None,
+) -> Written:
+    """Write an exact counterexample as a certificate."""
+    section = _statement(problem, stated, "not_robust", arithmetic, sign_zero)
+    names = [t.name for t in problem.targets]
+    fields: dict[str, Any] = {"target": names.index(counterexample.target)}
+    if counterexample.exact is not None:
+        fields["exact"] = [str(v) for v in counterexample.exact]
+    with _Replacing(path) as (file, finish):
+        writer = Writer(file)
+        writer.add(section)
+        point = np.asarray(counterexample.point, dtype=np.float64).reshape(-1)
+        writer.add(Section("point", fields, {"point": point}))
+        writer.end()
+        finish()
+    return Written(Path(path), writer.size, 0, 0.0)
+
+
+class _Replacing:
+    """A file beside `path` that takes its place when `finish` is called, and else goes away."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def __enter__(self) -> tuple[Any, Callable[[], None]]:
+        try:
+            handle, name = tempfile.mkstemp(
+                prefix=f".{self.path.name}.", dir=self.path.parent, suffix=".part"
+            )
+        except OSError as error:
+            raise InputError(f"{self.path}: {error.strerror or error}") from error
+        self.temporary = Path(name)
+        self.file = os.fdopen(handle, "wb")
+        return self.file, self._finish
+
+    def _finish(self) -> None:
+        self.file.flush()
+        self.file.close()
+        os.replace(self.temporary, self.path)
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self.file.close()
+        self.temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise InputError(f"{self.path}: {error.strerror or error}") from error
+
+
+def _statement(
+    problem: Problem,
+    stated: Network,
+    verdict: str,
+    arithmetic: str,
+    sign_zero: SignZero | None,
+) -> Section:
+    targets: list[list[tuple[dict[int, Fraction], Fraction, bool]]] = []
+    for target in problem.targets:
+        made = []
+        for o in target.objectives:
+            if o.scores is None:
+                raise CertificateError("no certificate: the property is not about scores")
+            made.append((dict(o.scores), o.offset, o.tie_is_fine))
+        targets.append(made)
+    label = problem.label
+    rivals = [t.rival for t in problem.targets]
+    plain = label is not None and all(r is not None for r in rivals)
+    if plain:
+        assert label is not None
+        fine = {entry[2] for target in targets for entry in target}
+        wanted = [
+            [({label: Fraction(1), int(r): Fraction(-1)}, Fraction(0), f)]
+            for r in rivals
+            if r is not None
+            for f in fine
+        ]
+        plain = targets == wanted
+    claim = conditions(targets)
+    if plain:
+        assert label is not None
+        ties = "robust" if targets[0][0][2] else "violation"
+        claim = classification(label, [int(r) for r in rivals if r is not None], ties)
+    return statement(
+        problem,
+        stated,
+        verdict=verdict,
+        arithmetic=arithmetic,
+        sign_zero=sign_zero,
+        property_=claim,
+    )
+
+
+def _small(values: Any) -> npt.NDArray[Any]:
+    """Return integers in the narrowest type that holds them."""
+    array = np.asarray(values, dtype=np.int64).reshape(-1)
+    for kind in ("|i1", "<i4"):
+        info = np.iinfo(kind)
+        if array.size == 0 or (array.min() >= info.min and array.max() <= info.max):
+            return array.astype(kind)
+    return array.astype("<i8")
+
+
+def _clause_arrays(clauses: Clauses) -> dict[str, npt.NDArray[Any]]:
+    return {
+        "sizes_of_clauses": _small(np.diff(clauses.start)),
+        "neurons": _small(clauses.neuron),
+        "signs": _small(clauses.sign),
+        "theta": _small(clauses.theta),
+    }
+
+
+def _clauses(name: str, clauses: Clauses, fields: dict[str, Any]) -> Section:
+    return Section(name, fields, _clause_arrays(clauses))
+
+
+def _sections(nodes: Sequence[Node]) -> list[Section]:
+    """Return the nodes of a tree as sections of moderate size."""
+    out, start, size = [], 0, 0
+    for k, node in enumerate(nodes):
+        size += 1
+        if node.numbers is not None:
+            m = node.numbers
+            size += m.table_values.size + m.gate_values.size + m.diagonal.size
+            size += m.clash_values.size
+        if size > SECTION_NUMBERS:
+            out.append(_nodes(nodes[start : k + 1]))
+            start, size = k + 1, 0
+    if start < len(nodes):
+        out.append(_nodes(nodes[start:]))
+    return out
+
+
+def _nodes(nodes: Sequence[Node]) -> Section:
+    since = [k for k, node in enumerate(nodes) for _ in range(_count(node.learned))]
+    learned = joined([node.learned for node in nodes if node.learned is not None])
+    numbers = [node.numbers for node in nodes if node.kind == BOUND and node.numbers is not None]
+
+    def together(parts: list[Any]) -> npt.NDArray[Any]:
+        nothing = np.zeros(0, dtype=np.int64)
+        return _small(np.concatenate([nothing, *(np.reshape(p, -1) for p in parts)]))
+
+    arrays = {
+        "kind": _small([node.kind for node in nodes]),
+        "since": _small(since),
+        **_clause_arrays(learned),
+        "unit": _small([m.shift for m in numbers]),
+        "sizes": _small([_counts(m) for m in numbers]),
+    }
+    for name in (
+        "tables",
+        "table_values",
+        "gates",
+        "gate_values",
+        "diagonal",
+        "clash_first",
+        "clash_second",
+        "clash_values",
+    ):
+        arrays[name] = together([getattr(m, name) for m in numbers])
+    return Section("nodes", {}, arrays)
+
+
+def _count(clauses: Clauses | None) -> int:
+    return 0 if clauses is None else clauses.count
+
+
+def _counts(m: Multipliers) -> list[int]:
+    return [m.tables.size, m.gates.size, m.diagonal.size, m.clash_values.size]

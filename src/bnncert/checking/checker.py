@@ -1,0 +1,210 @@
+"""Checks a certificate against a model: accepts only what it has derived itself, exactly.
+
+The walk through a file: the *statement* (network, region, property); *clashes* and *clauses*, signs
+of neurons that exclude each other, each with the multipliers that prove it; then for every target
+one tree of signs, in preorder, whose branches cover all cases because each one splits a variable
+into its two signs, and whose leaves are contradictions or bounds of f above zero.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import islice, product
+
+import numpy as np
+
+from bnncert.checking.container import RejectedError, Section, UnreadableError, read_sections
+from bnncert.checking.geometry import Geometry, inside
+from bnncert.checking.leaves import Goal
+from bnncert.checking.reading import (
+    Clauses,
+    Multipliers,
+    Statement,
+    exactly,
+    joined,
+    read_clauses,
+    read_leaves,
+)
+from bnncert.checking.skeleton import Signs, Skeleton
+from bnncert.layers import TIED, UNDECIDED
+from bnncert.network import MOST_TIE_CHOICES, Network
+
+__all__ = ["BOUND", "CONFLICT", "RANGES", "Report", "Statement", "check", "joined"]
+
+#: Kinds of nodes besides a branch, whose number is its variable.
+CONFLICT, RANGES, BOUND = -1, -2, -3
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a certificate proves, in words, and what it took."""
+
+    statement: str
+    verdict: str
+    targets: int
+    clauses: int
+    leaves: int
+    seconds: float
+
+
+def check(path: str | os.PathLike[str], network: Network) -> Report:
+    """Check a certificate; RejectedError or UnreadableError says why it proves nothing."""
+    started = time.monotonic()
+    sections = read_sections(path)
+    try:
+        statement, network = Statement.read(next(sections, Section("end")), network)
+        geometry = Geometry(network.layers[0], statement.space, float32=statement.float32)
+        clauses = leaves = 0
+        if statement.verdict == "not_robust":
+            _check_point(next(sections, Section("end")), statement, network, geometry)
+            for _ in sections:
+                raise RejectedError("there is more than the counterexample")
+        else:
+            clauses, leaves = _check_trees(sections, statement, network, geometry)
+    except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
+        # Nothing that a file can say may look like a crash, let alone a proof.
+        raise RejectedError(f"it is inconsistent ({type(error).__name__})") from error
+    seconds, count = time.monotonic() - started, len(statement.targets)
+    return Report(statement.text, statement.verdict, count, clauses, leaves, seconds)
+
+
+def _check_trees(
+    sections: Iterator[Section], statement: Statement, network: Network, geometry: Geometry
+) -> tuple[int, int]:
+    """Check the proof that no target can be reached; return the numbers of clauses and leaves."""
+    nothing = Section("end")
+    clashes: dict[int, Clauses] = {}
+    known: list[Clauses] = []
+    current = next(sections, nothing)
+    while current.name in ("clashes", "clauses"):
+        layer = current.number("layer")
+        if layer >= network.depth or (current.name == "clauses" and layer > 0):
+            raise RejectedError("a clause is about a layer that it cannot be about")
+        limit = geometry.inequalities if layer == 0 else 0
+        found = read_clauses(current, network.layers[layer].size, limit)
+        if current.name == "clauses":
+            known.append(found)
+        elif layer in clashes:
+            raise RejectedError("a layer has two lists of clashes")
+        else:
+            clashes[layer] = found
+        current = next(sections, nothing)
+    skeleton = Skeleton(network, geometry, clashes)
+    clauses = joined(known)
+    if not geometry.proved(clauses).all():
+        raise RejectedError("a clause is not proved")
+    done: set[int] = set()
+    leaves = 0
+    while current.name == "target":
+        number, chosen = current.number("number"), current.number("objective")
+        if number >= len(statement.targets) or number in done:
+            raise RejectedError("a target does not exist, or occurs twice")
+        if chosen >= len(statement.targets[number]):
+            raise RejectedError("a target has no such objective")
+        walk = Walk(Goal(skeleton, statement.targets[number][chosen], clauses), geometry)
+        current = next(sections, nothing)
+        while current.name == "nodes":
+            walk.take(current)
+            current = next(sections, nothing)
+        if walk.stack:
+            raise RejectedError("a tree does not cover all cases")
+        clauses = joined([clauses, *walk.learned])
+        leaves += walk.leaves
+        done.add(number)
+    if current is not nothing:
+        raise UnreadableError(f"section {current.name[:40]!r} is unknown or out of place")
+    if len(done) < len(statement.targets) and not skeleton.empty:
+        raise RejectedError("a target is not proved")
+    return clauses.count + sum(c.count for c in clashes.values()), leaves
+
+
+class Walk:
+    """Goes through the nodes of one tree in preorder."""
+
+    def __init__(self, goal: Goal, geometry: Geometry) -> None:
+        self.goal, self.geometry = goal, geometry
+        self.learned: list[Clauses] = []
+        #: The signs of all nodes that are still to come, the next one last.
+        self.stack: list[Signs] = [np.zeros(goal.skeleton.size, dtype=np.int8)]
+        self.leaves = 0
+
+    def take(self, section: Section) -> None:
+        """Check the nodes of one section; it may bring clauses that hold from some node on."""
+        multipliers = read_leaves(section)
+        found = read_clauses(section, self.geometry.size, self.geometry.inequalities)
+        since, kinds = section.integers("since"), section.integers("kind")
+        if since.size != found.count or np.any(np.diff(since) < 0):
+            raise UnreadableError("section nodes: clauses out of order")
+        if not self.geometry.proved(found).all():
+            raise RejectedError("a clause is not proved")
+        self.learned.append(found)
+        places = np.searchsorted(since, np.arange(kinds.size + 1)).tolist()
+        for number, kind in enumerate(kinds.tolist()):
+            if places[number + 1] > places[number]:
+                self.goal.learn(found.part(places[number], places[number + 1]))
+            if not self.stack:
+                raise RejectedError("a tree goes on after its end")
+            path = self.stack.pop()
+            if kind < 0:
+                self._leaf(path, kind, multipliers)
+                continue
+            if kind >= path.size or path[kind]:
+                raise RejectedError("a node splits what is not open")
+            for sign in (-1, 1):
+                child = path.copy()
+                child[kind] = sign
+                self.stack.append(child)
+        if next(multipliers, None) is not None:
+            raise RejectedError("there are numbers that belong to no leaf")
+
+    def _leaf(self, path: Signs, kind: int, multipliers: Iterator[Multipliers]) -> None:
+        """Check that a path is impossible, or that f is positive on it."""
+        self.leaves += 1
+        numbers = Multipliers.none() if kind == RANGES else None
+        if kind == BOUND:
+            numbers = next(multipliers, None)
+        view = None if self.goal.skeleton.empty else self.goal.view(path)
+        if view is None:
+            return
+        if numbers is None:
+            raise RejectedError("a leaf is no contradiction and has no numbers")
+        bound = self.goal.bound(view, numbers)
+        if not self.goal.function.is_positive_from(bound):
+            raise RejectedError(f"a leaf only shows f >= {float(bound):.6g}")
+
+
+def _check_point(
+    section: Section, statement: Statement, network: Network, geometry: Geometry
+) -> None:
+    """Check that a point of the region violates the property."""
+    if section.name != "point":
+        raise UnreadableError("the counterexample is missing")
+    exact, size = section.fields.get("exact"), network.inputs
+    point = [Fraction(v) for v in section.floats("point", size).tolist()]
+    if exact is not None:
+        if not isinstance(exact, list) or len(exact) != size:
+            raise UnreadableError("section point: the point is no list of the right length")
+        point = [exactly(v) for v in exact]
+    number = section.number("target")
+    if number >= len(statement.targets):
+        raise RejectedError("the counterexample is for a target that does not exist")
+    if not inside(statement.space, point):
+        raise RejectedError("the counterexample lies outside the region")
+    if statement.float32 and any(Fraction(float(np.float32(float(x)))) != x for x in point):
+        raise RejectedError("the counterexample is no float32 number")
+    signs = geometry.signs_at(point)
+    if np.any(signs == UNDECIDED):
+        raise RejectedError("rounding may change a sign at the counterexample")
+    upper = replace(network, layers=network.layers[1:])
+    tied = np.flatnonzero(signs == TIED)
+    for choice in islice(product((1, -1), repeat=tied.size), MOST_TIE_CHOICES):
+        signs[tied] = choice
+        for pattern in upper.exact_patterns(signs):  # type: ignore[arg-type]
+            last = pattern[-1] if pattern else signs
+            if all(f.is_violated(last) for f in statement.targets[number]):
+                return
+    raise RejectedError("the point violates nothing")

@@ -1,0 +1,280 @@
+r"""What signs of first-layer neurons exclude each other, in exact arithmetic.
+
+Sign s of neuron j needs s (w_j.x + b_j) >= 0.  If theta >= 0 and
+
+    max over the region of  sum_j theta_j s_j (w_j.x + b_j)  <  0,
+
+the signs s_j cannot all occur; equality suffices if one of them with theta_j > 0 loses its ties.
+An inequality a.x <= b of the region joins the sum as b - a.x >= 0, with a multiplier of its own.
+
+The maximum of v.x over a box is taken coordinate by coordinate.  Over a ball around c inside a box,
+for any g with 0 <= g_k <= |v_k| and rest h = |v| - g,
+
+    v.x  <=  v.c + r ||g|| + sum_k h_k (room from c_k to the box's side in the direction of v_k)
+
+with ||g|| the 2-norm for L2 and the largest entry for L1.  g only has to be good: it is searched
+for in floating point.  Numbers from files are floats, integers over powers of two, so all sums here
+are sums of integers; each integer is cut into digits of 20 bits, which numpy multiplies and adds up
+without leaving 64 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from math import lcm
+from operator import mul
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from bnncert.checking.container import RejectedError
+from bnncert.checking.reading import Clauses, Integers, Space
+from bnncert.layers import TIED, UNDECIDED, SignArray, ThresholdLayer
+
+__all__ = ["Clauses", "Geometry", "Integers", "Space"]
+
+Table = npt.NDArray[np.bool_]
+Objects = npt.NDArray[np.object_]
+
+#: Bits of a digit.
+BITS = 20
+
+#: Entries of a clause, inputs of a network, and digits of a weight, at most: with n entries a sum
+#: stays below n 2^42, and with n inputs below n 2^40.
+MOST_ENTRIES, MOST_INPUTS, MOST_DIGITS = 2**16, 2**22, 40
+
+#: Numbers that are worked on at once.
+CHUNK = 2**19
+
+#: g is searched for with this many bits more than v has.
+SHARE_BITS = 30
+
+#: The common denominator of a counterexample has at most this many bits.
+MOST_POINT_BITS = 2**16
+
+#: A float32 dot product of n terms errs by at most k/(2^24 - k), k = n + 3, of the sum of its
+#: terms' sizes (weights and bias rounded, n products, n sums), in any order, as long as nothing
+#: exceeds 2^126, and by less than 2^-140 k (1 + max(|x|, |w|)) through underflow.
+FLOAT32_UNIT, FLOAT32_MOST, FLOAT32_TINY = 2**24, 2**126, Fraction(1, 2**140)
+
+
+def scaled(numbers: Iterable[float | Fraction], least: int = 0) -> tuple[Objects, int]:
+    """Return integers and the smallest shift e >= least with numbers = integers / 2^e."""
+    ratios = [v.as_integer_ratio() for v in numbers]
+    shift = max([least, *(q.bit_length() - 1 for _, q in ratios)])
+    return np.array([p << (shift - q.bit_length() + 1) for p, q in ratios], dtype=object), shift
+
+
+def digits(numbers: npt.NDArray[Any]) -> list[Integers]:
+    """Return digits with the sign of their number: numbers = sum_k digits[k] 2^(20 k)."""
+    if numbers.dtype != object:
+        numbers = numbers.astype(np.int64)
+    size, sign = np.abs(numbers), np.where(numbers < 0, -1, 1)
+    places = range(0, max(1, int(size.max(initial=0)).bit_length()), BITS)
+    return [(sign * ((size >> k) & (2**BITS - 1))).astype(np.int64) for k in places]
+
+
+def dot(rows: list[Any], vector: list[Integers]) -> Objects:
+    """Return the product of a matrix and a vector, both in digits."""
+    total = np.zeros(rows[0].shape[0], dtype=object)
+    for i, row in enumerate(rows):
+        for k, part in enumerate(vector):
+            total += (row @ part).astype(object) << (BITS * (i + k))
+    return total
+
+
+class Geometry:
+    """The first layer over a region; everything is an integer over a power of two."""
+
+    def __init__(self, layer: ThresholdLayer, space: Space, *, float32: bool = False) -> None:
+        assert layer.bias_lo is not None and layer.bias_hi is not None
+        self.space, self.size, self.sign_zero = space, layer.size, layer.sign_zero
+        self.inequalities = int(space.right.size)
+        low = [Fraction(v) for v in layer.bias_lo.tolist()]
+        high = [Fraction(v) for v in layer.bias_hi.tolist()]
+        rows = sp.csr_array(layer.weights)
+        if self.inequalities:
+            rows = sp.csr_array(sp.vstack([rows.astype(np.float64), -sp.csr_array(space.matrix)]))
+        data, self.weight_shift = rows.data, 0
+        if rows.dtype.kind == "f":
+            data, self.weight_shift = scaled(data.tolist())
+        parts = digits(data)
+        if len(parts) > MOST_DIGITS or rows.shape[1] >= MOST_INPUTS:
+            raise RejectedError("the first layer's weights are too fine, or too many")
+        shape = rows.shape
+        self.rows = [sp.csr_array((part, rows.indices, rows.indptr), shape=shape) for part in parts]
+        if float32:
+            largest = max(map(abs, data.tolist()), default=0)
+            for j, error in enumerate(self._float32_errors(low, high, largest)):
+                low[j], high[j] = low[j] - error, high[j] + error
+        #: Whether sign +1 (-1) of a neuron needs more than w.x + b >= 0 (<= 0).
+        certain = np.array(low, dtype=object) == np.array(high, dtype=object)
+        self.strict = {1: certain & (self.sign_zero == "minus")}
+        self.strict[-1] = certain & (self.sign_zero == "plus")
+        # Sums w.x + b in units of 2^-(weight_shift + point_shift).
+        right = [Fraction(v) for v in space.right.tolist()]
+        _, finest = scaled([*low, *high, *right])
+        n, corners = len(space.lower), [*space.lower, *space.upper, *space.center, space.radius]
+        points, self.point_shift = scaled(corners, finest - self.weight_shift)
+        self.low, _ = scaled([*low, *right], self.weight_shift + self.point_shift)
+        self.high, _ = scaled([*high, *right], self.weight_shift + self.point_shift)
+        lower, upper, center = points[:n], points[n : 2 * n], points[2 * n : -1]
+        self.lower, self.upper, self.center = digits(lower), digits(upper), digits(center)
+        self.radius = points[-1]
+        #: Room from the centre of a ball downwards and upwards.
+        self.room = np.zeros((2, 0), dtype=object)
+        if space.norm is not None:
+            self.room = np.array([center - lower, upper - center])
+        self.float_room = (self.room / (1 << self.point_shift)).astype(np.float64)
+
+    def _float32_errors(
+        self, low: list[Fraction], high: list[Fraction], weight: int
+    ) -> list[Fraction]:
+        """Return how far a float32 evaluation of each w.x + b may be from the truth, at most."""
+        reach = list(map(max, map(abs, self.space.lower), map(abs, self.space.upper)))
+        whole, shift = scaled(reach)
+        sums = dot([abs(row) for row in self.rows], digits(whole))
+        terms = np.diff(self.rows[0].indptr).tolist()
+        largest, errors = max([*reach, Fraction(weight, 1 << self.weight_shift)]), []
+        for j, (a, b) in enumerate(zip(low, high, strict=True)):
+            size = Fraction(sums[j], 1 << (shift + self.weight_shift)) + max(abs(a), abs(b))
+            k = terms[j] + 3
+            if max(size, largest) >= FLOAT32_MOST or k >= FLOAT32_UNIT // 2:
+                raise RejectedError("float32 does not reach so far")
+            error = size * k / (FLOAT32_UNIT - k) + k * FLOAT32_TINY * (1 + largest)
+            # Rounded up to a multiple of 2^-200.
+            errors.append(Fraction(-((-error.numerator << 200) // error.denominator), 1 << 200))
+        return errors
+
+    def states(self) -> SignArray:
+        """Return the sign of every neuron that has only one, and 0 for the others."""
+        everyone, one = np.arange(self.size), np.ones(self.size, dtype=np.int64)
+        state = np.zeros(self.size, dtype=np.int8)
+        for sign in (1, -1):
+            alone = Clauses(np.arange(self.size + 1), everyone, sign * one, one)
+            state[self.proved(alone)] = -sign
+        return state
+
+    def signs_at(self, point: list[Fraction]) -> SignArray:
+        """Return the signs at a point, TIED where both are allowed and UNDECIDED if unknown."""
+        common = lcm(*(x.denominator for x in point))
+        if common.bit_length() > MOST_POINT_BITS:
+            raise RejectedError("the counterexample has too many digits")
+        whole = np.array([int(x * common) for x in point], dtype=object)
+        sums = dot([row[: self.size] for row in self.rows], digits(whole))
+        tie = {"plus": 1, "minus": -1, "either": TIED}[self.sign_zero]
+        signs = []
+        for u, a, b in zip(sums, self.low, self.high, strict=False):
+            low, high = (u << self.point_shift) + a * common, (u << self.point_shift) + b * common
+            known = tie if low == high == 0 else UNDECIDED
+            signs.append(1 if low > 0 else -1 if high < 0 else known)
+        return np.array(signs, dtype=np.int8)
+
+    def proved(self, clauses: Clauses) -> Table:
+        """Return which clauses hold."""
+        real, sign = clauses.neuron >= 0, clauses.sign
+        if np.any(clauses.theta < 0) or np.any((sign != 1) & ((sign != -1) | ~real)):
+            raise RejectedError("a clause has a negative multiplier or an impossible sign")
+        if np.any(np.diff(clauses.start) > MOST_ENTRIES):
+            raise RejectedError("a clause is too long")
+        step = 1 + CHUNK // (1 + len(self.space.lower))
+        first = range(0, clauses.count, step)
+        parts = [self._prove(clauses.part(k, min(k + step, clauses.count))) for k in first]
+        return np.concatenate([np.zeros(0, dtype=bool), *parts])
+
+    def _prove(self, clauses: Clauses) -> Table:
+        shape = clauses.count, self.rows[0].shape[0]
+        place = np.where(clauses.neuron >= 0, clauses.neuron, self.size - 1 - clauses.neuron)
+        theta, strict = digits(clauses.theta), np.zeros(clauses.count, dtype=bool)
+        constant = np.zeros(clauses.count, dtype=object)
+        chosen: list[Any] = [0] * len(theta)
+        for sign, bias in ((1, self.high), (-1, self.low)):
+            mine = clauses.sign == sign
+            where = clauses.owner[mine], place[mine]
+            parts = [sp.csr_array((sign * t[mine], where), shape=shape) for t in theta]
+            chosen = [a + b for a, b in zip(chosen, parts, strict=True)]
+            # Of an enclosed bias, the side that makes the sign easier.
+            constant += dot(parts, digits(bias))
+            mine &= (clauses.theta > 0) & (clauses.neuron >= 0)
+            mine[mine] = self.strict[sign][clauses.neuron[mine]]
+            strict[clauses.owner[mine]] = True
+        # The direction of the sum, as numbers with digits >= 0 but for the first.
+        v: list[Any] = [0] * (len(theta) + len(self.rows) - 1)
+        for i, part in enumerate(chosen):
+            for k, row in enumerate(self.rows):
+                v[i + k] = v[i + k] + (part @ row).toarray()
+        for k in range(len(v) - 1):
+            v[k + 1] += v[k] >> BITS
+        while np.abs(v[-1]).max(initial=0) >= 2**BITS:
+            v.append(v[-1] >> BITS)
+        v[:-1] = [part & (2**BITS - 1) for part in v[:-1]]
+        up = v[-1] >= 0
+        box = dot([np.where(up, part, 0) for part in v], self.upper)
+        box += dot([np.where(up, 0, part) for part in v], self.lower)
+        done = _below(box + constant, strict)
+        if self.space.norm is not None:
+            value = dot(v, self.center) + constant
+            # The centre itself is in the ball.
+            for k in np.flatnonzero(~done & (value <= 0)).tolist():
+                entries = sum(part[k].astype(object) << (BITS * i) for i, part in enumerate(v))
+                done[k] = self._over_ball(entries, value[k], strict[k])
+        return np.asarray(done)
+
+    def _over_ball(self, v: Objects, value: int, strict: bool) -> bool:
+        """Whether value + max of v.z over ball and box (z = x - c) is below zero."""
+        columns = np.flatnonzero(v)
+        size = np.abs(v[columns])
+        if self._fits(size, value, strict):
+            return True
+        side = (v[columns] > 0).astype(np.int64), columns
+        size, value = size << SHARE_BITS, value << SHARE_BITS
+        share = self._share(size, self.float_room[side])
+        return self._fits(share, value + ((size - share) * self.room[side]).sum(), strict)
+
+    def _fits(self, share: Any, value: int, strict: bool) -> bool:
+        """Whether value + r ||g|| is below zero, g being the ball's share of each |v_k|."""
+        g = share.tolist()
+        if self.space.norm == "l1":
+            return bool(_below(value + self.radius * max(g, default=0), strict))
+        # In squares.
+        square = self.radius**2 * sum(map(mul, g, g))
+        return value <= 0 and bool(_below(square - value**2, strict))
+
+    def _share(self, size: Any, room: npt.NDArray[np.float64]) -> Any:
+        """Return nearly the best share: min(|v_k|, m) for L1 and min(|v_k|, m room_k) for L2."""
+        v, radius, ball = size.astype(np.float64), float(self.space.radius), self.space.norm == "l2"
+        low, high = 0.0, float(v.max(initial=0.0))
+        if ball:
+            high = float(np.sqrt((v * v).sum())) / max(radius, 1e-300)
+        for _ in range(60):
+            m = (low + high) / 2
+            if ball:
+                too_far = float((np.minimum(v, m * room) ** 2).sum()) > (m * radius) ** 2
+            else:
+                too_far = float(room[v > m].sum()) > radius
+            low, high = (m, high) if too_far else (low, m)
+        if ball:
+            whole = np.array([int(g) for g in np.fmin(v, high * room)], dtype=object)
+            return np.minimum(whole, size)
+        # The best m is one of the sizes.
+        return np.minimum(size, max(np.where(v <= high, size, 0), default=0))
+
+
+def _below(value: Any, strict: Any) -> Any:
+    return (value < 0) | (strict & (value == 0))
+
+
+def inside(space: Space, point: list[Fraction]) -> bool:
+    """Whether an exact point lies in the region."""
+    if not all(a <= x <= b for a, x, b in zip(space.lower, point, space.upper, strict=True)):
+        return False
+    for row, limit in zip(space.matrix.tolist(), space.right.tolist(), strict=True):
+        if sum(Fraction(a) * x for a, x in zip(row, point, strict=True)) > Fraction(limit):
+            return False
+    gaps = [abs(x - c) for x, c in zip(point, space.center, strict=False)]
+    if space.norm == "l2":
+        return sum(g * g for g in gaps) <= space.radius**2
+    return space.norm is None or sum(gaps) <= space.radius

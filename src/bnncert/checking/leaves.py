@@ -1,0 +1,359 @@
+r"""One node of a proof: what its signs imply, and a lower bound of f from multipliers.
+
+Tables: last-layer neurons with the same row (or its negative) are one function phi(u) of u = w.x.
+Gates: a hidden neuron x above the first layer is a function of its sum u.  For any numbers b, c
+(and e, g for gates), with the minimum over the values that u (and x) can have,
+
+    phi(u) >= a + b u + c u^2,       a = min (phi(u) - b u - c u^2)
+    0      >= a + b u + c u^2 + e x + g x u,   a = min -(b u + c u^2 + e x + g x u)
+
+and for signs that exclude each other  0 = pi (1 + s x_a)(1 + t x_b).  Adding all of them up,
+
+    f >= sum a + sum kappa + z'Tz  >=  sum a + sum kappa       if T is positive semidefinite,
+
+where z = (1, free x), z_i^2 = 1 and T is what remains after kappa_i z_i^2 is taken out.  All
+numbers are integers over one power of two, so the identity holds by construction and a is exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import floor, gcd
+
+import numpy as np
+import scipy.sparse as sp
+
+from bnncert.checking.container import RejectedError
+from bnncert.checking.function import Function
+from bnncert.checking.geometry import Table
+from bnncert.checking.reading import FINEST, Clauses, Integers, Multipliers
+from bnncert.checking.skeleton import Rows, Signs, Skeleton
+
+__all__ = ["FINEST", "MOST", "Function", "Goal", "Multipliers", "Sums", "View"]
+
+#: Sums of products stay below four times this, and so within 64-bit integers.
+MOST = 2**61
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Sums u = weights.x with the values (`points`, padded) that each can have (`possible`)."""
+
+    weights: Integers
+    rows: Rows
+    points: Integers
+    possible: Table
+
+    @staticmethod
+    def of(weights: Integers, low: Integers, high: Integers) -> Sums:
+        """Return the values between bounds that each row's lattice has."""
+        lists = []
+        for row, a, b in zip(weights.tolist(), low.tolist(), high.tolist(), strict=True):
+            reach, step = sum(map(abs, row)), 2 * (gcd(*row) or 1)
+            # The lattice is -reach, -reach + step, .., reach.
+            start = -reach + max(0, -((reach + a) // -step)) * step
+            lists.append(np.arange(start, min(reach, b) + 1, step, dtype=np.int64))
+        size = np.array([v.size for v in lists], dtype=np.int64)
+        possible = np.arange(size.max(initial=1)) < size[:, None]
+        points = np.zeros(possible.shape, dtype=np.int64)
+        points[possible] = np.concatenate([np.zeros(0, dtype=np.int64), *lists])
+        return Sums(weights, Rows.of(sp.csr_array(weights)), points, possible)
+
+    def narrowed(self, signs: Signs, excluded: Table) -> Sums:
+        """Return the sums with the values that known signs and excluded pairs leave."""
+        low, high = self.rows.ranges(signs, excluded)
+        within = (self.points >= low[:, None]) & (self.points <= high[:, None])
+        return replace(self, possible=self.possible & within)
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What is known at one node: signs, the pairs that exclude each other, values of all sums."""
+
+    signs: Signs
+    excluded: Table
+    tables: Sums
+    gates: Sums
+
+    @property
+    def free(self) -> Integers:
+        """The variables without a sign."""
+        return np.flatnonzero(self.signs == 0)
+
+
+class Goal:
+    """One function f on a skeleton, with the clauses that every node may use."""
+
+    def __init__(self, skeleton: Skeleton, function: Function, clauses: Clauses) -> None:
+        self.skeleton, self.function = skeleton, function
+        # f = constant + linear.x + sum of phi(u) over the tables.
+        self.constant, self.linear = function.constant, [Fraction(0)] * skeleton.size
+        last = skeleton.layers[-1]
+        tables: dict[bytes, list[tuple[int, int]]] = {}
+        for j, d in enumerate(function.weights):
+            if last.state[j]:
+                self.constant += d * int(last.state[j])
+            elif last.variable[j] >= 0:
+                self.linear[int(last.variable[j])] += d * int(last.sign[j])
+            elif d:
+                key, flip = last.rows.key(j)
+                tables.setdefault(key, []).append((j, flip))
+        self._make_tables(list(tables.values()))
+        self._make_gates()
+        self.clauses = sp.csr_array((0, 2 * skeleton.size), dtype=np.int64)
+        self.learn(clauses)
+
+    def _make_tables(self, members: list[list[tuple[int, int]]]) -> None:
+        last = self.skeleton.layers[-1]
+        lead = np.array([m[0] for m in members], dtype=np.int64).reshape(-1, 2)
+        j, flip = lead[:, 0], lead[:, 1]
+        weights = np.zeros((j.size, self.skeleton.size), dtype=np.int64)
+        weights[:, : last.rows.matrix.shape[1]] = flip[:, None] * last.rows.matrix[j].toarray()
+        low, high = flip * last.low[j], flip * last.high[j]
+        self.tables = Sums.of(weights, np.minimum(low, high), np.maximum(low, high))
+        # phi in units of 2^-self.unit, rounded down where the weights are finer than that.
+        reach = int(sum(map(abs, self.function.weights))) + 1
+        if reach >= 2**58:
+            raise RejectedError("the weights of the property are too large")
+        self.unit = min(FINEST, 59 - reach.bit_length())
+        self.values = np.zeros_like(self.tables.points)
+        for phi, points, table in zip(self.values, self.tables.points, members, strict=True):
+            for k, turn in table:
+                plus, minus = turn * points >= last.plus[k], turn * points <= last.minus[k]
+                weight = self.function.weights[k] * (1 << self.unit)
+                up, down = floor(weight), floor(-weight)
+                phi += np.where(plus & minus, min(up, down), np.where(plus, up, down))
+
+    def _make_gates(self) -> None:
+        """Prepare the sums of all variables above the first layer, with their thresholds."""
+        owners = [(v, n, j) for v, (n, j) in enumerate(self.skeleton.owner) if n > 0]
+        weights = np.zeros((len(owners), self.skeleton.size), dtype=np.int64)
+        numbers = np.zeros((5, len(owners)), dtype=np.int64)
+        for k, (v, n, j) in enumerate(owners):
+            one = self.skeleton.layers[n]
+            weights[k, : one.rows.matrix.shape[1]] = one.rows.matrix[[j]].toarray()
+            numbers[:, k] = v, one.low[j], one.high[j], one.plus[j], one.minus[j]
+        self.gate_variable, low, high, self.gate_plus, self.gate_minus = numbers
+        self.gates = Sums.of(weights, low, high)
+
+    def learn(self, clauses: Clauses) -> None:
+        """Add proved clauses of first-layer neurons, as literals of variables."""
+        first, real = self.skeleton.layers[0], clauses.neuron >= 0
+        owner, j, s = clauses.owner[real], clauses.neuron[real], clauses.sign[real]
+        state = first.state[j]
+        # A member that always holds is left out, one that never holds makes the clause useless.
+        open_ = state == 0
+        literal = 2 * first.variable[j] + (first.sign[j] * s < 0)
+        table = sp.csr_array(
+            (np.ones(owner[open_].size, dtype=np.int64), (owner[open_], literal[open_])),
+            shape=(clauses.count, 2 * self.skeleton.size),
+        )
+        table.data[:] = 1
+        # So do two members that are opposites.
+        opposite = table.multiply(table[:, np.arange(table.shape[1]) ^ 1]).sum(axis=1)
+        useful = np.asarray(opposite).reshape(-1) == 0
+        useful[owner[state == -s]] = False
+        self.clauses = sp.csr_array(sp.vstack([self.clauses, table[useful]]))
+        self.clause_sizes = np.diff(self.clauses.indptr)
+
+    # -- one node -------------------------------------------------------------------------
+
+    def view(self, path: Signs) -> View | None:
+        """Return what the signs of a path imply, or None if they cannot all occur."""
+        signs, before, excluded = path.copy(), None, self.skeleton.excluded
+        while before is None or not np.array_equal(signs, before):
+            before = signs
+            true = np.stack([signs > 0, signs < 0], axis=1).ravel()
+            false = np.stack([signs < 0, signs > 0], axis=1).ravel() | excluded[true].any(axis=0)
+            hold, dead = self.clauses @ true.astype(np.int64), self.clauses @ false.astype(np.int64)
+            left = np.where(dead > 0, -1, self.clause_sizes - hold)
+            # The last literal of a clause cannot hold, and of the last two not both can.
+            false[self._rest(left == 1, true)] = True
+            pairs = self._rest(left == 2, true).reshape(-1, 2)
+            if np.any(left == 0) or np.any(false[0::2] & false[1::2]):
+                return None
+            signs = false[1::2].astype(np.int8) - false[0::2].astype(np.int8)
+            if not self._settle_gates(signs):
+                return None
+        excluded = excluded.copy()
+        excluded[pairs[:, 0], pairs[:, 1]] = excluded[pairs[:, 1], pairs[:, 0]] = True
+        tables, gates = (s.narrowed(signs, excluded) for s in (self.tables, self.gates))
+        if not (tables.possible.any(axis=1).all() and gates.possible.any(axis=1).all()):
+            return None
+        return View(signs, excluded, tables, gates)
+
+    def _rest(self, chosen: Table, true: Table) -> Integers:
+        """Return the literals of the chosen clauses that do not hold yet, clause by clause."""
+        literals = self.clauses[np.flatnonzero(chosen)].indices
+        return np.asarray(literals[~true[literals]], dtype=np.int64)
+
+    def _cases(self, gates: Sums, signs: Signs) -> tuple[Table, Table]:
+        """Return at which values of its sum each gate can be +1, and -1."""
+        own = signs[self.gate_variable][:, None]
+        on = gates.possible & (own >= 0) & (gates.points >= self.gate_plus[:, None])
+        return on, gates.possible & (own <= 0) & (gates.points <= self.gate_minus[:, None])
+
+    def _settle_gates(self, signs: Signs) -> bool:
+        """Fix the outputs of gates whose sum is known well enough; False for a contradiction."""
+        nothing = np.zeros((0, 0), dtype=bool)
+        on, off = (c.any(axis=1) for c in self._cases(self.gates.narrowed(signs, nothing), signs))
+        signs[self.gate_variable] = on.astype(np.int8) - off.astype(np.int8)
+        return bool(np.all(on | off))
+
+    # -- one leaf -------------------------------------------------------------------------
+
+    def bound(self, view: View, m: Multipliers) -> Fraction:
+        """Return the lower bound of f at a node that the multipliers prove."""
+        if not any(p.size for p in (m.table_values, m.gate_values, m.diagonal, m.clash_values)):
+            # A bound by ranges alone has no numbers of its own: the unit of phi is fine enough.
+            m = replace(m, shift=min(m.shift, self.unit))
+        total, linear = self.constants(view, m)
+        constant, linear, form = self.assemble(view, m, linear)
+        if m.diagonal.size:
+            place = np.arange(form.shape[0])
+            form[place, place] -= 2 * m.diagonal
+            form[0, 0] += 2 * constant
+            form[0, 1:] += linear
+            form[1:, 0] += linear
+            if not is_definite(form):
+                raise RejectedError("a matrix is not positive definite")
+            total += sum(m.diagonal.tolist())
+        else:
+            # Without squares: a linear function of signs is least where every term is.
+            if form.any() or np.any(m.clash_values < 0):
+                raise RejectedError("a leaf with squares has no diagonal")
+            total += constant - sum(map(abs, linear.tolist()))
+        return Fraction(total, 1 << m.shift)
+
+    def constants(self, view: View, m: Multipliers) -> tuple[int, Integers]:
+        """Return constants of f, tables and gates in units, and f's own linear part."""
+        self._check_numbers(m)
+        one = 1 << m.shift
+        fixed = zip(self.linear, view.signs.tolist(), strict=True)
+        total = floor((self.constant + sum(d * s for d, s in fixed)) * one)
+        exact = [self.linear[v] * one for v in view.free.tolist()]
+        linear = np.array([_small(floor(d)) for d in exact], dtype=np.int64)
+        # |x| = 1: what the floor left out costs at most one unit.
+        total -= sum(d.denominator > 1 for d in exact)
+        points, numbers = view.tables.points, np.zeros((self.values.shape[0], 2), dtype=np.int64)
+        numbers[m.tables] = m.table_values
+        rest = self._phi(m.shift) - numbers[:, :1] * points - numbers[:, 1:] * points * points
+        total += sum(_least(rest, view.tables.possible))
+        place = np.searchsorted(self.gate_variable, m.gates)
+        points = view.gates.points[place]
+        b, c, e, g = (m.gate_values[:, k : k + 1] for k in range(4))
+        even, odd = -(b * points + c * points * points), -(e + g * points)
+        on, off = (case[place] for case in self._cases(view.gates, view.signs))
+        total += sum(map(min, _least(even + odd, on), _least(even - odd, off)))
+        return total, linear
+
+    def _check_numbers(self, m: Multipliers) -> None:
+        """Refuse names of nothing, and numbers with which sums could leave 64-bit integers."""
+        if not 0 <= m.shift <= FINEST:
+            raise RejectedError("a leaf has an impossible unit")
+        for names, known in (
+            (m.tables, np.arange(self.values.shape[0])),
+            (m.gates, self.gate_variable),
+        ):
+            if np.unique(names).size != names.size or not np.isin(names, known).all():
+                raise RejectedError(
+                    "a leaf names a table or gate twice, or one that does not exist"
+                )
+        reach = max(1, self.tables.rows.reach, self.gates.rows.reach)
+        parts = (m.table_values, m.gate_values, m.diagonal, m.clash_values)
+        largest = max(max(-int(p.min(initial=0)), int(p.max(initial=0))) for p in parts)
+        _small(largest * reach * reach * (sum(p.size for p in parts) + 4))
+
+    def _phi(self, shift: int) -> Integers:
+        """Return phi at all points in units of 2^-shift, rounded down."""
+        if shift <= self.unit:
+            return self.values >> (self.unit - shift)
+        _small(int(np.abs(self.values).max(initial=0)) << (shift - self.unit))
+        return self.values << (shift - self.unit)
+
+    def assemble(
+        self, view: View, m: Multipliers, linear: Integers
+    ) -> tuple[int, Integers, Integers]:
+        """Return what f, tables, gates and clashes add up to: constant, linear part, 2 T's squares.
+
+        Without a diagonal a clash with pi >= 0 is the linear inequality s x_a + t x_b <= 0.
+        """
+        free, signs = view.free, view.signs.astype(np.int64)
+        n = free.size
+        if m.diagonal.size not in (0, n + 1):
+            raise RejectedError("a leaf has the wrong number of diagonal entries")
+        constant, linear, form = 0, linear.copy(), np.zeros((n + 1, n + 1), dtype=np.int64)
+        place = np.full(signs.size, -1, dtype=np.int64)
+        place[free] = np.arange(n)
+        gates = np.searchsorted(self.gate_variable, m.gates)
+        for sums, index, numbers in (
+            (self.tables, m.tables, m.table_values),
+            (self.gates, gates, m.gate_values),
+        ):
+            # u = shift + rows.x, so b u + c u^2 has a constant, a linear and a square part.
+            b, c = numbers[:, 0], numbers[:, 1]
+            shift, rows = sums.weights[index] @ signs, sums.weights[index][:, free]
+            constant += int((b * shift + c * shift * shift).sum())
+            linear += (b + 2 * c * shift) @ rows
+            form[1:, 1:] += (2 * c * rows.T) @ rows
+        # e x + g x u of the gates, x being known or not.
+        e, g, own = m.gate_values[:, 2], m.gate_values[:, 3], signs[m.gates]
+        product, single = g[:, None] * rows, e + g * shift
+        constant += int((own * single).sum())
+        linear += own @ product
+        at = place[m.gates[own == 0]]
+        linear[at] += single[own == 0]
+        form[at + 1, 1:] += product[own == 0]
+        form[1:, at + 1] += product[own == 0].T
+        first, second, pi = m.clash_first, m.clash_second, m.clash_values
+        if np.any((np.minimum(first, second) < 0) | (np.maximum(first, second) >= 2 * signs.size)):
+            raise RejectedError("a leaf names a clash that does not exist")
+        a, b = place[first // 2], place[second // 2]
+        if not view.excluded[first, second].all() or np.any(np.minimum(a, b) < 0):
+            raise RejectedError("a leaf uses a clash that is not known")
+        s, t = 1 - 2 * (first % 2), 1 - 2 * (second % 2)
+        sign = -1 if m.diagonal.size else 1
+        np.add.at(linear, a, sign * pi * s)
+        np.add.at(linear, b, sign * pi * t)
+        if m.diagonal.size:
+            constant -= int(pi.sum())
+            np.add.at(form, (a + 1, b + 1), -pi * s * t)
+            np.add.at(form, (b + 1, a + 1), -pi * s * t)
+        return constant, linear, form
+
+
+def is_definite(form: Integers) -> bool:
+    r"""Whether a symmetric integer matrix A is positive definite.
+
+    With any c > 0 and any matrix L, A = c I + L L' + R is positive definite if ||R|| < c.  L is a
+    Cholesky factor of A - c I in floating point; it is not trusted, R is computed and its rounding
+    errors are bounded: with u = 2^-53, of n terms a float sum of products L L' errs by at most
+    n u / (1 - n u) |L| |L|', in any order, whose norm is at most the sum of all squares in L.
+    """
+    n, unit = form.shape[0], 2.0**-53
+    matrix = form.astype(np.float64)
+    size = float(np.abs(matrix).sum(axis=1).max())
+    slack = 4 * (n + 4) * unit * (abs(float(np.trace(matrix))) + size)
+    shifted = matrix - slack * np.eye(n)
+    try:
+        factor = np.linalg.cholesky(shifted)
+    except np.linalg.LinAlgError:
+        return False
+    rest = float(np.abs(shifted - factor @ factor.T).sum(axis=1).max())
+    squares = float((factor * factor).sum())
+    # Integers above 2^53, the shift and R itself are rounded: at most 4 u (size + slack).
+    error = 1.1 * (n + 2) * unit * squares + 8 * unit * (size + slack)
+    return bool(1.1 * rest + error < slack)
+
+
+def _small(value: int) -> int:
+    if abs(value) >= MOST:
+        raise RejectedError("the numbers of a leaf are too large")
+    return value
+
+
+def _least(values: Integers, possible: Table) -> list[int]:
+    """Return the least possible value of each row."""
+    most = np.iinfo(np.int64).max
+    return list(np.where(possible, values, most).min(axis=1, initial=most).tolist())

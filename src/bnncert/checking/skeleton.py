@@ -1,0 +1,274 @@
+r"""All that follows from the network, the region and proved clashes: derived here, not believed.
+
+Layer by layer each neuron is fixed, or equal to a *variable* up to sign, or a variable itself:
+
+* fixed where one sign is impossible (first layer: exact geometry; above: the range of its sum);
+* clashes, pairs of signs that exclude each other, imply more: a sign that implies its opposite is
+  impossible, two that imply each other are equal;
+* a neuron with one open input is that input or its negation; two neurons with the same row and
+  thresholds are equal.
+
+Literal 2v says that variable v is +1, and 2v + 1 that it is -1.  The range of u = sum w_i x_i: of
+literals that exclude each other pairwise at most one holds, so a set C of them adds at most
+max_C 2 |w_i| - sum_C |w_i|  to u; the sets are found greedily.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bnncert.checking.container import RejectedError
+from bnncert.checking.geometry import Geometry, Table
+from bnncert.checking.reading import Clauses, Integers
+from bnncert.layers import SignArray as Signs
+from bnncert.layers import ThresholdLayer
+from bnncert.network import Network
+
+__all__ = ["Rows", "Signs", "Skeleton", "Table"]
+
+#: Variables that a table of all pairs is made for, at most.
+MOST_VARIABLES = 8000
+
+#: Sums larger than this do not occur in networks that fit a computer.
+MOST_REACH = 2**24
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Integer rows over the variables, each also as a list padded with weight 0, heaviest first."""
+
+    matrix: Any
+    columns: Integers
+    values: Integers
+    #: The largest sum of |w_i| of a row.
+    reach: int
+
+    @staticmethod
+    def of(matrix: Any) -> Rows:
+        """Prepare the rows of a CSR matrix of integers."""
+        length = np.diff(matrix.indptr)
+        width = int(length.max(initial=0))
+        columns = np.zeros((matrix.shape[0], width), dtype=np.int64)
+        values = np.zeros((matrix.shape[0], width), dtype=np.int64)
+        row = np.repeat(np.arange(matrix.shape[0]), length)
+        place = np.arange(matrix.nnz) - np.repeat(matrix.indptr[:-1], length)
+        columns[row, place], values[row, place] = matrix.indices, matrix.data
+        reach = int(np.abs(values).sum(axis=1).max(initial=0))
+        if reach > MOST_REACH:
+            raise RejectedError("a layer's sums are too large")
+        order = np.argsort(-np.abs(values), axis=1, kind="stable")
+        columns = np.take_along_axis(columns, order, 1)
+        return Rows(matrix, columns, np.take_along_axis(values, order, 1), reach)
+
+    def key(self, j: int) -> tuple[bytes, int]:
+        """Return bytes that equal or opposite rows share, and the sign between them."""
+        row = slice(self.matrix.indptr[j], self.matrix.indptr[j + 1])
+        columns, data = self.matrix.indices[row], self.matrix.data[row]
+        flip = -1 if data.size and data[0] < 0 else 1
+        return columns.tobytes() + (flip * data).tobytes(), flip
+
+    def ranges(self, signs: Signs, excluded: Table) -> tuple[Integers, Integers]:
+        """Return bounds of every row, some variables having known signs (not 0)."""
+        known = signs[self.columns].astype(np.int64)
+        fixed = (self.values * known).sum(axis=1)
+        free = np.where(known == 0, self.values, 0)
+        return fixed - self._most(-free, excluded), fixed + self._most(free, excluded)
+
+    def _most(self, values: Integers, excluded: Table) -> Integers:
+        """Return the most that each row can add up to."""
+        size, literal = np.abs(values), 2 * self.columns + (values < 0)
+        if not excluded.any():
+            return np.asarray(size.sum(axis=1))
+        # Literals without any clash stand alone.
+        left = (size > 0) & np.asarray(excluded.any(axis=1))[literal]
+        most = np.asarray(np.where(left, 0, size).sum(axis=1))
+        while (rows := np.flatnonzero(left.any(axis=1))).size:
+            # One set for each row: its heaviest literal, then whatever clashes with all members.
+            member, fits = left[rows].argmax(axis=1), left[rows]
+            most[rows] += 2 * size[rows, member]
+            active = np.arange(rows.size)
+            while active.size:
+                who = rows[active]
+                left[who, member] = fits[active, member] = False
+                most[who] -= size[who, member]
+                fits[active] &= excluded[literal[who, member][:, None], literal[who]]
+                active = active[fits[active].any(axis=1)]
+                member = fits[active].argmax(axis=1)
+        return most
+
+
+@dataclass(eq=False)
+class Layer:
+    """One layer: what is known of each neuron.
+
+    Neuron j is `state[j]` if not 0, else `sign[j]` times variable `variable[j]` (-1 in the last of
+    several layers, whose neurons are no variables).  Above the first layer it depends on the open
+    part u = rows.x of its sum, within [low, high]: +1 needs u >= plus, and -1 needs u <= minus.
+    """
+
+    state: Signs
+    rows: Rows
+    low: Integers
+    high: Integers
+    plus: Integers
+    minus: Integers
+
+    def __post_init__(self) -> None:
+        self.variable = np.full(self.state.size, -1, dtype=np.int64)
+        self.sign = np.ones(self.state.size, dtype=np.int8)
+
+
+class Skeleton:
+    """Everything known of a network on a region, given proved clashes for each layer."""
+
+    def __init__(self, network: Network, geometry: Geometry, clashes: dict[int, Clauses]) -> None:
+        self.network = network
+        self.layers: list[Layer] = []
+        #: Layer and neuron of every variable.
+        self.owner: list[tuple[int, int]] = []
+        self.excluded: Table = np.zeros((0, 0), dtype=bool)
+        #: Whether no input exists at all.
+        self.empty = False
+        state, found = geometry.states(), clashes.get(0)
+        if found is not None and not geometry.proved(found).all():
+            raise RejectedError("a clash of first-layer neurons is not proved")
+        rows, no = Rows.of(sp.csr_array((0, 0), dtype=np.int64)), np.zeros(0, dtype=np.int64)
+        self._add(0, Layer(state, rows, no, no, no, no), np.flatnonzero(state == 0), found)
+        for number in range(1, network.depth):
+            self._later(number, network.layers[number], clashes.get(number))
+
+    @property
+    def size(self) -> int:
+        """The number of variables."""
+        return len(self.owner)
+
+    def _later(self, number: int, source: ThresholdLayer, clashes: Clauses | None) -> None:
+        below = self.layers[-1]
+        open_ = np.flatnonzero(below.state == 0)
+        width = self.size
+        substitute = sp.csr_array(
+            (below.sign[open_].astype(np.int64), (open_, below.variable[open_])),
+            shape=(below.state.size, width),
+        )
+        weights = sp.csr_array(source.weights).astype(np.int64)
+        matrix = sp.csr_array(weights @ substitute)
+        matrix.eliminate_zeros()
+        matrix.sort_indices()
+        rows = Rows.of(matrix)
+        low, high = rows.ranges(np.zeros(width, dtype=np.int8), self.excluded)
+        shift = np.asarray(weights @ below.state.astype(np.int64), dtype=np.int64)
+        plus, minus = source.plus_from - shift, source.minus_upto - shift
+        # Every value allows one sign at least, so a sign that is impossible leaves the other.
+        state = np.where(high < plus, -1, np.where(low > minus, 1, 0)).astype(np.int8)
+        layer = Layer(state, rows, low, high, plus, minus)
+        if number == self.network.depth - 1:
+            self.layers.append(layer)
+            return
+        free = np.flatnonzero(state == 0)
+        # A lone open input w x with  -|w| < plus  and  |w| > minus  is copied, up to sign.
+        weight, column = rows.values[:, :1].sum(axis=1), rows.columns[:, :1].sum(axis=1)
+        lone = (np.diff(matrix.indptr) == 1) & (-np.abs(weight) < plus) & (np.abs(weight) > minus)
+        single, rest = free[lone[free]], free[~lone[free]]
+        leader, flip = self._leaders(layer, rest)
+        if clashes is not None and not self._proved(layer, clashes):
+            raise RejectedError(f"a clash of neurons in layer {number + 1} is not proved")
+        self._add(number, layer, rest[leader == rest], clashes)
+        layer.variable[single] = column[single]
+        layer.sign[single] = np.sign(weight[single])
+        layer.variable[rest] = layer.variable[leader]
+        layer.sign[rest] = layer.sign[leader] * flip
+        layer.state[rest] = layer.state[leader] * flip
+
+    @staticmethod
+    def _leaders(layer: Layer, rest: Integers) -> tuple[Integers, Signs]:
+        """Return the first neuron with the same (or opposite) row and thresholds, and the sign."""
+        leader, sign = rest.copy(), np.ones(rest.size, dtype=np.int8)
+        seen: dict[tuple[bytes, int, int], tuple[int, int]] = {}
+        for k, j in enumerate(rest.tolist()):
+            plus, minus = int(layer.plus[j]), int(layer.minus[j])
+            # Where a tie may go either way each neuron settles its own.
+            if plus > minus:
+                key, flip = layer.rows.key(j)
+                # sign(u >= plus) = -sign(-u > -plus): the roles of the thresholds swap.
+                limits = (plus, minus) if flip > 0 else (-minus, -plus)
+                leader[k], other = seen.setdefault((key, *limits), (j, flip))
+                sign[k] = flip * other
+        return leader, sign
+
+    @staticmethod
+    def _proved(layer: Layer, clauses: Clauses) -> bool:
+        """Whether clashes of later neurons follow from |x| <= 1 in every variable."""
+        j, s, theta, owner = clauses.neuron, clauses.sign, clauses.theta, clauses.owner
+        sizes = np.diff(clauses.start)
+        # Two multipliers below 2^30 times sums below 2^25: everything fits 64 bits.
+        if np.any(sizes > 2) or np.any((theta < 0) | (theta > 2**30)) or np.any(np.abs(s) != 1):
+            return False
+        # +1 needs u - plus >= 0, and -1 needs minus - u >= 0.
+        need = theta * np.where(s > 0, -layer.plus[j], layer.minus[j])
+        chosen = sp.csr_array((theta * s, (owner, j)), shape=(clauses.count, layer.state.size))
+        reach = np.asarray(abs(chosen @ layer.rows.matrix).sum(axis=1)).reshape(-1)
+        return bool(np.all(reach + np.add.reduceat(need, clauses.start[:-1]) < 0))
+
+    def _add(self, number: int, layer: Layer, open_: Integers, clashes: Clauses | None) -> None:
+        """Close the clashes among open neurons and make variables of what is left."""
+        self.layers.append(layer)
+        if self.size + open_.size > MOST_VARIABLES:
+            raise RejectedError(f"more than {MOST_VARIABLES} open neurons")
+        literals = np.arange(2 * open_.size)
+        implies = np.eye(literals.size, dtype=bool)
+        if clashes is not None:
+            place = np.full(layer.state.size, -1, dtype=np.int64)
+            place[open_] = np.arange(open_.size)
+            first, second = (2 * place[e // 2] + e % 2 for e in _pairs(clashes))
+            # A neuron that is fixed anyway makes its clash true or useless.
+            kept = (first >= 0) & (second >= 0)
+            first, second = first[kept], second[kept]
+            implies[first, second ^ 1] = implies[second, first ^ 1] = True
+            implies = _closure(implies)
+        # What its own opposite implies is true, and so is all that follows.
+        true = implies[implies[literals ^ 1, literals]].any(axis=0)
+        self.empty = self.empty or bool(np.any(true[0::2] & true[1::2]))
+        settled = true[0::2].astype(np.int8) - true[1::2].astype(np.int8)
+        layer.state[open_] = settled
+        # The first literal of each class of equal ones leads it; it is positive for the leader.
+        lead = (implies & implies.T)[0::2].argmax(axis=1) if open_.size else open_
+        free = np.flatnonzero(settled == 0)
+        leads = free[lead[free] == 2 * free]
+        numbers = np.zeros(open_.size, dtype=np.int64)
+        numbers[leads] = self.size + np.arange(leads.size)
+        layer.variable[open_[free]] = numbers[lead[free] // 2]
+        layer.sign[open_[free]] = 1 - 2 * (lead[free] % 2)
+        self.owner += [(number, int(open_[k])) for k in leads]
+        mine = np.stack([2 * leads, 2 * leads + 1], axis=1).ravel()
+        pairs, one = implies[np.ix_(mine, mine ^ 1)], np.arange(mine.size)
+        # A literal and its own opposite say nothing new.
+        pairs[one, one ^ 1] = pairs[one, one] = False
+        old = self.excluded.shape[0]
+        self.excluded = np.pad(self.excluded, (0, mine.size))
+        self.excluded[old:, old:] = pairs
+
+
+def _pairs(clauses: Clauses) -> tuple[Integers, Integers]:
+    """Return the two literals 2j + (sign < 0) of every clash, twice the same for a lone one."""
+    real = clauses.neuron >= 0
+    literal = (2 * clauses.neuron + (clauses.sign < 0))[real]
+    count = np.bincount(clauses.owner[real], minlength=clauses.count)
+    if np.any((count < 1) | (count > 2)):
+        raise RejectedError("a clash does not have one or two neurons")
+    last = np.cumsum(count) - 1
+    return literal[last - count + 1], literal[last]
+
+
+def _closure(implies: Table) -> Table:
+    """Return the transitive closure."""
+    while True:
+        # Counts below 2^24 are exact in float32.
+        number = implies.astype(np.float32)
+        more: Table = (number @ number) > 0.5
+        if np.array_equal(more, implies):
+            return implies
+        implies = more

@@ -1,0 +1,163 @@
+"""Certificates from the command line: written by verify and run, checked by check.
+
+The network has h = (sign(x0 + x1), sign(x0 - x1)) and class 0 wins only where h = (+, +), that is
+where x0 > |x1|: from (1, 0) the distance to that border is 1/2 in L-inf.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bnncert
+from bnncert.certificate.certify import Prover
+from bnncert.cli import main
+from bnncert.deadline import Deadline
+from bnncert.methods import Context
+from bnncert.problem import robustness
+from bnncert.replay import Replayer
+from bnncert.verdict import Result, TargetResult
+from bnncert.verification import Wanted
+from tests.brute_force import TinyNetwork
+
+Run = Callable[..., tuple[int, str, str]]
+
+DIAMOND = TinyNetwork(
+    (np.array([[1, 1], [1, -1]]), np.array([[1, 1], [-1, 1], [1, -1]])),
+    (np.zeros(2), np.array([1.0, 0.0, 0.5])),
+    "plus",
+)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["bnncert", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        shown = capsys.readouterr()
+        return int(caught.value.code or 0), shown.out, shown.err
+
+    return call
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    model, point = tmp_path / "net.npz", tmp_path / "x.npy"
+    DIAMOND.build().save(model)
+    np.save(point, np.array([1.0, 0.0]))
+    return model, point
+
+
+@pytest.mark.parametrize("arithmetic", ["real", "float32"])
+@pytest.mark.parametrize(("radius", "word"), [(0.4, "for every input"), (0.75, "some input")])
+def test_a_verdict_comes_with_a_certificate(
+    run: Run, files: tuple[Path, Path], tmp_path: Path, radius: float, word: str, arithmetic: str
+) -> None:
+    model, point = files
+    proof = tmp_path / "proof.bnncert"
+    common = ("--input", point, "--label", 0, "--radius", radius, "--arithmetic", arithmetic)
+    code, out, _ = run("verify", model, *common, "--certificate", proof)
+    assert code == 0
+    assert f"certificate: {proof}" in out
+    code, out, _ = run("check", proof, "--model", model)
+    assert code == 0
+    assert out.startswith("accepted: ")
+    assert word in out
+    assert arithmetic in out
+
+
+def test_another_network_is_rejected_with_code_1(
+    run: Run, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    model, point = files
+    proof, other = tmp_path / "proof.bnncert", tmp_path / "other.npz"
+    changed = TinyNetwork(DIAMOND.weights, (np.zeros(2), np.array([1.0, 0.0, 1.5])), "plus")
+    changed.build().save(other)
+    run("verify", model, "--input", point, "--label", 0, "--radius", 0.4, "--certificate", proof)
+    code, out, err = run("check", proof, "--model", other)
+    assert (code, err) == (1, "")
+    assert out == "rejected: it is about another network\n"
+    code, out, _ = run("check", proof, "--model", other, "--json", "-")
+    assert code == 1
+    assert json.loads(out)["accepted"] is False
+
+
+def test_what_is_no_certificate_is_code_2(
+    run: Run, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    model, point = files
+    missing = tmp_path / "nothing"
+    for path in (missing, point):
+        code, out, err = run("check", path, "--model", model)
+        assert (code, out) == (2, "")
+        assert err.startswith(f"bnncert: {path}: ")
+        assert err.count("\n") == 1
+
+
+def test_a_folder_that_does_not_exist_is_refused_at_once(
+    run: Run, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    model, point = files
+    proof = tmp_path / "no" / "proof"
+    common = ("--input", point, "--label", 0, "--radius", 0.4, "--certificate", proof)
+    code, _, err = run("verify", model, *common)
+    assert code == 2
+    assert str(tmp_path / "no") in err
+
+
+def test_a_time_limit_leaves_no_half_certificate(
+    run: Run, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    model, point = files
+    proof = tmp_path / "proof.bnncert"
+    common = ("--input", point, "--label", 0, "--radius", 0.4, "--certificate", proof)
+    code, out, _ = run("verify", model, *common, "--timeout", 1e-6)
+    assert code == 0
+    assert "certificate" in out
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["net.npz", "x.npy"]
+
+
+def test_run_writes_one_for_every_verdict(
+    run: Run, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    model, _ = files
+    data, folder = tmp_path / "data.npz", tmp_path / "proofs"
+    points = np.array([[1.0, 0.0], [2.0, 0.0]])
+    np.savez(data, points=points, labels=np.zeros(2, dtype=np.int64))
+    out_file = tmp_path / "out.sqlite"
+    common = ("--data", data, "--out", out_file, "--radius", "0.25,0.75")
+    code, _, err = run("run", model, *common, "--certificates", folder)
+    assert (code, err) == (0, "")
+    proofs = sorted(folder.iterdir())
+    assert len(proofs) == 4
+    words = []
+    for proof in proofs:
+        code, out, _ = run("check", proof, "--model", model)
+        assert code == 0
+        words.append(out.split()[1])
+    # Only the nearer point is not robust at the larger radius.
+    assert words.count("some") == 1
+
+
+@pytest.mark.parametrize(("stage", "trusted"), [("milp", "highs"), ("minp", "scip")])
+def test_a_verdict_without_a_proof_names_whom_it_trusts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, trusted: str
+) -> None:
+    network = DIAMOND.build()
+    problem = robustness(network, bnncert.Ball("linf", [1.0, 0.0], 0.4), 0)
+    context = Context(bnncert.Options(), Deadline(None), Replayer(problem))
+    answers = tuple(TargetResult(t.name, "robust", stage=stage) for t in problem.targets)
+    verdict = Result("robust", answers, 0.0, stage)
+    monkeypatch.setattr(Prover, "prove", lambda *arguments: None)
+    proof = tmp_path / "proof.bnncert"
+    found = Wanted(proof, network, "real", None).write(problem, verdict, context)
+    assert (found.status, found.certificate, found.trusted) == ("robust", None, trusted)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,169 @@
+"""Certificates in pieces, and an oracle that decides what a statement says by brute force."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from io import BytesIO
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import bnncert
+from bnncert.certificate.writing import write_counterexample, write_proof
+from bnncert.checking import RejectedError, Report, UnreadableError, check
+from bnncert.checking.container import Section, Writer, read_sections
+from bnncert.deadline import Deadline
+from bnncert.problem import Problem, robustness
+from bnncert.verification import solve
+from tests.brute_force import TinyNetwork
+from tests.checking.arrangement import patterns
+
+REFUSALS = (RejectedError, UnreadableError)
+
+
+def pack(path: Path, sections: list[Section]) -> Path:
+    """Write sections with a right checksum, whatever they say."""
+    file = BytesIO()
+    writer = Writer(file)
+    for section in sections:
+        writer.add(section)
+    writer.end()
+    path.write_bytes(file.getvalue())
+    return path
+
+
+def unpack(path: Path) -> list[Section]:
+    return [
+        Section(s.name, dict(s.fields), {k: v.copy() for k, v in s.arrays.items()})
+        for s in read_sections(path)
+    ]
+
+
+def accepted(path: Path, network: bnncert.Network) -> Report | None:
+    """Return the report, or None for a refusal; everything else is an error of the checker."""
+    try:
+        return check(path, network)
+    except REFUSALS:
+        return None
+
+
+def answer(path: Path, problem: Problem, network: bnncert.Network, **options: Any) -> str:
+    """Decide a problem and write the certificate of the answer, which must always be possible."""
+    result = solve([problem], "auto", 20)
+    if result.status == "robust":
+        write_proof(path, problem, network, deadline=Deadline(20), **options)
+    else:
+        assert result.status == "not_robust" and result.counterexample is not None
+        write_counterexample(path, problem, network, result.counterexample, **options)
+    return result.status
+
+
+def region_of(statement: Section) -> bnncert.Region:
+    """Return the region that a statement is about."""
+    kind, arrays = statement.fields["region"], statement.arrays
+    if kind == "box":
+        return bnncert.Box(arrays["lo"], arrays["hi"])
+    if kind == "polytope":
+        right = arrays["right"]
+        matrix = arrays["matrix"].reshape(right.size, -1)
+        return bnncert.Polytope(matrix, right, arrays["lo"], arrays["hi"])
+    radius = Fraction(statement.fields["radius"])
+    assert Fraction(float(radius)) == radius
+    clip = arrays.get("clip_lo"), arrays.get("clip_hi")
+    return bnncert.Ball(kind, arrays["center"], float(radius), *clip)
+
+
+def functions_of(statement: Section) -> Iterator[list[tuple[dict[int, Fraction], Fraction, bool]]]:
+    """Yield the objectives of every target: scores, constant, whether a tie is fine."""
+    claim = statement.fields["property"]
+    if claim["kind"] == "classification":
+        for rival in claim["rivals"]:
+            scores = {claim["label"]: Fraction(1), rival: Fraction(-1)}
+            yield [(scores, Fraction(0), claim["ties"] == "robust")]
+        return
+    for target in claim["targets"]:
+        yield [
+            (
+                {int(k): Fraction(c) for k, c in o["scores"].items()},
+                Fraction(o["constant"]),
+                o["tie_is_fine"],
+            )
+            for o in target
+        ]
+
+
+def last_layers(tiny: TinyNetwork, region: bnncert.Region) -> set[tuple[int, ...]]:
+    """Return every reachable sign vector of the last hidden layer."""
+    zero = {"plus": (1,), "minus": (-1,), "either": (1, -1)}[tiny.sign_zero]
+    current = set(patterns(tiny, region))
+    for w, b in zip(tiny.weights[1:-1], tiny.biases[1:-1], strict=True):
+        above: set[tuple[int, ...]] = set()
+        for y in current:
+            # Half integers: floats are exact.
+            above.update(product(*(zero if v == 0 else (int(np.sign(v)),) for v in w @ y + b)))
+        current = above
+    return current
+
+
+def is_true(statement: Section, tiny: TinyNetwork) -> bool:
+    """Decide a statement by looking at every reachable pattern."""
+    if statement.fields.get("sign_zero") is not None:
+        tiny = replace(tiny, sign_zero=statement.fields["sign_zero"])
+    w = [[Fraction(v) for v in row] for row in tiny.weights[-1].tolist()]
+    b = [Fraction(v) for v in tiny.biases[-1].tolist()]
+    targets = list(functions_of(statement))
+    reached = False
+    for x in last_layers(tiny, region_of(statement)):
+        score = [
+            sum(p * q for p, q in zip(r, x, strict=True)) + c for r, c in zip(w, b, strict=True)
+        ]
+        for target in targets:
+            values = [(sum(c * score[k] for k, c in s.items()) + d, fine) for s, d, fine in target]
+            reached |= all(f < 0 or (f == 0 and not fine) for f, fine in values)
+    return reached == (statement.fields["verdict"] == "not_robust")
+
+
+def random_network(
+    rng: np.random.Generator, sizes: list[int], *, scale: int = 2, sign_zero: str = "plus"
+) -> TinyNetwork:
+    """Return a network with ternary weights (small multiples of 1/scale in the first layer)."""
+    weights, biases = [], []
+    for i in range(len(sizes) - 1):
+        shape = (sizes[i + 1], sizes[i])
+        first = rng.integers(-2 * scale, 2 * scale + 1, shape) / scale
+        weights.append(first if i == 0 else rng.integers(-1, 2, shape).astype(float))
+        biases.append(rng.integers(-3, 4, shape[0]) / 2)
+    return TinyNetwork(tuple(weights), tuple(biases), sign_zero)
+
+
+def robust_problem(tiny: TinyNetwork, region: bnncert.Region, ties: str = "violation") -> Problem:
+    """Return the question whether the class of the region's centre wins throughout."""
+    network = tiny.build()
+    label = int(np.argmax(network.evaluate(region.center)))
+    return robustness(network, region, label, "all", ties)  # type: ignore[arg-type]
+
+
+#: Seeds whose proofs have several leaves, learned clauses and (deep) gates.
+SEEDS = {"linf": 298, "l2": 196, "l1": 207, "polytope": 70, "deep": 382, "one": 166}
+SIZES = {"polytope": [2, 8, 6, 3], "deep": [2, 7, 5, 4, 3], "one": [2, 9, 3]}
+
+
+def example(kind: str, seed: int | None = None) -> tuple[TinyNetwork, bnncert.Region]:
+    """Return a network and a region of some kind; without a seed one that takes a real proof."""
+    seed = SEEDS[kind] if seed is None else seed
+    rng = np.random.default_rng(seed)
+    zero = ("plus", "minus", "either")[seed % 3]
+    tiny = random_network(rng, SIZES.get(kind, [2, 9, 6, 3]), sign_zero=zero)
+    c, r = rng.integers(-4, 5, 2) / 4, float(rng.integers(2, 7) / 4)
+    if kind == "l2":
+        return tiny, bnncert.Ball("l2", c, r, c - 0.75 * r, c + 0.75 * r)
+    if kind == "l1":
+        return tiny, bnncert.Ball("l1", c, r, c - 0.5 * r, c + 0.75 * r)
+    if kind == "polytope":
+        matrix = np.array([[1.0, 1.0], [-1.0, 2.0]])
+        return tiny, bnncert.Polytope(matrix, matrix @ c + 0.5, c - r, c + r)
+    return tiny, bnncert.Ball("linf", c, r)

@@ -1,0 +1,83 @@
+"""One valid certificate of each kind, made once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bnncert
+from bnncert.certificate.writing import write_proof
+from bnncert.checking import check
+from bnncert.checking.container import Section
+from bnncert.deadline import Deadline
+from bnncert.problem import Problem, Target, robustness, score_objective
+from tests.brute_force import TinyNetwork
+from tests.checking.claims import SEEDS, answer, example, pack, robust_problem, unpack
+
+
+@dataclass(frozen=True, eq=False)
+class Valid:
+    """A valid certificate in pieces, and what it is about."""
+
+    tiny: TinyNetwork
+    network: bnncert.Network
+    sections: list[Section]
+
+
+def _targets(tiny: TinyNetwork, region: bnncert.Region) -> Problem:
+    """The same question in terms of scores: two objectives, of which one is positive."""
+    plain = robust_problem(tiny, region)
+    network = plain.network
+    targets = []
+    for k, target in enumerate(plain.targets):
+        assert target.rival is not None and plain.label is not None
+        lost = score_objective(network, {target.rival: 1}, 0, tie_is_fine=True, name="lost")
+        margin = score_objective(
+            network, {plain.label: 1, target.rival: -1}, 0, tie_is_fine=False, name="margin"
+        )
+        targets.append(Target(f"t{k}", (margin, lost)))
+    return Problem(network, region, tuple(targets))
+
+
+def _with_clauses(sections: list[Section]) -> list[Section]:
+    """Move the clauses that a tree learns in front of all trees."""
+    nodes = next(s for s in sections if s.name == "nodes" and s.arrays["since"].size)
+    names = ("sizes_of_clauses", "neurons", "signs", "theta")
+    front = Section("clauses", {"layer": 0}, {k: nodes.arrays[k] for k in names})
+    for k in (*names, "since"):
+        nodes.arrays[k] = nodes.arrays[k][:0]
+    place = next(k for k, s in enumerate(sections) if s.name == "target")
+    return [*sections[:place], front, *sections[place:]]
+
+
+@pytest.fixture(scope="session")
+def valid(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Valid]:
+    """Return certificates by name."""
+    path: Path = tmp_path_factory.mktemp("certificates") / "one.cert"
+    made: dict[str, Valid] = {}
+
+    def add(name: str, tiny: TinyNetwork, problem: Problem) -> None:
+        write_proof(path, problem, problem.network, deadline=Deadline(60))
+        made[name] = Valid(tiny, problem.network, unpack(path))
+
+    for kind in SEEDS:
+        tiny, region = example(kind)
+        add(kind, tiny, robust_problem(tiny, region))
+    tiny, region = example("deep", 313)
+    add("gates", tiny, robust_problem(tiny, region))
+    tiny, region = example("linf")
+    add("targets", tiny, _targets(tiny, region))
+    add("clauses", tiny, robust_problem(tiny, region))
+    made["clauses"] = Valid(tiny, tiny.build(), _with_clauses(made["clauses"].sections))
+    label = int(np.argmin(tiny.build().evaluate(region.center)))
+    wrong = robustness(tiny.build(), region, label, "all", "violation")
+    assert answer(path, wrong, wrong.network) == "not_robust"
+    made["point"] = Valid(tiny, wrong.network, unpack(path))
+    for one in made.values():
+        assert check(pack(path, one.sections), one.network).targets > 0
+    assert any(s.arrays["kind"].size > 3 for s in made["linf"].sections if s.name == "nodes")
+    assert any(s.arrays["gates"].size for s in made["gates"].sections if s.name == "nodes")
+    return made
