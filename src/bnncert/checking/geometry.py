@@ -248,7 +248,7 @@ class Geometry:
         v, radius, ball = size.astype(np.float64), float(self.space.radius), self.space.norm == "l2"
         low, high = 0.0, float(v.max(initial=0.0))
         if ball:
-            high = float(np.sqrt((v * v).sum())) / max(radius, 1e-300)
+            high = float(np.sqrt((v * v).sum())) / max(radius, 1e-200)
         for _ in range(60):
             m = (low + high) / 2
             if ball:
