@@ -163,8 +163,9 @@ class Prover:
         for k in order:
             work = _Work(self, functions[k], deadline, report)
             nodes = work.run(trace.leaves if trace is not None and k == chosen else [])
-            self.known = joined([self.known, *work.learned])
             if nodes is not None:
+                # What an attempt without success has learned is not in the file.
+                self.known = joined([self.known, *work.learned])
                 return TargetProof(number, k, nodes)
         return None
 
