@@ -35,6 +35,19 @@ from bnncert.regions import Ball, Box, Region
 SHARES = (1e-3, 1e-6, 0.0)
 
 
+def decide_pattern(
+    layer: ThresholdLayer,
+    neurons: IntArray,
+    signs: npt.NDArray[np.int8],
+    region: Region,
+    deadline: Deadline,
+) -> Leaf:
+    """Decide whether `neurons` can have `signs` at one point of a region of any kind."""
+    if isinstance(region, Ball) and region.norm == "l2":
+        return check_ball_pattern(layer, neurons, signs, region, deadline)
+    return check_pattern(layer, neurons, signs, region, deadline)
+
+
 def check_ball_pattern(
     layer: ThresholdLayer,
     neurons: IntArray,

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.ball_leaf import check_ball_pattern
+from bnncert.ball_leaf import decide_pattern
 from bnncert.certificate.clause_proof import kept, many, prove_clause
 from bnncert.certificate.leaf_proof import LeafProblem
 from bnncert.checking.checker import BOUND, CONFLICT, RANGES, joined
@@ -25,11 +25,11 @@ from bnncert.checking.leaves import Function, Goal, Multipliers, View
 from bnncert.checking.skeleton import Signs, Skeleton
 from bnncert.deadline import Deadline
 from bnncert.formats.description import FloatArray, IntArray
-from bnncert.leaf import check_pattern
 from bnncert.network import Network
 from bnncert.presolve.pipeline import Presolved
 from bnncert.presolve.record import Step
-from bnncert.regions import Ball, Polytope, Region
+from bnncert.regions import Polytope, Region
+from bnncert.search.branching import choose_variable
 from bnncert.search.reachability import meet
 from bnncert.search.trace import Trace
 
@@ -270,7 +270,8 @@ class _Work:
             candidates = view.free
         if not candidates.size:
             return None
-        return Node(self._choose(problem, moments, candidates))
+        place = np.searchsorted(problem.free, candidates)
+        return Node(int(problem.free[choose_variable(problem.problem, moments, place)]))
 
     def _unreachable(self, view: View) -> bool:
         """Look for a clause that the signs of the first layer violate, and learn it."""
@@ -286,10 +287,7 @@ class _Work:
             neurons, wanted = neurons[meeting.conflict], wanted[meeting.conflict]
             theta = meeting.theta
         elif fixed.size == signs.size:
-            if isinstance(region, Ball) and region.norm == "l2":
-                leaf = check_ball_pattern(layer, neurons, wanted, region, self.deadline)
-            else:
-                leaf = check_pattern(layer, neurons, wanted, region, self.deadline)
+            leaf = decide_pattern(layer, neurons, wanted, region, self.deadline)
             if leaf.conflict:
                 place = {int(j): k for k, j in enumerate(neurons.tolist())}
                 index = np.array([place[j] for j in leaf.conflict], dtype=np.int64)
@@ -303,19 +301,6 @@ class _Work:
         self.learned.append(found)
         self.pending = found
         return True
-
-    @staticmethod
-    def _choose(problem: LeafProblem, moments: FloatArray | None, candidates: IntArray) -> int:
-        left = problem.problem
-        spread = left.values.max(axis=1, initial=-np.inf) - left.values.min(axis=1, initial=np.inf)
-        influence = np.abs(left.linear)
-        if left.table.rows.shape[0]:
-            influence = influence + spread @ np.abs(left.table.rows)
-        if left.gates.rows.shape[0]:
-            influence = influence + influence[left.outputs] @ np.abs(left.gates.rows)
-        undecided = np.ones(left.size) if moments is None else 1.05 - np.abs(moments[0, 1:])
-        place = np.searchsorted(problem.free, candidates)
-        return int(candidates[int(np.argmax((influence * undecided)[place]))])
 
 
 def _thresholds(function: Function) -> tuple[float, float]:

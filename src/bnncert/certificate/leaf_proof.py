@@ -6,8 +6,9 @@ what is checked later.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
-import numpy.typing as npt
 
 from bnncert.checking.container import RejectedError
 from bnncert.checking.leaves import FINEST, MOST, Goal, Multipliers, Sums, View
@@ -18,7 +19,9 @@ from bnncert.relaxations.reduced import (
     Certificate,
     Lattice,
     ReducedProblem,
+    packed,
     relax_reduced,
+    widen,
 )
 from bnncert.search.restrict import with_interior
 from bnncert.solvers.structured import solve_structured
@@ -45,7 +48,7 @@ class LeafProblem:
         linear = np.array([float(v) for v in goal.linear])
         constant += float(linear @ signs) if signs.size else 0.0
         rows, points, self.table_shift = self._part(view.tables, self.tables)
-        values = _packed(phi[self.tables], view.tables.possible[self.tables])
+        values = packed(phi[self.tables], view.tables.possible[self.tables])
         self.gates: IntArray = np.zeros(0, dtype=np.int64)
         gate_rows, gate_points = np.zeros((0, free.size)), np.zeros((0, 1))
         gate_signs, outputs = np.zeros((0, 1)), np.zeros(0, dtype=np.int64)
@@ -66,8 +69,8 @@ class LeafProblem:
             idle_points = self._idle_points()
             width = max(points.shape[1], idle_points.shape[1])
             rows = np.vstack([rows, idle_rows])
-            points = np.vstack([_widened(points, width), _widened(idle_points, width)])
-            values = np.vstack([_widened(values, width), np.zeros((self.idle.size, width))])
+            points = np.vstack([widen(points, width), widen(idle_points, width)])
+            values = np.vstack([widen(values, width), np.zeros((self.idle.size, width))])
         literals = np.stack([2 * free, 2 * free + 1], axis=1).ravel()
         pairs = with_interior(view.excluded[np.ix_(literals, literals)])
         first, second = np.nonzero(np.triu(pairs, 1))
@@ -91,7 +94,7 @@ class LeafProblem:
         matrix = sums.rows.matrix[chosen]
         shift = np.asarray(matrix @ self.view.signs.astype(np.int64), dtype=np.float64)
         rows = matrix[:, self.free].toarray().astype(np.float64)
-        points = _packed(sums.points[chosen].astype(np.float64), sums.possible[chosen])
+        points = packed(sums.points[chosen].astype(np.float64), sums.possible[chosen])
         return rows, points - shift[:, None], shift
 
     def _branches(self) -> tuple[FloatArray, FloatArray]:
@@ -103,7 +106,7 @@ class LeafProblem:
         both = np.hstack([points, points]).astype(np.float64) - self.gate_shift[:, None]
         sign = np.hstack([-np.ones(points.shape), np.ones(points.shape)])
         kept = np.hstack([off, on])
-        return _packed(both, kept), _packed(sign, kept)
+        return packed(both, kept), packed(sign, kept)
 
     def _idle_points(self) -> FloatArray:
         goal, sums, chosen = self.goal, self.view.gates, self.idle
@@ -114,7 +117,7 @@ class LeafProblem:
             points >= goal.gate_plus[chosen][:, None],
             points <= goal.gate_minus[chosen][:, None],
         )
-        shown = _packed(points.astype(np.float64), sums.possible[chosen] & fits)
+        shown = packed(points.astype(np.float64), sums.possible[chosen] & fits)
         return shown - self.idle_shift[:, None]
 
     def solve(
@@ -217,33 +220,8 @@ class LeafProblem:
         # The verified factorisation asks for n u times the trace, or so.
         margin = 16.0 * place.size * 2.0**-53 * (float(np.trace(np.abs(matrix))) + size) + 2.0
         move = int(np.floor((least - margin) / 2.0))
-        return Multipliers(
-            m.shift,
-            m.tables,
-            m.table_values,
-            m.gates,
-            m.gate_values,
-            diagonal + move,
-            m.clash_first,
-            m.clash_second,
-            m.clash_values,
-        )
+        return replace(m, diagonal=diagonal + move)
 
 
 def _rounded(values: FloatArray, unit: int) -> IntArray:
     return np.asarray(np.rint(np.ldexp(values, unit)), dtype=np.int64)
-
-
-def _packed(values: FloatArray, kept: npt.NDArray[np.bool_]) -> FloatArray:
-    """Return the kept entries of every row, moved to the front and the last one repeated."""
-    order = np.argsort(~kept, axis=1, kind="stable")
-    moved = np.take_along_axis(values, order, axis=1)
-    count = kept.sum(axis=1)
-    width = max(1, int(count.max(initial=0)))
-    index = np.minimum(np.arange(width)[None, :], np.maximum(count, 1)[:, None] - 1)
-    return np.take_along_axis(moved, index, axis=1)
-
-
-def _widened(array: FloatArray, width: int) -> FloatArray:
-    missing = width - array.shape[1]
-    return np.pad(array, ((0, 0), (0, missing)), mode="edge") if missing > 0 else array

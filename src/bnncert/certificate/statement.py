@@ -11,7 +11,7 @@ from bnncert.checking.container import Section
 from bnncert.errors import InputError
 from bnncert.formats.description import SignZero
 from bnncert.network import Network
-from bnncert.problem import Problem, Target
+from bnncert.problem import Problem
 from bnncert.regions import Ball, Box, Polytope, Region
 
 
@@ -83,8 +83,3 @@ def _region(region: Region) -> Section:
     else:
         raise InputError(f"no certificate for a region of type {type(region).__name__}")
     return section
-
-
-def target_rivals(targets: tuple[Target, ...]) -> list[int]:
-    """Return the class of every target."""
-    return [int(t.rival) for t in targets if t.rival is not None]

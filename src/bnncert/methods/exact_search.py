@@ -15,9 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from bnncert.ball_leaf import check_ball_pattern
+from bnncert.ball_leaf import decide_pattern
 from bnncert.formats.description import FloatArray
-from bnncert.leaf import check_pattern
 from bnncert.methods.base import Context, Method, Options
 from bnncert.methods.interval import interval_proof
 from bnncert.presolve.pipeline import presolve
@@ -25,7 +24,7 @@ from bnncert.presolve.record import Record
 from bnncert.presolve.reduction import OpenProblem, reduce_target
 from bnncert.presolve.stability import LayerBounds, stability
 from bnncert.problem import Problem, Target
-from bnncert.regions import Ball, Region
+from bnncert.regions import Region
 from bnncert.relaxations.linear import InputBlock, LinearModel, input_block, linear_model
 from bnncert.verdict import Counterexample, TargetResult
 
@@ -242,10 +241,7 @@ class _Search:
         if inside is not None and np.array_equal(layer.exact_signs(inside)[first.index], wanted):
             return inside, None, ()
         region, deadline = self._problem.region, self._context.deadline
-        if isinstance(region, Ball) and region.norm == "l2":
-            leaf = check_ball_pattern(layer, first.index, wanted, region, deadline)
-        else:
-            leaf = check_pattern(layer, first.index, wanted, region, deadline)
+        leaf = decide_pattern(layer, first.index, wanted, region, deadline)
         if leaf.point is not None:
             return np.array([float(v) for v in leaf.point]), leaf.point, ()
         return point, None, leaf.conflict

@@ -570,6 +570,16 @@ def _input_tables(coupling: Coupling, norm: FloatArray, first: int, unit: int) -
     )
 
 
+def packed(values: FloatArray, kept: npt.NDArray[np.bool_]) -> FloatArray:
+    """Return the kept entries of every row, moved to the front and the last one repeated."""
+    order = np.argsort(~kept, axis=1, kind="stable")
+    moved = np.take_along_axis(values, order, axis=1)
+    count = kept.sum(axis=1)
+    width = max(1, int(count.max(initial=0)))
+    index = np.minimum(np.arange(width)[None, :], np.maximum(count, 1)[:, None] - 1)
+    return np.take_along_axis(moved, index, axis=1)
+
+
 def widen(array: FloatArray, width: int) -> FloatArray:
     """Return rows padded to a width by repeating their last entry."""
     missing = width - array.shape[1]

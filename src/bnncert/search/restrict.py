@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from bnncert.formats.description import FloatArray, IntArray
 from bnncert.presolve.ranges import sum_ranges
 from bnncert.presolve.triples import Triples
-from bnncert.relaxations.reduced import Lattice, ReducedProblem, widen
+from bnncert.relaxations.reduced import Lattice, ReducedProblem, packed, widen
 from bnncert.search.clauses import Clauses
 
 SignArray = npt.NDArray[np.int8]
@@ -140,15 +140,15 @@ class Restrictor:
             gate_rows = free_rows[live]
             gates = Lattice(
                 gate_rows,
-                _packed(gates.points[live] - shift[live, None], possible[live]),
+                packed(gates.points[live] - shift[live, None], possible[live]),
                 possible[live].sum(axis=1),
             )
-            gate_signs = _packed(gate_signs[live], possible[live])
+            gate_signs = packed(gate_signs[live], possible[live])
             # A gate whose output is fixed still bounds its sum.
             idle = np.flatnonzero(~live & (free_rows != 0).any(axis=1))
             width = max(points.shape[1], problem.gates.points.shape[1])
             rows = np.vstack([rows, free_rows[idle]])
-            extra = _packed(problem.gates.points[idle] - shift[idle, None], possible[idle])
+            extra = packed(problem.gates.points[idle] - shift[idle, None], possible[idle])
             points = np.vstack([widen(points, width), widen(extra, width)])
             values = np.vstack([widen(values, width), np.zeros((idle.size, width))])
             outputs = place[outputs[live]]
@@ -223,16 +223,6 @@ def _live_tables(
     dead = (high == low) & ~bounds_something
     dead |= ~(rows != 0).any(axis=1)
     live = np.flatnonzero(~dead)
-    points = _packed(problem.table.points[live] - shift[live, None], possible[live])
+    points = packed(problem.table.points[live] - shift[live, None], possible[live])
     rest = float(low[dead].sum())
-    return rows[live], points, _packed(values[live], possible[live]), live, rest
-
-
-def _packed(values: FloatArray, kept: npt.NDArray[np.bool_]) -> FloatArray:
-    """Return the kept entries of every row, moved to the front and the last one repeated."""
-    order = np.argsort(~kept, axis=1, kind="stable")
-    moved = np.take_along_axis(values, order, axis=1)
-    count = kept.sum(axis=1)
-    width = max(1, int(count.max(initial=0)))
-    index = np.minimum(np.arange(width)[None, :], np.maximum(count, 1)[:, None] - 1)
-    return np.take_along_axis(moved, index, axis=1)
+    return rows[live], points, packed(values[live], possible[live]), live, rest

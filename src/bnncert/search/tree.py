@@ -20,15 +20,14 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.ball_leaf import check_ball_pattern
+from bnncert.ball_leaf import decide_pattern
 from bnncert.deadline import Deadline
 from bnncert.formats.description import FloatArray, IntArray
 from bnncert.layers import ThresholdLayer
-from bnncert.leaf import check_pattern
 from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Objective
 from bnncert.rationals import float_below
-from bnncert.regions import Ball, Region
+from bnncert.regions import Region
 from bnncert.relaxations.patterns import starting_moments
 from bnncert.relaxations.reduced import Certificate, ReducedProblem, relax_reduced
 from bnncert.search.branching import choose_variable
@@ -303,10 +302,7 @@ class Tree:
         """Decide a node whose first layer is fixed, in exact arithmetic; True if it is over."""
         signs = left.signs[self.inputs]
         region = self.region
-        if isinstance(region, Ball) and region.norm == "l2":
-            leaf = check_ball_pattern(self.layer, self.neurons, signs, region, deadline)
-        else:
-            leaf = check_pattern(self.layer, self.neurons, signs, region, deadline)
+        leaf = decide_pattern(self.layer, self.neurons, signs, region, deadline)
         if leaf.conflict:
             variables = self.inputs[np.isin(self.neurons, leaf.conflict)]
             self.learn(2 * variables + (left.signs[variables] < 0), None)
