@@ -67,6 +67,8 @@ def test_a_verdict_comes_with_a_certificate(
     code, out, _ = run("verify", model, *common, "--certificate", proof)
     assert code == 0
     assert f"certificate: {proof}" in out
+    # Others may read it, as any file that is written here.
+    assert proof.stat().st_mode == point.stat().st_mode
     code, out, _ = run("check", proof, "--model", model)
     assert code == 0
     assert out.startswith("accepted: ")

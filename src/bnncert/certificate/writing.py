@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -152,14 +151,12 @@ class _Replacing:
         self.path = Path(path)
 
     def __enter__(self) -> tuple[Any, Callable[[], None]]:
+        self.temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.part")
         try:
-            handle, name = tempfile.mkstemp(
-                prefix=f".{self.path.name}.", dir=self.path.parent, suffix=".part"
-            )
+            # Not a private temporary file: a certificate is for others to read.
+            self.file = self.temporary.open("wb")
         except OSError as error:
             raise InputError(f"{self.path}: {error.strerror or error}") from error
-        self.temporary = Path(name)
-        self.file = os.fdopen(handle, "wb")
         return self.file, self._finish
 
     def _finish(self) -> None:
