@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert import Options
-from bnncert.ball_leaf import check_ball_pattern
+from bnncert.ball_leaf import decide_pattern
 from bnncert.demo import load_demo_images, load_demo_network
 from bnncert.errors import InputError, MissingExtraError
 from bnncert.leaf import Leaf
@@ -120,11 +120,11 @@ def test_few_neurons_over_many_inputs_give_the_answer_of_the_full_model(
     clauses: list[tuple[int, ...]] = []
 
     def counting(*arguments: Any) -> Leaf:
-        leaf = check_ball_pattern(*arguments)
+        leaf = decide_pattern(*arguments)
         clauses.extend([leaf.conflict] if leaf.conflict else [])
         return leaf
 
-    monkeypatch.setattr("bnncert.methods.exact_search.check_ball_pattern", counting)
+    monkeypatch.setattr("bnncert.methods.exact_search.decide_pattern", counting)
     # Presolve would find most of the clauses first.
     monkeypatch.setattr("bnncert.methods.exact_search._add_clashes", lambda *arguments: None)
     for _ in range(25):

@@ -1,0 +1,106 @@
+"""`bnncert bound`: how small a margin can get."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rich.console import Console
+
+from bnncert.commands.console import PlainConsole, watch
+from bnncert.commands.options import (
+    ClipOption,
+    CouplingOption,
+    ExplainOption,
+    FormOption,
+    IndexOption,
+    InputOption,
+    JsonOption,
+    LabelOption,
+    MemoryOption,
+    MethodOption,
+    ModelArgument,
+    NormOption,
+    PixelOption,
+    RadiusOption,
+    RestartsOption,
+    SamplesOption,
+    SeedOption,
+    SignZeroOption,
+    SolverOption,
+    SparsityOption,
+    TargetsOption,
+    TimeoutOption,
+    solver_options,
+)
+from bnncert.commands.output import (
+    json_path,
+    refuse_unwritable,
+    result_tree,
+    show_result,
+    write_json,
+)
+from bnncert.commands.question import read_network, read_question
+from bnncert.report.tables import (
+    presolve_table,
+    stage_table,
+)
+from bnncert.verdict import Result
+from bnncert.verification import bound as bound_api
+
+
+def bound(
+    model: ModelArgument,
+    input_: InputOption = None,
+    index: IndexOption = None,
+    label: LabelOption = None,
+    norm: NormOption = "linf",
+    radius: RadiusOption = None,
+    clip: ClipOption = None,
+    targets: TargetsOption = "all",
+    method: MethodOption = "sdp",
+    timeout: TimeoutOption = None,
+    seed: SeedOption = 0,
+    sign_zero: SignZeroOption = None,
+    form: FormOption = "lattice",
+    samples: SamplesOption = 10_000,
+    restarts: RestartsOption = None,
+    pixel_step: PixelOption = None,
+    memory: MemoryOption = 4.0,
+    solver: SolverOption = None,
+    sparsity: SparsityOption = None,
+    coupling: CouplingOption = "auto",
+    explain: ExplainOption = False,
+    json_: JsonOption = None,
+) -> None:
+    """Bound the margin over each rival class by one method."""
+    options = solver_options(seed, form, samples, restarts, pixel_step, memory)
+    options = replace(options, solver=solver, sparsity=sparsity, coupling=coupling)
+    refuse_unwritable(json_path(json_))
+    network = read_network(model, sign_zero)
+    question = read_question(network, input_, index, label, norm, radius, clip, targets)
+    with watch(PlainConsole(stderr=True)) as progress:
+        result = bound_api(
+            network,
+            question.region,
+            question.label,
+            targets=question.targets,
+            method=method,
+            timeout=timeout,
+            options=options,
+            progress=progress,
+        )
+    console = PlainConsole(stderr=json_ == "-")
+    title = f"{model.name}, {question.where}: label {question.label}, {question.region.describe()}"
+    show_result(console, f"{title}, method {method}", result)
+    if explain:
+        _show_explanation(console, result, method)
+    extra = {"input": question.where, "seed": seed}
+    write_json(json_, result_tree(network, result, question.region, extra))
+
+
+def _show_explanation(console: Console, result: Result, method: str) -> None:
+    if not any(t.details for t in result.targets):
+        console.print(f"method {method} has nothing to explain; --explain is for sdp")
+        return
+    console.print(presolve_table(result))
+    console.print(stage_table(result))

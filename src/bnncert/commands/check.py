@@ -1,0 +1,49 @@
+"""`bnncert check`: whether a certificate is right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bnncert.checking import RejectedError, UnreadableError
+from bnncert.checking import check as check_certificate
+from bnncert.commands.console import PlainConsole
+from bnncert.commands.options import (
+    JsonOption,
+)
+from bnncert.commands.output import (
+    write_json,
+)
+from bnncert.errors import FormatError
+from bnncert.network import load
+
+
+def check(
+    certificate: Annotated[Path, typer.Argument(help="Certificate that verify wrote.")],
+    model: Annotated[Path, typer.Option("--model", help="The network file it is about.")],
+    json_: JsonOption = None,
+) -> None:
+    """Check a certificate in exact arithmetic: exit code 0 accepted, 1 rejected, 2 unreadable."""
+    console = PlainConsole(stderr=json_ == "-")
+    network = load(model)
+    tree: dict[str, Any] = {"certificate": str(certificate), "model": str(model)}
+    try:
+        report = check_certificate(certificate, network)
+    except UnreadableError as error:
+        raise FormatError(f"{certificate}: {error}") from error
+    except OSError as error:
+        raise FormatError(f"{certificate}: {error.strerror or error}") from error
+    except RejectedError as error:
+        console.print(f"rejected: {error}", soft_wrap=True)
+        write_json(json_, tree | {"accepted": False, "reason": str(error)})
+        raise typer.Exit(1) from error
+    console.print(f"accepted: {report.statement}", soft_wrap=True)
+    console.print(
+        f"{report.targets} targets, {report.clauses} clauses, {report.leaves} leaves, "
+        f"{report.seconds:.2f} s"
+    )
+    tree |= {"accepted": True, "statement": report.statement, "verdict": report.verdict}
+    tree |= {"clauses": report.clauses, "leaves": report.leaves, "seconds": report.seconds}
+    write_json(json_, tree)

@@ -1,0 +1,54 @@
+"""What the commands print to, and their progress bar."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from bnncert.methods import Progress as ProgressCallback
+
+
+class PlainConsole(Console):
+    """A console that prints names from files as they are, whatever they look like."""
+
+    def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
+        super().__init__(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
+
+    def on_broken_pipe(self) -> None:
+        """Leave it to :func:`main`, which knows the exit codes."""
+        raise BrokenPipeError
+
+
+def wide_console() -> Console:
+    """Return a console that is wide enough for a table where no terminal sets its width."""
+    console = PlainConsole()
+    return console if console.is_terminal else PlainConsole(width=140)
+
+
+@contextmanager
+def watch(console: Console) -> Iterator[ProgressCallback]:
+    """Show progress on a terminal, and nothing anywhere else."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        TimeElapsedColumn(),
+    )
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task("starting", total=None)
+
+        def update(text: str, done: int, total: int) -> None:
+            bar.update(task, description=text, completed=done, total=total)
+
+        yield update

@@ -1,0 +1,30 @@
+"""`bnncert convert`: the same network in another file format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bnncert.commands.console import PlainConsole
+from bnncert.commands.options import (
+    SignZeroOption,
+)
+from bnncert.commands.question import read_network
+from bnncert.errors import InputError
+from bnncert.network import load
+
+
+def convert(
+    source: Annotated[Path, typer.Argument(help="Network file to read.")],
+    target: Annotated[Path, typer.Argument(help="File to write: .npz, .json or .onnx.")],
+    sign_zero: SignZeroOption = None,
+) -> None:
+    """Convert a network file; the result is the same network, threshold by threshold."""
+    network = read_network(source, sign_zero)
+    network.save(target)
+    written = load(target)
+    if written.content_hash != network.content_hash:
+        raise InputError(f"{target}: reads back as another network; the file was left for a look")
+    PlainConsole().print(f"{target}: {written.content_hash}", soft_wrap=True)

@@ -1,0 +1,137 @@
+"""The options that several commands have in common, and what is read from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from bnncert.errors import InputError
+from bnncert.methods import Options
+from bnncert.problem import Targets
+from bnncert.relaxations.linear import Form
+
+ModelArgument = Annotated[
+    Path, typer.Argument(help="Network file: .npz, .json or .onnx (also .gz).")
+]
+InputOption = Annotated[
+    str | None, typer.Option("--input", help="Point: .npy, FILE.npz:KEY, or an image file.")
+]
+IndexOption = Annotated[int | None, typer.Option("--index", help="Which point of a batch.")]
+LabelOption = Annotated[
+    int | None, typer.Option("--label", help="True class (default: the network's own answer).")
+]
+NormOption = Annotated[
+    Literal["linf", "l2", "l1"], typer.Option("--norm", help="Norm of the ball.")
+]
+RadiusOption = Annotated[
+    float | None, typer.Option("--radius", help="Radius in the network's input units.")
+]
+ClipOption = Annotated[
+    tuple[float, float] | None,
+    typer.Option("--clip", help="Data box LO HI (default: the one in the network file)."),
+]
+TargetsOption = Annotated[str, typer.Option("--targets", help="all, runner-up, or a class.")]
+TiesOption = Annotated[
+    Literal["violation", "robust"],
+    typer.Option("--ties", help="What an equal score of a rival counts as."),
+]
+MethodOption = Annotated[str, typer.Option("--method", help="See `bnncert methods`.")]
+TimeoutOption = Annotated[
+    float | None, typer.Option("--timeout", help="Seconds for the whole question.")
+]
+SeedOption = Annotated[int, typer.Option("--seed", help="Seed of all randomness.")]
+SignZeroOption = Annotated[
+    Literal["plus", "minus", "either"] | None,
+    typer.Option("--sign-zero", help="Value of sign(0) (default: as the model says, else plus)."),
+]
+JsonOption = Annotated[
+    str | None, typer.Option("--json", help="Write everything as JSON to FILE, or - for stdout.")
+]
+FormOption = Annotated[Literal["lattice", "soft"], typer.Option("--form", help="Encoding of milp.")]
+SamplesOption = Annotated[int, typer.Option("--samples", help="Points that sample draws.")]
+RestartsOption = Annotated[
+    int | None, typer.Option("--restarts", help="Points that attack moves at once.")
+]
+SolverOption = Annotated[
+    Literal["structured", "low-rank", "clarabel", "scs", "mosek", "highs", "scip", "gurobi"] | None,
+    typer.Option(
+        "--solver",
+        help="Back end: structured (default) or low-rank for sdp; clarabel (default of the "
+        "sdp-* methods), scs and mosek for all of them; highs (milp), scip (minp) or gurobi.",
+    ),
+]
+ExplainOption = Annotated[
+    bool,
+    typer.Option(
+        "--explain", help="Show what presolve did, sizes, iterations, gap and time per stage (sdp)."
+    ),
+]
+MemoryOption = Annotated[
+    float,
+    typer.Option(
+        "--memory-limit",
+        help="GB that open nodes of branch and bound may take before it goes deepest first.",
+    ),
+]
+SparsityOption = Annotated[
+    Literal["layered", "pairwise", "chordal", "dense"] | None,
+    typer.Option("--sparsity", help="Cliques of the sdp-* methods (default: the method's own)."),
+]
+CouplingOption = Annotated[
+    Literal["auto", "on", "off"],
+    typer.Option("--coupling", help="The input as variables of sdp (auto: to decide a sign)."),
+]
+CertificateOption = Annotated[
+    Path | None,
+    typer.Option("--certificate", help="Write a proof of the verdict for `bnncert check`."),
+]
+ArithmeticOption = Annotated[
+    Literal["real", "float32"],
+    typer.Option("--arithmetic", help="float32: the verdict covers every float32 execution."),
+]
+PixelOption = Annotated[
+    float | None,
+    typer.Option("--pixel-step", help="Spacing of admissible values for attack, e.g. 1."),
+]
+
+
+def read_targets(text: str) -> Targets:
+    """Return the rivals that `--targets` names."""
+    if text == "all":
+        return "all"
+    if text == "runner-up":
+        return "runner-up"
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(f"--targets is {text!r}; expected all, runner-up or a class") from None
+
+
+def solver_options(
+    seed: int,
+    form: Form,
+    samples: int,
+    restarts: int | None,
+    pixel_step: float | None,
+    memory: float,
+) -> Options:
+    """Return the options of the methods, each within its range."""
+    if seed < 0:
+        raise InputError(f"--seed is {seed}; expected an integer >= 0")
+    if samples < 1 or (restarts is not None and restarts < 1):
+        raise InputError("--samples and --restarts must be at least 1")
+    if pixel_step is not None and not pixel_step > 0:
+        raise InputError(f"--pixel-step is {pixel_step}; expected a number > 0")
+    if not memory > 0:
+        raise InputError(f"--memory-limit is {memory}; expected a number of GB > 0")
+    return Options(
+        seed=seed,
+        form=form,
+        samples=samples,
+        restarts=restarts,
+        pixel_step=pixel_step,
+        processes=0,
+        memory=memory,
+    )

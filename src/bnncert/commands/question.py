@@ -1,0 +1,67 @@
+"""A point, a norm and a radius from the command line, made one question."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bnncert.commands.options import read_targets
+from bnncert.errors import InputError
+from bnncert.formats.description import SignZero
+from bnncert.formats.inputs import pick_point, read_array
+from bnncert.network import Network, load
+from bnncert.problem import Targets
+from bnncert.regions import Ball, Norm, Region
+
+
+@dataclass(frozen=True)
+class Question:
+    """What the options of verify and bound have in common."""
+
+    network: Network
+    region: Region
+    label: int
+    targets: Targets
+    where: str
+
+
+def read_network(model: Path, sign_zero: SignZero | None) -> Network:
+    """Return the network in a file, with the sign(0) that was asked for."""
+    network = load(model)
+    return network if sign_zero is None else network.with_sign_zero(sign_zero)
+
+
+def read_question(
+    network: Network,
+    source: str | None,
+    index: int | None,
+    label: int | None,
+    norm: Norm,
+    radius: float | None,
+    clip: tuple[float, float] | None,
+    targets: str,
+) -> Question:
+    """Return the ball around a point that the options describe."""
+    if source is None or radius is None:
+        missing = "--input" if source is None else "--radius"
+        raise InputError(f"{missing} is missing; give --input and --radius, or a .vnnlib file")
+    data_box = None
+    if network.input_lo is not None and network.input_hi is not None:
+        data_box = (network.input_lo, network.input_hi)
+    point = pick_point(read_array(source), index, network.input_shape, data_box, source)
+    lo: Any = network.input_lo if clip is None else clip[0]
+    hi: Any = network.input_hi if clip is None else clip[1]
+    if clip is not None and not -np.inf < clip[0] <= clip[1] < np.inf:
+        raise InputError(f"--clip is {clip[0]} {clip[1]}; expected finite numbers LO <= HI")
+    if not 0 <= radius < np.inf:
+        raise InputError(f"--radius is {radius}; expected a finite number >= 0")
+    where = source if index is None else f"{source} [{index}]"
+    try:
+        region = Ball(norm, point, radius, lo, hi)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from error
+    chosen = int(network.classify(point)[0]) if label is None else label
+    return Question(network, region, chosen, read_targets(targets), where)

@@ -1,0 +1,125 @@
+"""`bnncert radius`: how far a verdict reaches."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import bnncert
+from bnncert.commands.console import PlainConsole, watch
+from bnncert.commands.options import (
+    ClipOption,
+    FormOption,
+    IndexOption,
+    InputOption,
+    JsonOption,
+    LabelOption,
+    MemoryOption,
+    MethodOption,
+    ModelArgument,
+    NormOption,
+    PixelOption,
+    RestartsOption,
+    SamplesOption,
+    SeedOption,
+    SignZeroOption,
+    TargetsOption,
+    TiesOption,
+    TimeoutOption,
+    solver_options,
+)
+from bnncert.commands.output import (
+    json_path,
+    refuse_unwritable,
+    write_json,
+)
+from bnncert.commands.question import read_network, read_question
+from bnncert.errors import InputError
+from bnncert.radius import find_radius
+from bnncert.regions import Ball
+from bnncert.report.summary import radius_table
+from bnncert.report.tables import (
+    number,
+)
+
+
+def radius(
+    model: ModelArgument,
+    input_: InputOption = None,
+    index: IndexOption = None,
+    label: LabelOption = None,
+    norm: NormOption = "linf",
+    maximum: Annotated[
+        float | None, typer.Option("--max", help="Largest radius of interest.")
+    ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option("--tolerance", help="Gap to end at (default: 1 % of the falsified radius)."),
+    ] = None,
+    clip: ClipOption = None,
+    targets: TargetsOption = "all",
+    ties: TiesOption = "violation",
+    method: MethodOption = "auto",
+    timeout: TimeoutOption = None,
+    seed: SeedOption = 0,
+    sign_zero: SignZeroOption = None,
+    form: FormOption = "lattice",
+    samples: SamplesOption = 10_000,
+    restarts: RestartsOption = None,
+    pixel_step: PixelOption = None,
+    memory: MemoryOption = 4.0,
+    json_: JsonOption = None,
+) -> None:
+    """Find the largest certified and the smallest falsified radius around a point."""
+    options = solver_options(seed, form, samples, restarts, pixel_step, memory)
+    refuse_unwritable(json_path(json_))
+    if input_ is None:
+        raise InputError("--input is missing; give the point to search around")
+    network = read_network(model, sign_zero)
+    question = read_question(network, input_, index, label, norm, 0.0, clip, targets)
+    centre = question.region
+    assert isinstance(centre, Ball)
+    with watch(PlainConsole(stderr=True)) as progress:
+        result = find_radius(
+            network,
+            centre.middle,
+            question.label,
+            norm,
+            clip_lo=centre.clip_lo,
+            clip_hi=centre.clip_hi,
+            maximum=maximum,
+            tolerance=tolerance,
+            targets=question.targets,
+            ties=ties,
+            method=method,
+            timeout=timeout,
+            options=options,
+            progress=progress,
+        )
+    console = PlainConsole(stderr=json_ == "-")
+    console.print(
+        f"{model.name}, {question.where}: label {question.label}, norm {norm}", soft_wrap=True
+    )
+    console.print(radius_table(result))
+    found = result.counterexample
+    if found is not None:
+        console.print(
+            f"counterexample for {found.target}, margin {number(float(found.value))}, replayed in "
+            f"{' and '.join(found.replayed_in)} arithmetic",
+            soft_wrap=True,
+        )
+    elif result.lower >= result.limit:
+        reach = "the whole data box" if result.covers_data else "the largest radius looked at"
+        console.print(f"robust up to {reach}", soft_wrap=True)
+    tree = {
+        "bnncert": bnncert.__version__,
+        "model": network.source,
+        "network_hash": network.content_hash,
+        "sign_zero": network.sign_zero,
+        "input": question.where,
+        "method": method,
+        "seed": seed,
+        **result.to_dict(),
+    }
+    write_json(json_, tree)

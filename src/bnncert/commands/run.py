@@ -1,0 +1,147 @@
+"""`bnncert run`: many points, many radii."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from bnncert.campaign import Campaign, Settings, finished_rows, plan, read_data, run_campaign
+from bnncert.commands.console import PlainConsole, wide_console
+from bnncert.commands.options import (
+    ClipOption,
+    MemoryOption,
+    MethodOption,
+    ModelArgument,
+    NormOption,
+    SeedOption,
+    SignZeroOption,
+    TargetsOption,
+    TiesOption,
+    read_targets,
+)
+from bnncert.commands.output import (
+    refuse_unwritable,
+)
+from bnncert.commands.question import read_network
+from bnncert.errors import InputError
+from bnncert.report.summary import summary_table
+from bnncert.results import ResultsFile, Row
+
+
+def run(
+    model: ModelArgument,
+    data: Annotated[
+        str,
+        typer.Option("--data", help="Points: FILE.npz, FILE.npz:KEY or .npy; labels beside them."),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="SQLite file of the results; resumed.")],
+    radii: Annotated[
+        str, typer.Option("--radius", help="Radii R1,R2,.. in the network's input units.")
+    ],
+    count: Annotated[
+        int | None, typer.Option("--count", help="How many points (default: all).")
+    ] = None,
+    first: Annotated[int, typer.Option("--first", help="Number of the first point.")] = 0,
+    norm: NormOption = "linf",
+    clip: ClipOption = None,
+    targets: TargetsOption = "all",
+    ties: TiesOption = "violation",
+    method: MethodOption = "auto",
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", help="Seconds for each instance.")
+    ] = None,
+    seed: SeedOption = 0,
+    sign_zero: SignZeroOption = None,
+    workers: Annotated[int, typer.Option("--workers", help="Processes at work at once.")] = 1,
+    memory: MemoryOption = 4.0,
+    certificates: Annotated[
+        Path | None,
+        typer.Option("--certificates", help="Folder for a certificate of every verdict."),
+    ] = None,
+) -> None:
+    """Verify many points at many radii; the same command again goes on where it stopped."""
+    refuse_unwritable(out)
+    if certificates is not None:
+        try:
+            certificates.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{certificates}: {error.strerror or error}") from error
+    folder = None if certificates is None else str(certificates)
+    settings = Settings(norm, read_targets(targets), ties, method, timeout, seed, memory, folder)
+    network = read_network(model, sign_zero)
+    if clip is not None and not -np.inf < clip[0] <= clip[1] < np.inf:
+        raise InputError(f"--clip is {clip[0]} {clip[1]}; expected finite numbers LO <= HI")
+    campaign = plan(
+        network,
+        read_data(data),
+        _radii(radii),
+        first=first,
+        count=count,
+        clip=clip,
+        settings=settings,
+    )
+    with ResultsFile(out) as results:
+        _run_campaign(campaign, results, workers)
+
+
+def _radii(text: str) -> tuple[float, ...]:
+    try:
+        radii = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        radii = ()
+    if not radii or not all(0 <= r < np.inf for r in radii):
+        raise InputError(f"--radius is {text!r}; expected numbers >= 0 separated by commas")
+    return radii
+
+
+def _run_campaign(campaign: Campaign, results: ResultsFile, workers: int) -> None:
+    """Run with a bar on a terminal; Ctrl-C shows what there is and goes on up."""
+    console, watching = wide_console(), PlainConsole(stderr=True)
+    for note in campaign.notes:
+        console.print(f"note: {note}", soft_wrap=True)
+    known, total = len(finished_rows(campaign, results)), len(campaign.instances)
+    if known:
+        line = f"{known} of {total} instances are in {results.path} already"
+        console.print(line, soft_wrap=True)
+    columns = (
+        TextColumn("verifying"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[text]}"),
+        TimeElapsedColumn(),
+    )
+    try:
+        with Progress(
+            *columns, console=watching, transient=True, disable=not watching.is_terminal
+        ) as bar:
+            task = bar.add_task("verifying", total=None, text="")
+
+            def report(done: int, total: int, row: Row | None) -> None:
+                text = "" if row is None else f"input {row.key.input_index}: {row.status}"
+                bar.update(task, completed=done, total=total, text=text)
+
+            rows = run_campaign(campaign, results, workers=workers, progress=report)
+    except KeyboardInterrupt:
+        rows = finished_rows(campaign, results)
+        console.print(summary_table(rows))
+        console.print(
+            f"{len(rows)} of {total} instances are in {results.path}; the same command goes on "
+            "from there",
+            soft_wrap=True,
+        )
+        # The end after Ctrl-C is abrupt and empties no buffers.
+        sys.stdout.flush()
+        raise
+    console.print(summary_table(rows))
+    console.print(f"{len(rows)} instances in {results.path}", soft_wrap=True)

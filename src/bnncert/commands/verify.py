@@ -1,0 +1,153 @@
+"""`bnncert verify`: whether a property holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from bnncert.commands.console import PlainConsole, watch
+from bnncert.commands.options import (
+    ArithmeticOption,
+    CertificateOption,
+    ClipOption,
+    CouplingOption,
+    FormOption,
+    IndexOption,
+    InputOption,
+    JsonOption,
+    LabelOption,
+    MemoryOption,
+    MethodOption,
+    ModelArgument,
+    NormOption,
+    PixelOption,
+    RadiusOption,
+    RestartsOption,
+    SamplesOption,
+    SeedOption,
+    SignZeroOption,
+    TargetsOption,
+    TiesOption,
+    TimeoutOption,
+    solver_options,
+)
+from bnncert.commands.output import (
+    json_path,
+    refuse_unwritable,
+    result_tree,
+    show_result,
+    write_json,
+)
+from bnncert.commands.question import read_network, read_question
+from bnncert.errors import InputError
+from bnncert.formats.vnnlib import read_vnnlib
+from bnncert.regions import Region
+from bnncert.report.witness import vnncomp_result
+from bnncert.verdict import Result
+from bnncert.verification import verify as verify_api
+from bnncert.verification import verify_specification
+
+
+def verify(
+    model: ModelArgument,
+    spec: Annotated[
+        Path | None, typer.Argument(help="VNN-LIB query: .vnnlib or .vnnlib.gz.")
+    ] = None,
+    input_: InputOption = None,
+    index: IndexOption = None,
+    label: LabelOption = None,
+    norm: NormOption = "linf",
+    radius: RadiusOption = None,
+    clip: ClipOption = None,
+    targets: TargetsOption = "all",
+    ties: TiesOption = "violation",
+    method: MethodOption = "auto",
+    timeout: TimeoutOption = None,
+    seed: SeedOption = 0,
+    sign_zero: SignZeroOption = None,
+    form: FormOption = "lattice",
+    samples: SamplesOption = 10_000,
+    restarts: RestartsOption = None,
+    pixel_step: PixelOption = None,
+    memory: MemoryOption = 4.0,
+    coupling: CouplingOption = "auto",
+    arithmetic: ArithmeticOption = "real",
+    certificate: CertificateOption = None,
+    witness: Annotated[
+        Path | None, typer.Option("--witness", help="Write the answer in VNN-COMP's result format.")
+    ] = None,
+    json_: JsonOption = None,
+) -> None:
+    """Decide whether a property holds, with a counterexample if it does not."""
+    options = solver_options(seed, form, samples, restarts, pixel_step, memory)
+    options = replace(options, coupling=coupling)
+    refuse_unwritable(witness, certificate, json_path(json_))
+    network = read_network(model, sign_zero)
+    console = PlainConsole(stderr=json_ == "-")
+    region: Region | None = None
+    extra: dict[str, Any]
+    if spec is not None:
+        if any(option is not None for option in (input_, index, label, radius, clip)):
+            raise InputError(
+                "give either a .vnnlib file or --input, --radius and what goes with them, not both"
+            )
+        specification = read_vnnlib(spec)
+        with watch(PlainConsole(stderr=True)) as progress:
+            result = verify_specification(
+                network,
+                specification,
+                method=method,
+                timeout=timeout,
+                sign_zero=sign_zero,
+                options=options,
+                progress=progress,
+                arithmetic=arithmetic,
+                certificate=certificate,
+            )
+        console.print(result.vnncomp_word)
+        extra = {"specification": str(spec)}
+    else:
+        question = read_question(network, input_, index, label, norm, radius, clip, targets)
+        region = question.region
+        with watch(PlainConsole(stderr=True)) as progress:
+            result = verify_api(
+                network,
+                question.region,
+                question.label,
+                targets=question.targets,
+                ties=ties,
+                method=method,
+                timeout=timeout,
+                sign_zero=sign_zero,
+                options=options,
+                progress=progress,
+                arithmetic=arithmetic,
+                certificate=certificate,
+            )
+        title = f"{model.name}, {question.where}: label {question.label}, {region.describe()}"
+        show_result(console, title, result)
+        extra = {"input": question.where}
+    if certificate is not None:
+        _show_certificate(console, result)
+    if witness is not None:
+        try:
+            witness.write_text(vnncomp_result(result), encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{witness}: cannot be written ({error.strerror})") from error
+    extra |= {"seed": seed, "arithmetic": arithmetic}
+    write_json(json_, result_tree(network, result, region, extra))
+
+
+def _show_certificate(console: Console, result: Result) -> None:
+    """Say where the certificate is, or why there is none."""
+    if result.certificate is not None:
+        size = Path(result.certificate).stat().st_size
+        console.print(f"certificate: {result.certificate} ({size} bytes)", soft_wrap=True)
+    elif result.trusted is not None:
+        console.print(f"not certified: the verdict rests on trust in {result.trusted}")
+    else:
+        console.print("no certificate: there is no verdict")
