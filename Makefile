@@ -33,7 +33,7 @@ bench: $(VENV)/test
 	$(BIN)/python benchmarks/bound.py
 	$(BIN)/python benchmarks/decided.py
 	$(BIN)/python benchmarks/milp_forms.py
-	$(BIN)/python benchmarks/attack_vnncomp.py
+	$(BIN)/python benchmarks/vnncomp.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

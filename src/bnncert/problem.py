@@ -20,10 +20,10 @@ import numpy.typing as npt
 
 from bnncert.errors import InputError
 from bnncert.formats.description import FloatArray
-from bnncert.formats.vnnlib import Disjunct, LinearConstraint, Specification
+from bnncert.formats.vnnlib import Disjunct, EuclideanBall, LinearConstraint, Specification
 from bnncert.network import Network
-from bnncert.rationals import float_above, float_below
-from bnncert.regions import Box, EmptyRegionError, Polytope, Region
+from bnncert.rationals import float_above, float_below, square_root
+from bnncert.regions import Ball, Box, EmptyRegionError, Polytope, Region
 from bnncert.signed_sums import SignedSums
 
 Targets: TypeAlias = Literal["all", "runner-up"] | int
@@ -339,7 +339,8 @@ def from_vnnlib(network: Network, specification: Specification) -> tuple[Problem
     groups: dict[tuple[Any, ...], list[tuple[int, Disjunct]]] = {}
     for number, disjunct in enumerate(specification.disjuncts):
         # The reader shares equal boxes between disjuncts: identity is enough, and fast.
-        key = (id(disjunct.lower), id(disjunct.upper), disjunct.input_constraints)
+        box = (id(disjunct.lower), id(disjunct.upper), id(disjunct.ball))
+        key = (*box, disjunct.input_constraints)
         groups.setdefault(key, []).append((number, disjunct))
     problems = []
     for members in groups.values():
@@ -347,6 +348,8 @@ def from_vnnlib(network: Network, specification: Specification) -> tuple[Problem
             region = _vnnlib_region(members[0][1])
         except EmptyRegionError:
             continue
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from error
         targets = tuple(_vnnlib_target(network, d, n, where) for n, d in members)
         problems.append(Problem(network, region, targets))
     return tuple(problems)
@@ -356,6 +359,8 @@ def _vnnlib_region(disjunct: Disjunct) -> Region:
     # Decimals such as 0.1 are not floats: outwards, so that a proof covers the query.
     lo = np.array([float_below(v) for v in disjunct.lower])
     hi = np.array([float_above(v) for v in disjunct.upper])
+    if disjunct.ball is not None:
+        return _vnnlib_ball(disjunct.ball, disjunct, Box(lo, hi))
     if not disjunct.input_constraints:
         return Box(lo, hi)
     matrix = np.zeros((len(disjunct.input_constraints), lo.size))
@@ -371,6 +376,25 @@ def _vnnlib_region(disjunct: Disjunct) -> Region:
             loss += abs(c - Fraction(matrix[i, j])) * reach[j]
         right[i] = float_above(-constraint.constant + loss)
     return Polytope(matrix, right, lo, hi)
+
+
+def _vnnlib_ball(ball: EuclideanBall, disjunct: Disjunct, box: Box) -> Ball:
+    """Return a ball in a box of floats that contains the exact ball in its exact box."""
+    # A region wants its centre in the box. With p the box's point nearest to the centre c,
+    # |x - c|^2 >= |x - p|^2 + |p - c|^2 on the box: the ball around p with what is left of the
+    # squared radius contains all that counts, and it is the same ball where c is in the box.
+    nearest = [
+        min(max(c, low), high)
+        for c, low, high in zip(ball.centre, disjunct.lower, disjunct.upper, strict=True)
+    ]
+    gap = sum(((p - c) ** 2 for p, c in zip(nearest, ball.centre, strict=True)), Fraction(0))
+    if gap > ball.squared_radius:
+        raise EmptyRegionError("the region is empty: the ball does not meet the box")
+    middle = [float(p) for p in nearest]
+    # Decimals such as 0.1 are not floats: the radius grows by what rounding moves the centre.
+    moved = sum(((p - Fraction(m)) ** 2 for p, m in zip(nearest, middle, strict=True)), Fraction(0))
+    radius = square_root(ball.squared_radius - gap, 64).hi + square_root(moved, 64).hi
+    return Ball("l2", middle, float_above(radius), box.lo, box.hi)
 
 
 def _vnnlib_target(network: Network, disjunct: Disjunct, number: int, where: str) -> Target:

@@ -140,7 +140,7 @@ class Row:
             lower=result.lower if math.isfinite(result.lower) else None,
             upper=result.upper if math.isfinite(result.upper) else None,
             seconds=result.seconds,
-            stage=_deciding_stage(result),
+            stage=result.deciding_stage,
             per_target=json.dumps([t.to_dict() for t in result.targets], allow_nan=False),
             counterexample=None if found is None else found.point.astype("<f8").tobytes(),
             counterexample_json=exact,
@@ -318,11 +318,3 @@ def _row_status(result: Result) -> RowStatus:
     if result.status == "not_robust" and any(t.stage == "centre" for t in result.targets):
         return "misclassified"
     return result.status
-
-
-def _deciding_stage(result: Result) -> str:
-    if result.status == "not_robust":
-        return next(t.stage for t in result.targets if t.counterexample is not None)
-    if result.status == "robust":
-        return ", ".join(dict.fromkeys(t.stage for t in result.targets))
-    return ""

@@ -125,6 +125,15 @@ class Result:
         return min((t.upper for t in self.targets), default=math.inf)
 
     @property
+    def deciding_stage(self) -> str:
+        """The stage, or stages, that a verdict comes from; empty without one."""
+        if self.status == "not_robust":
+            return next((t.stage for t in self.targets if t.counterexample is not None), "")
+        if self.status == "robust":
+            return ", ".join(dict.fromkeys(t.stage for t in self.targets))
+        return ""
+
+    @property
     def vnncomp_word(self) -> str:
         """sat, unsat, unknown or timeout."""
         return VNNCOMP_WORD[self.status]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from fractions import Fraction
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bnncert
+from bnncert.deadline import Deadline
 from bnncert.layers import ThresholdLayer
 from bnncert.presolve import pairs
 from bnncert.presolve.clashes import Clashes
@@ -267,3 +269,41 @@ def test_rounding_never_claims_a_touching_pair() -> None:
         found = pair_clashes(box, sp.csr_array(w), plus, plus)
         for first, second, at in zip(found.first, found.second, found.theta, strict=True):
             assert is_proved_on_box(layer, box, int(first), int(second), float(at))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sparse_products_find_the_same_clashes_as_dense_ones(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = np.random.default_rng(seed)
+    dense = generator.integers(-1, 2, (60, 12)) * (generator.random((60, 12)) < 0.5)
+    dense = dense[np.abs(dense).sum(axis=1) > 0]
+    weights = sp.csr_array(dense)
+    lo = generator.normal(size=12)
+    region = bnncert.Box(lo, lo + generator.uniform(0.1, 1.0, 12))
+    middle, half = (region.lo + region.hi) / 2, (region.hi - region.lo) / 2
+    # Thresholds inside the range of every sum, so that each neuron is open by itself.
+    threshold = dense @ middle + generator.uniform(-0.9, 0.9, len(dense)) * (np.abs(dense) @ half)
+    found = pair_clashes(region, weights, threshold, threshold)
+    monkeypatch.setattr("bnncert.presolve.pairs.MOST_DENSE", 1)
+    monkeypatch.setattr("bnncert.presolve.pairs.CHUNK", 500)
+    again = pair_clashes(region, weights, threshold, threshold)
+    pairs = set(zip(found.first.tolist(), found.second.tolist(), strict=True))
+    assert pairs == set(zip(again.first.tolist(), again.second.tolist(), strict=True))
+    assert len(pairs) > 20
+
+
+def test_a_layer_that_shares_too_much_and_a_passed_deadline_give_no_clashes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    generator = np.random.default_rng(0)
+    weights = sp.csr_array(generator.choice([-1, 1], (40, 6)))
+    region, zero = bnncert.Box(-np.ones(6), np.ones(6)), np.zeros(40)
+    assert pair_clashes(region, weights, zero + 3.5, zero - 3.5).size > 0
+    late = Deadline(1e-9)
+    time.sleep(0.01)
+    assert pair_clashes(region, weights, zero + 3.5, zero - 3.5, late).size == 0
+    monkeypatch.setattr("bnncert.presolve.pairs.MOST_DENSE", 1)
+    assert pair_clashes(region, weights, zero + 3.5, zero - 3.5, late).size == 0
+    monkeypatch.setattr("bnncert.presolve.pairs.MOST_WORK", 100)
+    assert pair_clashes(region, weights, zero + 3.5, zero - 3.5).size == 0

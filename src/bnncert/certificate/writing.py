@@ -77,7 +77,7 @@ def write_proof(
         claim, meant = Statement.read(section, stated)
     except RejectedError as error:
         raise CertificateError(f"no certificate: {error}") from error
-    presolved = presolve(problem.network, problem.region)
+    presolved = presolve(problem.network, problem.region, deadline=limit)
     traces = hints or {}
     if any(len(t.leaves) > 1 for t in traces.values()):
         # Looked for when first asked, and recorded then.

@@ -14,15 +14,23 @@ from bnncert.methods.lp import lp_lower_bounds
 from bnncert.methods.milp import solve_target
 from bnncert.methods.reduced_sdp import WORTH_LP, bound_problem
 from bnncert.presolve.pipeline import Presolved, presolve
-from bnncert.presolve.stability import LayerBounds
+from bnncert.presolve.stability import LayerBounds, stability
 from bnncert.problem import Problem, Target
 from bnncert.regions import Ball
-from bnncert.relaxations.reduced import reduce_objective
+from bnncert.relaxations.reduced import is_too_large, reduce_objective
 from bnncert.search.lessons import Lessons
 from bnncert.verdict import TargetResult
 
 #: Share of the time limit, and seconds at most, that each attack may take.
 ATTACK_SHARE, ATTACK_SECONDS = 0.2, 10.0
+
+#: Open neurons of the first layer from which on the attack comes before presolve, which takes
+#: seconds there and seldom decides anything.
+LARGE = 600
+
+#: For such a problem: share and seconds of the first attack, share of lp and of sdp, and of the
+#: second attack.
+FIRST_SHARE, FIRST_SECONDS, PROOF_SHARE, SECOND_SHARE = 0.25, 30.0, 0.3, 0.5
 
 #: Rounds of the attack before the relaxation, and of the one before the exact method.
 QUICK_ROUNDS, LONG_ROUNDS = 1, 4
@@ -51,35 +59,51 @@ class AutoMethod(Method):
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
         """Settle as many targets as the time allows; one counterexample ends the work."""
         results: dict[str, TargetResult] = {}
+        bounds = stability(problem.network, problem.region)
+        is_large = bounds[0].unstable.size > LARGE
+        if is_large:
+            _intervals(problem, context, bounds, False, results, {})
+            seconds = min(FIRST_SECONDS, FIRST_SHARE * context.deadline.remaining())
+            if open_ := _still_open(problem, results):
+                self._attack(problem, context, bounds, open_, 0, None, seconds, results)
+            if not open_ or any(r.status == "not_robust" for r in results.values()):
+                return tuple(results[t.name] for t in problem.targets)
         started = context.deadline.elapsed()
-        presolved = presolve(problem.network, problem.region)
-        presolve_seconds = context.deadline.elapsed() - started
-        for target in problem.targets:
-            since = context.deadline.elapsed()
-            lower, proved = interval_proof(target, presolved.bounds[-1])
-            results[target.name] = context.result(
-                target,
-                "interval",
-                since,
-                lower=lower,
-                proved=proved or presolved.contradiction,
-                details={"seconds": {"presolve": presolve_seconds}},
-            )
-        open_ = {t.name for t in problem.targets if results[t.name].status != "robust"}
+        presolved = presolve(problem.network, problem.region, deadline=context.deadline)
+        took = {"presolve": context.deadline.elapsed() - started}
+        _intervals(problem, context, presolved.bounds, presolved.contradiction, results, took)
+        open_ = _still_open(problem, results)
         lessons = Lessons()
         for stage in STAGES:
             if not open_ or context.deadline.passed():
                 break
             if stage == "milp" and isinstance(problem.region, Ball) and problem.region.norm == "l2":
                 continue
+            if stage == "quick attack" and is_large:
+                continue
             if "attack" in stage:
-                rounds = LONG_ROUNDS if stage == "attack" else QUICK_ROUNDS
-                self._attack(problem, context, presolved.bounds, open_, rounds, results)
+                turn = LONG_ROUNDS if stage == "attack" else QUICK_ROUNDS
+                rounds: int | None = turn
+                seconds = min(ATTACK_SECONDS, ATTACK_SHARE * context.deadline.remaining())
+                if is_large and context.deadline.seconds is not None:
+                    # Where no exact method follows, all the time that is left.
+                    share = 1.0 if is_too_large(presolved) else SECOND_SHARE
+                    rounds, seconds = None, share * context.deadline.remaining()
+                args = (open_, turn, rounds, seconds)
+                self._attack(problem, context, presolved.bounds, *args, results)
             else:
-                self._prove(problem, context, presolved, open_, stage, results, lessons)
+                limited = context
+                if is_large and stage in ("lp", "sdp"):
+                    share = PROOF_SHARE * context.deadline.remaining()
+                    limited = replace(context, deadline=context.deadline.within(share))
+                self._prove(problem, limited, presolved, open_, stage, results, lessons)
+                for name in open_:
+                    # The end of a stage's share is not the end of the time.
+                    if results[name].status == "timeout" and not context.deadline.passed():
+                        results[name] = replace(results[name], status="unknown")
             if any(results[name].status == "not_robust" for name in open_):
                 break
-            open_ = {name for name in open_ if results[name].status != "robust"}
+            open_ = _still_open(problem, results)
         return tuple(_timed(results[t.name], context) for t in problem.targets)
 
     def _prove(
@@ -122,6 +146,9 @@ class AutoMethod(Method):
         since = context.deadline.elapsed()
         # A solver was named for one kind of stage; the others keep their own.
         named = context.options.solver
+        too_large = is_too_large(presolved)
+        if too_large and stage != "lp":
+            return None
         if stage == "milp":
             own = replace(context.options, solver=named if named == "gurobi" else None)
             mixed = replace(context, options=own)
@@ -132,12 +159,10 @@ class AutoMethod(Method):
             if stage == "short bab":
                 share = min(share, SHORT_SECONDS)
             limited = replace(context, deadline=context.deadline.within(share))
-            found = branch_target(presolved, problem, target, limited, "bab", -np.inf, lessons)
-            if found.status == "timeout" and not context.deadline.passed():
-                found = replace(found, status="unknown")
-            return found
-        reduced = [reduce_objective(presolved, o) for o in target.objectives]
-        is_large = any(r.links > WORTH_LP for r in reduced)
+            return branch_target(presolved, problem, target, limited, "bab", -np.inf, lessons)
+        objectives = () if too_large else target.objectives
+        reduced = [reduce_objective(presolved, o) for o in objectives]
+        is_large = too_large or any(r.links > WORTH_LP for r in reduced)
         if stage == "small sdp" and any(
             r.links + r.size + r.clash_first.size > SMALL for r in reduced
         ):
@@ -167,15 +192,16 @@ class AutoMethod(Method):
         context: Context,
         bounds: tuple[LayerBounds, ...],
         open_: set[str],
-        rounds: int,
+        turn: int,
+        rounds: int | None,
+        seconds: float,
         results: dict[str, TargetResult],
     ) -> None:
-        seconds = min(ATTACK_SECONDS, ATTACK_SHARE * context.deadline.remaining())
         # Another seed than the last attack's, or the same points would be tried again.
         limited = Context(
             replace(
                 context.options,
-                seed=context.options.seed + rounds,
+                seed=context.options.seed + turn,
                 iterations=QUICK_ITERATIONS
                 if rounds == QUICK_ROUNDS
                 else context.options.iterations,
@@ -193,6 +219,36 @@ class AutoMethod(Method):
                 target, "attack", since, upper=float(upper[k]), counterexample=found[k]
             )
             results[target.name] = _combine(results[target.name], after)
+
+
+def _intervals(
+    problem: Problem,
+    context: Context,
+    bounds: tuple[LayerBounds, ...],
+    contradiction: bool,
+    results: dict[str, TargetResult],
+    took: dict[str, float],
+) -> None:
+    """Prove what bounds of the last layer's sums prove."""
+    for target in problem.targets:
+        before = results.get(target.name)
+        if before is not None and before.status == "robust":
+            continue
+        since = context.deadline.elapsed()
+        lower, proved = interval_proof(target, bounds[-1])
+        after = context.result(
+            target,
+            "interval",
+            since,
+            lower=lower,
+            proved=proved or contradiction,
+            details={"seconds": took},
+        )
+        results[target.name] = after if before is None else _combine(before, after)
+
+
+def _still_open(problem: Problem, results: dict[str, TargetResult]) -> set[str]:
+    return {t.name for t in problem.targets if results[t.name].status != "robust"}
 
 
 def _combine(before: TargetResult, after: TargetResult) -> TargetResult:

@@ -10,10 +10,11 @@ import numpy as np
 from bnncert.formats.description import FloatArray
 from bnncert.methods.base import Context, Method, register
 from bnncert.methods.interval import interval_proof
+from bnncert.methods.reduced_sdp import TOO_LARGE
 from bnncert.presolve.pipeline import Presolved, presolve
 from bnncert.problem import Problem, Target
 from bnncert.rationals import float_above
-from bnncert.relaxations.reduced import reduce_objective
+from bnncert.relaxations.reduced import is_too_large, reduce_objective
 from bnncert.search.incumbent import exact_values
 from bnncert.search.lessons import Lessons
 from bnncert.search.parallel import Task, search_together
@@ -155,7 +156,7 @@ class BranchMethod(Method):
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
         """Decide every target in turn; presolve is shared."""
-        presolved = presolve(problem.network, problem.region)
+        presolved = presolve(problem.network, problem.region, deadline=context.deadline)
         lessons = Lessons()
         results = []
         for number, target in enumerate(problem.targets):
@@ -168,6 +169,11 @@ class BranchMethod(Method):
             decided = proved and context.options.mode == "feasibility"
             if decided or context.deadline.passed():
                 results.append(context.result(target, self.name, since, lower=lower, proved=proved))
+                continue
+            if is_too_large(presolved):
+                results.append(
+                    context.result(target, self.name, since, lower=lower, note=TOO_LARGE)
+                )
                 continue
             results.append(
                 branch_target(presolved, problem, target, context, self.name, lower, lessons)

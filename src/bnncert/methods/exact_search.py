@@ -78,7 +78,7 @@ class ExactMethod(Method):
         """Decide every target (those already in `context.known` are passed through)."""
         lattice = context.options.form == "lattice"
         if lattice:
-            presolved = presolve(problem.network, problem.region)
+            presolved = presolve(problem.network, problem.region, deadline=context.deadline)
             bounds, record = presolved.bounds, presolved.record
         else:
             # The paper's form is the yardstick: it gets none of our cuts.

@@ -21,6 +21,7 @@ from bnncert.relaxations.reduced import (
     Certificate,
     ReducedProblem,
     ReducedRelaxation,
+    is_too_large,
     reduce_objective,
     relax_reduced,
 )
@@ -45,6 +46,9 @@ DECIDING_ROUNDS = 2
 
 #: Links beyond which a linear program is tried before the relaxation, to decide a sign.
 WORTH_LP = 1500
+
+#: What is said of a network that the relaxation does not hold.
+TOO_LARGE = "too many open neurons for the semidefinite relaxation"
 
 #: Newton systems with more unknowns than this are left to the first-order solver.
 MOST_UNKNOWNS = 9000
@@ -304,7 +308,7 @@ class ReducedSdpMethod(Method):
             )
         started = context.deadline.elapsed()
         context.report("presolve", 0, len(problem.targets))
-        presolved = presolve(problem.network, problem.region)
+        presolved = presolve(problem.network, problem.region, deadline=context.deadline)
         presolve_seconds = context.deadline.elapsed() - started
         results = []
         for number, target in enumerate(problem.targets):
@@ -318,7 +322,9 @@ class ReducedSdpMethod(Method):
                 continue
             lower, proved = interval_proof(target, presolved.bounds[-1])
             details: dict[str, Any] = {}
-            for objective in target.objectives:
+            too_large = not proved and is_too_large(presolved)
+            note = TOO_LARGE if too_large else ""
+            for objective in () if too_large else target.objectives:
                 if context.deadline.passed():
                     break
                 if proved and context.options.mode == "feasibility":
@@ -342,7 +348,7 @@ class ReducedSdpMethod(Method):
             )
             results.append(
                 context.result(
-                    target, self.name, since, lower=lower, proved=proved, details=details
+                    target, self.name, since, lower=lower, proved=proved, note=note, details=details
                 )
             )
         return tuple(results)

@@ -18,6 +18,10 @@ BoolArray = npt.NDArray[np.bool_]
 SignArray = npt.NDArray[np.int8]
 
 
+#: Neurons up to which all that follows from clashes is derived; the tables have 4 n^2 entries.
+MOST_CLOSED = 3000
+
+
 def literal(neurons: IntArray, signs: npt.NDArray[np.generic]) -> IntArray:
     """Return the numbers of the literals x_a = s."""
     return np.asarray(2 * neurons + (np.asarray(signs) < 0), dtype=np.int64)
@@ -69,12 +73,13 @@ def close(clashes: Clashes, neurons: int) -> Closure:
     """Close a set of clashes under implication.
 
     With R the reachability of the implication graph: l with R[l, -l] is false; l and k with R[l, k]
-    and R[k, l] are equal; every other R[l, k] is a clash of l and -k.
+    and R[k, l] are equal; every other R[l, k] is a clash of l and -k.  Beyond MOST_CLOSED neurons
+    the clashes stay as they are.
     """
     representative = np.arange(neurons, dtype=np.int64)
     sign = np.ones(neurons, dtype=np.int8)
     state = np.zeros(neurons, dtype=np.int8)
-    if not clashes.size:
+    if not clashes.size or neurons > MOST_CLOSED:
         return Closure(state, representative, sign, clashes, False)
     direct = clashes.matrix(neurons)
     negation = np.arange(2 * neurons) ^ 1

@@ -8,7 +8,8 @@ with h the region's support function; theta proves it, and any theta is sound.  
 closed form all pairs are done at once by matrix products:
 
 * box, weights in {-1, 0, 1}: piecewise linear with its only inner kink at 1/2, where
-  |x + y| = |x| + |y| - |x||y| + xy;
+  |x + y| = |x| + |y| - |x||y| + xy; in large layers, whose neurons share inputs with few others,
+  by sparse products;
 * box, other weights: the kinks differ by coordinate; the convex function is minimised by bisection;
 * L2 ball: h = m.v + r |v|_2 from the Gram matrix.
 """
@@ -19,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from bnncert.deadline import Deadline
 from bnncert.formats.description import FloatArray, IntArray
 from bnncert.presolve.clashes import Clashes
 from bnncert.regions import Ball, Polytope, Region
@@ -34,9 +36,16 @@ CHUNK = 4_000_000
 #: Beyond this many neurons only pairs that share inputs are looked at.
 MOST_DENSE = 2500
 
+#: Multiplications for these pairs; a layer that would need more is not searched.
+MOST_WORK = 1e9
+
 
 def pair_clashes(
-    region: Region, weights: Any, plus_from: FloatArray, minus_upto: FloatArray
+    region: Region,
+    weights: Any,
+    plus_from: FloatArray,
+    minus_upto: FloatArray,
+    deadline: Deadline | None = None,
 ) -> Clashes:
     """Return the clashes among neurons that are open one by one.
 
@@ -46,19 +55,31 @@ def pair_clashes(
         CSR, one row for each neuron.
     plus_from, minus_upto
         x = +1 needs w.x >= plus_from, and x = -1 needs w.x <= minus_upto.
+    deadline
+        When it has passed, what was found so far is all.
     """
     count = weights.shape[0]
     used = np.unique(weights.indices)
     if count < 2 or not used.size:
         return Clashes.none()
+    deadline = deadline or Deadline(None)
+    if count > MOST_DENSE:
+        sharing = np.bincount(weights.indices).astype(np.float64)
+        if float(sharing @ sharing) > MOST_WORK:
+            return Clashes.none()
     need = np.stack([-plus_from, minus_upto])
     is_ball = isinstance(region, Ball) and region.norm != "linf"
-    first, second = _candidates(weights, share=not is_ball)
     part = weights[:, used]
     lo, hi = region.lo[used], region.hi[used]
-    over_box = _ternary_box if _is_ternary(weights) else _general_box
+    is_box = not is_ball and not isinstance(region, Polytope)
+    if count > MOST_DENSE and is_box and _is_ternary(weights):
+        return _sparse_ternary_box(part, need, lo, hi, deadline)
+    first, second = _candidates(weights, share=not is_ball)
     found: list[Clashes] = []
+    over_box = _ternary_box if _is_ternary(weights) else _general_box
     for a, b in _blocks(count, first, second, part.shape[1]):
+        if deadline.passed():
+            break
         found.append(over_box(part, need, lo, hi, a, b))
         if isinstance(region, Ball) and region.norm == "l2":
             found.append(_l2_ball(part, need, region.middle[used], region.radius, a, b))
@@ -139,38 +160,74 @@ def _ternary_box(
     weights: Any, need: FloatArray, lo: FloatArray, hi: FloatArray, a: Any, b: Any
 ) -> Clashes:
     """Try theta = 1/2 for all pairs of rows with entries in {-1, 0, 1}."""
-    middle = lo + (hi - lo) / 2
-    half = np.maximum(hi - middle, middle - lo)
+    half = _middle(lo, hi)[1]
     dense = weights.astype(np.float64)
     rows = dense[a].toarray()
     others = dense.toarray() if b is None else dense[b].toarray()
-    size = np.abs(rows)
-    other_size = np.abs(others)
+    size, other_size = np.abs(rows), np.abs(others)
     overlap = _product(size * half, other_size, b)
     signed = _product(rows * half, others, b)
-    reach, other_reach = size @ half, other_size @ half
-    at, other_at = rows @ middle, others @ middle
-    largest = np.maximum(np.abs(lo), np.abs(hi))
-    # Rounding of every sum above, including the box's middle and half width.
-    slack = (rows.shape[1] + 16) * UNIT * 2
-    doubt, other_doubt = slack * (size @ largest), slack * (other_size @ largest)
+    room = _room(weights, need, lo, hi)
     found = []
     for s in (1, -1):
         for t in (1, -1):
-            own = (
-                s * at
-                + reach
-                + need[int(s < 0)][a]
-                + doubt
-                + UNIT * 4 * np.abs(need[int(s < 0)][a])
-            )
-            theirs = t * other_at + other_reach + other_doubt
-            bound = need[int(t < 0)] if b is None else need[int(t < 0)][b]
-            theirs = theirs + bound + UNIT * 4 * np.abs(bound)
-            total = (own[:, None] + theirs[None, :]) if b is None else own + theirs
+            own, theirs = room[int(s < 0)][a], room[int(t < 0)]
+            total = (own[:, None] + theirs[None, :]) if b is None else own + theirs[b]
             value = total - overlap + s * t * signed
             value += UNIT * 8 * np.abs(total)
             found.append(_pick(value, 0.5, a, b, s, t))
+    return _union(found)
+
+
+def _middle(lo: FloatArray, hi: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the middle of a box, and half its width from there."""
+    middle = lo + (hi - lo) / 2
+    return middle, np.maximum(hi - middle, middle - lo)
+
+
+def _room(weights: Any, need: FloatArray, lo: FloatArray, hi: FloatArray) -> FloatArray:
+    """Return for each sign how far above zero its condition s w.x + c can get, rounded up."""
+    middle, half = _middle(lo, hi)
+    rows = weights.astype(np.float64)
+    size = abs(rows)
+    at, reach = rows @ middle, size @ half
+    # Rounding of every sum here and in the callers, including the box's middle and half width.
+    doubt = (rows.shape[1] + 16) * UNIT * 2 * (size @ np.maximum(np.abs(lo), np.abs(hi)))
+    signs = np.array([[1.0], [-1.0]])
+    return np.asarray(signs * at + reach + need + doubt + UNIT * 4 * np.abs(need))
+
+
+def _sparse_ternary_box(
+    weights: Any, need: FloatArray, lo: FloatArray, hi: FloatArray, deadline: Deadline
+) -> Clashes:
+    """Do the same for a large layer whose neurons share inputs with few others.
+
+    Over shared inputs |x||y| - xy is 2 where the signs differ and |x||y| + xy is 2 where they
+    agree, and pairs without either have as much room as their members.
+    """
+    half = _middle(lo, hi)[1]
+    room = _room(weights, need, lo, hi)
+    rows = weights.astype(np.float64)
+    plus, minus = rows.maximum(0).tocsr(), (-rows).maximum(0).tocsr()
+    scaled_plus, scaled_minus = plus.multiply(half).tocsr(), minus.multiply(half).tocsr()
+    found = []
+    sharing = np.bincount(weights.indices, minlength=weights.shape[1]).astype(np.float64)
+    work = np.cumsum(abs(rows) @ sharing)
+    step = max(1, int(weights.shape[0] * CHUNK / max(float(work[-1]), 1.0)))
+    for start in range(0, weights.shape[0], step):
+        if deadline.passed():
+            break
+        mine = slice(start, min(start + step, weights.shape[0]))
+        agree = scaled_plus[mine] @ plus.T + scaled_minus[mine] @ minus.T
+        differ = scaled_plus[mine] @ minus.T + scaled_minus[mine] @ plus.T
+        for table, product in ((differ.tocoo(), 1), (agree.tocoo(), -1)):
+            a, b = table.row.astype(np.int64) + start, table.col.astype(np.int64)
+            kept = np.flatnonzero(a < b)
+            a, b, common = a[kept], b[kept], 2 * table.data[kept]
+            for s in (1, -1):
+                t = s * product
+                total = room[int(s < 0)][a] + room[int(t < 0)][b]
+                found.append(_pick(total - common + UNIT * 8 * np.abs(total), 0.5, a, b, s, t))
     return _union(found)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from bnncert.deadline import Deadline
 from bnncert.formats.description import FloatArray, IntArray
 from bnncert.layers import ThresholdLayer
 from bnncert.network import Network
@@ -109,8 +110,10 @@ class Presolved:
 
 
 class _Presolve:
-    def __init__(self, network: Network, region: Region, tighten: bool | None) -> None:
-        self.network, self.region = network, region
+    def __init__(
+        self, network: Network, region: Region, tighten: bool | None, deadline: Deadline
+    ) -> None:
+        self.network, self.region, self.deadline = network, region, deadline
         self.tighten = tighten
         self.record = Record()
         self.layers: list[PresolvedLayer] = []
@@ -150,7 +153,11 @@ class _Presolve:
         open_ = bounds.unstable
         assert layer.bias_lo is not None and layer.bias_hi is not None
         clashes = pair_clashes(
-            self.region, layer.weights[open_], -layer.bias_hi[open_], -layer.bias_lo[open_]
+            self.region,
+            layer.weights[open_],
+            -layer.bias_hi[open_],
+            -layer.bias_lo[open_],
+            self.deadline,
         )
         return self._with_clashes(
             0, bounds, open_, clashes, sp.csr_array((layer.size, 0)), np.zeros(layer.size)
@@ -173,7 +180,8 @@ class _Presolve:
         reach = np.asarray(abs(rows).sum(axis=1), dtype=np.float64).reshape(-1)
         bounds = settle_states(layer, shift + low, shift + high)
         # Over clashes alone a program says little more than the ranges do.
-        if self.tighten or (self.tighten is None and number >= 2):
+        wanted = self.tighten or (self.tighten is None and number >= 2)
+        if wanted and not self.deadline.passed():
             low, high = tighten_sums(
                 rows, low, high, bounds.unstable, self._all_clashes(), self._gates()
             )
@@ -204,7 +212,9 @@ class _Presolve:
         clashes = Clashes.none()
         if 1 < leading.size <= MOST_LATER_PAIRS:
             cube = Box(-np.ones(self.variables), np.ones(self.variables))
-            clashes = pair_clashes(cube, part[leading], plus[leading], minus[leading])
+            clashes = pair_clashes(
+                cube, part[leading], plus[leading], minus[leading], self.deadline
+            )
         done = np.flatnonzero(literal >= 0)
         self._note_literals(number, open_[done], literal[done], literal_sign[done])
         follow = np.flatnonzero(leader != np.arange(rest.size))
@@ -305,7 +315,7 @@ class _Presolve:
         return Gates.joined(parts)
 
     def _table(self) -> BoolArray:
-        if self.variables > MOST_TABLE:
+        if self.variables > MOST_TABLE or self.deadline.passed():
             return np.zeros((2 * self.variables, 0), dtype=bool)
         return self._all_clashes().matrix(self.variables)
 
@@ -366,10 +376,21 @@ def _literals(rows: Any, plus: FloatArray, minus: FloatArray) -> tuple[IntArray,
     return variable, sign
 
 
-def presolve(network: Network, region: Region, *, tighten: bool | None = False) -> Presolved:
+def presolve(
+    network: Network,
+    region: Region,
+    *,
+    tighten: bool | None = False,
+    deadline: Deadline | None = None,
+) -> Presolved:
     """Apply every rule to a network on a region.
 
-    `tighten` says whether linear programs sharpen the bounds of sums; None leaves it to the layer:
-    only above the second one, where they see the gates in between, they say much that is new.
+    Parameters
+    ----------
+    tighten
+        Whether linear programs sharpen the bounds of sums; None leaves it to the layer: only above
+        the second one, where they see the gates in between, they say much that is new.
+    deadline
+        After it only the rules that cost nothing are applied.
     """
-    return _Presolve(network, region, tighten).run()
+    return _Presolve(network, region, tighten, deadline or Deadline(None)).run()

@@ -47,6 +47,17 @@ from bnncert.solvers.structured import Multipliers, StructuredProgram, Tables
 
 UNIT = 2.0**-52
 
+#: Entries of the rows of tables and gates, at most: they are kept as dense matrices.
+MOST_ENTRIES = 1.5e8
+
+
+def is_too_large(presolved: Presolved) -> bool:
+    """Whether the relaxation of a network would not fit the memory of a usual computer."""
+    variables = presolved.owner.size
+    gates = int(np.count_nonzero(presolved.owner_layer > 0))
+    last = int(presolved.bounds[-1].unstable.size) if presolved.network.depth > 1 else 0
+    return float(variables) * (gates + last) > MOST_ENTRIES
+
 
 @dataclass(frozen=True, eq=False)
 class Lattice:

@@ -1,0 +1,156 @@
+"""`bnncert vnncomp`: a category of VNN-COMP; and what the competition's scripts call."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from bnncert.commands.console import PlainConsole, wide_console
+from bnncert.commands.options import MemoryOption, MethodOption
+from bnncert.competition import (
+    Instance,
+    Settings,
+    finished_lines,
+    plain_or_packed,
+    read_instances,
+    run_category,
+    run_instance,
+)
+from bnncert.errors import BnncertError, InputError
+from bnncert.formats.vnnlib import read_vnnlib
+from bnncert.network import load
+from bnncert.problem import from_vnnlib
+from bnncert.report.atomic import write_atomically
+from bnncert.report.competition import Line, category_table, totals
+
+#: Seconds that the answer is ahead of the competition's limit, and their share of a small one.
+MARGIN, MARGIN_SHARE = 2.0, 0.05
+
+
+def vnncomp(
+    instances: Annotated[
+        Path, typer.Argument(help="instances.csv: rows onnx,vnnlib,timeout; files beside it.")
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder of the result files and results.csv; resumed.")
+    ],
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", help="Seconds for each instance (default: as the file says)."),
+    ] = None,
+    method: MethodOption = "auto",
+    certificates: Annotated[
+        Path | None,
+        typer.Option("--certificates", help="Folder for a certificate of every verdict."),
+    ] = None,
+    only: Annotated[
+        str, typer.Option("--only", help="Only queries with this text in their name.")
+    ] = "",
+    again: Annotated[
+        bool, typer.Option("--again", help="Answer everything anew, also what is done.")
+    ] = False,
+    memory: MemoryOption = 4.0,
+) -> None:
+    """Answer a category of VNN-COMP; the same command again goes on where it stopped."""
+    settings = Settings(method, memory, certificates)
+    chosen = [i for i in read_instances(instances, timeout) if only in Path(i.vnnlib).name]
+    if not chosen:
+        raise InputError(f"{instances}: no query with {only!r} in its name")
+    _run(chosen, out, settings, again)
+
+
+def _run(chosen: Sequence[Instance], out: Path, settings: Settings, again: bool) -> None:
+    """Run with a bar on a terminal; Ctrl-C shows what there is and goes on up."""
+    console, watching = wide_console(), PlainConsole(stderr=True)
+    columns = (
+        TextColumn("verifying"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[text]}"),
+        TimeElapsedColumn(),
+    )
+    seen: list[int] = []
+    try:
+        with Progress(
+            *columns, console=watching, transient=True, disable=not watching.is_terminal
+        ) as bar:
+            task = bar.add_task("verifying", total=None, text="")
+
+            def report(done: int, total: int, line: Line | None) -> None:
+                if not seen and done:
+                    console.print(f"{done} of {total} instances are in {out} already")
+                seen.append(done)
+                text = "" if line is None else f"{line.query_name}: {line.word}"
+                bar.update(task, completed=done, total=total, text=text)
+
+            lines = run_category(chosen, out, settings, again=again, progress=report)
+    except KeyboardInterrupt:
+        lines = finished_lines(chosen, out, settings)
+        _show(lines)
+        console.print(
+            f"{len(lines)} of {len(chosen)} instances are in {out}; the same command goes on "
+            "from there",
+            soft_wrap=True,
+        )
+        # The end after Ctrl-C is abrupt and empties no buffers.
+        sys.stdout.flush()
+        raise
+    _show(lines)
+    console.print(f"{len(lines)} instances in {out}", soft_wrap=True)
+
+
+def _show(lines: Sequence[Line]) -> None:
+    console = wide_console()
+    console.print(category_table(lines))
+    console.print(totals(lines), soft_wrap=True)
+
+
+def vnncomp_instance(
+    onnx: Annotated[Path, typer.Argument(help="Model.")],
+    vnnlib: Annotated[Path, typer.Argument(help="Query.")],
+    result: Annotated[Path, typer.Argument(help="Where to write the result.")],
+    timeout: Annotated[float, typer.Argument(help="Seconds of wall time for everything.")],
+    started: Annotated[
+        float | None, typer.Option("--started", help="Unix time from which the limit counts.")
+    ] = None,
+) -> None:
+    """Answer one instance as vnncomp/run_instance.sh has to."""
+    used = 0.0 if started is None else max(0.0, time.time() - started)
+    begin = time.monotonic() - used
+    # Whatever happens next, a valid file is there.
+    write_atomically(result, "unknown\n")
+    if not 0 < timeout < math.inf:
+        raise InputError(f"timeout is {timeout}; expected a number of seconds > 0")
+    margin = min(MARGIN, MARGIN_SHARE * timeout)
+    answer = run_instance(
+        plain_or_packed(onnx),
+        plain_or_packed(vnnlib),
+        timeout - margin,
+        started=begin,
+        grace=margin / 4,
+    )
+    write_atomically(result, answer.file_text)
+    if answer.word == "error":
+        raise BnncertError(answer.reason)
+    PlainConsole().print(answer.word)
+
+
+def vnncomp_prepare(
+    onnx: Annotated[Path, typer.Argument(help="Model.")],
+    vnnlib: Annotated[Path, typer.Argument(help="Query.")],
+) -> None:
+    """Find out whether one instance can be answered, as vnncomp/prepare_instance.sh has to."""
+    from_vnnlib(load(plain_or_packed(onnx)), read_vnnlib(plain_or_packed(vnnlib)))

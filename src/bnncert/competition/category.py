@@ -1,0 +1,172 @@
+"""A whole category: what is not answered yet is answered, and written when it is."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
+
+from bnncert.competition.answering import run_instance
+from bnncert.competition.instances import Instance
+from bnncert.errors import FormatError, InputError
+from bnncert.methods import REGISTRY
+from bnncert.report.atomic import write_atomically
+from bnncert.report.competition import Line, ResultsTable
+
+#: Called with (finished, total, the instance just finished or None).
+CategoryProgress: TypeAlias = Callable[[int, int, Line | None], None]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all instances have in common; `certificates` is a folder, `memory` in gigabytes."""
+
+    method: str = "auto"
+    memory: float = 4.0
+    certificates: Path | None = None
+
+    def __post_init__(self) -> None:
+        # Here, so that nothing is found out only in the processes of the instances.
+        REGISTRY.make(self.method)
+        if not self.memory > 0:
+            raise InputError(f"memory limit is {self.memory}; expected a number of GB > 0")
+
+
+def run_category(
+    instances: Sequence[Instance],
+    out: Path,
+    settings: Settings | None = None,
+    *,
+    again: bool = False,
+    progress: CategoryProgress | None = None,
+) -> list[Line]:
+    """Answer what `out` does not answer yet, write each answer when it is there, return all.
+
+    Parameters
+    ----------
+    out
+        Folder of one result file per instance and of `results.csv`; made if it does not exist.
+    again
+        Whether to answer everything anew.
+    """
+    settings = settings or Settings()
+    report = progress or (lambda done, total, line: None)
+    for folder in (out, settings.certificates):
+        if folder is not None:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise InputError(f"{folder}: {error.strerror or error}") from error
+    table = ResultsTable(out / "results.csv")
+    known = {line.file: line for line in ([] if again else table.lines())}
+    hashes: dict[Path, str] = {}
+    questions = [_question(i, settings, hashes) for i in instances]
+    done: dict[str, Line] = {}
+    for instance, question in zip(instances, questions, strict=True):
+        line = known.get(instance.name)
+        if line is not None and _is_answer(line, question, out, settings):
+            done[instance.name] = line
+    report(len(done), len(instances), None)
+    for instance, question in zip(instances, questions, strict=True):
+        if instance.name in done:
+            continue
+        # First, so that no old row is ever beside a new file.
+        table.drop(instance.name)
+        line = _run_and_write(instance, question, out, settings)
+        table.put(line)
+        done[instance.name] = line
+        report(len(done), len(instances), line)
+    return [done[i.name] for i in instances]
+
+
+def finished_lines(
+    instances: Sequence[Instance], out: Path, settings: Settings | None = None
+) -> list[Line]:
+    """Return the answers to these instances that a folder holds."""
+    settings = settings or Settings()
+    known = {line.file: line for line in ResultsTable(out / "results.csv").lines()}
+    hashes: dict[Path, str] = {}
+    return [
+        known[i.name]
+        for i in instances
+        if i.name in known
+        and _is_answer(known[i.name], _question(i, settings, hashes), out, settings)
+    ]
+
+
+def _question(instance: Instance, settings: Settings, hashes: dict[Path, str]) -> Line:
+    """Return the row without an answer."""
+    for path in (instance.model, instance.query):
+        if path not in hashes:
+            try:
+                hashes[path] = hashlib.sha256(path.read_bytes()).hexdigest()
+            except OSError as error:
+                raise FormatError(f"{path}: cannot be read ({error.strerror or error})") from error
+    return Line(
+        category=instance.category,
+        onnx=instance.onnx,
+        vnnlib=instance.vnnlib,
+        limit=instance.timeout,
+        method=settings.method,
+        file=instance.name,
+        model_hash=hashes[instance.model],
+        query_hash=hashes[instance.query],
+    )
+
+
+def _is_answer(line: Line, question: Line, out: Path, settings: Settings) -> bool:
+    """Whether a row answers just this question, and all that belongs to it is there."""
+    if line.question != question.question or not (out / line.file).is_file():
+        return False
+    if settings.certificates is None:
+        return True
+    if line.certificate is None:
+        return line.word not in ("sat", "unsat")
+    path = certificate_path(settings.certificates, line.file)
+    return line.certificate == 0 or (path.is_file() and path.stat().st_size == line.certificate)
+
+
+def certificate_path(folder: Path, name: str) -> Path:
+    """Return where the certificate goes that belongs to a result file."""
+    return folder / (name.removesuffix(".txt") + ".bnncert")
+
+
+def _run_and_write(instance: Instance, question: Line, out: Path, settings: Settings) -> Line:
+    path = None
+    if settings.certificates is not None:
+        path = certificate_path(settings.certificates, instance.name)
+        _remove(path)
+    _remove(out / instance.name)
+    answer = run_instance(
+        instance.model,
+        instance.query,
+        instance.timeout,
+        method=settings.method,
+        memory=settings.memory,
+        certificate=path,
+    )
+    write_atomically(out / instance.name, answer.file_text)
+    size = None
+    if path is not None:
+        written = answer.result is not None and answer.result.certificate is not None
+        size = path.stat().st_size if written else 0
+    found = None if answer.result is None else answer.result.counterexample
+    return replace(
+        question,
+        word=answer.word,
+        seconds=answer.seconds,
+        stage=answer.stage,
+        certificate=size,
+        memory=answer.memory,
+        replayed="" if found is None else "+".join(found.replayed_in),
+        reason=answer.reason,
+    )
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror or error})") from error

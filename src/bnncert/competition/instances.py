@@ -1,0 +1,117 @@
+"""The list of a VNN-COMP category: models, queries and time limits."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from bnncert.deadline import Deadline
+from bnncert.errors import FormatError
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One row of an instances.csv.
+
+    Attributes
+    ----------
+    onnx, vnnlib
+        The files as the row names them.
+    model, query
+        The files that are there, perhaps gzipped.
+    name
+        Name of the result file; no two instances of a category share one.
+    """
+
+    category: str
+    onnx: str
+    vnnlib: str
+    timeout: float
+    model: Path
+    query: Path
+    name: str
+
+
+def read_instances(path: Path, timeout: float | None = None) -> tuple[Instance, ...]:
+    """Read an instances.csv: rows `onnx,vnnlib,timeout`, files relative to its folder.
+
+    Parameters
+    ----------
+    timeout
+        Replaces the time limits of the file.
+    """
+    Deadline(timeout)
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file, strict=True)
+            try:
+                rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
+            except csv.Error as error:
+                raise FormatError(f"{path}:{reader.line_num}: not CSV ({error})") from error
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{path}: not UTF-8 text") from error
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be read ({error.strerror or error})") from error
+    category = path.resolve().parent.name
+    names: dict[str, int] = {}
+    found = []
+    for line, row in rows:
+        if not any(row):
+            continue
+        if len(row) != 3:
+            raise FormatError(
+                f"{path}:{line}: found {len(row)} field(s), expected onnx,vnnlib,timeout"
+            )
+        onnx, vnnlib, limit = row
+        found.append(
+            Instance(
+                category=category,
+                onnx=onnx,
+                vnnlib=vnnlib,
+                timeout=_limit(limit, f"{path}:{line}") if timeout is None else timeout,
+                model=_existing(path.parent, onnx, f"{path}:{line}"),
+                query=_existing(path.parent, vnnlib, f"{path}:{line}"),
+                name=_result_name(onnx, vnnlib, names),
+            )
+        )
+    if not found:
+        raise FormatError(f"{path}: holds no instance")
+    return tuple(found)
+
+
+def _limit(text: str, where: str) -> float:
+    try:
+        limit = float(text)
+    except ValueError:
+        limit = math.nan
+    if not 0 < limit < math.inf:
+        raise FormatError(f"{where}: time limit is {text!r}, expected a number of seconds > 0")
+    return limit
+
+
+def _existing(folder: Path, text: str, where: str) -> Path:
+    found = plain_or_packed(folder / text) if text else folder
+    if not found.is_file():
+        raise FormatError(f"{where}: no such file: {text!r}, nor with .gz")
+    return found
+
+
+def plain_or_packed(path: Path) -> Path:
+    """Return the file, or the one with `.gz` where only that exists."""
+    packed = path.with_name(path.name + ".gz")
+    return packed if not path.exists() and packed.exists() else path
+
+
+def _result_name(onnx: str, vnnlib: str, taken: dict[str, int]) -> str:
+    """Return MODEL_QUERY.txt, numbered where the same comes again."""
+    parts = [Path(text.removesuffix(".gz")).stem for text in (onnx, vnnlib)]
+    plain = "_".join(parts)
+    name, number = plain, 1
+    # Compared without case, for file systems that do the same.
+    while name.lower() in taken:
+        number += 1
+        name = f"{plain}-{number}"
+    taken[name.lower()] = number
+    return name + ".txt"

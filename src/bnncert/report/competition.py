@@ -1,0 +1,174 @@
+"""The results of a VNN-COMP category: its results.csv, and the table for people.
+
+A row begins as in the competition: category, onnx, vnnlib, prepare time, result, run time.  What
+follows says how the answer came about and what exactly was asked, so that it is not asked twice.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from bnncert.errors import FormatError, InputError
+from bnncert.report.atomic import write_atomically
+
+#: Every answer there is, with its colour.
+WORDS = {"sat": "red", "unsat": "green", "unknown": "yellow", "timeout": "yellow", "error": "red"}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of results.csv.
+
+    Attributes
+    ----------
+    certificate
+        Bytes of the certificate, 0 if there is none, None if none was asked for.
+    memory
+        Most bytes that the largest process held.
+    replayed
+        Where the witness was executed: "exact", "exact+onnxruntime", or "".
+    """
+
+    category: str
+    onnx: str
+    vnnlib: str
+    limit: float
+    method: str
+    file: str
+    model_hash: str
+    query_hash: str
+    word: str = ""
+    seconds: float = 0.0
+    stage: str = ""
+    certificate: int | None = None
+    memory: int = 0
+    replayed: str = ""
+    reason: str = ""
+
+    @property
+    def question(self) -> tuple[str, str, float, str]:
+        """What was asked: the same model, query and limit, by the same method."""
+        return self.model_hash, self.query_hash, self.limit, self.method
+
+    @property
+    def query_name(self) -> str:
+        """The query's file name without its suffixes."""
+        return Path(self.vnnlib.removesuffix(".gz")).name.removesuffix(".vnnlib")
+
+    def fields(self) -> list[str]:
+        """Return the row."""
+        return [
+            *(self.category, self.onnx, self.vnnlib),
+            # Nothing is prepared ahead: reading the files is part of the run.
+            "0.00",
+            *(self.word, f"{self.seconds:.3f}"),
+            *(repr(self.limit), self.method, self.stage),
+            "" if self.certificate is None else str(self.certificate),
+            *(str(self.memory), self.replayed, self.file, self.model_hash, self.query_hash),
+            self.reason,
+        ]
+
+    @staticmethod
+    def of(fields: Sequence[str], where: str) -> Line:
+        """Return what a row says; `where` is its place for the complaint."""
+        try:
+            category, onnx, vnnlib, _, word, seconds, *ours = fields
+            limit, method, stage, certificate, memory, replayed, file, model, query, reason = ours
+            if word not in WORDS:
+                raise ValueError
+            return Line(
+                category=category,
+                onnx=onnx,
+                vnnlib=vnnlib,
+                limit=float(limit),
+                method=method,
+                file=file,
+                model_hash=model,
+                query_hash=query,
+                word=word,
+                seconds=float(seconds),
+                stage=stage,
+                certificate=int(certificate) if certificate else None,
+                memory=int(memory),
+                replayed=replayed,
+                reason=reason,
+            )
+        except ValueError:
+            raise FormatError(f"{where}: not a row that bnncert vnncomp has written") from None
+
+
+class ResultsTable:
+    """A results.csv; every change replaces the file at once, so a kill never breaks it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        # Now, so that a file that is something else is found out before it is written to.
+        self.lines()
+
+    def lines(self) -> list[Line]:
+        """Return all rows."""
+        if not self._path.exists():
+            return []
+        try:
+            with self._path.open(newline="", encoding="utf-8") as file:
+                reader = csv.reader(file)
+                return [Line.of(r, f"{self._path}:{reader.line_num}") for r in reader if r]
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise FormatError(f"{self._path}: not a results.csv ({error})") from error
+        except OSError as error:
+            raise InputError(f"{self._path}: {error.strerror or error}") from error
+
+    def put(self, line: Line) -> None:
+        """Add a row, in place of the one with the same result file."""
+        self._write([*(known for known in self.lines() if known.file != line.file), line])
+
+    def drop(self, file: str) -> None:
+        """Remove the row of a result file, if there is one."""
+        lines = self.lines()
+        kept = [line for line in lines if line.file != file]
+        if len(kept) < len(lines):
+            self._write(kept)
+
+    def _write(self, lines: Sequence[Line]) -> None:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(line.fields() for line in lines)
+        write_atomically(self._path, text.getvalue())
+
+
+def category_table(lines: Sequence[Line]) -> Table:
+    """Return one row for each instance."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("query", no_wrap=True)
+    table.add_column("answer", no_wrap=True)
+    table.add_column("seconds", justify="right", no_wrap=True)
+    table.add_column("decided by")
+    table.add_column("certificate", justify="right", no_wrap=True)
+    table.add_column("GB", justify="right", no_wrap=True)
+    table.add_column("reason", overflow="fold")
+    for line in lines:
+        # As Text, because names from files may look like rich's markup.
+        table.add_row(
+            Text(line.query_name),
+            Text(line.word, style=WORDS[line.word]),
+            f"{line.seconds:.2f}",
+            Text(line.stage or "-"),
+            f"{line.certificate} B" if line.certificate else "-",
+            f"{line.memory / 1e9:.2f}" if line.memory else "-",
+            Text(line.reason),
+        )
+    return table
+
+
+def totals(lines: Sequence[Line]) -> str:
+    """Return how often each answer was given, and the time of all."""
+    words = [line.word for line in lines]
+    counts = ", ".join(f"{words.count(word)} {word}" for word in WORDS)
+    return f"{counts} of {len(lines)} in {math.fsum(line.seconds for line in lines):.1f} s"
