@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 
 import bnncert
+from bnncert.formats.description import SignZero
 
 #: a.x <= b, or a.x < b when strict.
 Inequality = tuple[tuple[Fraction, ...], Fraction, bool]
@@ -26,7 +29,7 @@ class TinyNetwork:
 
     weights: tuple[np.ndarray, ...]
     biases: tuple[np.ndarray, ...]
-    sign_zero: str
+    sign_zero: SignZero
 
     def build(self) -> bnncert.Network:
         return bnncert.Network.from_arrays(self.weights, self.biases, sign_zero=self.sign_zero)
@@ -40,7 +43,7 @@ def _normalised(inequality: Inequality) -> Inequality | None:
     return tuple(v / size for v in a), b / size, strict
 
 
-def _satisfiable(system: list[Inequality], dimension: int) -> bool:
+def satisfiable(system: list[Inequality], dimension: int) -> bool:
     """Fourier-Motzkin: eliminate the variables one by one."""
     for k in range(dimension):
         plus = [c for c in system if c[0][k] > 0]
@@ -117,7 +120,8 @@ def _nearest_distance(system: Sequence[Inequality], center: Sequence[Fraction]) 
     best: Fraction | None = None
     for x in candidates:
         if all(sum(v * w for v, w in zip(a, x, strict=True)) <= b for a, b, _ in system):
-            distance = sum((w - c) ** 2 for w, c in zip(x, center, strict=True))
+            squares = ((w - c) ** 2 for w, c in zip(x, center, strict=True))
+            distance = sum(squares, Fraction(0))
             best = distance if best is None else min(best, distance)
     return best
 
@@ -135,12 +139,12 @@ def reachable_first_layers(net: TinyNetwork, region: bnncert.Region) -> Iterator
         if isinstance(region, bnncert.Ball) and region.norm == "l2":
             center = [Fraction(v) for v in region.middle.tolist()]
             # Strictness only matters on the boundary, which float data does not meet.
-            if not _satisfiable(list(system), region.size):
+            if not satisfiable(list(system), region.size):
                 continue
             distance = _nearest_distance(system, center)
             if distance is not None and distance <= Fraction(region.radius) ** 2:
                 yield signs
-        elif _satisfiable(system, region.size):
+        elif satisfiable(system, region.size):
             yield signs
 
 
@@ -180,3 +184,63 @@ def true_margins(net: TinyNetwork, region: bnncert.Region, label: int) -> dict[i
         for x in last
     ]
     return {k: min(s[label] - s[k] for s in scores) for k in range(w.shape[0]) if k != label}
+
+
+def check_counterexample(
+    net: TinyNetwork, region: bnncert.Region, label: int, result: bnncert.Result
+) -> None:
+    """Replay a counterexample with the oracle's own arithmetic."""
+    found = result.counterexample
+    assert found is not None
+    exact = (
+        [Fraction(v) for v in found.point.tolist()] if found.exact is None else list(found.exact)
+    )
+    assert region.contains(exact)
+    single = bnncert.Box([float(v) for v in exact], [float(v) for v in exact])
+    if [Fraction(v) for v in single.lo.tolist()] == exact:
+        margins = true_margins(net, single, label)
+        assert min(margins.values()) <= 0
+
+
+@dataclass(frozen=True, eq=False)
+class TinyQuestion:
+    """Has every point of a region the label?  The question, and what brute force says."""
+
+    net: TinyNetwork
+    region: bnncert.Region
+    label: int
+
+    @cached_property
+    def network(self) -> bnncert.Network:
+        return self.net.build()
+
+    @cached_property
+    def truth(self) -> dict[int, Fraction]:
+        return true_margins(self.net, self.region, self.label)
+
+    def expected(self, ties: str = "violation") -> str:
+        holds = all(m >= 0 if ties == "robust" else m > 0 for m in self.truth.values())
+        return "robust" if holds else "not_robust"
+
+    def verify(self, method: str = "auto", **settings: Any) -> bnncert.Result:
+        return bnncert.verify(self.network, self.region, self.label, method=method, **settings)
+
+    def bound(self, method: str, **settings: Any) -> bnncert.Result:
+        return bnncert.bound(self.network, self.region, self.label, method=method, **settings)
+
+    def targets(self, result: bnncert.Result) -> Iterator[tuple[bnncert.TargetResult, Fraction]]:
+        """Yield every target with the true minimum of its margin."""
+        for target in result.targets:
+            assert target.rival is not None
+            yield target, self.truth[target.rival]
+
+    def check_bounds(self, result: bnncert.Result) -> None:
+        """The bounds of every target enclose the minimum."""
+        assert len(result.targets) == len(self.truth)
+        for target, minimum in self.targets(result):
+            assert target.lower <= minimum <= target.upper, result.method
+
+    def check_counterexample(self, result: bnncert.Result) -> None:
+        """If a counterexample is what the answer rests on, it is one."""
+        if result.status == "not_robust":
+            check_counterexample(self.net, self.region, self.label, result)

@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 import bnncert
-from tests.brute_force import TinyNetwork
+from bnncert.formats.description import SignZero
+from tests.brute_force import TinyNetwork, TinyQuestion
 
 NORMS = ("linf", "l1", "box", "polytope")
 
@@ -34,7 +35,8 @@ def tiny_networks(
         biases.append(
             _array(draw(st.lists(value, min_size=shape[0], max_size=shape[0])), shape[:1])
         )
-    sign_zero = draw(st.sampled_from(["plus", "minus", "either"])) if exact_ties else "plus"
+    zeros: list[SignZero] = ["plus", "minus", "either"] if exact_ties else ["plus"]
+    sign_zero = draw(st.sampled_from(zeros))
     return TinyNetwork(tuple(weights), tuple(biases), sign_zero)
 
 
@@ -57,3 +59,13 @@ def regions(draw: st.DrawFn, kind: str, *, inputs: int = 2) -> bnncert.Region:
     # The centre satisfies every inequality, so the polytope is not empty.
     right = matrix @ center + np.array([draw(st.integers(0, 4)) / 2 for _ in range(rows)])
     return bnncert.Polytope(matrix, right, center - radius, center + radius)
+
+
+@st.composite
+def questions(
+    draw: st.DrawFn, kind: str, *, inputs: int = 2, exact_ties: bool = True, max_depth: int = 3
+) -> TinyQuestion:
+    """A network, a region of one kind, and any label."""
+    net = draw(tiny_networks(inputs=inputs, exact_ties=exact_ties, max_depth=max_depth))
+    region = draw(regions(kind, inputs=inputs))
+    return TinyQuestion(net, region, draw(st.integers(0, net.weights[-1].shape[0] - 1)))

@@ -15,10 +15,11 @@ from hypothesis import HealthCheck, given, settings
 
 import bnncert
 from bnncert.checking import RejectedError
+from bnncert.checking.counterexample import inside, signs_at
 from bnncert.checking.function import Function
-from bnncert.checking.geometry import Clauses, Geometry, Space, digits, dot, inside, scaled
+from bnncert.checking.geometry import Geometry, digits, dot, scaled
 from bnncert.checking.leaves import Goal
-from bnncert.checking.reading import Multipliers, joined
+from bnncert.checking.reading import Clauses, Multipliers, Space, joined
 from bnncert.checking.skeleton import Rows, Skeleton, _closure
 from tests.checking.claims import random_network
 
@@ -340,7 +341,7 @@ def test_proved_clauses_hold_at_all_points(kind: str, weights: str) -> None:
             point = list(x)
             if not inside(space, point):
                 continue
-            signs = geometry.signs_at(point)
+            signs = signs_at(geometry, point)
             exact = network.layers[0].exact_signs(point)
             assert signs.tolist() == exact.tolist()
             for k in np.flatnonzero(holds):

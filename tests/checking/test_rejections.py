@@ -13,12 +13,12 @@ import pytest
 
 import bnncert
 from bnncert.checking import RejectedError, UnreadableError, check, skeleton
-from bnncert.checking.checker import _check_point
 from bnncert.checking.container import Section
+from bnncert.checking.counterexample import check_point, is_violated
 from bnncert.checking.function import Function
-from bnncert.checking.geometry import Clauses, Geometry, Space
+from bnncert.checking.geometry import Geometry
 from bnncert.checking.leaves import Goal
-from bnncert.checking.reading import Multipliers, Statement
+from bnncert.checking.reading import Clauses, Multipliers, Space, Statement
 from bnncert.checking.skeleton import Skeleton
 from tests.checking.claims import REFUSALS, pack, random_network
 from tests.checking.conftest import Valid
@@ -227,7 +227,7 @@ def test_a_point_whose_sign_is_unknown() -> None:
     statement = Statement("not_robust", space, False, [[]], "")
     section = Section("point", {"target": 0}, {"point": np.zeros(1)})
     with pytest.raises(RejectedError, match="rounding"):
-        _check_point(section, statement, network, geometry)
+        check_point(section, statement, network, geometry)
     assert geometry.states().tolist() == [0]
 
 
@@ -389,7 +389,7 @@ def test_doubt_counts_against_both_answers() -> None:
     assert lone.doubt == Fraction(1, 4)
     constant = Function([Fraction(0)], Fraction(1, 8), Fraction(1, 4), False)
     assert not constant.is_positive_from(Fraction(-9))
-    assert not constant.is_violated(np.ones(1, dtype=np.int8))
+    assert not is_violated(constant, np.ones(1, dtype=np.int8))
 
 
 def test_unreadable_is_not_rejected(valid: dict[str, Valid], tmp_path: Path) -> None:

@@ -11,9 +11,7 @@ import bnncert
 from bnncert import Options
 from bnncert.search.lessons import Lessons
 from bnncert.search.tree import Tree
-from tests.brute_force import true_margins
-from tests.strategies import NORMS, regions, tiny_networks
-from tests.test_against_brute_force import check_counterexample
+from tests.strategies import NORMS, questions
 
 MANY = settings(
     max_examples=160, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
@@ -27,36 +25,22 @@ WEAK = Options(restarts=2, iterations=1, samples=5)
 @given(data=st.data())
 @MANY
 def test_auto_agrees_with_brute_force(kind: str, data: st.DataObject) -> None:
-    net = data.draw(tiny_networks())
-    region = data.draw(regions(kind))
-    built = net.build()
-    label = data.draw(st.integers(0, built.classes - 1))
-    truth = true_margins(net, region, label)
-    result = bnncert.verify(built, region, label, options=WEAK)
-    assert result.status == ("robust" if min(truth.values()) > 0 else "not_robust")
-    for target in result.targets:
-        assert target.rival is not None
-        assert target.lower <= truth[target.rival] <= target.upper
-    if result.status == "not_robust":
-        check_counterexample(net, region, label, result)
+    question = data.draw(questions(kind))
+    result = question.verify(options=WEAK)
+    assert result.status == question.expected()
+    question.check_bounds(result)
+    question.check_counterexample(result)
 
 
 @given(data=st.data())
 @MANY
 def test_auto_agrees_with_brute_force_on_the_disc(data: st.DataObject) -> None:
-    net = data.draw(tiny_networks(exact_ties=False))
-    region = data.draw(regions("l2"))
-    built = net.build()
-    label = data.draw(st.integers(0, built.classes - 1))
-    truth = true_margins(net, region, label)
-    result = bnncert.verify(built, region, label, options=WEAK)
+    question = data.draw(questions("l2", exact_ties=False))
+    result = question.verify(options=WEAK)
     # A pattern that the disc only touches may stay open.
-    assert result.status in ("robust" if min(truth.values()) > 0 else "not_robust", "unknown")
-    for target in result.targets:
-        assert target.rival is not None
-        assert target.lower <= truth[target.rival] <= target.upper
-    if result.status == "not_robust":
-        check_counterexample(net, region, label, result)
+    assert result.status in (question.expected(), "unknown")
+    question.check_bounds(result)
+    question.check_counterexample(result)
 
 
 def test_what_one_rival_teaches_is_true_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:

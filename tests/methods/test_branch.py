@@ -9,6 +9,7 @@ import sys
 import time
 from fractions import Fraction
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -19,8 +20,7 @@ import bnncert
 from bnncert import Options
 from bnncert.demo import load_demo_images, load_demo_network
 from bnncert.search.tree import Tree
-from tests.brute_force import true_margins
-from tests.strategies import NORMS, regions, tiny_networks
+from tests.strategies import NORMS, questions
 
 SOME = settings(
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
@@ -33,31 +33,22 @@ DATA = Path(bnncert.__file__).parent / "data"
 @given(data=st.data())
 @SOME
 def test_the_minimum_is_that_of_brute_force(kind: str, data: st.DataObject) -> None:
-    net = data.draw(tiny_networks())
-    region = data.draw(regions(kind))
-    built = net.build()
-    label = data.draw(st.integers(0, built.classes - 1))
-    truth = true_margins(net, region, label)
-    result = bnncert.bound(built, region, label, method="bab")
-    for target in result.targets:
-        assert target.rival is not None
-        assert target.lower == target.upper == truth[target.rival]
-        assert (target.counterexample is not None) == (truth[target.rival] <= 0)
+    question = data.draw(questions(kind))
+    for target, minimum in question.targets(question.bound("bab")):
+        assert target.lower == target.upper == minimum
+        assert (target.counterexample is not None) == (minimum <= 0)
 
 
 @given(data=st.data())
 @SOME
 def test_the_minimum_on_the_disc_is_bounded_from_both_sides(data: st.DataObject) -> None:
-    net = data.draw(tiny_networks(exact_ties=False))
-    region = data.draw(regions("l2"))
-    truth = true_margins(net, region, 0)
-    result = bnncert.bound(net.build(), region, 0, method="bab")
-    for target in result.targets:
-        assert target.rival is not None
-        assert target.lower <= truth[target.rival] <= target.upper
+    question = data.draw(questions("l2", exact_ties=False))
+    question.check_bounds(question.bound("bab"))
 
 
-def demo(which: str, image: int, delta: float) -> tuple[bnncert.Network, bnncert.Region, int]:
+def demo(
+    which: Literal["sparse", "dense"], image: int, delta: float
+) -> tuple[bnncert.Network, bnncert.Region, int]:
     network, data = load_demo_network(which), load_demo_images()
     region = bnncert.Ball("linf", data.point(image), delta / 127.5, -1.0, 1.0)
     return network, region, int(data.labels[image])
@@ -108,12 +99,9 @@ def test_the_time_limit_holds_on_a_hard_question(method: str, processes: int) ->
 @given(data=st.data())
 @settings(SOME, max_examples=60)
 def test_a_tiny_memory_limit_changes_no_verdict(kind: str, data: st.DataObject) -> None:
-    net = data.draw(tiny_networks())
-    region = data.draw(regions(kind))
-    truth = true_margins(net, region, 0)
-    expected = "robust" if min(truth.values()) > 0 else "not_robust"
-    options = Options(memory=1e-9)
-    assert bnncert.verify(net.build(), region, 0, method="bab", options=options).status == expected
+    question = data.draw(questions(kind))
+    result = question.verify("bab", options=Options(memory=1e-9))
+    assert result.status == question.expected()
 
 
 def test_a_failed_allocation_ends_the_search_and_not_the_program(

@@ -17,9 +17,8 @@ from bnncert.demo import load_demo_images, load_demo_network
 from bnncert.errors import InputError, MissingExtraError
 from bnncert.leaf import Leaf
 from bnncert.relaxations.linear import input_block
-from tests.brute_force import TinyNetwork, true_margins
-from tests.strategies import NORMS, regions, tiny_networks
-from tests.test_against_brute_force import check_counterexample
+from tests.brute_force import TinyNetwork, TinyQuestion, check_counterexample
+from tests.strategies import NORMS, questions, regions, tiny_networks
 
 needs_scip = pytest.mark.skipif(
     importlib.util.find_spec("pyscipopt") is None,
@@ -32,43 +31,29 @@ MANY = settings(
 SOME = settings(MANY, max_examples=40)
 
 
-def check_against_brute_force(net: TinyNetwork, region: bnncert.Region, label: int) -> None:
-    built = net.build()
-    truth = true_margins(net, region, label)
-    expected = "robust" if min(truth.values()) > 0 else "not_robust"
-    result = bnncert.verify(built, region, label, method="minp")
-    assert result.status == expected
-    if expected == "not_robust":
-        check_counterexample(net, region, label, result)
-    optimum = bnncert.bound(built, region, label, method="minp")
-    for target in optimum.targets:
-        assert target.rival is not None
-        minimum = float(truth[target.rival])
-        assert target.lower == pytest.approx(minimum, abs=1e-9)
-        assert target.upper == pytest.approx(minimum, abs=1e-9)
+def check_against_brute_force(question: TinyQuestion) -> None:
+    result = question.verify("minp")
+    assert result.status == question.expected()
+    question.check_counterexample(result)
+    for target, minimum in question.targets(question.bound("minp")):
+        assert target.lower == pytest.approx(float(minimum), abs=1e-9)
+        assert target.upper == pytest.approx(float(minimum), abs=1e-9)
 
 
-def check_soft_form(net: TinyNetwork, region: bnncert.Region, label: int) -> None:
+def check_soft_form(question: TinyQuestion) -> None:
     """The Soft form lets both signs pass near a tie: it may know less, but nothing wrong."""
-    built = net.build()
-    truth = true_margins(net, region, label)
     soft = Options(form="soft")
-    expected = "robust" if min(truth.values()) > 0 else "not_robust"
-    result = bnncert.verify(built, region, label, method="minp", options=soft)
-    assert result.status in (expected, "unknown")
-    for target in bnncert.bound(built, region, label, method="minp", options=soft).targets:
-        assert target.rival is not None
-        assert target.lower - 1e-9 <= truth[target.rival] <= target.upper + 1e-9
+    result = question.verify("minp", options=soft)
+    assert result.status in (question.expected(), "unknown")
+    for target, minimum in question.targets(question.bound("minp", options=soft)):
+        assert target.lower - 1e-9 <= minimum <= target.upper + 1e-9
 
 
 @needs_scip
 @given(data=st.data())
 @MANY
 def test_discs_agree_with_brute_force(data: st.DataObject) -> None:
-    net = data.draw(tiny_networks(exact_ties=False))
-    region = data.draw(regions("l2"))
-    label = data.draw(st.integers(0, net.build().classes - 1))
-    check_against_brute_force(net, region, label)
+    check_against_brute_force(data.draw(questions("l2", exact_ties=False)))
 
 
 @needs_scip
@@ -76,10 +61,7 @@ def test_discs_agree_with_brute_force(data: st.DataObject) -> None:
 @given(data=st.data())
 @SOME
 def test_polyhedra_agree_with_brute_force(kind: str, data: st.DataObject) -> None:
-    net = data.draw(tiny_networks())
-    region = data.draw(regions(kind))
-    label = data.draw(st.integers(0, net.build().classes - 1))
-    check_against_brute_force(net, region, label)
+    check_against_brute_force(data.draw(questions(kind)))
 
 
 @needs_scip
@@ -87,10 +69,7 @@ def test_polyhedra_agree_with_brute_force(kind: str, data: st.DataObject) -> Non
 @given(data=st.data())
 @SOME
 def test_the_soft_form_never_contradicts_brute_force(kind: str, data: st.DataObject) -> None:
-    net = data.draw(tiny_networks(exact_ties=kind != "l2"))
-    region = data.draw(regions(kind))
-    label = data.draw(st.integers(0, net.build().classes - 1))
-    check_soft_form(net, region, label)
+    check_soft_form(data.draw(questions(kind, exact_ties=kind != "l2")))
 
 
 @needs_scip

@@ -19,12 +19,15 @@ import numpy.typing as npt
 from bnncert.ball_leaf import decide_pattern
 from bnncert.certificate.clause_proof import kept, many, prove_clause
 from bnncert.certificate.leaf_proof import LeafProblem
-from bnncert.checking.checker import BOUND, CONFLICT, RANGES, joined
-from bnncert.checking.geometry import Clauses, Geometry, Space
-from bnncert.checking.leaves import Function, Goal, Multipliers, View
-from bnncert.checking.skeleton import Signs, Skeleton
+from bnncert.checking.checker import BOUND, CONFLICT, RANGES
+from bnncert.checking.function import Function
+from bnncert.checking.geometry import Geometry
+from bnncert.checking.leaves import Goal, View
+from bnncert.checking.reading import Clauses, Multipliers, Space, joined
+from bnncert.checking.skeleton import Skeleton
 from bnncert.deadline import Deadline
 from bnncert.formats.description import FloatArray, IntArray
+from bnncert.layers import SignArray as Signs
 from bnncert.network import Network
 from bnncert.presolve.pipeline import Presolved
 from bnncert.presolve.record import Step

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from scipy.optimize import linprog
 
 from bnncert.checking.container import RejectedError
-from bnncert.checking.geometry import Clauses, Geometry
+from bnncert.checking.geometry import Geometry
+from bnncert.checking.reading import Clauses
 from bnncert.formats.description import FloatArray, IntArray
 from bnncert.layers import ThresholdLayer
 from bnncert.regions import Polytope, Region

@@ -11,7 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from bnncert.checking.container import RejectedError
-from bnncert.checking.leaves import FINEST, MOST, Goal, Multipliers, Sums, View
+from bnncert.checking.leaves import MOST, Goal, Sums, View
+from bnncert.checking.reading import FINEST, Multipliers
 from bnncert.deadline import Deadline
 from bnncert.formats.description import FloatArray, IntArray
 from bnncert.relaxations.patterns import starting_moments

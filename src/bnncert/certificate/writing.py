@@ -14,10 +14,9 @@ import numpy.typing as npt
 
 from bnncert.certificate.certify import Node, Prover
 from bnncert.certificate.statement import classification, conditions, statement
-from bnncert.checking.checker import BOUND, Statement, joined
+from bnncert.checking.checker import BOUND
 from bnncert.checking.container import RejectedError, Section, Writer
-from bnncert.checking.geometry import Clauses
-from bnncert.checking.leaves import Multipliers
+from bnncert.checking.reading import Clauses, Multipliers, Statement, joined
 from bnncert.deadline import Deadline
 from bnncert.errors import InputError
 from bnncert.formats.description import SignZero

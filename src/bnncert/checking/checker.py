@@ -11,29 +11,19 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from fractions import Fraction
-from itertools import islice, product
+from dataclasses import dataclass
 
 import numpy as np
 
+from bnncert.checking import reading
 from bnncert.checking.container import RejectedError, Section, UnreadableError, read_sections
-from bnncert.checking.geometry import Geometry, inside
+from bnncert.checking.counterexample import check_point
+from bnncert.checking.geometry import Geometry
 from bnncert.checking.leaves import Goal
-from bnncert.checking.reading import (
-    Clauses,
-    Multipliers,
-    Statement,
-    exactly,
-    joined,
-    read_clauses,
-    read_leaves,
-)
-from bnncert.checking.skeleton import Signs, Skeleton
-from bnncert.layers import TIED, UNDECIDED
-from bnncert.network import MOST_TIE_CHOICES, Network
-
-__all__ = ["BOUND", "CONFLICT", "RANGES", "Report", "Statement", "check", "joined"]
+from bnncert.checking.reading import Clauses, Multipliers, Statement
+from bnncert.checking.skeleton import Skeleton
+from bnncert.layers import SignArray as Signs
+from bnncert.network import Network
 
 #: Kinds of nodes besides a branch, whose number is its variable.
 CONFLICT, RANGES, BOUND = -1, -2, -3
@@ -60,7 +50,7 @@ def check(path: str | os.PathLike[str], network: Network) -> Report:
         geometry = Geometry(network.layers[0], statement.space, float32=statement.float32)
         clauses = leaves = 0
         if statement.verdict == "not_robust":
-            _check_point(next(sections, Section("end")), statement, network, geometry)
+            check_point(next(sections, Section("end")), statement, network, geometry)
             for _ in sections:
                 raise RejectedError("there is more than the counterexample")
         else:
@@ -85,7 +75,7 @@ def _check_trees(
         if layer >= network.depth or (current.name == "clauses" and layer > 0):
             raise RejectedError("a clause is about a layer that it cannot be about")
         limit = geometry.inequalities if layer == 0 else 0
-        found = read_clauses(current, network.layers[layer].size, limit)
+        found = reading.read_clauses(current, network.layers[layer].size, limit)
         if current.name == "clauses":
             known.append(found)
         elif layer in clashes:
@@ -94,7 +84,7 @@ def _check_trees(
             clashes[layer] = found
         current = next(sections, nothing)
     skeleton = Skeleton(network, geometry, clashes)
-    clauses = joined(known)
+    clauses = reading.joined(known)
     if not geometry.proved(clauses).all():
         raise RejectedError("a clause is not proved")
     done: set[int] = set()
@@ -112,7 +102,7 @@ def _check_trees(
             current = next(sections, nothing)
         if walk.stack:
             raise RejectedError("a tree does not cover all cases")
-        clauses = joined([clauses, *walk.learned])
+        clauses = reading.joined([clauses, *walk.learned])
         leaves += walk.leaves
         done.add(number)
     if current is not nothing:
@@ -134,8 +124,8 @@ class Walk:
 
     def take(self, section: Section) -> None:
         """Check the nodes of one section; it may bring clauses that hold from some node on."""
-        multipliers = read_leaves(section)
-        found = read_clauses(section, self.geometry.size, self.geometry.inequalities)
+        multipliers = reading.read_leaves(section)
+        found = reading.read_clauses(section, self.geometry.size, self.geometry.inequalities)
         since, kinds = section.integers("since"), section.integers("kind")
         if since.size != found.count or np.any(np.diff(since) < 0):
             raise UnreadableError("section nodes: clauses out of order")
@@ -175,36 +165,3 @@ class Walk:
         bound = self.goal.bound(view, numbers)
         if not self.goal.function.is_positive_from(bound):
             raise RejectedError(f"a leaf only shows f >= {float(bound):.6g}")
-
-
-def _check_point(
-    section: Section, statement: Statement, network: Network, geometry: Geometry
-) -> None:
-    """Check that a point of the region violates the property."""
-    if section.name != "point":
-        raise UnreadableError("the counterexample is missing")
-    exact, size = section.fields.get("exact"), network.inputs
-    point = [Fraction(v) for v in section.floats("point", size).tolist()]
-    if exact is not None:
-        if not isinstance(exact, list) or len(exact) != size:
-            raise UnreadableError("section point: the point is no list of the right length")
-        point = [exactly(v) for v in exact]
-    number = section.number("target")
-    if number >= len(statement.targets):
-        raise RejectedError("the counterexample is for a target that does not exist")
-    if not inside(statement.space, point):
-        raise RejectedError("the counterexample lies outside the region")
-    if statement.float32 and any(Fraction(float(np.float32(float(x)))) != x for x in point):
-        raise RejectedError("the counterexample is no float32 number")
-    signs = geometry.signs_at(point)
-    if np.any(signs == UNDECIDED):
-        raise RejectedError("rounding may change a sign at the counterexample")
-    upper = replace(network, layers=network.layers[1:])
-    tied = np.flatnonzero(signs == TIED)
-    for choice in islice(product((1, -1), repeat=tied.size), MOST_TIE_CHOICES):
-        signs[tied] = choice
-        for pattern in upper.exact_patterns(signs):  # type: ignore[arg-type]
-            last = pattern[-1] if pattern else signs
-            if all(f.is_violated(last) for f in statement.targets[number]):
-                return
-    raise RejectedError("the point violates nothing")

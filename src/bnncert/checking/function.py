@@ -10,7 +10,7 @@ from math import gcd, lcm
 import numpy as np
 
 from bnncert.checking.container import RejectedError
-from bnncert.network import Network, SignArray
+from bnncert.network import Network
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,9 +31,7 @@ class Function:
         if any(not 0 <= k < network.classes for k in scores):
             raise RejectedError("the property names a score that the network does not have")
         if constant and not output.gain_is_one:
-            raise RejectedError(
-                "scores with an irrational scale can only be compared with each other"
-            )
+            raise RejectedError("scores with an irrational scale are compared with a number")
         weights = [Fraction(0)] * output.weights.shape[1]
         doubt = Fraction(0)
         groups: dict[int, Fraction] = {}
@@ -63,9 +61,3 @@ class Function:
         # The smallest value of f that is not below the bound.
         value = top - (top - bound) // step * step if step else top
         return value >= self.doubt if self.tie_is_fine else value > self.doubt
-
-    def is_violated(self, signs: SignArray) -> bool:
-        """Whether f <= 0 (f < 0 if ties are fine) at signs of the last layer, for certain."""
-        terms = zip(self.weights, signs.tolist(), strict=True)
-        value = sum((w * s for w, s in terms), self.constant)
-        return value < -self.doubt if self.tie_is_fine else value <= -self.doubt

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
-from math import lcm
 from operator import mul
 from typing import Any
 
@@ -32,9 +31,7 @@ import scipy.sparse as sp
 
 from bnncert.checking.container import RejectedError
 from bnncert.checking.reading import Clauses, Integers, Space
-from bnncert.layers import TIED, UNDECIDED, SignArray, ThresholdLayer
-
-__all__ = ["Clauses", "Geometry", "Integers", "Space"]
+from bnncert.layers import SignArray, ThresholdLayer
 
 Table = npt.NDArray[np.bool_]
 Objects = npt.NDArray[np.object_]
@@ -51,9 +48,6 @@ CHUNK = 2**19
 
 #: g is searched for with this many bits more than v has.
 SHARE_BITS = 30
-
-#: The common denominator of a counterexample has at most this many bits.
-MOST_POINT_BITS = 2**16
 
 #: A float32 dot product of n terms errs by at most k/(2^24 - k), k = n + 3, of the sum of its
 #: terms' sizes (weights and bias rounded, n products, n sums), in any order, as long as nothing
@@ -158,21 +152,6 @@ class Geometry:
             state[self.proved(alone)] = -sign
         return state
 
-    def signs_at(self, point: list[Fraction]) -> SignArray:
-        """Return the signs at a point, TIED where both are allowed and UNDECIDED if unknown."""
-        common = lcm(*(x.denominator for x in point))
-        if common.bit_length() > MOST_POINT_BITS:
-            raise RejectedError("the counterexample has too many digits")
-        whole = np.array([int(x * common) for x in point], dtype=object)
-        sums = dot([row[: self.size] for row in self.rows], digits(whole))
-        tie = {"plus": 1, "minus": -1, "either": TIED}[self.sign_zero]
-        signs = []
-        for u, a, b in zip(sums, self.low, self.high, strict=False):
-            low, high = (u << self.point_shift) + a * common, (u << self.point_shift) + b * common
-            known = tie if low == high == 0 else UNDECIDED
-            signs.append(1 if low > 0 else -1 if high < 0 else known)
-        return np.array(signs, dtype=np.int8)
-
     def proved(self, clauses: Clauses) -> Table:
         """Return which clauses hold."""
         real, sign = clauses.neuron >= 0, clauses.sign
@@ -265,16 +244,3 @@ class Geometry:
 
 def _below(value: Any, strict: Any) -> Any:
     return (value < 0) | (strict & (value == 0))
-
-
-def inside(space: Space, point: list[Fraction]) -> bool:
-    """Whether an exact point lies in the region."""
-    if not all(a <= x <= b for a, x, b in zip(space.lower, point, space.upper, strict=True)):
-        return False
-    for row, limit in zip(space.matrix.tolist(), space.right.tolist(), strict=True):
-        if sum(Fraction(a) * x for a, x in zip(row, point, strict=True)) > Fraction(limit):
-            return False
-    gaps = [abs(x - c) for x, c in zip(point, space.center, strict=False)]
-    if space.norm == "l2":
-        return sum(g * g for g in gaps) <= space.radius**2
-    return space.norm is None or sum(gaps) <= space.radius

@@ -28,9 +28,8 @@ from bnncert.checking.container import RejectedError
 from bnncert.checking.function import Function
 from bnncert.checking.geometry import Table
 from bnncert.checking.reading import FINEST, Clauses, Integers, Multipliers
-from bnncert.checking.skeleton import Rows, Signs, Skeleton
-
-__all__ = ["FINEST", "MOST", "Function", "Goal", "Multipliers", "Sums", "View"]
+from bnncert.checking.skeleton import Rows, Skeleton
+from bnncert.layers import SignArray as Signs
 
 #: Sums of products stay below four times this, and so within 64-bit integers.
 MOST = 2**61
@@ -145,10 +144,8 @@ class Goal:
         # A member that always holds is left out, one that never holds makes the clause useless.
         open_ = state == 0
         literal = 2 * first.variable[j] + (first.sign[j] * s < 0)
-        table = sp.csr_array(
-            (np.ones(owner[open_].size, dtype=np.int64), (owner[open_], literal[open_])),
-            shape=(clauses.count, 2 * self.skeleton.size),
-        )
+        where, shape = (owner[open_], literal[open_]), (clauses.count, 2 * self.skeleton.size)
+        table = sp.csr_array((np.ones(where[0].size, dtype=np.int64), where), shape=shape)
         table.data[:] = 1
         # So do two members that are opposites.
         opposite = table.multiply(table[:, np.arange(table.shape[1]) ^ 1]).sum(axis=1)
@@ -252,14 +249,10 @@ class Goal:
         """Refuse names of nothing, and numbers with which sums could leave 64-bit integers."""
         if not 0 <= m.shift <= FINEST:
             raise RejectedError("a leaf has an impossible unit")
-        for names, known in (
-            (m.tables, np.arange(self.values.shape[0])),
-            (m.gates, self.gate_variable),
-        ):
+        tables = np.arange(self.values.shape[0])
+        for names, known in ((m.tables, tables), (m.gates, self.gate_variable)):
             if np.unique(names).size != names.size or not np.isin(names, known).all():
-                raise RejectedError(
-                    "a leaf names a table or gate twice, or one that does not exist"
-                )
+                raise RejectedError("a leaf names a table or gate that does not exist, or twice")
         reach = max(1, self.tables.rows.reach, self.gates.rows.reach)
         parts = (m.table_values, m.gate_values, m.diagonal, m.clash_values)
         largest = max(max(-int(p.min(initial=0)), int(p.max(initial=0))) for p in parts)
@@ -287,10 +280,8 @@ class Goal:
         place = np.full(signs.size, -1, dtype=np.int64)
         place[free] = np.arange(n)
         gates = np.searchsorted(self.gate_variable, m.gates)
-        for sums, index, numbers in (
-            (self.tables, m.tables, m.table_values),
-            (self.gates, gates, m.gate_values),
-        ):
+        tables = self.tables, m.tables, m.table_values
+        for sums, index, numbers in (tables, (self.gates, gates, m.gate_values)):
             # u = shift + rows.x, so b u + c u^2 has a constant, a linear and a square part.
             b, c = numbers[:, 0], numbers[:, 1]
             shift, rows = sums.weights[index] @ signs, sums.weights[index][:, free]

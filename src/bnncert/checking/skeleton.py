@@ -28,8 +28,6 @@ from bnncert.layers import SignArray as Signs
 from bnncert.layers import ThresholdLayer
 from bnncert.network import Network
 
-__all__ = ["Rows", "Signs", "Skeleton", "Table"]
-
 #: Variables that a table of all pairs is made for, at most.
 MOST_VARIABLES = 8000
 
@@ -150,10 +148,8 @@ class Skeleton:
         below = self.layers[-1]
         open_ = np.flatnonzero(below.state == 0)
         width = self.size
-        substitute = sp.csr_array(
-            (below.sign[open_].astype(np.int64), (open_, below.variable[open_])),
-            shape=(below.state.size, width),
-        )
+        where, shape = (open_, below.variable[open_]), (below.state.size, width)
+        substitute = sp.csr_array((below.sign[open_].astype(np.int64), where), shape=shape)
         weights = sp.csr_array(source.weights).astype(np.int64)
         matrix = sp.csr_array(weights @ substitute)
         matrix.eliminate_zeros()

@@ -1,0 +1,92 @@
+"""Checks a counterexample: a point, in rationals, inside the region, that violates the property."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import islice, product
+from math import lcm
+
+import numpy as np
+
+from bnncert.checking.container import RejectedError, Section, UnreadableError
+from bnncert.checking.function import Function
+from bnncert.checking.geometry import Geometry, digits, dot
+from bnncert.checking.reading import Space, Statement, exactly
+from bnncert.layers import TIED, UNDECIDED, SignArray
+from bnncert.network import MOST_TIE_CHOICES, Network
+
+#: The common denominator of a counterexample has at most this many bits.
+MOST_POINT_BITS = 2**16
+
+
+def check_point(
+    section: Section, statement: Statement, network: Network, geometry: Geometry
+) -> None:
+    """Check that a point of the region violates the property."""
+    if section.name != "point":
+        raise UnreadableError("the counterexample is missing")
+    exact, size = section.fields.get("exact"), network.inputs
+    point = [Fraction(v) for v in section.floats("point", size).tolist()]
+    if exact is not None:
+        if not isinstance(exact, list) or len(exact) != size:
+            raise UnreadableError("section point: the point is no list of the right length")
+        point = [exactly(v) for v in exact]
+    number = section.number("target")
+    if number >= len(statement.targets):
+        raise RejectedError("the counterexample is for a target that does not exist")
+    if not inside(statement.space, point):
+        raise RejectedError("the counterexample lies outside the region")
+    if statement.float32 and any(Fraction(float(np.float32(float(x)))) != x for x in point):
+        raise RejectedError("the counterexample is no float32 number")
+    signs = signs_at(geometry, point)
+    if np.any(signs == UNDECIDED):
+        raise RejectedError("rounding may change a sign at the counterexample")
+    upper = replace(network, layers=network.layers[1:])
+    tied = np.flatnonzero(signs == TIED)
+    for choice in islice(product((1, -1), repeat=tied.size), MOST_TIE_CHOICES):
+        signs[tied] = choice
+        for pattern in upper.exact_patterns(signs):  # type: ignore[arg-type]
+            last = pattern[-1] if pattern else signs
+            if all(is_violated(f, last) for f in statement.targets[number]):
+                return
+    raise RejectedError("the point violates nothing")
+
+
+def inside(space: Space, point: list[Fraction]) -> bool:
+    """Whether an exact point lies in the region."""
+    if not all(a <= x <= b for a, x, b in zip(space.lower, point, space.upper, strict=True)):
+        return False
+    for row, limit in zip(space.matrix.tolist(), space.right.tolist(), strict=True):
+        if sum(Fraction(a) * x for a, x in zip(row, point, strict=True)) > Fraction(limit):
+            return False
+    gaps = [abs(x - c) for x, c in zip(point, space.center, strict=False)]
+    if space.norm == "l2":
+        return sum(g * g for g in gaps) <= space.radius**2
+    return space.norm is None or sum(gaps) <= space.radius
+
+
+def signs_at(geometry: Geometry, point: list[Fraction]) -> SignArray:
+    """Return the signs at a point, TIED where both are allowed and UNDECIDED if unknown."""
+    common = lcm(*(x.denominator for x in point))
+    if common.bit_length() > MOST_POINT_BITS:
+        raise RejectedError("the counterexample has too many digits")
+    whole = np.array([int(x * common) for x in point], dtype=object)
+    sums = dot([row[: geometry.size] for row in geometry.rows], digits(whole))
+    tie = {"plus": 1, "minus": -1, "either": TIED}[geometry.sign_zero]
+    signs = []
+    for u, a, b in zip(sums, geometry.low, geometry.high, strict=False):
+        low, high = (
+            (u << geometry.point_shift) + a * common,
+            (u << geometry.point_shift) + b * common,
+        )
+        known = tie if low == high == 0 else UNDECIDED
+        signs.append(1 if low > 0 else -1 if high < 0 else known)
+    return np.array(signs, dtype=np.int8)
+
+
+def is_violated(function: Function, signs: SignArray) -> bool:
+    """Whether f <= 0 (f < 0 if ties are fine) at signs of the last layer, for certain."""
+    terms = zip(function.weights, signs.tolist(), strict=True)
+    value = sum((w * s for w, s in terms), function.constant)
+    return value < -function.doubt if function.tie_is_fine else value <= -function.doubt
