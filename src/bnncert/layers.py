@@ -34,8 +34,11 @@ ROUNDOFF = 2.0**-53
 
 def row_norms(weights: Any) -> FloatArray:
     """Return the 1-norm of every row of a CSR matrix, without a copy in a wider type."""
+    lengths = np.diff(weights.indptr)
+    if np.all(np.abs(weights.data) == 1):
+        return np.asarray(lengths, dtype=np.float64)
     totals = np.zeros(weights.shape[0])
-    filled = np.flatnonzero(np.diff(weights.indptr))
+    filled = np.flatnonzero(lengths)
     if filled.size:
         kind = np.int64 if np.issubdtype(weights.dtype, np.integer) else np.float64
         totals[filled] = np.add.reduceat(np.abs(weights.data), weights.indptr[filled], dtype=kind)

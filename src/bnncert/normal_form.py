@@ -200,10 +200,11 @@ def _absorb_scales(
     """Keep a row's scale s in its weights where b / s is not a float but s w and b are."""
     affine = affine_coefficients(steps, weights.shape[0], where)
     lo, hi, factor = lo.copy(), hi.copy(), factor.copy()
-    for j in np.flatnonzero(lo != hi).tolist():
+    _, first = np.unique(affine.group, return_index=True)
+    pairs = [(affine.gain[k], affine.offset[k]) for k in first.tolist()]
+    is_exact = np.array([gain.is_exact and offset.is_exact for gain, offset in pairs], dtype=bool)
+    for j in np.flatnonzero((lo != hi) & is_exact[affine.group]).tolist():
         gain, offset = affine.gain[j], affine.offset[j]
-        if not (gain.is_exact and offset.is_exact):
-            continue
         row = weights.data[weights.indptr[j] : weights.indptr[j + 1]]
         bias = float(offset.lo)
         if Fraction(bias) == offset.lo and _scales_exactly(row, gain):

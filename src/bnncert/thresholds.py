@@ -77,8 +77,18 @@ def _unique_chains(
     if not columns:
         return np.zeros((1, 0)), np.zeros(count, dtype=np.int64)
     table = np.column_stack([np.broadcast_to(column, (count,)) for column in columns])
-    unique, inverse = np.unique(table, axis=0, return_inverse=True)
-    return unique, np.asarray(inverse, dtype=np.int64).reshape(-1)
+    # By the bytes of each row, which is far quicker than sorting rows; + 0.0 turns -0.0 into 0.0.
+    rows = np.ascontiguousarray(table.astype(np.float64) + 0.0)
+    numbers: dict[bytes, int] = {}
+    raw, width = rows.tobytes(), rows.shape[1] * rows.itemsize
+    inverse = np.fromiter(
+        (numbers.setdefault(raw[k : k + width], len(numbers)) for k in range(0, len(raw), width)),
+        dtype=np.int64,
+        count=count,
+    )
+    first = np.full(len(numbers), -1, dtype=np.int64)
+    first[inverse[::-1]] = np.arange(count)[::-1]
+    return rows[first], inverse
 
 
 def _rebuild(steps: Sequence[Step], row: FloatArray) -> list[tuple[type, tuple[Fraction, ...]]]:
