@@ -14,7 +14,7 @@ from __future__ import annotations
 from bnncert.errors import BnncertError, FormatError, InputError, UnsupportedModelError
 from bnncert.formats.vnnlib import Specification, read_vnnlib
 from bnncert.methods import REGISTRY, Method, Options
-from bnncert.network import Network, OutputLayer, ThresholdLayer, load
+from bnncert.network import Network, OutputLayer, ThresholdLayer, from_torch, load
 from bnncert.polynomial import Polynomial
 from bnncert.problem import (
     Objective,
@@ -68,6 +68,7 @@ __all__ = [
     "bound",
     "bound_polynomial",
     "find_radius",
+    "from_torch",
     "from_vnnlib",
     "last_sign",
     "load",

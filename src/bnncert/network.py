@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -35,7 +35,7 @@ from bnncert.formats.description import (
 from bnncert.layers import TIED, UNDECIDED, OutputLayer, SignArray, ThresholdLayer
 from bnncert.normal_form import normal_form
 
-__all__ = ["Network", "OutputLayer", "SignArray", "ThresholdLayer", "load"]
+__all__ = ["Network", "OutputLayer", "SignArray", "ThresholdLayer", "from_torch", "load"]
 
 #: How many ways to settle ties are tried when sign(0) may be either.
 MOST_TIE_CHOICES = 4096
@@ -60,6 +60,8 @@ class Network:
         The data box, where the file states one.
     notes
         Things a user should know, e.g. thresholds that float32 execution makes ambiguous.
+    pixel_step
+        Input units per pixel level, where the file states it; no part of `content_hash`.
     """
 
     layers: tuple[ThresholdLayer, ...]
@@ -72,6 +74,7 @@ class Network:
     kind: str = "memory"
     notes: tuple[str, ...] = ()
     metadata: dict[str, str] = field(default_factory=dict)
+    pixel_step: float | None = None
 
     # -- construction ---------------------------------------------------------------------
 
@@ -90,6 +93,7 @@ class Network:
             kind=description.kind,
             notes=form.notes,
             metadata=dict(description.metadata),
+            pixel_step=description.pixel_step,
         )
 
     @staticmethod
@@ -101,6 +105,7 @@ class Network:
         input_lo: npt.ArrayLike | None = None,
         input_hi: npt.ArrayLike | None = None,
         input_shape: Sequence[int] | None = None,
+        pixel_step: float | None = None,
     ) -> Network:
         """Build a network from W_1, .., W_{L+1} and b_1, .., b_{L+1} (rows are neurons)."""
         return Network.from_description(
@@ -113,6 +118,7 @@ class Network:
                 input_lo=None if input_lo is None else np.asarray(input_lo, dtype=np.float64),
                 input_hi=None if input_hi is None else np.asarray(input_hi, dtype=np.float64),
                 input_shape=None if input_shape is None else tuple(int(n) for n in input_shape),
+                pixel_step=pixel_step,
             )
         )
 
@@ -336,6 +342,7 @@ class Network:
             source=self.source,
             kind=self.kind,
             metadata=self.metadata,
+            pixel_step=self.pixel_step,
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -343,6 +350,51 @@ class Network:
         write_description(self.describe(), Path(path))
 
 
-def load(path: str | os.PathLike[str]) -> Network:
-    """Read a network from an .npz, .json or .onnx file (plain or gzipped)."""
-    return Network.from_description(read_description(Path(path)))
+def load(path: str | os.PathLike[str], layers: str | os.PathLike[str] | None = None) -> Network:
+    """Read a network from an .npz, .json, .onnx, Keras or PyTorch file (plain or gzipped).
+
+    `layers` is the file that describes the layers of a PyTorch checkpoint (docs/importing.md).
+    """
+    described = None if layers is None else Path(layers)
+    return Network.from_description(read_description(Path(path), described))
+
+
+def from_torch(
+    model: Any,
+    input_shape: Sequence[int],
+    *,
+    roles: Mapping[Any, str] | None = None,
+    weights: str | Mapping[str, str] | None = None,
+    sign_zero: SignZero | None = None,
+    input_lo: npt.ArrayLike | None = None,
+    input_hi: npt.ArrayLike | None = None,
+) -> Network:
+    """Take over a ``torch.nn.Sequential`` as it computes in evaluation mode.
+
+    Parameters
+    ----------
+    input_shape
+        The shape of one input, without the batch axis.
+    roles
+        What modules of other classes are: ``{MySign: "sign", BinaryLinear: "linear"}``.
+    weights
+        The quantiser of the weights: "sign", "ternary:T" or "as stored", for all layers or by
+        name (``{"0": "sign"}``).
+    sign_zero
+        The value of sign(0): by default, what each sign module returns at zero.
+    input_lo, input_hi
+        The data box.
+    """
+    from bnncert.formats.torch_ import describe_torch
+
+    return Network.from_description(
+        describe_torch(
+            model,
+            tuple(int(n) for n in input_shape),
+            roles=roles,
+            weights=weights,
+            sign_zero=sign_zero,
+            input_lo=None if input_lo is None else np.asarray(input_lo, dtype=np.float64),
+            input_hi=None if input_hi is None else np.asarray(input_hi, dtype=np.float64),
+        )
+    )

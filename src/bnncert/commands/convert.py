@@ -8,10 +8,7 @@ from typing import Annotated
 import typer
 
 from bnncert.commands.console import PlainConsole
-from bnncert.commands.options import (
-    SignZeroOption,
-)
-from bnncert.commands.question import read_network
+from bnncert.commands.options import SignZeroOption
 from bnncert.errors import InputError
 from bnncert.network import load
 
@@ -20,9 +17,15 @@ def convert(
     source: Annotated[Path, typer.Argument(help="Network file to read.")],
     target: Annotated[Path, typer.Argument(help="File to write: .npz, .json or .onnx.")],
     sign_zero: SignZeroOption = None,
+    layers: Annotated[
+        Path | None,
+        typer.Option("--layers", help="JSON file with the layers of a PyTorch checkpoint."),
+    ] = None,
 ) -> None:
     """Convert a network file; the result is the same network, threshold by threshold."""
-    network = read_network(source, sign_zero)
+    network = load(source, layers)
+    if sign_zero is not None:
+        network = network.with_sign_zero(sign_zero)
     network.save(target)
     written = load(target)
     if written.content_hash != network.content_hash:

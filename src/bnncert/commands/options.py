@@ -13,7 +13,7 @@ from bnncert.problem import Targets
 from bnncert.relaxations.linear import Form
 
 ModelArgument = Annotated[
-    Path, typer.Argument(help="Network file: .npz, .json or .onnx (also .gz).")
+    Path, typer.Argument(help="Network file: .npz, .json, .onnx, Keras or PyTorch (also .gz).")
 ]
 InputOption = Annotated[
     str | None, typer.Option("--input", help="Point: .npy, FILE.npz:KEY, or an image file.")
@@ -26,7 +26,8 @@ NormOption = Annotated[
     Literal["linf", "l2", "l1"], typer.Option("--norm", help="Norm of the ball.")
 ]
 RadiusOption = Annotated[
-    float | None, typer.Option("--radius", help="Radius in the network's input units.")
+    str | None,
+    typer.Option("--radius", help="Radius in the network's input units, or in pixels as in 1px."),
 ]
 ClipOption = Annotated[
     tuple[float, float] | None,

@@ -1,13 +1,17 @@
 """Readers and writers of model files, one module for each format.
 
-A file's format is decided by its content (gzip, zip, JSON or protobuf), and only then by suffix.
+A file's format is decided by its content (gzip, zip, HDF5, JSON or protobuf), and only then by
+suffix.
 """
 
 from __future__ import annotations
 
 import gzip
+import io
+import zipfile
 import zlib
 from pathlib import Path
+from typing import Literal
 
 from bnncert.errors import FormatError, InputError
 from bnncert.formats.description import ModelDescription
@@ -18,6 +22,12 @@ __all__ = ["read_bytes", "read_description", "write_description"]
 
 #: Largest model file after decompression; beyond it a file is taken for a decompression bomb.
 LARGEST_FILE = 4 * 2**30
+
+_ZIP_MAGIC = b"PK\x03\x04"
+_HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
+
+#: How checkpoints begin that torch wrote before it used zip archives.
+_OLD_CHECKPOINT_MAGIC = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 
 
 def read_bytes(path: Path) -> bytes:
@@ -43,22 +53,68 @@ def read_bytes(path: Path) -> bytes:
     return content
 
 
-def read_description(path: Path) -> ModelDescription:
-    """Read a model file of any supported format."""
+def read_description(path: Path, layers: Path | None = None) -> ModelDescription:
+    """Read a model file of any supported format.
+
+    `layers` describes the layers of a PyTorch checkpoint; by default, for ``net.pt`` it is
+    ``net.layers.json`` in the same place.
+    """
     content = read_bytes(path)
     source = str(path)
     if not content:
         raise FormatError(f"{source}: the file is empty")
-    if content[:4] == b"PK\x03\x04":
+    family = _family(content, path.suffix)
+    if family == "checkpoint":
+        return _read_checkpoint(content, path, layers)
+    if layers is not None:
+        raise FormatError(f"{source}: not a PyTorch checkpoint; only these need a file of layers")
+    # Imported on use: onnx takes half a second to import and .npz users do not need it.
+    if family == "keras":
+        from bnncert.formats.keras_reader import read_keras
+
+        return read_keras(content, source)
+    if content.startswith(_ZIP_MAGIC):
         return read_npz(content, source)
     if content[:64].lstrip()[:1] in (b"{", b"["):
         return read_json(content, source)
     if path.suffix in (".npz", ".json"):
         raise FormatError(f"{source}: the content is not {path.suffix}")
-    # Imported on use: onnx takes half a second to import and .npz users do not need it.
     from bnncert.formats.onnx_reader import read_onnx
 
     return read_onnx(content, source)
+
+
+def _family(content: bytes, suffix: str) -> Literal["keras", "checkpoint"] | None:
+    """Tell the files of Keras and PyTorch from the others."""
+    if content.startswith(_ZIP_MAGIC):
+        try:
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                members = archive.namelist()
+        except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError):
+            # The reader that the suffix names says what is wrong.
+            members = []
+        if any(name.endswith("/data.pkl") for name in members):
+            return "checkpoint"
+        if "config.json" in members and "model.weights.h5" in members:
+            return "keras"
+    if content.startswith(_OLD_CHECKPOINT_MAGIC) or suffix in (".pt", ".pth", ".safetensors"):
+        return "checkpoint"
+    if content.startswith(_HDF5_MAGIC) or suffix in (".h5", ".hdf5", ".keras"):
+        return "keras"
+    return None
+
+
+def _read_checkpoint(content: bytes, path: Path, layers: Path | None) -> ModelDescription:
+    from bnncert.formats.torch_checkpoint import read_checkpoint
+
+    beside = path.with_suffix(".layers.json")
+    if layers is None and not beside.exists():
+        raise FormatError(
+            f"{path}: a PyTorch checkpoint has weights only; describe its layers in {beside.name} "
+            "beside it, or in the file that --layers names"
+        )
+    described = beside if layers is None else layers
+    return read_checkpoint(content, str(path), read_bytes(described), str(described))
 
 
 def write_description(description: ModelDescription, path: Path) -> None:

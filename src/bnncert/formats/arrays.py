@@ -33,6 +33,7 @@ def describe_arrays(
     input_hi: FloatArray | None = None,
     input_shape: tuple[int, ...] | None = None,
     structural: bool = False,
+    pixel_step: float | None = None,
 ) -> ModelDescription:
     """Describe the network x_i = sign(W_i x_{i-1} + b_i), scores = W_{L+1} x_L + b_{L+1}."""
     if len(weights) < 2 or len(weights) != len(biases):
@@ -79,6 +80,7 @@ def describe_arrays(
         input_hi=input_hi,
         source=source,
         kind=kind,
+        pixel_step=pixel_step,
     )
 
 
@@ -111,7 +113,7 @@ def describe_mapping(content: Mapping[str, Any], source: str, kind: str) -> Mode
     if missing:
         raise FormatError(f"{source}: array {missing[0]} is missing")
     known = {f"{letter}{i}" for i in range(count) for letter in "Wb"}
-    known |= {"input_lo", "input_hi", "input_shape", "sign_zero", "integer_weights"}
+    known |= {"input_lo", "input_hi", "input_shape", "sign_zero", "integer_weights", "pixel_step"}
     unknown = sorted(set(content) - known)
     if unknown:
         name = " ".join(unknown[0].split())
@@ -138,7 +140,17 @@ def describe_mapping(content: Mapping[str, Any], source: str, kind: str) -> Mode
             if "integer_weights" in content
             else False
         ),
+        pixel_step=_pixel_step(content, source),
     )
+
+
+def _pixel_step(content: Mapping[str, Any], source: str) -> float | None:
+    if "pixel_step" not in content:
+        return None
+    array = _floats(content["pixel_step"], "pixel_step", source)
+    if array.size != 1 or not 0 < float(array.reshape(-1)[0]) < np.inf:
+        raise FormatError(f"{source}: pixel_step is {array.tolist()}; expected one number > 0")
+    return float(array.reshape(-1)[0])
 
 
 def _input_shape(dims: Any, inputs: int, source: str) -> tuple[int, ...]:
@@ -197,4 +209,6 @@ def mapping_of(description: ModelDescription) -> dict[str, Any]:
     if description.input_hi is not None:
         content["input_hi"] = description.input_hi
     content["input_shape"] = np.array(description.input_shape, dtype=np.int64)
+    if description.pixel_step is not None:
+        content["pixel_step"] = np.array(description.pixel_step)
     return content

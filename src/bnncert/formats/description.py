@@ -134,6 +134,8 @@ class ModelDescription:
     source: str = "<memory>"
     kind: str = "memory"
     metadata: dict[str, str] = field(default_factory=dict)
+    #: Input units per pixel level, where the file states it; says nothing about the function.
+    pixel_step: float | None = None
 
 
 def factor_rows(rows: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int8], FloatArray] | None:

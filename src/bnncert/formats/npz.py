@@ -7,7 +7,8 @@ A matrix ``W{i}`` is stored in one of three ways:
   bits 2(k mod 4) and up of byte k // 4, with codes 0 -> 0, 1 -> +1, 2 -> -1;
 * ``W{i}_data``, ``W{i}_indices``, ``W{i}_indptr``, ``W{i}_shape``: compressed sparse rows.
 
-Optional: ``input_lo``, ``input_hi``, ``input_shape``, ``sign_zero`` (plus, minus or either).
+Optional: ``input_lo``, ``input_hi``, ``input_shape``, ``sign_zero`` (plus, minus or either) and
+``pixel_step`` (input units per pixel level).
 """
 
 from __future__ import annotations

@@ -101,6 +101,7 @@ def _read(content: bytes, source: str) -> ModelDescription:
         source=source,
         kind="onnx",
         metadata={k: v for k, v in graph.metadata.items() if not k.startswith(OWN_METADATA)},
+        pixel_step=_own_pixel_step(graph, source),
     )
 
 
@@ -114,6 +115,19 @@ def _own(graph: Graph, key: str, source: str) -> object:
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{source}: metadata {OWN_METADATA}{key} is not valid JSON") from error
     return parsed
+
+
+def _own_pixel_step(graph: Graph, source: str) -> float | None:
+    content = _own(graph, "pixel_step", source)
+    if content is None:
+        return None
+    if (
+        isinstance(content, bool)
+        or not isinstance(content, int | float)
+        or not 0 < content < np.inf
+    ):
+        raise FormatError(f"{source}: metadata {OWN_METADATA}pixel_step is not a number > 0")
+    return float(content)
 
 
 def _own_bound(graph: Graph, key: str, source: str) -> FloatArray | None:

@@ -140,6 +140,8 @@ def _properties(description: ModelDescription) -> dict[str, str]:
             numbers = np.asarray(bound, dtype=np.float64).reshape(-1).tolist()
             uniform = len(set(numbers)) == 1
             properties[f"bnncert.{key}"] = json.dumps(numbers[0] if uniform else numbers)
+    if description.pixel_step is not None:
+        properties["bnncert.pixel_step"] = json.dumps(description.pixel_step)
     if any(stage.sign_zero == "either" for stage in description.stages):
         properties["bnncert.sign_zero"] = json.dumps("either")
     return properties

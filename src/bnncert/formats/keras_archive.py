@@ -1,0 +1,236 @@
+"""The two containers that Keras writes, opened without running anything in them.
+
+* ``.h5``: HDF5; the attribute ``model_config`` is the model as JSON, the group ``model_weights``
+  has one group for each layer, whose attribute ``weight_names`` lists its arrays.
+* ``.keras``: a zip with ``config.json`` and ``model.weights.h5``; in the latter, layers are
+  numbered by class (``quant_dense``, ``quant_dense_1``, ..) and arrays by position.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.errors import FormatError, MissingExtraError
+from bnncert.formats.layer_chain import Layer
+from bnncert.formats.npz import UNREADABLE
+from bnncert.formats.onnx_graph import LARGEST_CONSTANT
+
+#: Members of a .keras archive.
+CONFIG_MEMBER, WEIGHTS_MEMBER = "config.json", "model.weights.h5"
+
+#: Largest member of an archive after decompression; beyond it, it is a decompression bomb.
+LARGEST_MEMBER = 4 * 2**30
+
+#: Groups of a .keras file that may hold the layers, by the age of the Keras that wrote it.
+LAYER_GROUPS = ("layers", "_layer_checkpoint_dependencies")
+
+
+class KerasArchive:
+    """A Keras file: its configuration, and the arrays of its layers."""
+
+    def __init__(self, content: bytes, source: str) -> None:
+        self.source = source
+        self.zipped = content.startswith(b"PK\x03\x04")
+        if self.zipped:
+            config, content = _unzipped(content, source)
+        self._file = _open(content, source)
+        if not self.zipped:
+            config = self._model_config()
+        self.config = _parsed(config, source)
+
+    def __enter__(self) -> KerasArchive:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def _model_config(self) -> bytes:
+        try:
+            text = self._file.attrs.get("model_config")
+        except UNREADABLE as error:
+            raise _broken(self.source, error) from error
+        if text is None:
+            raise FormatError(
+                f"{self.source}: no attribute model_config; expected a whole model as model.save "
+                "writes it, not weights alone"
+            )
+        # h5py hands out bytes that are not UTF-8 as surrogates.
+        return text if isinstance(text, bytes) else str(text).encode("utf-8", "surrogateescape")
+
+    def arrays(
+        self, layer: Layer, group: str, roles: Sequence[str]
+    ) -> dict[str, npt.NDArray[np.float32]]:
+        """Return the arrays of a layer by role: exactly those that its configuration implies.
+
+        `group` is the layer's place in a .keras file, see :func:`group_names`.
+        """
+        if not roles:
+            return {}
+        try:
+            found = (
+                self._numbered(layer, group, roles) if self.zipped else self._named(layer, roles)
+            )
+            return {role: _array(layer, role, found[role]) for role in roles}
+        except FormatError:
+            raise
+        except UNREADABLE as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise layer.broken(f"its weights cannot be read ({reason})") from error
+
+    def _numbered(self, layer: Layer, group: str, roles: Sequence[str]) -> dict[str, Any]:
+        for root in LAYER_GROUPS:
+            held = _child(_child(_child(self._file, root), group), "vars")
+            if held is not None:
+                break
+        else:
+            raise layer.broken(f"its weights (group {group}) are missing")
+        stated = held.attrs.get("name")
+        if stated is not None and str(stated) != layer.name:
+            raise layer.broken(f"group {group} holds the weights of layer {stated}")
+        if len(held) != len(roles):
+            raise layer.broken(f"{len(held)} arrays; expected {', '.join(roles)}")
+        return {role: _child(held, str(number)) for number, role in enumerate(roles)}
+
+    def _named(self, layer: Layer, roles: Sequence[str]) -> dict[str, Any]:
+        held = _child(_child(self._file, "model_weights"), layer.name)
+        if held is None:
+            raise layer.broken("its weights are missing")
+        found = {}
+        for name in _weight_names(held):
+            role = name.rsplit("/", 1)[-1].split(":", 1)[0]
+            # Keras 3 calls the kernel of a depthwise convolution so.
+            if role == "kernel" and "kernel" not in roles:
+                role = "depthwise_kernel"
+            found[role] = _child(held, name)
+        if sorted(found) != sorted(roles):
+            raise layer.broken(
+                f"has the arrays {', '.join(sorted(found)) or 'none'}; expected {', '.join(roles)}"
+            )
+        return found
+
+
+def group_names(kinds: Sequence[str]) -> list[str]:
+    """Return the groups in which a .keras file keeps the layers of these classes, in order."""
+    used: dict[str, int] = {}
+    names = []
+    for kind in kinds:
+        name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", kind)
+        name = re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
+        number = used.get(name, 0)
+        used[name] = number + 1
+        names.append(f"{name}_{number}" if number else name)
+    return names
+
+
+def _unzipped(content: bytes, source: str) -> tuple[bytes, bytes]:
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            members = []
+            for name in (CONFIG_MEMBER, WEIGHTS_MEMBER):
+                if name not in archive.namelist():
+                    raise FormatError(f"{source}: {name} is missing in the archive")
+                if archive.getinfo(name).file_size > LARGEST_MEMBER:
+                    raise FormatError(f"{source}: {name} unpacks to more than 4 GiB")
+                members.append(archive.read(name))
+    except FormatError:
+        raise
+    except UNREADABLE as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise FormatError(f"{source}: not a readable .keras file ({reason})") from error
+    return members[0], members[1]
+
+
+def _open(content: bytes, source: str) -> Any:
+    try:
+        import h5py
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{source}: reading Keras files needs h5py: pip install bnncert[larq]"
+        ) from error
+    _check_heaps(content, source)
+    try:
+        return h5py.File(io.BytesIO(content), "r")
+    except UNREADABLE as error:
+        raise _broken(source, error) from error
+
+
+def _check_heaps(content: bytes, source: str) -> None:
+    """Refuse a heap of strings whose objects do not add up: the HDF5 library may not come back."""
+    for found in re.finditer(rb"GCOL\x01\x00\x00\x00", content):
+        begin = found.start()
+        end = begin + int.from_bytes(content[begin + 8 : begin + 16], "little")
+        place = begin + 16
+        while place + 16 <= end:
+            number = int.from_bytes(content[place : place + 2], "little")
+            size = int.from_bytes(content[place + 8 : place + 16], "little")
+            # Object 0 is the free space, whose size includes its header.
+            step = 16 + -(-size // 8) * 8 if number else size
+            if step < 16 or place + step > min(end, len(content)):
+                raise FormatError(f"{source}: not a readable HDF5 file, broken or truncated (heap)")
+            place += step
+
+
+def _broken(source: str, error: Exception) -> FormatError:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return FormatError(f"{source}: not a readable HDF5 file, broken or truncated ({reason})")
+
+
+def _parsed(text: bytes, source: str) -> dict[str, Any]:
+    try:
+        tree = json.loads(text.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{source}: the model's configuration is not valid JSON") from error
+    if not isinstance(tree, dict):
+        raise FormatError(f"{source}: the model's configuration is not a JSON object")
+    return tree
+
+
+def _child(group: Any, path: str) -> Any:
+    """Return a member of a group; None if it is absent, and never anything of another file."""
+    import h5py
+
+    for name in path.split("/"):
+        if not isinstance(group, h5py.Group) or name not in group:
+            return None
+        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+            raise ValueError(f"{name} is a link to another place")
+        group = group[name]
+    return group
+
+
+def _weight_names(group: Any) -> list[str]:
+    """Return the attribute weight_names, which Keras cuts into pieces when it is long."""
+    names: list[Any] = []
+    if "weight_names" in group.attrs:
+        names = list(group.attrs["weight_names"])
+    else:
+        number = 0
+        while f"weight_names{number}" in group.attrs:
+            names += list(group.attrs[f"weight_names{number}"])
+            number += 1
+    return [name.decode() if isinstance(name, bytes) else str(name) for name in names]
+
+
+def _array(layer: Layer, role: str, data: Any) -> npt.NDArray[np.float32]:
+    import h5py
+
+    if not isinstance(data, h5py.Dataset):
+        raise layer.broken(f"its {role} is missing")
+    if data.is_virtual or data.external:
+        raise layer.broken(f"its {role} is kept in another file")
+    if data.dtype != np.float32:
+        raise layer.broken(f"its {role} has type {data.dtype}; expected float32")
+    if data.size is None or data.size > LARGEST_CONSTANT:
+        raise layer.broken(f"its {role} of shape {data.shape} is too large")
+    array: npt.NDArray[np.float32] = np.asarray(data[()], dtype=np.float32)
+    if not np.all(np.isfinite(array)):
+        raise layer.unsupported(f"NaN or infinity in its {role}")
+    return array

@@ -1,0 +1,22 @@
+"""Keras and Larq model files, ``.h5`` and ``.keras``, read without TensorFlow."""
+
+from __future__ import annotations
+
+from bnncert.formats.description import ModelDescription
+from bnncert.formats.keras_archive import KerasArchive
+from bnncert.formats.keras_layers import apply_layer, roles_of
+from bnncert.formats.keras_model import parse_model
+from bnncert.formats.layer_chain import Chain, one_line_errors
+
+
+def read_keras(content: bytes, source: str) -> ModelDescription:
+    """Read a network from the bytes of a Keras file."""
+    with one_line_errors(), KerasArchive(content, source) as archive:
+        model = parse_model(archive.config, source)
+        chain = Chain(source, model.input_shape)
+        for configured in model.layers:
+            layer = configured.layer
+            with layer.reading():
+                arrays = archive.arrays(layer, configured.group, roles_of(configured))
+                apply_layer(chain, configured, arrays)
+        return chain.description("keras")
