@@ -21,6 +21,8 @@ File layout, for each layer ``i`` (the last one is the output layer):
     float64; biases.
 ``input_lo``, ``input_hi``, ``input_shape``
     Input range (-1.0 and 1.0) and image shape [1, 28, 28].
+``pixel_step``
+    Input units of one pixel level, 2/255.
 
 Example::
 
@@ -293,6 +295,7 @@ def save(path: Path, layers: Sequence[Layer]) -> None:
         "input_lo": np.float64(-1.0),
         "input_hi": np.float64(1.0),
         "input_shape": np.array(INPUT_SHAPE, np.int64),
+        "pixel_step": np.float64(2.0 / 255.0),
     }
     for index, layer in enumerate(layers):
         arrays[f"W{index}_packed"] = pack(layer.weight)

@@ -16,7 +16,9 @@ from bnncert.commands.info import info
 from bnncert.commands.radius import radius
 from bnncert.commands.run import run
 from bnncert.commands.showing import demo, methods
+from bnncert.commands.train import train
 from bnncert.commands.verify import verify
+from bnncert.commands.vnncomp import vnncomp, vnncomp_instance, vnncomp_prepare
 from bnncert.errors import BnncertError
 
 
@@ -53,8 +55,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for _command in (verify, check, bound, radius, run, info, methods, convert, demo):
+for _command in (verify, check, bound, radius, run, vnncomp, train, info, methods, convert, demo):
     app.command()(_command)
+
+# For the scripts of VNN-COMP.
+app.command(hidden=True)(vnncomp_instance)
+app.command(hidden=True)(vnncomp_prepare)
 
 
 def _usage_error() -> type[Exception]:

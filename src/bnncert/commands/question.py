@@ -34,13 +34,40 @@ def read_network(model: Path, sign_zero: SignZero | None) -> Network:
     return network if sign_zero is None else network.with_sign_zero(sign_zero)
 
 
+def read_radius(text: str, network: Network, option: str | None = None) -> float:
+    """Return a radius in input units; `1.5px` is that many of the network's pixel steps.
+
+    Messages show `option`, all that was given, where `text` is only a part of it.
+    """
+    shown = text if option is None else option
+    number, pixels = text.strip(), False
+    if number.endswith("px"):
+        number, pixels = number[:-2], True
+    try:
+        radius = float(number)
+    except ValueError:
+        radius = -1.0
+    if not 0 <= radius < np.inf:
+        raise InputError(
+            f"--radius is {shown!r}; expected finite numbers >= 0, or pixels as in 1px"
+        )
+    if not pixels:
+        return radius
+    if network.pixel_step is None:
+        raise InputError(
+            f"--radius is {shown!r}, but {network.source} does not say how large a pixel step is "
+            "(pixel_step); give the radius in input units"
+        )
+    return radius * network.pixel_step
+
+
 def read_question(
     network: Network,
     source: str | None,
     index: int | None,
     label: int | None,
     norm: Norm,
-    radius: float | None,
+    radius: str | None,
     clip: tuple[float, float] | None,
     targets: str,
 ) -> Question:
@@ -56,11 +83,10 @@ def read_question(
     hi: Any = network.input_hi if clip is None else clip[1]
     if clip is not None and not -np.inf < clip[0] <= clip[1] < np.inf:
         raise InputError(f"--clip is {clip[0]} {clip[1]}; expected finite numbers LO <= HI")
-    if not 0 <= radius < np.inf:
-        raise InputError(f"--radius is {radius}; expected a finite number >= 0")
+    size = read_radius(radius, network)
     where = source if index is None else f"{source} [{index}]"
     try:
-        region = Ball(norm, point, radius, lo, hi)
+        region = Ball(norm, point, size, lo, hi)
     except InputError as error:
         raise InputError(f"{where}: {error}") from error
     chosen = int(network.classify(point)[0]) if label is None else label

@@ -77,7 +77,7 @@ def radius(
     if input_ is None:
         raise InputError("--input is missing; give the point to search around")
     network = read_network(model, sign_zero)
-    question = read_question(network, input_, index, label, norm, 0.0, clip, targets)
+    question = read_question(network, input_, index, label, norm, "0", clip, targets)
     centre = question.region
     assert isinstance(centre, Ball)
     with watch(PlainConsole(stderr=True)) as progress:

@@ -33,7 +33,7 @@ from bnncert.commands.options import (
 from bnncert.commands.output import (
     refuse_unwritable,
 )
-from bnncert.commands.question import read_network
+from bnncert.commands.question import read_network, read_radius
 from bnncert.errors import InputError
 from bnncert.report.summary import summary_table
 from bnncert.results import ResultsFile, Row
@@ -47,7 +47,8 @@ def run(
     ],
     out: Annotated[Path, typer.Option("--out", help="SQLite file of the results; resumed.")],
     radii: Annotated[
-        str, typer.Option("--radius", help="Radii R1,R2,.. in the network's input units.")
+        str,
+        typer.Option("--radius", help="Radii R1,R2,.. in input units, or in pixels as in 1px."),
     ],
     count: Annotated[
         int | None, typer.Option("--count", help="How many points (default: all).")
@@ -85,7 +86,7 @@ def run(
     campaign = plan(
         network,
         read_data(data),
-        _radii(radii),
+        tuple(read_radius(part, network, radii) for part in radii.split(",")),
         first=first,
         count=count,
         clip=clip,
@@ -93,16 +94,6 @@ def run(
     )
     with ResultsFile(out) as results:
         _run_campaign(campaign, results, workers)
-
-
-def _radii(text: str) -> tuple[float, ...]:
-    try:
-        radii = tuple(float(part) for part in text.split(","))
-    except ValueError:
-        radii = ()
-    if not radii or not all(0 <= r < np.inf for r in radii):
-        raise InputError(f"--radius is {text!r}; expected numbers >= 0 separated by commas")
-    return radii
 
 
 def _run_campaign(campaign: Campaign, results: ResultsFile, workers: int) -> None:

@@ -1,0 +1,210 @@
+"""`bnncert train`: a network that this product can verify, from labelled images."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from bnncert.commands.console import PlainConsole
+from bnncert.commands.options import SeedOption
+from bnncert.commands.output import refuse_unwritable
+from bnncert.datasets import Dataset, Split, load_dataset
+from bnncert.errors import InputError, MissingExtraError
+from bnncert.training.options import TrainingOptions
+
+if TYPE_CHECKING:
+    from bnncert.training.fitting import Progress as TrainingProgress
+    from bnncert.training.fitting import Report
+
+
+def train(
+    data: Annotated[
+        str, typer.Option("--data", help="mnist, cifar10, FILE.npz, or a folder of images.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Network file to write: .npz, .json, .onnx.")],
+    hidden: Annotated[
+        str, typer.Option("--hidden", help="Sizes of the dense hidden layers, e.g. 500,500.")
+    ] = "500,500",
+    conv: Annotated[
+        str, typer.Option("--conv", help="Channels of 3 x 3 convolutions before them, e.g. 16,32.")
+    ] = "",
+    zeros: Annotated[
+        float, typer.Option("--zeros", help="Share of zero weights; 0: binary weights.")
+    ] = 0.34,
+    epochs: Annotated[int, typer.Option("--epochs", help="Passes over the images.")] = 40,
+    batch: Annotated[int, typer.Option("--batch", help="Images per step.")] = 200,
+    rate: Annotated[float, typer.Option("--lr", help="Learning rate at the start.")] = 1e-3,
+    seed: SeedOption = 0,
+    patience: Annotated[
+        int | None,
+        typer.Option(
+            "--patience",
+            help="Hold out a tenth of the images; stop after so many epochs without progress "
+            "on it, and keep the best.",
+        ),
+    ] = None,
+    robust: Annotated[
+        float,
+        typer.Option("--robust", help="Weight of penalties for easier verification (try 1)."),
+    ] = 0.0,
+    delta: Annotated[
+        float, typer.Option("--delta", help="L-inf radius in pixels that --robust is about.")
+    ] = 0.5,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option("--checkpoint", help="State after each epoch (default: OUT.checkpoint)."),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", help="Train on the first so many images only.")
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option("--data-dir", help="Where mnist and cifar10 are, or are put when fetched."),
+    ] = None,
+) -> None:
+    """Train a ternary or binary network; the same command again goes on where it stopped."""
+    options = TrainingOptions(
+        _sizes(hidden, "--hidden"),
+        _sizes(conv, "--conv"),
+        zeros,
+        epochs,
+        batch,
+        rate,
+        seed,
+        patience,
+        robust,
+        delta,
+    )
+    if out.suffix not in (".npz", ".json", ".onnx"):
+        raise InputError(f"{out}: cannot write {out.suffix!r}; use .npz, .json or .onnx")
+    if options.conv and out.suffix != ".npz":
+        raise InputError(f"{out}: a convolutional network is written as .npz only")
+    state = out.with_name(out.name + ".checkpoint") if checkpoint is None else checkpoint
+    refuse_unwritable(out, state)
+    if importlib.util.find_spec("torch") is None:
+        raise MissingExtraError("training needs PyTorch: pip install 'bnncert[train]'")
+    console = PlainConsole()
+    dataset = _limited(_load(data, data_dir), limit)
+    # Imported on use: PyTorch is an extra, and takes seconds to import.
+    from bnncert.training.export import write_network
+    from bnncert.training.fitting import fit
+
+    try:
+        with _watch(console, options) as report:
+            net = fit(
+                dataset.train,
+                dataset.input_shape,
+                dataset.classes,
+                dataset.scaling,
+                options,
+                checkpoint=state,
+                report=report,
+            )
+    except KeyboardInterrupt:
+        if state.exists():
+            console.print(f"{state} has the last whole epoch; the same command goes on from there")
+        sys.stdout.flush()
+        raise
+    share = net.zero_share()
+    written = write_network(net, dataset.scaling, dataset.test, out)
+    if checkpoint is None:
+        state.unlink(missing_ok=True)
+    network = written.network
+    console.print(
+        f"test accuracy {100 * written.accuracy:.2f} %; file and trained model agree on all "
+        f"{written.compared} test images",
+        soft_wrap=True,
+    )
+    console.print(
+        f"{out}: {'-'.join(map(str, network.sizes))}, zero weights {100 * share:.2f} %, "
+        f"hash {network.content_hash}",
+        soft_wrap=True,
+    )
+
+
+def _sizes(text: str, option: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(",") if text.strip())
+    except ValueError:
+        raise InputError(
+            f"{option} is {text!r}; expected whole numbers separated by commas"
+        ) from None
+
+
+def _load(data: str, folder: Path | None) -> Dataset:
+    """Load the images; say so if they must be fetched first."""
+    told: set[str] = set()
+
+    def fetching(name: str, done: int, total: int | None) -> None:
+        if name not in told:
+            told.add(name)
+            size = "" if total is None else f" ({total / 2**20:.1f} MB)"
+            PlainConsole(stderr=True).print(f"fetching {name}{size}", soft_wrap=True)
+
+    return load_dataset(data, folder, progress=fetching)
+
+
+def _limited(dataset: Dataset, limit: int | None) -> Dataset:
+    if limit is None:
+        return dataset
+    count = len(dataset.train.labels)
+    if not 1 <= limit <= count:
+        raise InputError(f"--limit is {limit}; there are {count} training images")
+    train = Split(dataset.train.images[:limit], dataset.train.labels[:limit])
+    return replace(dataset, train=train)
+
+
+@contextmanager
+def _watch(console: Console, options: TrainingOptions) -> Iterator[Report]:
+    """Show a bar on a terminal, and a line for each epoch everywhere."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        TextColumn("{task.fields[text]}"),
+        TimeElapsedColumn(),
+    )
+    watching = PlainConsole(stderr=True)
+    with Progress(
+        *columns, console=watching, transient=True, disable=not watching.is_terminal
+    ) as bar:
+        task = bar.add_task("training", total=None, text="")
+
+        def report(now: TrainingProgress) -> None:
+            if now.finished:
+                console.print(_line(now, options), soft_wrap=True)
+                # Whoever follows a log file sees each epoch when it ends.
+                sys.stdout.flush()
+                return
+            bar.update(
+                task,
+                description=f"epoch {now.epoch + 1}/{options.epochs}",
+                completed=now.step,
+                total=now.steps,
+                text=f"loss {now.loss:.4f}  accuracy {100 * now.accuracy:.2f} %  "
+                f"zeros {100 * now.zeros:.1f} %",
+            )
+
+        yield report
+
+
+def _line(now: TrainingProgress, options: TrainingOptions) -> str:
+    parts = [
+        f"epoch {now.epoch}/{options.epochs}",
+        f"loss {now.loss:.4f}",
+        f"accuracy {100 * now.accuracy:.2f} %",
+        f"zeros {100 * now.zeros:.1f} %",
+    ]
+    if now.open_share is not None:
+        parts.append(f"open {100 * now.open_share:.2f} %")
+    if now.held_out is not None:
+        parts.append(f"held out {100 * now.held_out:.2f} %")
+    return "  ".join([*parts, f"{now.seconds:.1f} s"])

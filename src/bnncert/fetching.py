@@ -1,0 +1,133 @@
+"""Files from public mirrors, kept only if their checksum is the published one."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from bnncert.errors import InputError
+
+#: Seconds without an answer before a mirror is given up.
+PATIENCE = 30.0
+
+BLOCK = 2**20
+
+#: Called with (file name, bytes so far, bytes in all or None).
+FetchProgress: TypeAlias = Callable[[str, int, int | None], None]
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file by name, the addresses that offer it, and its SHA-256."""
+
+    name: str
+    addresses: tuple[str, ...]
+    sha256: str
+
+
+def fetch(
+    remote: RemoteFile,
+    folder: Path,
+    *,
+    progress: FetchProgress | None = None,
+    patience: float = PATIENCE,
+) -> Path:
+    """Bring a file into `folder`, from the first mirror that has it, and return its path.
+
+    The file appears under its name only when it is whole and its checksum is right.
+    """
+    target = folder / remote.name
+    failures = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f"{remote.name}.", dir=folder)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written ({error.strerror or error})") from error
+    os.close(handle)
+    partial = Path(name)
+    try:
+        for address in remote.addresses:
+            problem = _download(address, partial, remote, progress, patience)
+            if problem is None:
+                # A private temporary file's mode would keep the data from other users.
+                partial.chmod(0o644)
+                os.replace(partial, target)
+                return target
+            failures.append(f"{address}: {problem}")
+    except OSError as error:
+        raise InputError(f"{target}: cannot be written ({error.strerror or error})") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    raise InputError(
+        f"{target}: not there, and could not be fetched ({'; '.join(failures)}); "
+        "put the file there, or name a folder that has it with --data-dir"
+    )
+
+
+def _download(
+    address: str,
+    partial: Path,
+    remote: RemoteFile,
+    progress: FetchProgress | None,
+    patience: float,
+) -> str | None:
+    """Download one address; return what went wrong, or None."""
+    digest = hashlib.sha256()
+    done = 0
+    with partial.open("wb") as file:
+        try:
+            with urllib.request.urlopen(address, timeout=patience) as answer:
+                length = answer.headers.get("Content-Length", "")
+                total = int(length) if length.isdigit() else None
+                while True:
+                    block = answer.read(BLOCK)
+                    if not block:
+                        break
+                    digest.update(block)
+                    done += len(block)
+                    _write(file.write, block)
+                    if progress is not None:
+                        progress(remote.name, done, total)
+        except urllib.error.HTTPError as error:
+            return f"HTTP status {error.code}"
+        except urllib.error.URLError as error:
+            return f"no connection ({_reason(error.reason)})"
+        except _DiskError as error:
+            raise error.cause from error
+        except http.client.HTTPException as error:
+            return f"broken answer ({type(error).__name__})"
+        except (OSError, ValueError) as error:
+            return f"no connection ({_reason(error)})"
+    if total is not None and done < total:
+        return f"{done} of {total} bytes arrived"
+    if digest.hexdigest() != remote.sha256:
+        return f"wrong checksum (SHA-256 {digest.hexdigest()[:12]}.., not {remote.sha256[:12]}..)"
+    return None
+
+
+class _DiskError(Exception):
+    """Writing failed, which is not the mirror's fault."""
+
+    def __init__(self, cause: OSError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+def _write(write: Callable[[bytes], int], block: bytes) -> None:
+    try:
+        write(block)
+    except OSError as error:
+        raise _DiskError(error) from error
+
+
+def _reason(error: object) -> str:
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(str(text).split())

@@ -1,0 +1,85 @@
+"""The state of a training between two epochs, in one file."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bnncert.errors import FormatError, InputError
+
+FORMAT = "bnncert training 1"
+
+
+@dataclass
+class TrainingState:
+    """What the next epoch depends on.
+
+    Attributes
+    ----------
+    epoch
+        How many epochs are finished.
+    best
+        The model after the epoch with the best held-out accuracy, if one is kept.
+    waited
+        Epochs since then.
+    history
+        One entry for each finished epoch.
+    """
+
+    model: dict[str, Any]
+    optimiser: dict[str, Any]
+    epoch: int = 0
+    best: dict[str, Any] | None = None
+    best_accuracy: float = -1.0
+    waited: int = 0
+    history: list[dict[str, float]] = field(default_factory=list)
+
+
+def save_checkpoint(path: Path, state: TrainingState, identity: dict[str, Any]) -> None:
+    """Write the state; a file that was there is replaced at once or not at all."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        torch.save({"format": FORMAT, "identity": json.dumps(identity), **vars(state)}, partial)
+        os.replace(partial, path)
+    except (OSError, RuntimeError) as error:
+        # torch reports a full disk as a RuntimeError.
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise InputError(f"{path}: the checkpoint cannot be written ({reason})") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def load_checkpoint(path: Path, identity: dict[str, Any]) -> TrainingState | None:
+    """Return the state in a file, or None if there is none; refuse that of another training."""
+    if not path.exists():
+        return None
+    try:
+        # weights_only: a checkpoint holds tensors and plain values, and nothing else is unpickled.
+        content = torch.load(path, weights_only=True)
+        if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
+            raise ValueError("something else")
+        found = json.loads(content.pop("identity"))
+        state = TrainingState(**content)
+    except Exception as error:
+        # torch raises whatever the pickle inside provokes.
+        raise FormatError(
+            f"{path}: not a checkpoint of a training; remove it, or name another with --checkpoint"
+        ) from error
+    for key, wanted in identity.items():
+        if found.get(key) != wanted:
+            raise InputError(
+                f"{path}: belongs to a training with {key} {_show(found.get(key))}, not "
+                f"{_show(wanted)}; remove it, or name another with --checkpoint"
+            )
+    return state
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(map(str, value)) or "none"
+    return str(value)[:16]

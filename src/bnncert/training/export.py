@@ -1,0 +1,171 @@
+"""From a trained model to a network file that says exactly the same."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+
+from bnncert.datasets import Scaling, Split
+from bnncert.errors import BnncertError, InputError
+from bnncert.formats.arrays import describe_arrays
+from bnncert.network import Network, load
+from bnncert.training.model import KERNEL, POOL, HiddenLayer, TernaryNet
+
+#: Images compared at once.
+CHUNK = 1000
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class Written(NamedTuple):
+    """A network file that was written, and how the network does on the test images."""
+
+    network: Network
+    accuracy: float
+    compared: int
+
+
+def to_network(net: TernaryNet, scaling: Scaling) -> Network:
+    """Return the trained model in normal form.
+
+    A convolution becomes a sparse matrix, and max-pooling a layer of its own:
+    max(y_1, .., y_k) = sign(y_1 + .. + y_k + k - 1).
+    """
+    weights: list[Any] = []
+    biases: list[FloatArray] = []
+    shape = net.input_shape
+    for layer in net.layers:
+        folded, bias = _fold(layer)
+        if layer.pooled:
+            height, width = shape[1:]
+            weights.append(convolution_matrix(folded, (height, width)))
+            biases.append(np.repeat(bias, height * width))
+            pool = pooling_matrix(len(bias), (height, width))
+            weights.append(pool)
+            biases.append(np.full(pool.shape[0], POOL * POOL - 1.0))
+            shape = (len(bias), height // POOL, width // POOL)
+        else:
+            weights.append(sp.csr_array(folded))
+            biases.append(bias)
+    with torch.no_grad():
+        weights.append(sp.csr_array(net.output.weights().to(torch.int8).numpy()))
+        biases.append(net.bias.double().numpy().copy())
+    return Network.from_description(
+        describe_arrays(
+            weights,
+            biases,
+            source="<training>",
+            kind="memory",
+            sign_zero="plus",
+            input_lo=None if scaling.lo is None else np.array(scaling.lo),
+            input_hi=None if scaling.hi is None else np.array(scaling.hi),
+            input_shape=net.input_shape,
+            pixel_step=scaling.pixel_step,
+        )
+    )
+
+
+def _fold(layer: HiddenLayer) -> tuple[npt.NDArray[np.int8], FloatArray]:
+    """Fold batch normalisation into weights and bias, in double precision.
+
+    sign(g (W x - m) / sqrt(v + e) + c) = sign(f (W x + b)) with b = -m + c sqrt(v + e) / g and
+    f = sign(g), ties included; where g = 0 it is the constant sign(c).
+    """
+    norm = layer.norm
+    with torch.no_grad():
+        weights = layer.map.weights().to(torch.int8).numpy()
+        gain, offset, mean, variance = (
+            tensor.double().numpy()
+            for tensor in (norm.weight, norm.bias, norm.running_mean, norm.running_var)
+        )
+    turn = np.sign(gain)
+    divisor = np.where(gain == 0, 1.0, gain)
+    bias = turn * (offset * np.sqrt(variance + norm.eps) / divisor - mean)
+    bias = np.where(gain == 0, np.where(offset >= 0, 1.0, -1.0), bias)
+    spread = turn.astype(np.int8).reshape(-1, *(1,) * (weights.ndim - 1))
+    return weights * spread, bias
+
+
+def convolution_matrix(kernel: npt.NDArray[np.int8], size: tuple[int, int]) -> Any:
+    """Return the matrix of a 3 x 3 convolution with zero padding that keeps the image size."""
+    out, channels = kernel.shape[:2]
+    height, width = size
+    y, x = (grid.reshape(-1) for grid in np.mgrid[:height, :width])
+    rows, columns, values = [], [], []
+    for o, c, dy, dx in np.argwhere(kernel).tolist():
+        source_y, source_x = y + dy - KERNEL // 2, x + dx - KERNEL // 2
+        inside = (source_y >= 0) & (source_y < height) & (source_x >= 0) & (source_x < width)
+        rows.append((o * height + y[inside]) * width + x[inside])
+        columns.append((c * height + source_y[inside]) * width + source_x[inside])
+        values.append(np.full(int(inside.sum()), kernel[o, c, dy, dx]))
+    shape = (out * height * width, channels * height * width)
+    if not rows:
+        return sp.csr_array(shape, dtype=np.int8)
+    indices = np.concatenate(rows), np.concatenate(columns)
+    return sp.csr_array((np.concatenate(values), indices), shape=shape)
+
+
+def pooling_matrix(channels: int, size: tuple[int, int]) -> Any:
+    """Return the 0/1 matrix that sums 2 x 2 windows; an odd edge is left out."""
+    height, width = size
+    shape = (channels, height // POOL, width // POOL)
+    target = np.arange(int(np.prod(shape))).reshape(shape)
+    source = np.arange(channels * height * width).reshape(channels, height, width)
+    rows, columns = [], []
+    for dy in range(POOL):
+        for dx in range(POOL):
+            rows.append(target.reshape(-1))
+            window = source[:, dy : POOL * shape[1] : POOL, dx : POOL * shape[2] : POOL]
+            columns.append(window.reshape(-1))
+    ones = np.ones(POOL * POOL * target.size, dtype=np.int8)
+    return sp.csr_array(
+        (ones, (np.concatenate(rows), np.concatenate(columns))),
+        shape=(target.size, source.size),
+    )
+
+
+def write_network(net: TernaryNet, scaling: Scaling, test: Split, path: Path) -> Written:
+    """Write the network, read it back and compare it with the model on all test images.
+
+    Both are evaluated in double precision; their scores must be equal. If not, or if anything
+    else goes wrong, no file is left.  The model is in double precision afterwards.
+    """
+    partial = path.with_name(f"partial-{path.name}")
+    try:
+        to_network(net, scaling).save(partial)
+        network = load(partial)
+        accuracy = _compare(net, network, scaling, test, path)
+        os.replace(partial, path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror or error})") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return Written(load(path), accuracy, len(test.labels))
+
+
+def _compare(net: TernaryNet, network: Network, scaling: Scaling, test: Split, path: Path) -> float:
+    """Return the accuracy on the test images; raise if the network and the model differ."""
+    model = net.double().eval()
+    right, first, differing = 0, None, 0
+    for start in range(0, len(test.labels), CHUNK):
+        points = scaling.points(test.images[start : start + CHUNK])
+        with torch.no_grad():
+            wanted = model(torch.from_numpy(points)).numpy()
+        scores = network.evaluate(points)
+        wrong = np.flatnonzero(np.any(scores != wanted, axis=1))
+        differing += int(wrong.size)
+        if wrong.size and first is None:
+            first = start + int(wrong[0])
+        right += int(np.sum(scores.argmax(axis=1) == test.labels[start : start + CHUNK]))
+    if differing:
+        raise BnncertError(
+            f"{path}: not written; the exported network differs from the trained model on "
+            f"{differing} of {len(test.labels)} test images, first on image {first}"
+        )
+    return right / len(test.labels)

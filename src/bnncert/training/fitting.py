@@ -1,0 +1,280 @@
+"""The training loop: Adam with exponential decay, early stopping, a checkpoint every epoch.
+
+Nothing random is kept between epochs: initial weights follow from the seed, and the order of the
+images from the seed and the number of the epoch.  So a training that goes on from a checkpoint
+does the same steps as one that was never interrupted.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from bnncert.datasets import Scaling, Split
+from bnncert.errors import InputError
+from bnncert.training.checkpoint import TrainingState, load_checkpoint, save_checkpoint
+from bnncert.training.model import TernaryNet
+from bnncert.training.options import TrainingOptions
+from bnncert.training.robust import penalised_scores
+
+#: The learning rate ends at this share of what it starts at.
+FINAL_RATE = 0.01
+
+#: Optimiser steps between two updates of the zero thresholds.
+THRESHOLD_INTERVAL = 10
+
+#: Share of the training images held out for early stopping.
+HELD_OUT = 0.1
+
+#: Images evaluated at once.
+CHUNK = 1000
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a training stands; `finished` when an epoch has just ended.
+
+    `held_out` and `open_share` are None where nothing is held out and no penalty is computed.
+    """
+
+    epoch: int
+    step: int
+    steps: int
+    loss: float
+    accuracy: float
+    zeros: float
+    seconds: float
+    finished: bool = False
+    held_out: float | None = None
+    open_share: float | None = None
+
+
+Report: TypeAlias = Callable[[Progress], None]
+
+
+class Images:
+    """Training images as they are stored, scaled batch by batch to save memory."""
+
+    def __init__(self, split: Split, scaling: Scaling) -> None:
+        stored = split.images.reshape(len(split.images), -1)
+        if stored.dtype != np.uint8:
+            stored = stored.astype(np.float32)
+        self._stored = torch.from_numpy(np.ascontiguousarray(stored))
+        self._scaling = scaling
+        self.labels = torch.from_numpy(split.labels.astype(np.int64))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batch(self, rows: Tensor) -> Tensor:
+        """Return flat float32 points in the network's input units."""
+        chosen = self._stored[rows]
+        if chosen.dtype == torch.uint8:
+            return chosen.float().div_(127.5).sub_(1.0)
+        return chosen
+
+    def ball(self, x: Tensor, radius: float) -> tuple[Tensor, Tensor]:
+        """Return the L-inf balls around points, cut off at the data box."""
+        lo, hi = x - radius, x + radius
+        if self._scaling.lo is not None and self._scaling.hi is not None:
+            lo, hi = lo.clamp_(min=self._scaling.lo), hi.clamp_(max=self._scaling.hi)
+        return lo, hi
+
+
+def fit(
+    split: Split,
+    input_shape: tuple[int, ...],
+    classes: int,
+    scaling: Scaling,
+    options: TrainingOptions,
+    *,
+    checkpoint: Path | None = None,
+    report: Report | None = None,
+) -> TernaryNet:
+    """Train a network; with `checkpoint`, go on from there and write it after every epoch."""
+    images = Images(split, scaling)
+    reach = _reach(scaling, options)
+    rows, held_out = _hold_out(len(images), options)
+    if len(rows) < 2:
+        raise InputError(f"{len(rows)} training images; batch normalisation needs at least 2")
+    generator = torch.Generator().manual_seed(options.seed)
+    net = TernaryNet(input_shape, options.conv, options.hidden, classes, generator)
+    net.set_zero_share(options.zeros)
+    optimiser = torch.optim.Adam(net.parameters(), lr=options.rate)
+    state = TrainingState(net.state_dict(), optimiser.state_dict())
+    identity = _identity(split, scaling, options)
+    if checkpoint is not None:
+        state = load_checkpoint(checkpoint, identity) or state
+        net.load_state_dict(state.model)
+        optimiser.load_state_dict(state.optimiser)
+    while state.epoch < options.epochs and not _stopped(state, options):
+        started = time.perf_counter()
+        for group in optimiser.param_groups:
+            group["lr"] = options.rate * FINAL_RATE ** (state.epoch / options.epochs)
+        last = _epoch(net, optimiser, images, rows, options, reach, state.epoch, report)
+        state.epoch += 1
+        state.waited += 1
+        entry = {"loss": last.loss, "accuracy": last.accuracy}
+        accuracy = None
+        if len(held_out):
+            accuracy = _accuracy(net, images, held_out)
+            entry["held_out"] = accuracy
+            if accuracy > state.best_accuracy:
+                state.best_accuracy, state.waited = accuracy, 0
+                state.best = copy.deepcopy(net.state_dict())
+        state.history.append(entry)
+        state.model, state.optimiser = net.state_dict(), optimiser.state_dict()
+        if checkpoint is not None:
+            save_checkpoint(checkpoint, state, identity)
+        if report is not None:
+            report(
+                Progress(
+                    state.epoch,
+                    last.steps,
+                    last.steps,
+                    last.loss,
+                    last.accuracy,
+                    net.zero_share(),
+                    time.perf_counter() - started,
+                    True,
+                    accuracy,
+                    last.open_share,
+                )
+            )
+    if state.best is not None:
+        net.load_state_dict(state.best)
+    _recompute_statistics(net, images, rows)
+    return net
+
+
+def _stopped(state: TrainingState, options: TrainingOptions) -> bool:
+    return options.patience is not None and state.waited >= options.patience
+
+
+def _reach(scaling: Scaling, options: TrainingOptions) -> float | None:
+    """Return the radius of the ball that the penalties are about, None without them."""
+    if options.robust == 0:
+        return None
+    if scaling.pixel_step is None:
+        raise InputError("--robust needs data in pixels (uint8), or pixel_step in the data file")
+    return options.delta * scaling.pixel_step
+
+
+def _hold_out(
+    count: int, options: TrainingOptions
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the images to train on and those held out for early stopping."""
+    if options.patience is None:
+        return np.arange(count), np.arange(0)
+    order = np.random.default_rng([options.seed, 1]).permutation(count)
+    size = max(1, round(HELD_OUT * count))
+    return np.sort(order[size:]), np.sort(order[:size])
+
+
+def _identity(split: Split, scaling: Scaling, options: TrainingOptions) -> dict[str, Any]:
+    """Return what two trainings must share for one to go on where the other stopped."""
+    digest = hashlib.sha256(np.ascontiguousarray(split.images).tobytes())
+    digest.update(split.labels.astype("<i8").tobytes())
+    digest.update(repr(scaling).encode())
+    plain = {k: list(v) if isinstance(v, tuple) else v for k, v in options.to_dict().items()}
+    return {**plain, "data": digest.hexdigest()}
+
+
+def _epoch(
+    net: TernaryNet,
+    optimiser: Any,
+    images: Images,
+    rows: npt.NDArray[np.int64],
+    options: TrainingOptions,
+    reach: float | None,
+    epoch: int,
+    report: Report | None,
+) -> Progress:
+    """Go once through the images; return the averages over them."""
+    started = time.perf_counter()
+    net.train()
+    order = torch.from_numpy(np.random.default_rng([options.seed, 2, epoch]).permutation(rows))
+    batches = [batch for batch in order.split(options.batch) if len(batch) > 1]
+    total, right, seen, opened = 0.0, 0, 0, 0.0
+    open_share: float | None = None
+    zeros = net.zero_share()
+    progress = None
+    for step, batch in enumerate(batches, start=1):
+        x, labels = images.batch(batch), images.labels[batch]
+        if reach is None:
+            scores = net(x)
+            loss = functional.cross_entropy(scores / net.temperature, labels)
+        else:
+            lo, hi = images.ball(x, reach)
+            found = penalised_scores(net, x, labels, lo, hi)
+            scores = found.scores
+            plain = functional.cross_entropy(scores / net.temperature, labels)
+            loss = plain + options.robust * found.penalty
+            opened += found.open_share * len(batch)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        net.clip_latent()
+        if step % THRESHOLD_INTERVAL == 0 or step == len(batches):
+            net.set_zero_share(options.zeros)
+        seen += len(batch)
+        total += float(loss.detach()) * len(batch)
+        right += int((scores.detach().argmax(1) == labels).sum())
+        if reach is not None:
+            open_share = opened / seen
+        progress = Progress(
+            epoch,
+            step,
+            len(batches),
+            total / seen,
+            right / seen,
+            zeros,
+            time.perf_counter() - started,
+            open_share=open_share,
+        )
+        if not math.isfinite(progress.loss):
+            raise InputError(
+                f"the loss became {progress.loss} in epoch {epoch + 1}; scale the data, or lower "
+                "--lr"
+            )
+        if report is not None:
+            report(progress)
+    assert progress is not None
+    return progress
+
+
+def _accuracy(net: TernaryNet, images: Images, rows: npt.NDArray[np.int64]) -> float:
+    net.eval()
+    right = 0
+    with torch.no_grad():
+        for chunk in torch.from_numpy(rows).split(CHUNK):
+            right += int((net(images.batch(chunk)).argmax(1) == images.labels[chunk]).sum())
+    return right / len(rows)
+
+
+def _recompute_statistics(net: TernaryNet, images: Images, rows: npt.NDArray[np.int64]) -> None:
+    """Replace the running batch statistics by averages over the training images.
+
+    The running ones lag behind the weights, which no longer change at this point.
+    """
+    for layer in net.layers:
+        layer.norm.reset_running_stats()
+        layer.norm.momentum = None  # the plain average over all batches
+    net.train()
+    with torch.no_grad():
+        for chunk in torch.from_numpy(rows).split(CHUNK):
+            if len(chunk) > 1:
+                net(images.batch(chunk))
+    net.eval()

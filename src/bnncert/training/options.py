@@ -1,0 +1,67 @@
+"""What a training is asked to do, checked before it starts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bnncert.errors import InputError
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """Architecture and optimisation of one training.
+
+    Attributes
+    ----------
+    hidden
+        Sizes of the dense hidden layers.
+    conv
+        Channels of the convolutions before them (3 x 3, each followed by 2 x 2 max-pooling).
+    zeros
+        Share of zero weights in every layer; 0 makes the weights binary.
+    patience
+        Epochs without a better held-out accuracy before training stops; None trains on all
+        images for all epochs.
+    robust
+        Weight of the penalties that make the network easier to verify; 0 leaves them out.
+    delta
+        Radius of the L-inf ball that those penalties are about, in pixel levels.
+    """
+
+    hidden: tuple[int, ...] = (500, 500)
+    conv: tuple[int, ...] = ()
+    zeros: float = 0.34
+    epochs: int = 40
+    batch: int = 200
+    rate: float = 1e-3
+    seed: int = 0
+    patience: int | None = None
+    robust: float = 0.0
+    delta: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name, widths in (("hidden", self.hidden), ("conv", self.conv)):
+            if any(width < 1 for width in widths):
+                raise InputError(f"--{name} has a layer of {min(widths)}; expected sizes >= 1")
+        if not self.hidden and not self.conv:
+            raise InputError("--hidden is empty; a binary network needs a hidden layer")
+        if not 0.0 <= self.zeros < 1.0:
+            raise InputError(f"--zeros is {self.zeros}; expected a share in [0, 1)")
+        for name, count in (("epochs", self.epochs), ("patience", self.patience)):
+            if count is not None and count < 1:
+                raise InputError(f"--{name} is {count}; expected an integer >= 1")
+        if self.batch < 2:
+            raise InputError(f"--batch is {self.batch}; batch normalisation needs at least 2")
+        if not 0 < self.rate <= 1:
+            raise InputError(f"--lr is {self.rate}; expected a number in (0, 1]")
+        if not 0 <= self.seed < 2**63:
+            raise InputError(f"--seed is {self.seed}; expected an integer >= 0")
+        for name, number in (("robust", self.robust), ("delta", self.delta)):
+            if not 0 <= number < math.inf:
+                raise InputError(f"--{name} is {number}; expected a finite number >= 0")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the options as plain values."""
+        return asdict(self)
