@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bnncert.checking import RejectedError, UnreadableError, check, geometry
+from bnncert.checking import RejectedError, UnreadableError, check, counterexample
 from bnncert.checking.container import MAGIC, MOST_BYTES, MOST_NUMBERS, Section
 from tests.checking.claims import REFUSALS, accepted, pack
 from tests.checking.conftest import Valid
@@ -215,7 +215,7 @@ def test_a_point_with_endless_digits(valid: dict[str, Valid], tmp_path: Path) ->
         point = Section("point", fields, one.sections[1].arrays)
         pack(path, [one.sections[0], point])
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(geometry, "MOST_POINT_BITS", 10_000)
+            patch.setattr(counterexample, "MOST_POINT_BITS", 10_000)
             if fine:
                 accepted(path, one.network)
             else:

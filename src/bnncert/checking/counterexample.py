@@ -76,10 +76,8 @@ def signs_at(geometry: Geometry, point: list[Fraction]) -> SignArray:
     tie = {"plus": 1, "minus": -1, "either": TIED}[geometry.sign_zero]
     signs = []
     for u, a, b in zip(sums, geometry.low, geometry.high, strict=False):
-        low, high = (
-            (u << geometry.point_shift) + a * common,
-            (u << geometry.point_shift) + b * common,
-        )
+        whole_sum = u << geometry.point_shift
+        low, high = whole_sum + a * common, whole_sum + b * common
         known = tie if low == high == 0 else UNDECIDED
         signs.append(1 if low > 0 else -1 if high < 0 else known)
     return np.array(signs, dtype=np.int8)
