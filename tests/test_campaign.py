@@ -311,7 +311,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(
             return super().add(row)
 
     with monkeypatch.context() as patch:
-        patch.setattr(cli, "ResultsFile", SmallDisk)
+        patch.setattr("bnncert.commands.run.ResultsFile", SmallDisk)
         answer = run(*COMMAND)
     assert answer.code == 2
     assert answer.err == "bnncert: r.sqlite: cannot be written (database or disk is full)\n"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -17,7 +19,7 @@ import pytest
 
 import bnncert
 from bnncert import Ball, InputError, Network
-from bnncert.results import FORMAT, InstanceKey, ResultsFile, Row
+from bnncert.results import FORMAT, InputRecord, InstanceKey, NetworkRecord, ResultsFile, Row
 from bnncert.verdict import Counterexample, Result, TargetResult
 
 KEY = InstanceKey(
@@ -88,6 +90,7 @@ def test_the_first_answer_stays(tmp_path: Path) -> None:
         ("ties", "robust"),
         ("sign_zero", "minus"),
         ("seed", 1),
+        ("question", "bound"),
     ],
 )
 def test_every_part_of_the_question_counts(tmp_path: Path, name: str, value: Any) -> None:
@@ -223,10 +226,12 @@ def test_another_schema_version_is_named(tmp_path: Path) -> None:
     path = tmp_path / "r.sqlite"
     with ResultsFile(path) as results:
         meta = dict(results._connection.execute("SELECT name, value FROM meta"))
-        assert meta == {"format": FORMAT, "schema_version": "1"}
-        results._connection.execute("UPDATE meta SET value = '2' WHERE name = 'schema_version'")
+        assert meta == {"format": FORMAT, "schema_version": "2"}
+        results._connection.execute("UPDATE meta SET value = '3' WHERE name = 'schema_version'")
     before = path.read_bytes()
-    assert "schema version 2" in refused(path)
+    assert "schema version 3" in refused(path)
+    with pytest.raises(InputError, match="schema version 3; this bnncert reads and writes"):
+        ResultsFile(path, writable=False)
     assert path.read_bytes() == before
 
 
@@ -331,3 +336,107 @@ def test_a_file_that_stays_locked_is_named(tmp_path: Path, monkeypatch: pytest.M
         other.execute("ROLLBACK")
         other.close()
         assert results.add(ROW)
+
+
+# --- version 1 -------------------------------------------------------------------------------
+
+#: The layout of version 1, as it was.
+VERSION_1 = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE results (key TEXT NOT NULL UNIQUE, model_hash TEXT NOT NULL,
+    input_index INTEGER NOT NULL, input_hash TEXT NOT NULL, label INTEGER NOT NULL,
+    norm TEXT NOT NULL, radius REAL NOT NULL, clip TEXT NOT NULL, targets TEXT NOT NULL,
+    method TEXT NOT NULL, timeout REAL, ties TEXT NOT NULL, sign_zero TEXT NOT NULL,
+    seed INTEGER NOT NULL, predicted INTEGER NOT NULL, status TEXT NOT NULL, lower REAL, upper REAL,
+    seconds REAL NOT NULL, stage TEXT NOT NULL, per_target TEXT NOT NULL, counterexample BLOB,
+    counterexample_json TEXT, version TEXT NOT NULL, finished_at TEXT NOT NULL);
+INSERT INTO meta VALUES ('format', 'bnncert results'), ('schema_version', '1');
+"""
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """Return a file of version 1 with one row."""
+    path = tmp_path / "old.sqlite"
+    asked = {
+        **{"model_hash": "m" * 64, "input_index": 3, "input_hash": "i" * 64, "label": 0},
+        **{"norm": "linf", "radius": 0.1, "clip": "-1.0,1.0", "targets": "all", "method": "auto"},
+        **{"timeout": None, "ties": "violation", "sign_zero": "plus", "seed": 0},
+    }
+    key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    rest = (0, "robust", 1.5, None, 0.5, "lp", "[]", None, None, "0.1.0", "2024-01-01T00:00:00")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(VERSION_1)
+        values = (key, *asked.values(), *rest)
+        connection.execute(f"INSERT INTO results VALUES ({','.join('?' * len(values))})", values)
+        connection.commit()
+    return path
+
+
+def test_version_1_is_read_as_it_is(old: Path) -> None:
+    before = old.read_bytes()
+    with ResultsFile(old, writable=False) as results:
+        (row,) = results.rows()
+        assert results.has(KEY)
+        assert (row.key, row.status, row.certificate) == (KEY, "robust", None)
+        assert row.key.question == "verify"
+        assert (results.networks(), results.inputs()) == ([], [])
+        with pytest.raises(InputError, match="cannot be read"):
+            results.add(numbered(1))
+    assert old.read_bytes() == before
+
+
+def test_version_1_is_upgraded_when_it_is_written_to(old: Path) -> None:
+    with ResultsFile(old) as results:
+        meta = dict(results._connection.execute("SELECT name, value FROM meta"))
+        assert meta["schema_version"] == "2"
+        # The question is answered still, and not asked again.
+        assert results.has(KEY)
+        assert not results.add(ROW)
+        bound = replace(ROW, key=replace(KEY, question="bound"), certificate="c/x.bnncert")
+        assert results.add(bound)
+        assert [row.key.question for row in results.rows()] == ["verify", "bound"]
+        assert results.rows()[1] == bound
+    with ResultsFile(old) as results:
+        assert len(results.rows()) == 2
+
+
+def test_an_upgrade_that_fails_leaves_version_1(old: Path) -> None:
+    with closing(sqlite3.connect(old)) as connection:
+        # In the way of the last step.
+        connection.execute("CREATE TABLE inputs (x)")
+        connection.commit()
+    before = old.read_bytes()
+    assert "table inputs already exists" in refused(old)
+    assert old.read_bytes() == before
+
+
+def test_what_the_hashes_stand_for(tmp_path: Path) -> None:
+    network = Network.from_arrays(
+        [[[1, 0]], [[1], [-1]]], [[0.0], [0.0, 0.0]], input_lo=-1.0, input_hi=[1.0, 2.0]
+    )
+    record = NetworkRecord.of(network, "mine", "nets/mine.npz")
+    points = {"short": np.array([0.5, -0.25]), "long": np.array([0.1, 1 / 3])}
+    with ResultsFile(tmp_path / "r.sqlite") as results:
+        results.add_networks([record, record])
+        results.add_networks([replace(record, name="later")])
+        results.add_inputs(InputRecord(name, 1, (1, 2), p) for name, p in points.items())
+        assert results.networks() == [record]
+        stored = {r.input_hash: r for r in results.inputs()}
+        types = dict(results._connection.execute("SELECT input_hash, dtype FROM inputs"))
+    assert (record.sizes, record.zero_fraction) == ((2, 1, 2), 0.25)
+    # A box that differs from input to input has no one number.
+    assert (record.input_lo, record.input_hi) == (-1.0, None)
+    assert types == {"short": "<f4", "long": "<f8"}
+    for name, point in points.items():
+        assert stored[name].point.tobytes() == point.tobytes()
+        assert (stored[name].shape, stored[name].label) == ((1, 2), 1)
+
+
+def test_reading_makes_no_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        ResultsFile(tmp_path / "r.sqlite", writable=False)
+    (tmp_path / "r.sqlite").touch()
+    with ResultsFile(tmp_path / "r.sqlite", writable=False) as results:
+        assert results.rows() == []
+    assert (tmp_path / "r.sqlite").read_bytes() == b""

@@ -565,9 +565,11 @@ def test_large_file_is_fast_and_shares_its_box() -> None:
 
 
 @pytest.mark.skipif(not EXAMPLES.is_dir(), reason=f"no VNN-COMP examples in {EXAMPLES}")
-@pytest.mark.parametrize("pattern", ["model_30_*", "model_48_*_eps_1.*", "model_64_*_eps_1.*"])
+@pytest.mark.parametrize(
+    "pattern", ["model_30_*_eps_1.*", "model_48_*_eps_1.*", "model_64_*_eps_1.*"]
+)
 def test_vnncomp_examples(pattern: str) -> None:
-    # The larger files of one model differ only in epsilon: one each keeps the test short.
+    # The files of one model and image differ only in epsilon: one each keeps the test short.
     files = sorted(EXAMPLES.glob(pattern))
     assert files
     for file in files:

@@ -217,7 +217,12 @@ def test_a_disagreement_ends_with_code_2(
 def test_ctrl_c_keeps_the_checkpoint_and_the_command_goes_on(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs the extra 'train'")
     write_blobs(tmp_path / "tiny.npz")
-    arguments = [sys.executable, "-m", "bnncert", "train", "--data", "tiny.npz", "--out", "net.npz"]
+    # A shell may have started the tests with SIGINT ignored, and children inherit that.
+    start = (
+        "import signal\nfrom bnncert.cli import main\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\nmain()"
+    )
+    arguments = [sys.executable, "-c", start, "train", "--data", "tiny.npz", "--out", "net.npz"]
     arguments += ["--hidden", "20", "--epochs", "100000", "--batch", "50"]
     with subprocess.Popen(
         arguments, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

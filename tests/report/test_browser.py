@@ -1,0 +1,268 @@
+"""The report page in a real browser: charts, table, details, keyboard, dark mode, phones."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bnncert.report.page import write_page
+from bnncert.report.recorded import read_recorded
+from tests.report.results_sketch import NETWORK, campaign_file, large_file, write_results
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+DRIVER = shutil.which("chromedriver")
+
+pytest.importorskip("selenium", reason="driving a browser needs the package 'selenium'")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None or DRIVER is None, reason="needs the programs chromium and chromedriver"
+)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for flag in (
+        *("headless", "no-sandbox", "disable-gpu", "no-first-run", "disable-dev-shm-usage"),
+        *("disable-background-networking", "disable-component-update", "disable-sync"),
+        f"user-data-dir={tmp_path_factory.mktemp('profile')}",
+        "window-size=1280,1000",
+    ):
+        options.add_argument(f"--{flag}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+    yield driver
+    driver.quit()
+
+
+def opened(browser: Any, page: Path) -> Any:
+    """Open a page and wait until its table is there."""
+    browser.get(page.as_uri())
+    waited(browser, "return document.documentElement.dataset.ready === 'yes'")
+    return browser
+
+
+def waited(browser: Any, script: str, seconds: float = 30.0) -> Any:
+    """Run a script until it returns something true."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = browser.execute_script(script)
+        if found:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"not within {seconds:g} s: {script}")
+
+
+def count(browser: Any, selector: str) -> int:
+    return int(
+        browser.execute_script("return document.querySelectorAll(arguments[0]).length", selector)
+    )
+
+
+def cells(browser: Any, name: str) -> list[str]:
+    """Return the drawn cells of a column."""
+    script = (
+        "return [...document.querySelectorAll('#rows td.c-' + arguments[0])].map(e => e.innerText)"
+    )
+    return list(browser.execute_script(script, name))
+
+
+def press(browser: Any, key: str) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    ActionChains(browser).send_keys(getattr(Keys, key)).perform()
+
+
+def errors(browser: Any) -> list[str]:
+    return [entry["message"] for entry in browser.get_log("browser")]
+
+
+def choose(browser: Any, name: str, text: str) -> None:
+    from selenium.webdriver.support.ui import Select
+
+    Select(browser.find_element("id", "f-" + name)).select_by_visible_text(text)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pages")
+    out = folder / "campaign.html"
+    write_page(read_recorded(campaign_file(folder / "campaign.sqlite", images=12)), out)
+    return out
+
+
+def test_charts_are_drawn(browser: Any, page: Path) -> None:
+    opened(browser, page)
+    # Two networks and two norms, four radii, four methods.
+    assert count(browser, "figure.outcomes g.bar") == 4 * 4 * 4
+    assert count(browser, "figure.accuracy path.line[d^=M]:not(.key)") == 4 * (4 * 2) + 4 * 4
+    assert count(browser, "figure.accuracy > svg path.point") == 4 * 4 * 4 * 2
+    assert count(browser, "figure.gap") == 4 * 4
+    hidden = browser.execute_script(
+        "return [...document.querySelectorAll('figure > svg, rect.seg, path.point')]"
+        ".filter(e => { const b = e.getBoundingClientRect(); return !(b.width > 0 && b.height > 0)"
+        "}).length"
+    )
+    assert hidden == 0
+    assert errors(browser) == []
+
+
+def test_sorting_and_filtering(browser: Any, page: Path) -> None:
+    opened(browser, page)
+    total = int(browser.find_element("id", "count").text.split()[0])
+    for direction in ("ascending", "descending"):
+        browser.find_element("css selector", "th.c-lower button").click()
+        head = browser.find_element("css selector", "th.c-lower")
+        assert head.get_attribute("aria-sort") == direction
+        shown = [float(text) for text in cells(browser, "lower")]
+        assert len(shown) > 10 and shown[0] != shown[-1]
+        assert shown == sorted(shown, reverse=direction == "descending")
+    # Rows without a bound stay behind, whichever way.
+    for _ in range(2):
+        browser.find_element("css selector", "th.c-upper button").click()
+        assert cells(browser, "upper")[0] != "–"
+    choose(browser, "method", "bab")
+    choose(browser, "status", "not robust")
+    choose(browser, "network", "dense")
+    text = browser.find_element("id", "count").text
+    left = int(text.split()[0])
+    assert 0 < left < total and text.endswith(f"of {total} answers")
+    assert set(cells(browser, "method")) == {"bab"}
+    assert set(cells(browser, "status")) == {"not robust"}
+    assert set(cells(browser, "network")) == {"dense"}
+    browser.find_element("id", "f-image").send_keys("999")
+    assert browser.find_element("id", "count").text == f"0 of {total} answers"
+    browser.find_element("css selector", "#filters button[type=reset]").click()
+    waited(browser, f"return document.getElementById('count').textContent === '{total} answers'")
+    assert errors(browser) == []
+
+
+def test_details_by_click_and_by_keyboard(browser: Any, page: Path) -> None:
+    opened(browser, page)
+    choose(browser, "status", "not robust")
+    browser.find_element("css selector", "#rows td.c-method").click()
+    waited(browser, "return document.getElementById('detail').open")
+    waited(browser, "return [...document.querySelectorAll('.pictures img')].every(i => i.complete)")
+    sizes = browser.execute_script(
+        "return [...document.querySelectorAll('.pictures img')].map(i => [i.naturalWidth, "
+        "i.naturalHeight])"
+    )
+    assert sizes == [[28, 28]] * 3
+    assert count(browser, ".margins tbody tr") == 9
+    press(browser, "ESCAPE")
+    waited(browser, "return !document.getElementById('detail').open")
+    # The focus is back in the table, and the keys go on from there.
+    press(browser, "ARROW_DOWN")
+    press(browser, "ARROW_DOWN")
+    images = cells(browser, "image")
+    focused = browser.execute_script("return document.activeElement.closest('tr').dataset.at")
+    assert focused == "2"
+    press(browser, "ENTER")
+    waited(browser, "return document.getElementById('detail').open")
+    title = browser.find_element("id", "detail-title").text
+    assert title == f"Image {images[2]}: not robust"
+    press(browser, "ENTER")  # the focus is on Close
+    waited(browser, "return !document.getElementById('detail').open")
+    press(browser, "END")
+    last = int(browser.find_element("id", "count").text.split()[0]) - 1
+    assert browser.execute_script("return document.activeElement.closest('tr').dataset.at") == str(
+        last
+    )
+    assert errors(browser) == []
+
+
+def luminance(colour: str) -> float:
+    """Return the relative luminance of 'rgb(r, g, b)' as WCAG defines it."""
+    parts = [float(p) / 255 for p in colour[colour.index("(") + 1 : -1].split(",")[:3]]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_contrast_in_both_schemes(browser: Any, page: Path, scheme: str) -> None:
+    feature = {"name": "prefers-color-scheme", "value": scheme}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    try:
+        opened(browser, page)
+        script = (
+            "const of = (s, p) => getComputedStyle(document.querySelector(s))[p];"
+            "return [of('body', 'backgroundColor'), of('body', 'color'), of('.sub', 'color'),"
+            " of('summary', 'color'), of('svg .tick', 'fill'),"
+            " ...[0, 1, 2, 3].map(k => of('.line.s' + k, 'stroke'))]"
+        )
+        ground, *colours = map(luminance, browser.execute_script(script))
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    assert (ground > 0.5) == (scheme == "light")
+    for k, one in enumerate(colours):
+        ratio = (max(one, ground) + 0.05) / (min(one, ground) + 0.05)
+        assert ratio >= (4.5 if k < 4 else 3), (k, ratio)
+
+
+def test_a_phone_needs_no_scrolling_sideways(browser: Any, page: Path) -> None:
+    phone = {"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
+    try:
+        opened(browser, page)
+        script = "return [document.documentElement.scrollWidth, window.innerWidth]"
+        assert browser.execute_script(script) == [360, 360]
+        browser.execute_script("document.querySelector('#rows td button').click()")
+        waited(browser, "return document.getElementById('detail').open")
+        assert browser.execute_script(script) == [360, 360]
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_names_from_the_file_stay_text(browser: Any, tmp_path: Path) -> None:
+    nasty = (
+        "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>'"
+    )
+    row = dict.fromkeys(("method", "stage", "version", "finished_at", "certificate"), nasty)
+    rows = [{**row, "model_hash": nasty}, {"model_hash": nasty}]
+    network = {**NETWORK, "model_hash": nasty, "name": nasty}
+    out = tmp_path / "page.html"
+    write_page(read_recorded(write_results(tmp_path / "r.sqlite", rows, networks=[network])), out)
+    opened(browser, out)
+    browser.find_element("css selector", "#rows td button").click()
+    waited(browser, "return document.getElementById('detail').open")
+    assert count(browser, "img") == 0
+    assert nasty in browser.find_element("id", "detail").text
+    assert browser.title == "bnncert report: r.sqlite"
+    assert errors(browser) == []
+
+
+def test_a_hundred_thousand_rows_appear_at_once_and_scroll(
+    browser: Any, tmp_path: Path, record_property: Any
+) -> None:
+    out = tmp_path / "large.html"
+    write_page(read_recorded(large_file(tmp_path / "large.sqlite")), out)
+    opened(browser, out)
+    paint = waited(
+        browser, "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
+    )
+    record_property("first_paint_ms", paint)
+    print(f"first paint after {paint:.0f} ms")
+    assert paint < 10_000
+    assert browser.find_element("id", "count").text == "100000 answers"
+    # Only what is visible is in the document, wherever it is scrolled to.
+    assert count(browser, "#rows tr.row") < 100
+    browser.execute_script(
+        "const s = document.getElementById('scroll'); s.scrollTop = s.scrollHeight"
+    )
+    waited(browser, "return document.querySelector('#rows tr.row[data-at=\"99999\"]') !== null")
+    assert count(browser, "#rows tr.row") < 100
+    assert cells(browser, "image")[-1] == "9999"
+    browser.find_element("id", "f-image").send_keys("9999")
+    waited(
+        browser, "return document.getElementById('count').textContent === '10 of 100000 answers'"
+    )
+    assert errors(browser) == []
