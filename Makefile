@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test lint bench bench-paper docs clean
 
 $(VENV)/core: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -34,6 +34,15 @@ bench: $(VENV)/test
 	$(BIN)/python benchmarks/decided.py
 	$(BIN)/python benchmarks/milp_forms.py
 	$(BIN)/python benchmarks/vnncomp.py
+
+# Up to 20 images and 60 s for each instance; hours in all, and resumable.
+PAPER := paper-linf paper-l2 paper-linf-images paper-l2-images paper-gap paper-random
+
+bench-paper: $(VENV)/test
+	for name in $(PAPER); do \
+		$(BIN)/bnncert experiment $$name-reduced --out bench-paper.sqlite || exit; \
+	done
+	$(BIN)/bnncert report bench-paper.sqlite -o bench-paper.html
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -31,8 +31,16 @@ from bnncert.methods import REGISTRY, Options
 from bnncert.network import Network
 from bnncert.problem import Targets, Ties, robustness
 from bnncert.regions import Ball, Norm
-from bnncert.results import InstanceKey, ResultsFile, Row
-from bnncert.verification import verify
+from bnncert.relaxations.linear import Form
+from bnncert.results import (
+    InputRecord,
+    InstanceKey,
+    NetworkRecord,
+    Question,
+    ResultsFile,
+    Row,
+)
+from bnncert.verification import bound, verify
 
 #: Arrays of these names in a data file are true classes, not points.
 LABEL_NAMES = ("labels", "label", "y")
@@ -60,6 +68,7 @@ class Settings:
     """What all instances of a campaign have in common; `timeout` is per instance.
 
     `memory` is in gigabytes, `certificates` the folder that gets a certificate of every verdict.
+    `form`, `samples` and `solver` are those of the methods (None: the method's own).
     """
 
     norm: Norm = "linf"
@@ -70,15 +79,41 @@ class Settings:
     seed: int = 0
     memory: float = 4.0
     certificates: str | None = None
+    question: Question = "verify"
+    form: Form | None = None
+    samples: int | None = None
+    solver: str | None = None
 
     def __post_init__(self) -> None:
         # Here, so that nothing is found out only after the first hours of a campaign.
-        REGISTRY.make(self.method)
+        engine = REGISTRY.make(self.method)
+        if self.norm not in engine.regions.split(", "):
+            raise InputError(f"method {self.method} has no {self.norm} ball; only {engine.regions}")
+        if self.samples is not None and self.samples < 1:
+            raise InputError(f"samples is {self.samples}; expected at least 1")
+        if self.question == "bound" and self.ties != "violation":
+            raise InputError("ties say nothing about a bound; leave them out")
+        if self.question == "bound" and self.certificates is not None:
+            raise InputError("a bound has no certificate; only verdicts have")
         Deadline(self.timeout)
         if self.seed < 0:
             raise InputError(f"seed is {self.seed}; expected an integer >= 0")
         if not self.memory > 0:
             raise InputError(f"memory limit is {self.memory}; expected a number of GB > 0")
+
+    @property
+    def method_text(self) -> str:
+        """The method and those of its options that were chosen, as in `milp form=soft`."""
+        chosen = {"form": self.form, "samples": self.samples, "solver": self.solver}
+        words = (f"{name}={value}" for name, value in chosen.items() if value is not None)
+        return " ".join((self.method, *words))
+
+    def options(self, threads: int) -> Options:
+        """Return the options of the method."""
+        options = Options(seed=self.seed, threads=threads, memory=self.memory, solver=self.solver)
+        if self.form is not None:
+            options = replace(options, form=self.form)
+        return options if self.samples is None else replace(options, samples=self.samples)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +183,7 @@ def plan(
     *,
     first: int = 0,
     count: int | None = None,
+    indices: Sequence[int] | None = None,
     clip: tuple[float, float] | None = None,
     settings: Settings | None = None,
 ) -> Campaign:
@@ -157,17 +193,23 @@ def plan(
     ----------
     first, count
         Which points: `count` (default: all that follow) from number `first` on.
+    indices
+        The numbers of the points instead; of these, `count` and `first` choose.
     clip
         The data box (default: the network's own).
     """
     settings = settings or Settings()
     total = data.count(network)
-    if not 0 <= first < total:
-        raise InputError(f"{data.where}: first is {first}; it holds points 0 to {total - 1}")
-    count = total - first if count is None else count
-    if not 1 <= count <= total - first:
+    for index in indices or ():
+        if not 0 <= index < total:
+            raise InputError(f"{data.where}: index {index}; it holds points 0 to {total - 1}")
+    numbers: Sequence[int] = range(total) if indices is None else indices
+    if not 0 <= first < len(numbers):
+        raise InputError(f"{data.where}: first is {first}; it holds points 0 to {len(numbers) - 1}")
+    count = len(numbers) - first if count is None else count
+    if not 1 <= count <= len(numbers) - first:
         raise InputError(
-            f"{data.where}: count is {count}; from {first} on it holds {total - first}"
+            f"{data.where}: count is {count}; from {first} on it holds {len(numbers) - first}"
         )
     if data.labels is not None and data.labels.size != total:
         raise InputError(f"{data.where}: {data.labels.size} labels for {total} points")
@@ -180,7 +222,7 @@ def plan(
     hi: Any = network.input_hi if clip is None else clip[1]
     asked: list[tuple[int, FloatArray, int, int]] = []
     left_out = 0
-    for index in range(first, first + count):
+    for index in numbers[first : first + count]:
         where = f"{data.where} [{index}]"
         point = pick_point(data.array, index, network.input_shape, box, data.where)
         predicted = int(network.classify(point)[0])
@@ -206,11 +248,12 @@ def plan(
                 radius=float(radius),
                 clip=_clip_text(lo, hi),
                 targets=str(settings.targets),
-                method=settings.method,
+                method=settings.method_text,
                 timeout=settings.timeout,
                 ties=settings.ties,
                 sign_zero=network.sign_zero,
                 seed=settings.seed,
+                question=settings.question,
             ),
             Ball(settings.norm, point, radius, lo, hi),
             predicted,
@@ -235,13 +278,14 @@ def _clip_text(lo: Any, hi: Any) -> str:
 
 
 def answer(network: Network, instance: Instance, settings: Settings, threads: int = 0) -> Row:
-    """Verify one instance."""
-    options = Options(seed=settings.seed, threads=threads, memory=settings.memory)
+    """Answer one instance."""
+    options = settings.options(threads)
     path = None
     if settings.certificates is not None:
         path = Path(settings.certificates) / certificate_name(instance)
-    if settings.targets != "all":
-        # Verification asks about the chosen rivals only, but any of them can win at the centre.
+    if settings.targets != "all" or settings.question == "bound":
+        # Verification asks about the chosen rivals only, but any of them can win at the centre;
+        # a bound does not look at the centre at all.
         result = verify(
             network,
             instance.ball,
@@ -253,24 +297,49 @@ def answer(network: Network, instance: Instance, settings: Settings, threads: in
         row = Row.of(instance.key, instance.predicted, result)
         if row.status == "misclassified":
             return row
-    result = verify(
-        network,
-        instance.ball,
-        instance.label,
-        targets=settings.targets,
-        ties=settings.ties,
-        method=settings.method,
-        timeout=settings.timeout,
-        options=options,
-        certificate=path,
-    )
+    if settings.question == "bound":
+        result = bound(
+            network,
+            instance.ball,
+            instance.label,
+            targets=settings.targets,
+            method=settings.method,
+            timeout=settings.timeout,
+            options=options,
+        )
+    else:
+        result = verify(
+            network,
+            instance.ball,
+            instance.label,
+            targets=settings.targets,
+            ties=settings.ties,
+            method=settings.method,
+            timeout=settings.timeout,
+            options=options,
+            certificate=path,
+        )
     return Row.of(instance.key, instance.predicted, result)
 
 
 def certificate_name(instance: Instance) -> str:
     """Return the file name of an instance's certificate; no two instances share one."""
     key = instance.key
-    return f"{key.input_index}-{key.norm}-{key.radius:.9g}-{key.input_hash[:8]}.bnncert"
+    return f"{key.input_index}-{key.norm}-{key.radius:.9g}-{key.digest[:12]}.bnncert"
+
+
+def describe_instances(
+    results: ResultsFile, network: NetworkRecord, instances: Sequence[Instance]
+) -> None:
+    """Write into the file what the hashes of a network and of its inputs stand for."""
+    inputs = {
+        i.key.input_hash: InputRecord(
+            i.key.input_hash, i.key.label, network.input_shape, i.ball.middle
+        )
+        for i in instances
+    }
+    results.add_networks([network])
+    results.add_inputs(inputs.values())
 
 
 def finished_rows(campaign: Campaign, results: ResultsFile) -> list[Row]:
@@ -302,6 +371,8 @@ def run_campaign(
     if workers < 1:
         raise InputError(f"workers is {workers}; expected at least 1")
     report = progress or (lambda done, total, row: None)
+    name = Path(campaign.network.source).name
+    describe_instances(results, NetworkRecord.of(campaign.network, name), campaign.instances)
     open_ = [i for i in campaign.instances if not results.has(i.key)]
     total = len(campaign.instances)
     done = total - len(open_)
@@ -310,6 +381,8 @@ def run_campaign(
     # Closed at once, not some time later: closing is what stops the processes.
     with closing(answers(campaign, _unanswered(open_, results), workers)) as rows:
         for row in rows:
+            if row.certificate is not None:
+                row = replace(row, certificate=results.relative(row.certificate))
             results.add(row)
             done += 1
             report(done, total, row)
@@ -345,7 +418,7 @@ def _in_processes(
     def top_up() -> None:
         # Some ahead of the workers, so that none waits; not all, for another process may answer.
         while len(pending) < 2 * workers and (instance := next(instances, None)) is not None:
-            with _interrupts_later():
+            with interrupts_later():
                 pending.add(executor.submit(_answer_in_worker, instance))
 
     try:
@@ -368,7 +441,7 @@ def _in_processes(
 
 
 @contextmanager
-def _interrupts_later() -> Iterator[None]:
+def interrupts_later() -> Iterator[None]:
     """Hold back Ctrl-C; processes started meanwhile never see it (a terminal sends it to all)."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -387,13 +460,18 @@ _worker: tuple[Network, Settings, int] | None = None
 def _start_worker(lifeline: Connection, network: Network, settings: Settings, threads: int) -> None:
     global _worker
     _worker = network, settings, threads
+    leave_with_parent(lifeline)
 
-    def leave_with_parent() -> None:
+
+def leave_with_parent(lifeline: Connection) -> None:
+    """End this process when the other end of the pipe is closed, by whatever end of its owner."""
+
+    def wait_for_it() -> None:
         # Nothing is ever sent: this returns when the other end is closed.
         lifeline.poll(None)
         os._exit(1)
 
-    threading.Thread(target=leave_with_parent, daemon=True).start()
+    threading.Thread(target=wait_for_it, daemon=True).start()
 
 
 def _answer_in_worker(instance: Instance) -> Row:

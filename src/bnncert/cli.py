@@ -12,8 +12,10 @@ from typer.core import TyperGroup
 from bnncert.commands.bound import bound
 from bnncert.commands.check import check
 from bnncert.commands.convert import convert
+from bnncert.commands.experiment import experiment
 from bnncert.commands.info import info
 from bnncert.commands.radius import radius
+from bnncert.commands.report import report
 from bnncert.commands.run import run
 from bnncert.commands.showing import demo, methods
 from bnncert.commands.train import train
@@ -55,7 +57,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for _command in (verify, check, bound, radius, run, vnncomp, train, info, methods, convert, demo):
+for _command in (
+    verify,
+    check,
+    bound,
+    radius,
+    run,
+    experiment,
+    report,
+    vnncomp,
+    train,
+    info,
+    methods,
+    convert,
+    demo,
+):
     app.command()(_command)
 
 # For the scripts of VNN-COMP.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timezone
@@ -19,13 +20,17 @@ import numpy as np
 import bnncert
 from bnncert.errors import InputError
 from bnncert.formats.description import FloatArray
+from bnncert.network import Network
 from bnncert.regions import Norm
 from bnncert.verdict import Result, Status
 
 RowStatus: TypeAlias = Status | Literal["misclassified"]
 
+#: What is asked: whether the property holds, or how large the margin is.
+Question: TypeAlias = Literal["verify", "bound"]
+
 #: What the file says it is; another number of the schema is another layout.
-FORMAT, SCHEMA_VERSION = "bnncert results", 1
+FORMAT, SCHEMA_VERSION = "bnncert results", 2
 
 #: The first bytes of every SQLite file that is not empty.
 SQLITE_MAGIC = b"SQLite format 3\0"
@@ -64,6 +69,30 @@ _SCHEMA = (
     )""",
 )
 
+#: What version 2 adds to version 1: the question, certificates, and what the hashes stand for.
+_SINCE_VERSION_2 = (
+    "ALTER TABLE results ADD COLUMN question TEXT NOT NULL DEFAULT 'verify'",
+    "ALTER TABLE results ADD COLUMN certificate TEXT",
+    """CREATE TABLE networks (
+        model_hash TEXT PRIMARY KEY,
+        name TEXT NOT NULL,
+        source TEXT NOT NULL,
+        sizes TEXT NOT NULL,
+        input_shape TEXT NOT NULL,
+        input_lo REAL,
+        input_hi REAL,
+        pixel_step REAL,
+        zero_fraction REAL NOT NULL
+    )""",
+    """CREATE TABLE inputs (
+        input_hash TEXT PRIMARY KEY,
+        label INTEGER NOT NULL,
+        shape TEXT NOT NULL,
+        dtype TEXT NOT NULL,
+        point BLOB NOT NULL
+    )""",
+)
+
 
 @dataclass(frozen=True)
 class InstanceKey:
@@ -82,11 +111,16 @@ class InstanceKey:
     ties: str
     sign_zero: str
     seed: int
+    question: Question = "verify"
 
     @property
     def digest(self) -> str:
         """SHA-256 of all fields: one column, because NULLs are never equal in a UNIQUE index."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+        parts = asdict(self)
+        if self.question == "verify":
+            # Version 1 knew no other question, and its rows still answer.
+            del parts["question"]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -109,6 +143,8 @@ class Row:
         Its values as little-endian float64.
     counterexample_json
         JSON: its exact value, exact input where the floats are only near it, scores and target.
+    certificate
+        The file of the certificate, seen from the folder of the results file.
     """
 
     key: InstanceKey
@@ -123,6 +159,7 @@ class Row:
     counterexample_json: str | None
     version: str
     finished_at: str
+    certificate: str | None = None
 
     @staticmethod
     def of(key: InstanceKey, predicted: int, result: Result) -> Row:
@@ -146,6 +183,7 @@ class Row:
             counterexample_json=exact,
             version=bnncert.__version__,
             finished_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            certificate=result.certificate,
         )
 
     def point(self) -> FloatArray | None:
@@ -153,6 +191,54 @@ class Row:
         if self.counterexample is None:
             return None
         return np.frombuffer(self.counterexample, dtype="<f8").astype(np.float64)
+
+
+@dataclass(frozen=True)
+class NetworkRecord:
+    """What a model hash stands for.
+
+    Attributes
+    ----------
+    name, source
+        What it is called, and the file or recipe it came from.
+    input_lo, input_hi
+        The data box where it is the same for all inputs, else None.
+    """
+
+    model_hash: str
+    name: str
+    source: str
+    sizes: tuple[int, ...]
+    input_shape: tuple[int, ...]
+    input_lo: float | None
+    input_hi: float | None
+    pixel_step: float | None
+    zero_fraction: float
+
+    @staticmethod
+    def of(network: Network, name: str, source: str | None = None) -> NetworkRecord:
+        """Describe a network."""
+        return NetworkRecord(
+            model_hash=network.content_hash,
+            name=name,
+            source=network.source if source is None else source,
+            sizes=network.sizes,
+            input_shape=network.input_shape,
+            input_lo=_one_number(network.input_lo),
+            input_hi=_one_number(network.input_hi),
+            pixel_step=network.pixel_step,
+            zero_fraction=network.zero_fraction,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class InputRecord:
+    """What an input hash stands for: a flat point, its class and its shape."""
+
+    input_hash: str
+    label: int
+    shape: tuple[int, ...]
+    point: FloatArray
 
 
 _KEY_COLUMNS = tuple(f.name for f in fields(InstanceKey))
@@ -163,7 +249,12 @@ class ResultsFile:
     """A results file, open for reading and writing; made if it does not exist.
 
     Several processes may have the same file open: rows are written in transactions of their own,
-    and the first answer to a question stays.
+    and the first answer to a question stays.  A file of version 1 is brought to version 2.
+
+    Parameters
+    ----------
+    writable
+        False: nothing is written or made, and a file of version 1 is read as it is.
 
     Raises
     ------
@@ -171,22 +262,40 @@ class ResultsFile:
         If the file cannot be opened or written, or is something else; it is then left as it is.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, writable: bool = True) -> None:
         self.path = Path(path)
+        self._writable = writable
+        wanted = "written" if writable else "read"
         if self.path.is_dir():
-            raise InputError(f"{self.path}: cannot be written (Is a directory)")
+            raise InputError(f"{self.path}: cannot be {wanted} (Is a directory)")
         if not self.path.parent.is_dir():
-            raise InputError(f"{self.path}: cannot be written (No such directory)")
+            raise InputError(f"{self.path}: cannot be {wanted} (No such directory)")
+        if not writable and not self.path.exists():
+            raise InputError(f"{self.path}: no such file")
         self._refuse_other_files()
         with self._one_line():
-            self._connection = sqlite3.connect(
-                self.path, timeout=BUSY_SECONDS, isolation_level=None
-            )
+            if writable:
+                self._connection = sqlite3.connect(
+                    self.path, timeout=BUSY_SECONDS, isolation_level=None
+                )
+            else:
+                # Not mode=ro: after a kill, SQLite must undo a half-written row before it reads.
+                self._connection = sqlite3.connect(
+                    f"{self.path.absolute().as_uri()}?mode=rw",
+                    timeout=BUSY_SECONDS,
+                    isolation_level=None,
+                    uri=True,
+                )
         try:
             with self._one_line():
-                # A rollback journal, not a WAL: the results stay one file that can be copied.
-                self._connection.execute("PRAGMA synchronous = FULL")
-                self._prepare()
+                if writable:
+                    # A rollback journal, not a WAL: the results stay one file that can be copied.
+                    self._connection.execute("PRAGMA synchronous = FULL")
+                    with self._transaction():
+                        self._prepare()
+                else:
+                    self._connection.execute("PRAGMA query_only = ON")
+                    self._check_version(self._tables())
         except BaseException:
             self._connection.close()
             raise
@@ -209,6 +318,8 @@ class ResultsFile:
     def has(self, key: InstanceKey) -> bool:
         """Whether this question is answered in the file."""
         with self._one_line():
+            if not self._writable and not self._tables():
+                return False
             query = "SELECT 1 FROM results WHERE key = ?"
             return self._connection.execute(query, (key.digest,)).fetchone() is not None
 
@@ -231,9 +342,100 @@ class ResultsFile:
             )
             return cursor.rowcount == 1
 
-    def _select(self, clause: str, values: tuple[Any, ...]) -> Iterator[Row]:
-        columns = ", ".join((*_KEY_COLUMNS, *_ROW_COLUMNS))
+    def add_networks(self, records: Iterable[NetworkRecord]) -> None:
+        """Say what model hashes stand for; what the file says already stays."""
+        self._add_all(
+            "networks",
+            [
+                {
+                    **{f.name: getattr(record, f.name) for f in fields(record)},
+                    "sizes": json.dumps(record.sizes),
+                    "input_shape": json.dumps(record.input_shape),
+                }
+                for record in records
+            ],
+        )
+
+    def add_inputs(self, records: Iterable[InputRecord]) -> None:
+        """Say what input hashes stand for; what the file says already stays."""
+        rows = []
+        for record in records:
+            short = record.point.astype("<f4")
+            exact = np.array_equal(short.astype(np.float64), record.point)
+            values = short if exact else record.point.astype("<f8")
+            rows.append(
+                {
+                    "input_hash": record.input_hash,
+                    "label": record.label,
+                    "shape": json.dumps(record.shape),
+                    "dtype": "<f4" if exact else "<f8",
+                    "point": values.tobytes(),
+                }
+            )
+        self._add_all("inputs", rows)
+
+    def networks(self) -> list[NetworkRecord]:
+        """Return what the model hashes stand for, as far as the file says it."""
+        names = tuple(f.name for f in fields(NetworkRecord))
+        records = []
+        for values in self._all("networks", names):
+            sizes, shape = json.loads(values.pop("sizes")), json.loads(values.pop("input_shape"))
+            records.append(NetworkRecord(sizes=tuple(sizes), input_shape=tuple(shape), **values))
+        return records
+
+    def inputs(self) -> list[InputRecord]:
+        """Return what the input hashes stand for, as far as the file says it."""
+        return [
+            InputRecord(
+                input_hash=values["input_hash"],
+                label=values["label"],
+                shape=tuple(json.loads(values["shape"])),
+                point=np.frombuffer(values["point"], dtype=values["dtype"]).astype(np.float64),
+            )
+            for values in self._all("inputs", ("input_hash", "label", "shape", "dtype", "point"))
+        ]
+
+    def relative(self, path: str | Path) -> str:
+        """Return a path as seen from this file's folder, so that both can be moved together."""
+        try:
+            return os.path.relpath(Path(path).resolve(), self.path.resolve().parent)
+        except ValueError:
+            # Another drive of Windows.
+            return str(Path(path).resolve())
+
+    def _add_all(self, table: str, rows: list[dict[str, Any]]) -> None:
+        if not rows:
+            return
+        names, marks = ", ".join(rows[0]), ", ".join("?" * len(rows[0]))
+        with self._one_line(), self._transaction():
+            self._connection.executemany(
+                f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})",
+                [tuple(row.values()) for row in rows],
+            )
+
+    def _all(self, table: str, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
         with self._one_line():
+            if table not in self._tables():
+                return
+            found = self._connection.execute(
+                f"SELECT {', '.join(names)} FROM {table} ORDER BY rowid"
+            )
+            for record in found:
+                yield dict(zip(names, record, strict=True))
+
+    def _select(self, clause: str, values: tuple[Any, ...]) -> Iterator[Row]:
+        with self._one_line():
+            present = {
+                record[1] for record in self._connection.execute("PRAGMA table_info(results)")
+            }
+            if not present:
+                return
+            # What version 1 lacks, as version 2 would have filled it.
+            absent = {"question": "'verify' AS question", "certificate": "NULL AS certificate"}
+            columns = ", ".join(
+                name if name in present else absent.get(name, name)
+                for name in (*_KEY_COLUMNS, *_ROW_COLUMNS)
+            )
             found = self._connection.execute(f"SELECT {columns} FROM results {clause}", values)
             for record in found:
                 count = len(_KEY_COLUMNS)
@@ -254,31 +456,47 @@ class ResultsFile:
             raise InputError(f"{self.path}: not a bnncert results file; it was left as it is")
 
     def _prepare(self) -> None:
-        """Check that the file is one of ours, or make it one if it is empty."""
-        # In one transaction, so that of two processes one makes the tables and one finds them.
-        with self._transaction():
-            tables = {
-                name for (name,) in self._connection.execute("SELECT name FROM sqlite_master")
-            }
-            if not tables:
-                for statement in _SCHEMA:
-                    self._connection.execute(statement)
-                self._connection.executemany(
-                    "INSERT INTO meta VALUES (?, ?)",
-                    [("format", FORMAT), ("schema_version", str(SCHEMA_VERSION))],
-                )
-                return
-            meta = self._meta() if "meta" in tables else {}
-            if meta.get("format") != FORMAT:
-                raise InputError(f"{self.path}: not a bnncert results file; it was left as it is")
-            version = meta.get("schema_version")
-            if version != str(SCHEMA_VERSION):
-                raise InputError(
-                    f"{self.path}: results of schema version {version}; this bnncert reads and "
-                    f"writes version {SCHEMA_VERSION}; give another file"
-                )
-            # SQLite opens what it may only read without a word: better now than after an hour.
-            self._connection.execute("UPDATE meta SET value = value WHERE name = 'format'")
+        """Check that the file is one of ours, or make it one if it is empty.
+
+        Runs in one transaction, so that of two processes one makes the tables and one finds them.
+        """
+        tables = self._tables()
+        if not tables:
+            for statement in (*_SCHEMA, *_SINCE_VERSION_2):
+                self._connection.execute(statement)
+            self._connection.executemany(
+                "INSERT INTO meta VALUES (?, ?)",
+                [("format", FORMAT), ("schema_version", str(SCHEMA_VERSION))],
+            )
+            return
+        if self._check_version(tables) == "1":
+            for statement in _SINCE_VERSION_2:
+                self._connection.execute(statement)
+        # Also where nothing changes: SQLite opens what it may only read without a word, and it is
+        # better to know now than after an hour.
+        self._connection.execute(
+            "UPDATE meta SET value = ? WHERE name = 'schema_version'", (str(SCHEMA_VERSION),)
+        )
+
+    def _tables(self) -> set[str]:
+        found = self._connection.execute("SELECT name FROM sqlite_master")
+        return {name for (name,) in found}
+
+    def _check_version(self, tables: set[str]) -> str:
+        """Return the version of the file, or refuse it."""
+        if not tables and not self._writable:
+            # What a kill between making the file and making its tables leaves: no rows.
+            return str(SCHEMA_VERSION)
+        meta = self._meta() if "meta" in tables else {}
+        if meta.get("format") != FORMAT:
+            raise InputError(f"{self.path}: not a bnncert results file; it was left as it is")
+        version = meta.get("schema_version", "")
+        if version not in ("1", str(SCHEMA_VERSION)):
+            raise InputError(
+                f"{self.path}: results of schema version {version}; this bnncert reads and "
+                f"writes version {SCHEMA_VERSION}; give another file"
+            )
+        return version
 
     def _meta(self) -> dict[str, str]:
         try:
@@ -307,7 +525,8 @@ class ResultsFile:
         try:
             yield
         except sqlite3.OperationalError as error:
-            raise InputError(f"{self.path}: cannot be written ({error})") from error
+            wanted = "written" if self._writable else "read"
+            raise InputError(f"{self.path}: cannot be {wanted} ({error})") from error
         except sqlite3.DatabaseError as error:
             raise InputError(
                 f"{self.path}: not a readable results file ({error}); it was left as it is"
@@ -318,3 +537,11 @@ def _row_status(result: Result) -> RowStatus:
     if result.status == "not_robust" and any(t.stage == "centre" for t in result.targets):
         return "misclassified"
     return result.status
+
+
+def _one_number(values: FloatArray | None) -> float | None:
+    """Return the value that all entries share, or None."""
+    if values is None:
+        return None
+    flat = np.atleast_1d(values).reshape(-1)
+    return float(flat[0]) if np.all(flat == flat[0]) else None

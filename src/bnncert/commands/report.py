@@ -1,0 +1,52 @@
+"""`bnncert report`: a results file as a page, CSV files and LaTeX tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bnncert.commands.console import PlainConsole
+from bnncert.commands.output import refuse_unwritable
+from bnncert.errors import InputError
+from bnncert.report.csv_export import write_csv
+from bnncert.report.latex_export import write_latex
+from bnncert.report.page import write_page
+from bnncert.report.recorded import read_recorded
+
+
+def report(
+    results: Annotated[Path, typer.Argument(help="SQLite file that bnncert run has written.")],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Where to write the page (.html).")
+    ] = None,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Folder for CSV files.")] = None,
+    latex: Annotated[
+        Path | None, typer.Option("--latex", help="Folder for LaTeX tables, by network and norm.")
+    ] = None,
+    details: Annotated[
+        int, typer.Option("--details", help="Most instances with pictures in the page.")
+    ] = 2000,
+) -> None:
+    """Make a page of a results file that anyone can open, or tables for a paper."""
+    if out is None and csv is None and latex is None:
+        raise InputError("nothing to write; give -o PAGE.html, --csv DIR or --latex DIR")
+    if details < 0:
+        raise InputError(f"--details is {details}; expected a number >= 0")
+    if out is not None and results.exists() and out.exists() and out.samefile(results):
+        raise InputError(f"{out}: is the results file itself")
+    refuse_unwritable(out)
+    recorded = read_recorded(results)
+    console = PlainConsole()
+    written = []
+    if out is not None:
+        write_page(recorded, out, details=details)
+        written.append(out)
+    if csv is not None:
+        written += write_csv(recorded, csv)
+    if latex is not None:
+        written += write_latex(recorded, latex)
+    console.print(f"{len(recorded.records)} answers of {results}", soft_wrap=True)
+    for path in written:
+        console.print(f"{path} ({path.stat().st_size} bytes)", soft_wrap=True)

@@ -1,0 +1,85 @@
+"""Radii of a configuration: input units, pixel steps (`1px`) or the paper's delta.
+
+delta_inf = 127.5 eps      delta_2 = 255 eps      for data in [-1, 1]
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from bnncert.errors import InputError
+from bnncert.network import Network
+from bnncert.regions import Norm
+
+#: Deltas per input unit.
+DELTAS = {"linf": 127.5, "l2": 255.0}
+
+
+@dataclass(frozen=True)
+class Radius:
+    """A radius as it was written; `in_units` says what it means for a network."""
+
+    number: float
+    unit: Literal["input", "px", "delta"]
+    line: int
+
+    @property
+    def text(self) -> str:
+        """The radius as a reader would write it."""
+        return f"{self.number:.9g}" if self.unit == "input" else f"{self.number:g} {self.unit}"
+
+    def in_units(
+        self, network: Network, name: str, norm: Norm, clip: tuple[float, float] | None
+    ) -> float:
+        """Return the radius in the network's input units.
+
+        Raises
+        ------
+        InputError
+            If the unit means nothing for this network or norm.
+        """
+        if self.unit == "input":
+            return self.number
+        if self.unit == "px":
+            if network.pixel_step is None:
+                raise InputError(
+                    f"radius is {self.text}, but network {name} does not say how large a pixel "
+                    "step is (pixel_step); give the radius in input units"
+                )
+            return self.number * network.pixel_step
+        if norm not in DELTAS:
+            raise InputError(f"radius is {self.text}, but delta is defined for linf and l2 only")
+        lo, hi = (network.input_lo, network.input_hi) if clip is None else clip
+        if lo is None or hi is None or not (np.all(lo == np.float64(-1)) and np.all(hi == 1.0)):
+            raise InputError(
+                f"radius is {self.text}, but the data box of network {name} is not [-1, 1]; give "
+                "the radius in input units, or a clip"
+            )
+        return self.number / DELTAS[norm]
+
+
+def read_radius(value: object, line: int) -> Radius | None:
+    """Return the radius that a number or a text like `0.25 delta` stands for, or None."""
+    unit: Literal["input", "px", "delta"] = "input"
+    if isinstance(value, str):
+        text = value.strip()
+        if text.endswith("px"):
+            text, unit = text[:-2], "px"
+        elif text.endswith("delta"):
+            text, unit = text[:-5], "delta"
+        try:
+            number = float(text)
+        except ValueError:
+            return None
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError:
+            return None
+    else:
+        return None
+    return Radius(number, unit, line) if 0 <= number < math.inf else None

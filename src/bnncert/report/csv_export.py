@@ -1,0 +1,85 @@
+"""The report as CSV files: every row, the counts, and the gains of the bounds."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bnncert.errors import InputError
+from bnncert.report.atomic import write_atomically
+from bnncert.report.recorded import Recorded
+from bnncert.report.statistics import Panel, counts, gaps, panels
+
+
+def write_csv(recorded: Recorded, folder: Path) -> list[Path]:
+    """Write results.csv, summary.csv and improvements.csv; return their paths."""
+    make_folder(folder)
+    known = panels(recorded)
+    files = {
+        "results.csv": _text(_result_rows(recorded)),
+        "summary.csv": _text(_summary_rows(known)),
+        "improvements.csv": _text(_improvement_rows(known)),
+    }
+    for name, text in files.items():
+        write_atomically(folder / name, text)
+    return [folder / name for name in files]
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder for files of the report, if it is not there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: {error.strerror or error}") from error
+
+
+def _text(rows: Iterable[Sequence[Any]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def _result_rows(recorded: Recorded) -> Iterable[Sequence[Any]]:
+    names = (
+        *("model_hash", "norm", "radius", "clip", "targets", "ties", "question", "method"),
+        *("timeout", "seed", "sign_zero", "input_index", "input_hash", "label", "predicted"),
+        *("status", "lower", "upper", "seconds", "stage", "certificate", "version", "finished_at"),
+    )
+    yield "network", *names
+    for r in recorded.records:
+        # csv writes floats with all their digits and None as nothing.
+        yield recorded.network(r.model_hash).name, *(getattr(r, name) for name in names)
+
+
+_PANEL = ("network", "model_hash", "norm", "clip", "targets", "ties")
+
+
+def _panel(panel: Panel) -> tuple[str, ...]:
+    network = panel.network
+    common = (panel.norm, panel.clip, panel.targets, panel.ties)
+    return (network.name, network.model_hash, *common)
+
+
+def _summary_rows(known: Sequence[Panel]) -> Iterable[Sequence[Any]]:
+    names = (
+        *("radius", "series", "instances", "robust", "not_robust", "undecided", "misclassified"),
+        *("mean_seconds", "max_seconds", "certified", "not_falsified"),
+    )
+    yield *_PANEL, *names
+    for panel in known:
+        for one in counts(panel):
+            yield *_panel(panel), *(getattr(one, name) for name in names)
+
+
+def _improvement_rows(known: Sequence[Panel]) -> Iterable[Sequence[Any]]:
+    yield *_PANEL, "radius", "question", "reference", "other", "instances", "relative_improvement"
+    for panel in known:
+        for gap in gaps(panel):
+            for one in gap.improvements:
+                yield (
+                    *(*_panel(panel), gap.radius, gap.question),
+                    *(one.reference, one.other, one.instances, one.share),
+                )

@@ -1,0 +1,158 @@
+"""What the page shows of single instances: pictures, margins of the rivals, times, certificate."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from bnncert.report.page.pictures import Album, as_image, difference, shades
+from bnncert.report.page.table_data import shortened
+from bnncert.report.recorded import Evidence, NetworkNote, Record, Recorded
+
+#: Characters of base64 that all pictures together may take.
+PICTURE_LIMIT = 9_000_000
+
+#: Points with at most so many values that are no picture are shown as numbers.
+MOST_NUMBERS = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Details:
+    """Details by rowid, the pictures they name by number, and how many rows have none."""
+
+    entries: dict[int, dict[str, Any]]
+    pictures: list[str]
+    left_out: int
+
+
+def collect_details(recorded: Recorded, page: Path, most: int) -> Details:
+    """Return the details of at most `most` rows, those with a counterexample first."""
+    found = sorted(recorded.records, key=lambda r: r.status not in ("not_robust", "misclassified"))
+    chosen = sorted(found[:most], key=lambda r: r.rowid)
+    album = Album(PICTURE_LIMIT)
+    entries = {
+        record.rowid: _entry(recorded, record, evidence, album, page)
+        for record, evidence in recorded.evidence(chosen)
+    }
+    return Details(entries, album.pictures, len(recorded.records) - len(entries))
+
+
+def _entry(
+    recorded: Recorded, record: Record, evidence: Evidence, album: Album, page: Path
+) -> dict[str, Any]:
+    entry: dict[str, Any] = {"targets": [_target(t) for t in evidence.targets]}
+    entry["stages"] = _stages(evidence.targets)
+    entry.update(_points(recorded.network(record.model_hash), record, evidence, album))
+    found = evidence.found
+    if found:
+        entry["found"] = {
+            "target": str(found.get("target", "")),
+            "value": str(found.get("value_exact", found.get("value", ""))),
+            "predicted": found.get("predicted"),
+            "replayed": [str(v) for v in _list(found.get("replayed_in"))],
+            "near": "input_exact" in found,
+        }
+    if record.certificate is not None:
+        entry["certificate"] = _link(record.certificate, recorded.path, page)
+    return entry
+
+
+def _target(tree: dict[str, Any]) -> list[Any]:
+    return [
+        str(tree.get("target", "")),
+        str(tree.get("status", "")),
+        shortened(_number(tree.get("lower")), ROUND_FLOOR),
+        shortened(_number(tree.get("upper")), ROUND_CEILING),
+        round(_number(tree.get("seconds")) or 0.0, 3),
+        str(tree.get("stage", "")),
+        str(tree.get("note", "")),
+    ]
+
+
+def _stages(targets: Sequence[dict[str, Any]]) -> list[list[Any]]:
+    """Return seconds and rivals by the stage that dealt with them, presolve where it is told."""
+    seconds: dict[str, float] = {}
+    rivals: dict[str, int] = {}
+    for tree in targets:
+        details = tree.get("details")
+        presolve = details.get("presolve seconds") if isinstance(details, dict) else None
+        if presolve is not None and "presolve" not in seconds:
+            # Done once for all rivals.
+            seconds["presolve"], rivals["presolve"] = _number(presolve) or 0.0, len(targets)
+        stage = str(tree.get("stage") or "undecided")
+        seconds[stage] = seconds.get(stage, 0.0) + (_number(tree.get("seconds")) or 0.0)
+        rivals[stage] = rivals.get(stage, 0) + 1
+    return [[stage, round(total, 3), rivals[stage]] for stage, total in seconds.items()]
+
+
+def _points(
+    network: NetworkNote, record: Record, evidence: Evidence, album: Album
+) -> dict[str, Any]:
+    before, after = evidence.point, evidence.counterexample
+    if before is not None and after is not None and before.size != after.size:
+        after = None
+    known = [p for p in (before, after) if p is not None]
+    if not known:
+        return {}
+    entry: dict[str, Any] = {}
+    if before is not None and after is not None:
+        change = np.abs(after - before)
+        most = float(change.max(initial=0.0))
+        entry["change"] = {"largest": shortened(most), "values": int(np.count_nonzero(change))}
+        if network.pixel_step:
+            entry["change"]["steps"] = shortened(most / network.pixel_step)
+    shapes = (network.input_shape, evidence.shape)
+    images = {p.size: as_image(p, *shapes) for p in known}
+    if all(image is None for image in images.values()):
+        if known[0].size <= MOST_NUMBERS:
+            entry["numbers"] = [None if p is None else p.tolist() for p in (before, after)]
+        return entry
+    lo, hi = _range(network, record, known)
+    drawn = [None if p is None else as_image(p, *shapes) for p in (before, after)]
+    pixels = [None if image is None else shades(image, lo, hi) for image in drawn]
+    if drawn[0] is not None and drawn[1] is not None:
+        pixels.append(difference(drawn[0], drawn[1]))
+        entry["change"]["colour"] = drawn[0].ndim == 3
+    entry["pictures"] = [None if p is None else album.add(p) for p in pixels]
+    return entry
+
+
+def _range(network: NetworkNote, record: Record, points: Sequence[Any]) -> tuple[float, float]:
+    """Return what black and white stand for: the data box, or what the points need."""
+    if network.input_lo is not None and network.input_hi is not None:
+        return network.input_lo, network.input_hi
+    try:
+        lo, hi = map(float, record.clip.split(","))
+        return lo, hi
+    except ValueError:
+        return min(float(p.min()) for p in points), max(float(p.max()) for p in points)
+
+
+def _link(certificate: str, results: Path, page: Path) -> dict[str, Any]:
+    """Return the certificate's address seen from the page; its path is from the results."""
+    file = results.resolve().parent / certificate
+    try:
+        address = os.path.relpath(file, page.resolve().parent)
+    except ValueError:  # another drive
+        address = str(file)
+    # With "./" in front and the colon escaped nothing in a name can be taken for a scheme.
+    prefix = "" if address.startswith((".", "/")) else "./"
+    address = prefix + quote(address.replace(os.sep, "/"))
+    return {"name": Path(certificate).name, "href": address, "there": file.is_file()}
+
+
+def _number(value: Any) -> float | None:
+    plain = isinstance(value, float | int) and not isinstance(value, bool)
+    return float(value) if plain and math.isfinite(value) else None
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,84 @@
+"""Bounds of all instances at one radius: the upper one, and each method's lower one."""
+
+from __future__ import annotations
+
+from html import escape
+
+from bnncert.report.page.charts import MOST_POINTS, series_numbers
+from bnncert.report.page.svg import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    Scale,
+    axes,
+    figure,
+    legend,
+    line,
+    marker,
+)
+from bnncert.report.statistics import Gap, Panel
+
+#: More instances than this are drawn as lines only.
+MOST_MARKERS = 40
+
+
+def gap_chart(panel: Panel, gap: Gap) -> str:
+    """Return the curves, with the gain of the reference method below them."""
+    count = len(gap.images)
+    curves: list[tuple[str, int | None, tuple[float | None, ...]]] = [
+        (name, number, gap.lower[name])
+        for name, number in series_numbers(panel).items()
+        if name in gap.lower
+    ]
+    if any(v is not None for v in gap.upper):
+        curves.append((f"upper bound ({gap.upper_name})", None, gap.upper))
+    values = [v for _, _, curve in curves for v in curve if v is not None]
+    low, high = min(*values, 0.0), max(*values, 0.0)
+    room = 0.04 * (high - low) or 1.0
+    x = Scale(1, max(count, 2), LEFT + 6, WIDTH - RIGHT - 6)
+    y = Scale(low - room, high + room, HEIGHT - BOTTOM, TOP)
+    parts = axes(x, y, "instances, sorted by upper bound", "bound of the margin")
+    parts.append(f'<path class="zero" d="M{LEFT},{y(0):.1f}H{WIDTH - RIGHT}"/>')
+    items = []
+    for name, number, curve in curves:
+        style = "ub bare" if number is None else f"s{number}"
+        items.append((style, name))
+        for run in _runs(curve):
+            parts.append(line([(x(k + 1), y(v)) for k, v in _thin(run)], style))
+        if number is not None and count <= MOST_MARKERS:
+            for k, v in enumerate(curve):
+                if v is not None:
+                    text = f"{name}, image {gap.images[k]}: at least {v:.4g}"
+                    parts.append(marker(number, x(k + 1), y(v), text))
+    title = f"Bounds at radius {panel.delta(gap.radius)} {panel.unit}"
+    words = f"{title}: {count} instances, {', '.join(name for name, _, _ in curves)}"
+    gains = "".join(
+        f"<li>{escape(one.reference)} closes <b>{100 * one.share:.1f} %</b> of the gap of "
+        f"{escape(one.other)} (mean of {one.instances})</li>"
+        for one in gap.improvements
+    )
+    after = legend(items) + (f'<ul class="gains">{gains}</ul>' if gains else "")
+    if gap.question == "verify":
+        after += "<p class=hint>From verify, which stops improving once the sign is known.</p>"
+    return figure("gap", title, words, parts, after)
+
+
+def _runs(curve: tuple[float | None, ...]) -> list[list[tuple[int, float]]]:
+    """Split where a bound is missing: a line across would invent one."""
+    runs: list[list[tuple[int, float]]] = [[]]
+    for k, value in enumerate(curve):
+        if value is not None:
+            runs[-1].append((k, value))
+        elif runs[-1]:
+            runs.append([])
+    return [run for run in runs if run]
+
+
+def _thin(run: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    if len(run) <= MOST_POINTS:
+        return run
+    step = (len(run) - 1) / (MOST_POINTS - 1)
+    return [run[round(k * step)] for k in range(MOST_POINTS)]

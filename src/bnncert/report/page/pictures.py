@@ -1,0 +1,83 @@
+"""Points as pictures: the input, the counterexample, and what lies between them."""
+
+from __future__ import annotations
+
+import base64
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.formats.description import FloatArray
+from bnncert.report.page.png import png_bytes
+
+#: Ends of the scale of differences, darker and lighter than before; their middle is no change.
+_LESS, _SAME, _MORE = np.array([(0, 84, 148), (240, 240, 240), (184, 72, 0)], dtype=np.float64)
+
+
+class Album:
+    """Pictures as base64 of PNG files, each one kept once, up to a number of bytes."""
+
+    def __init__(self, limit: int) -> None:
+        self.pictures: list[str] = []
+        self._numbers: dict[bytes, int] = {}
+        self._left = limit
+
+    def add(self, pixels: npt.NDArray[np.uint8]) -> int | None:
+        """Return the number of a picture, or None if there is no room for it."""
+        file = png_bytes(pixels)
+        number = self._numbers.get(file)
+        if number is None:
+            text = base64.b64encode(file).decode("ascii")
+            if len(text) > self._left:
+                return None
+            self._left -= len(text)
+            number = self._numbers[file] = len(self.pictures)
+            self.pictures.append(text)
+        return number
+
+
+def as_image(point: FloatArray, *shapes: tuple[int, ...]) -> FloatArray | None:
+    """Return a point as (height, width) or (height, width, 3), or None if it is no picture.
+
+    The first shape that says something decides.  A flat point is taken for a square, of one
+    channel or of three, one after the other.
+    """
+    for shape in shapes:
+        sizes = [n for n in shape if n > 1]
+        if math.prod(sizes) != point.size:
+            continue
+        if len(sizes) == 2:
+            return point.reshape(sizes)
+        if len(sizes) == 3 and sizes[0] == 3:
+            return np.moveaxis(point.reshape(sizes), 0, -1)
+        if len(sizes) == 3 and sizes[2] == 3:
+            return point.reshape(sizes)
+    for channels in (1, 3):
+        side = math.isqrt(point.size // channels)
+        # Smaller squares are more often a handful of features.
+        if side >= 5 and channels * side * side == point.size:
+            grid = point.reshape(channels, side, side)
+            return grid[0] if channels == 1 else np.moveaxis(grid, 0, -1)
+    return None
+
+
+def shades(image: FloatArray, lo: float, hi: float) -> npt.NDArray[np.uint8]:
+    """Return bytes from lo (black) to hi (white)."""
+    scaled = (image - lo) / max(hi - lo, 1e-300)
+    return np.clip(np.rint(255 * np.nan_to_num(scaled)), 0, 255).astype(np.uint8)
+
+
+def difference(before: FloatArray, after: FloatArray) -> npt.NDArray[np.uint8]:
+    """Return the change on a scale of its own: blue for less, orange for more.
+
+    Of colour images each channel is shown by itself, around a middle grey.
+    """
+    change = after - before
+    most = float(np.max(np.abs(change), initial=0.0))
+    share = change / most if most > 0 else np.zeros_like(change)
+    if share.ndim == 3:
+        return np.clip(np.rint(128 + 127 * share), 0, 255).astype(np.uint8)
+    end = np.where(share[..., None] < 0, _LESS, _MORE)
+    mixed: FloatArray = _SAME + (end - _SAME) * np.abs(share)[..., None]
+    return np.clip(np.rint(mixed), 0, 255).astype(np.uint8)

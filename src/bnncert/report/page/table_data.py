@@ -1,0 +1,82 @@
+"""The rows for the page's script: columns with dictionaries, deflated, as text."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import zlib
+from collections.abc import Callable, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from typing import Any
+
+from bnncert.report.recorded import Record
+from bnncert.report.statistics import Panel
+
+#: Digits of a number in the table.
+DIGITS = 6
+
+
+def packed(tree: Any) -> str:
+    """Return JSON, deflated (zlib) and in base64: letters that mean nothing to HTML."""
+    text = json.dumps(tree, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+    return base64.b64encode(zlib.compress(text.encode("ascii"), 6)).decode("ascii")
+
+
+def shortened(value: float | None, rounding: str = ROUND_HALF_EVEN) -> float | None:
+    """Return a number of few digits; a lower bound goes down and an upper one up."""
+    if value is None or value == 0 or not math.isfinite(value):
+        return value if value is None or math.isfinite(value) else None
+    exact = Decimal(value)
+    near = float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - DIGITS + 1), rounding))
+    # The decimal is on the right side of the value, the float next to it perhaps not.
+    if (rounding == ROUND_FLOOR and near > value) or (rounding == ROUND_CEILING and near < value):
+        return value
+    return near
+
+
+def table_columns(
+    known: Sequence[Panel], order: dict[int, int]
+) -> dict[str, dict[str, list[Any]] | list[Any]]:
+    """Return the columns of all rows, sorted by `order`, the place of each rowid.
+
+    A column with few values is {"names": [...], "codes": [...]}.
+    """
+    rows: list[tuple[Panel, str, Record]] = [
+        (panel, name, record)
+        for panel in known
+        for name, record in zip(panel.series, panel.records, strict=True)
+    ]
+    rows.sort(key=lambda row: order[row[2].rowid])
+
+    def coded(of: Callable[[Panel, str, Record], Any]) -> dict[str, list[Any]]:
+        codes: dict[Any, int] = {}
+        column = [codes.setdefault(of(*row), len(codes)) for row in rows]
+        return {"names": list(codes), "codes": column}
+
+    return {
+        "image": [r.input_index for _, _, r in rows],
+        "label": coded(lambda p, s, r: r.label),
+        "predicted": coded(lambda p, s, r: r.predicted),
+        "network": coded(lambda p, s, r: p.network.name),
+        "norm": coded(lambda p, s, r: p.norm_name),
+        "radius": coded(lambda p, s, r: r.radius),
+        "delta": coded(lambda p, s, r: p.delta(r.radius) if p.network.pixel_step else ""),
+        "method": coded(lambda p, s, r: s),
+        "question": coded(lambda p, s, r: r.question),
+        "status": coded(lambda p, s, r: r.status),
+        "lower": [shortened(r.lower, ROUND_FLOOR) for _, _, r in rows],
+        "upper": [shortened(r.upper, ROUND_CEILING) for _, _, r in rows],
+        "seconds": [round(r.seconds, 3) for _, _, r in rows],
+        "stage": coded(lambda p, s, r: r.stage),
+        "settings": coded(lambda p, s, r: _settings(p, r)),
+        "finished": coded(lambda p, s, r: r.finished_at),
+    }
+
+
+def _settings(panel: Panel, record: Record) -> str:
+    limit = "no time limit" if record.timeout is None else f"limit {record.timeout:g} s"
+    return (
+        f"{panel.settings}, {limit}, seed {record.seed}, sign(0): {record.sign_zero}, "
+        f"bnncert {record.version}"
+    )
