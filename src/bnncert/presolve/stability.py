@@ -19,6 +19,7 @@ from bnncert.formats.description import FloatArray
 from bnncert.layers import ThresholdLayer
 from bnncert.network import Network
 from bnncert.regions import Region
+from bnncert.support import same_places
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +51,10 @@ def first_layer(layer: ThresholdLayer, region: Region) -> LayerBounds:
 
 
 def _later_layer(layer: ThresholdLayer, below: LayerBounds) -> LayerBounds:
-    weights = layer.weights.astype(np.int64)
+    weights = layer.weights
+    size = same_places(weights, np.abs(weights.data, dtype=np.int64))
     fixed = np.asarray(weights @ below.state.astype(np.int64))
-    reach = np.asarray(abs(weights) @ (below.state == 0).astype(np.int64))
+    reach = np.asarray(size @ (below.state == 0).astype(np.int64))
     return settle_states(
         layer, (fixed - reach).astype(np.float64), (fixed + reach).astype(np.float64)
     )
