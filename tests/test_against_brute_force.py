@@ -16,7 +16,7 @@ from tests.brute_force import check_counterexample as check_counterexample
 from tests.strategies import NORMS, questions
 
 FEW = settings(
-    max_examples=180, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    max_examples=110, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 
 
@@ -73,7 +73,7 @@ def test_bounds_hold_on_the_disc(data: st.DataObject) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 def test_three_inputs_agree_with_brute_force(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(["linf", "box"]))
     question = data.draw(questions(kind, inputs=3, max_depth=2))

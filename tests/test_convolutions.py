@@ -35,7 +35,7 @@ SMALL = ("sdp-standard", "sdp-tight-plain", "sdp-tight", "sdp-tight-pairwise", "
 
 #: Questions for each method; the rest take MANY.
 FEWER = {"attack": 40, "auto": 50, "bab": 50, "minp": 40, "sdp": 60, **dict.fromkeys(SMALL, 16)}
-MANY = 100
+MANY = 70
 
 #: Seconds for one question.  An attack on a robust network would go on until the end.
 SECONDS = {"attack": 0.03}

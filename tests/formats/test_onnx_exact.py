@@ -86,7 +86,7 @@ def test_a_dot_product_that_underflows_is_refused() -> None:
 
 
 @given(x=st.floats(-1e30, 1e30), y=st.floats(-1e30, 1e30))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_arithmetic_is_exact_or_refused(x: float, y: float) -> None:
     a, b = np.array([x]), np.array([y])
     for operation, exact in (
@@ -130,7 +130,7 @@ STEP = st.one_of(
     chain=st.lists(STEP, max_size=4),
     point=st.lists(st.integers(-5, 5), min_size=3, max_size=3),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_pushing_steps_through_weights_changes_nothing(
     rows: list[list[float]], chain: list[tuple[Any, list[float]]], point: list[int]
 ) -> None:

@@ -26,7 +26,7 @@ needs_scip = pytest.mark.skipif(
 )
 
 MANY = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 SOME = settings(MANY, max_examples=40)
 

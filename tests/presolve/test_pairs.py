@@ -111,7 +111,7 @@ def is_proved_on_ball(
 
 
 @given(data=st.data(), kind=st.sampled_from(KINDS), ternary=st.booleans())
-@settings(FEW, max_examples=250)
+@settings(FEW, max_examples=150)
 def test_no_reachable_pattern_has_both_signs(data: st.DataObject, kind: str, ternary: bool) -> None:
     net = data.draw(first_layers(ternary=ternary, exact_ties=kind != "l2"))
     region = data.draw(regions(kind))

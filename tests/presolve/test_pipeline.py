@@ -127,7 +127,7 @@ def check_presolve(net: TinyNetwork, region: bnncert.Region) -> None:
 
 
 @given(data=st.data(), kind=st.sampled_from(KINDS))
-@settings(FEW, max_examples=250)
+@settings(FEW, max_examples=150)
 def test_every_claim_holds_at_every_reachable_pattern(data: st.DataObject, kind: str) -> None:
     net = data.draw(tiny_networks(exact_ties=kind != "l2"))
     region = data.draw(regions(kind))

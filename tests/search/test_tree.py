@@ -22,7 +22,7 @@ from tests.strategies import NORMS, regions, tiny_networks
 from tests.test_against_brute_force import check_counterexample
 
 MANY = settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 
 

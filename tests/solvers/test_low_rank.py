@@ -34,7 +34,7 @@ CLOSE = 0.01
 
 @given(data=st.data())
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 def test_its_bounds_never_exceed_the_minimum(data: st.DataObject) -> None:
     net = data.draw(tiny_networks())
