@@ -22,7 +22,7 @@ demo: $(VENV)/core
 	$(BIN)/bnncert demo
 
 test: $(VENV)/test
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(VENV)/lint
 	$(BIN)/ruff check src tests benchmarks scripts docs

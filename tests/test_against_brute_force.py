@@ -16,7 +16,7 @@ from tests.brute_force import check_counterexample as check_counterexample
 from tests.strategies import NORMS, questions
 
 FEW = settings(
-    max_examples=110, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    max_examples=90, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 
 

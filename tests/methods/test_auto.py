@@ -14,7 +14,7 @@ from bnncert.search.tree import Tree
 from tests.strategies import NORMS, questions
 
 MANY = settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 
 #: Little of everything: what an attack finds at once would never reach the exact stages.
