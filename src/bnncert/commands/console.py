@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
+    MofNCompleteColumn,
     Progress,
     SpinnerColumn,
     TextColumn,
@@ -52,3 +54,34 @@ def watch(console: Console) -> Iterator[ProgressCallback]:
             bar.update(task, description=text, completed=done, total=total)
 
         yield update
+
+
+@contextmanager
+def counting(console: Console, word: str) -> Iterator[Callable[[int, int, str], None]]:
+    """Show on a terminal how many instances are done, and a text on the last one."""
+    columns = (
+        TextColumn(word),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[text]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task(word, total=None, text="")
+
+        def update(done: int, total: int, text: str) -> None:
+            bar.update(task, completed=done, total=total, text=text)
+
+        yield update
+
+
+def say_interrupted(console: Console, done: int, total: int, place: object) -> None:
+    """Say after Ctrl-C what is kept where."""
+    console.print(
+        f"{done} of {total} instances are in {place}; the same command goes on from there",
+        soft_wrap=True,
+    )
+    # The end after Ctrl-C is abrupt and empties no buffers.
+    sys.stdout.flush()

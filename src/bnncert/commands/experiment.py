@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bnncert.commands.console import PlainConsole
+from bnncert.commands.console import PlainConsole, counting, say_interrupted
 from bnncert.commands.output import refuse_unwritable
 from bnncert.deadline import Deadline
 from bnncert.errors import BnncertError, InputError
@@ -141,19 +139,9 @@ def _run(
     estimate = Estimate(planned.jobs)
     for job, row in known:
         estimate.finish(job, row.seconds)
-    columns = (
-        TextColumn("answering"),
-        BarColumn(bar_width=30),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[text]}"),
-        TimeElapsedColumn(),
-    )
     shown = time.monotonic()
     try:
-        with Progress(
-            *columns, console=watching, transient=True, disable=not watching.is_terminal
-        ) as bar:
-            task = bar.add_task("answering", total=None, text="")
+        with counting(watching, "answering") as show:
 
             def report(done: int, total: int, answer: Answer | None) -> None:
                 nonlocal shown
@@ -162,7 +150,7 @@ def _run(
                     estimate.finish(answer.job, 0.0 if answer.row is None else answer.row.seconds)
                     left = estimate.remaining(max(1, place.workers))
                     text = "" if left is None else f"about {duration(left)} left"
-                bar.update(task, completed=done, total=total, text=text)
+                show(done, total, text)
                 if not watching.is_terminal and time.monotonic() - shown >= LINE_SECONDS:
                     shown = time.monotonic()
                     watching.print(
@@ -175,13 +163,7 @@ def _run(
     except KeyboardInterrupt:
         rows = finished_jobs(planned, results)
         console.print(experiment_table(rows))
-        console.print(
-            f"{len(rows)} of {total} instances are in {results.path}; the same command goes on "
-            "from there",
-            soft_wrap=True,
-        )
-        # The end after Ctrl-C is abrupt and empties no buffers.
-        sys.stdout.flush()
+        say_interrupted(console, len(rows), total, results.path)
         raise
     _show_end(finished, planned, results, certificates)
 

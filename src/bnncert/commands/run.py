@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-)
 
 from bnncert.campaign import Campaign, Settings, finished_rows, plan, read_data, run_campaign
-from bnncert.commands.console import PlainConsole, wide_console
+from bnncert.commands.console import PlainConsole, counting, say_interrupted, wide_console
 from bnncert.commands.options import (
     ClipOption,
     MemoryOption,
@@ -105,34 +97,18 @@ def _run_campaign(campaign: Campaign, results: ResultsFile, workers: int) -> Non
     if known:
         line = f"{known} of {total} instances are in {results.path} already"
         console.print(line, soft_wrap=True)
-    columns = (
-        TextColumn("verifying"),
-        BarColumn(bar_width=30),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[text]}"),
-        TimeElapsedColumn(),
-    )
     try:
-        with Progress(
-            *columns, console=watching, transient=True, disable=not watching.is_terminal
-        ) as bar:
-            task = bar.add_task("verifying", total=None, text="")
+        with counting(watching, "verifying") as show:
 
             def report(done: int, total: int, row: Row | None) -> None:
                 text = "" if row is None else f"input {row.key.input_index}: {row.status}"
-                bar.update(task, completed=done, total=total, text=text)
+                show(done, total, text)
 
             rows = run_campaign(campaign, results, workers=workers, progress=report)
     except KeyboardInterrupt:
         rows = finished_rows(campaign, results)
         console.print(summary_table(rows))
-        console.print(
-            f"{len(rows)} of {total} instances are in {results.path}; the same command goes on "
-            "from there",
-            soft_wrap=True,
-        )
-        # The end after Ctrl-C is abrupt and empties no buffers.
-        sys.stdout.flush()
+        say_interrupted(console, len(rows), total, results.path)
         raise
     console.print(summary_table(rows))
     console.print(f"{len(rows)} instances in {results.path}", soft_wrap=True)

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-)
 
-from bnncert.commands.console import PlainConsole, wide_console
+from bnncert.commands.console import PlainConsole, counting, say_interrupted, wide_console
 from bnncert.commands.options import MemoryOption, MethodOption
 from bnncert.competition import (
     Instance,
@@ -75,38 +67,22 @@ def vnncomp(
 def _run(chosen: Sequence[Instance], out: Path, settings: Settings, again: bool) -> None:
     """Run with a bar on a terminal; Ctrl-C shows what there is and goes on up."""
     console, watching = wide_console(), PlainConsole(stderr=True)
-    columns = (
-        TextColumn("verifying"),
-        BarColumn(bar_width=30),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[text]}"),
-        TimeElapsedColumn(),
-    )
     seen: list[int] = []
     try:
-        with Progress(
-            *columns, console=watching, transient=True, disable=not watching.is_terminal
-        ) as bar:
-            task = bar.add_task("verifying", total=None, text="")
+        with counting(watching, "verifying") as show:
 
             def report(done: int, total: int, line: Line | None) -> None:
                 if not seen and done:
                     console.print(f"{done} of {total} instances are in {out} already")
                 seen.append(done)
                 text = "" if line is None else f"{line.query_name}: {line.word}"
-                bar.update(task, completed=done, total=total, text=text)
+                show(done, total, text)
 
             lines = run_category(chosen, out, settings, again=again, progress=report)
     except KeyboardInterrupt:
         lines = finished_lines(chosen, out, settings)
         _show(lines)
-        console.print(
-            f"{len(lines)} of {len(chosen)} instances are in {out}; the same command goes on "
-            "from there",
-            soft_wrap=True,
-        )
-        # The end after Ctrl-C is abrupt and empties no buffers.
-        sys.stdout.flush()
+        say_interrupted(console, len(lines), len(chosen), out)
         raise
     _show(lines)
     console.print(f"{len(lines)} instances in {out}", soft_wrap=True)
