@@ -12,7 +12,8 @@ Load a network, choose a region, ask:
 from __future__ import annotations
 
 from bnncert.errors import BnncertError, FormatError, InputError, UnsupportedModelError
-from bnncert.formats.vnnlib import Specification, read_vnnlib
+from bnncert.formats.vnnlib import read_vnnlib
+from bnncert.formats.vnnlib_query import Specification
 from bnncert.methods import REGISTRY, Method, Options
 from bnncert.network import Network, OutputLayer, ThresholdLayer, from_torch, load
 from bnncert.polynomial import Polynomial

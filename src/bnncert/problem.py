@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from bnncert.errors import InputError
 from bnncert.formats.description import FloatArray
-from bnncert.formats.vnnlib import Disjunct, EuclideanBall, LinearConstraint, Specification
+from bnncert.formats.vnnlib_query import Disjunct, EuclideanBall, LinearConstraint, Specification
 from bnncert.network import Network
 from bnncert.rationals import float_above, float_below, square_root
 from bnncert.regions import Ball, Box, EmptyRegionError, Polytope, Region

@@ -13,7 +13,7 @@ from bnncert.certificate.writing import CertificateError, write_counterexample, 
 from bnncert.deadline import Deadline
 from bnncert.errors import InputError
 from bnncert.formats.description import SignZero
-from bnncert.formats.vnnlib import Specification
+from bnncert.formats.vnnlib_query import Specification
 from bnncert.methods import REGISTRY, Context, Options, Progress
 from bnncert.network import Network
 from bnncert.problem import Problem, Targets, Ties, from_vnnlib, robustness

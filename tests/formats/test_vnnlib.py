@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bnncert.errors import FormatError, InputError
-from bnncert.formats import vnnlib
+from bnncert.formats import vnnlib, vnnlib_normal_form
 from bnncert.formats.vnnlib import (
     Disjunct,
     LinearConstraint,
@@ -476,11 +476,11 @@ def test_normal_form_explosion_is_refused() -> None:
 
 def test_memory_limits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     choice = "(or (<= X_0 1) (>= X_0 1))"
-    monkeypatch.setattr(vnnlib, "MAX_PRODUCT_SIZE", 20)
+    monkeypatch.setattr(vnnlib_normal_form, "MAX_PRODUCT_SIZE", 20)
     with pytest.raises(FormatError, match="disjunctive normal form is too large"):
         query(*[choice] * 4)
     monkeypatch.undo()
-    monkeypatch.setattr(vnnlib, "MAX_BOX_ENTRIES", 10)
+    monkeypatch.setattr(vnnlib_normal_form, "MAX_BOX_ENTRIES", 10)
     with pytest.raises(FormatError, match="different boxes over 1 inputs"):
         query(*[choice] * 4)
     monkeypatch.undo()

@@ -4,10 +4,7 @@ A query declares the inputs ``X_0, X_1, ...`` and the outputs ``Y_0, Y_1, ...`` 
 asserts linear (in)equalities over them, joined by ``and``, ``or`` and ``not``. It is the *negated*
 property: a point that satisfies all assertions is a violation.
 
-Two views of the same text leave this module. The disjunctive normal form (`Disjunct`) is what a
-verifier works on: input boxes, input polytopes and output constraints. Next to it stays the text
-itself as a postfix program, which `Specification.holds` runs without looking at the normal form,
-so that a witness is judged by what the file says and not by what was made of it.
+`bnncert.formats.vnnlib_query` is what becomes of it.
 
 The scan over the text uses an explicit stack, never Python recursion. It is that of VNN-LIB 1.0; a
 text that starts with ``(vnnlib-version ...)`` goes to `bnncert.formats.vnnlib2`, which fills the
@@ -22,16 +19,34 @@ import io
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import chain, pairwise
-from math import prod
+from itertools import pairwise
 from pathlib import Path
-from typing import Final, NamedTuple, cast
+from typing import Final
 
-from bnncert.errors import FormatError, InputError
-from bnncert.rationals import square_root
+from bnncert.errors import FormatError
+from bnncert.formats.vnnlib_normal_form import (
+    Formula,
+    Linear,
+    NormalForm,
+    add,
+    error_at,
+    negate,
+    scale,
+    shown,
+    subtract,
+)
+from bnncert.formats.vnnlib_query import (
+    COMPARISONS,
+    CONNECTIVES,
+    Disjunct,
+    EuclideanBall,
+    LinearConstraint,
+    NumberFormat,
+    Specification,
+    Step,
+)
 
 __all__ = [
     "Disjunct",
@@ -44,9 +59,6 @@ __all__ = [
 ]
 
 MAX_NESTING: Final = 1_000
-MAX_DISJUNCTS: Final = 100_000
-MAX_PRODUCT_SIZE: Final = 5_000_000
-MAX_BOX_ENTRIES: Final = 20_000_000
 MAX_UNPACKED_BYTES: Final = 2**30
 MAX_NUMBER_LENGTH: Final = 2_000
 MAX_EXPONENT: Final = 2_000
@@ -59,171 +71,6 @@ _ONE: Final = Fraction(1)
 _TOKEN: Final = re.compile(r'\n|[()]|[^\s()";|]+|;[^\n]*|"[^"]*"|\|[^|]*\||["|]')
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE]([+-]?[0-9]+))?")
 _VARIABLE: Final = re.compile(r"([XY])_(0|[1-9][0-9]{0,8})")
-
-
-@dataclass(frozen=True)
-class LinearConstraint:
-    """One linear inequality over the inputs or over the outputs.
-
-    It means ``sum_i inputs[i] * X_i + sum_j outputs[j] * Y_j + constant <= 0``, and ``< 0`` when
-    `strict`. One of the two sums is empty.
-
-    Attributes
-    ----------
-    inputs, outputs : tuple of (int, Fraction)
-        Index and coefficient, by increasing index, without zero coefficients.
-    constant : Fraction
-        The term without a variable.
-    strict : bool
-        Whether equality is excluded.
-    line : int
-        The line of the file where the comparison starts.
-    """
-
-    inputs: tuple[tuple[int, Fraction], ...]
-    outputs: tuple[tuple[int, Fraction], ...]
-    constant: Fraction
-    strict: bool
-    line: int
-
-
-@dataclass(frozen=True)
-class EuclideanBall:
-    """The set ``{X : sum_i (X_i - centre_i)^2 <= squared_radius}`` over all inputs, exactly."""
-
-    centre: tuple[Fraction, ...]
-    squared_radius: Fraction
-
-
-@dataclass(frozen=True)
-class Disjunct:
-    """One conjunction of the disjunctive normal form.
-
-    The set ``{(X, Y) : lower <= X <= upper, X in ball and every constraint holds}``. Strict bounds
-    on a single input enter `lower` and `upper` as non-strict ones, and so does a strict ball: they
-    are the closure, which can only add points.
-
-    Attributes
-    ----------
-    lower, upper : tuple of Fraction
-        The tightest bounds per input. Disjuncts with equal boxes share the tuple objects wherever
-        the file states the box once.
-    input_constraints : tuple of LinearConstraint
-        The constraints over two or more inputs.
-    output_constraints : tuple of LinearConstraint
-        The constraints over outputs; empty when every output violates.
-    ball : EuclideanBall or None
-        The ball that the inputs lie in, if the query has one (VNN-LIB 2.0); then there are no
-        `input_constraints`, and bounds that the query leaves out are those of the ball.
-    """
-
-    lower: tuple[Fraction, ...]
-    upper: tuple[Fraction, ...]
-    input_constraints: tuple[LinearConstraint, ...]
-    output_constraints: tuple[LinearConstraint, ...]
-    ball: EuclideanBall | None = None
-
-
-class Step(NamedTuple):
-    """One step of an assertion in postfix order.
-
-    ``X`` and ``Y`` push the variable of index `size`, ``number`` pushes `value`; every other
-    operation takes the last `size` operands off the stack and pushes its result, except
-    ``assert``, which takes one truth value and pushes nothing.
-    """
-
-    operation: str
-    size: int
-    value: Fraction = _ZERO
-
-
-@dataclass(frozen=True)
-class NumberFormat:
-    """The finite numbers of a floating-point type: ``m * 2^e`` with ``|m| < 2^digits``.
-
-    Attributes
-    ----------
-    name : str
-        What the query calls it.
-    digits : int
-        Binary digits of the significand, the implicit one included.
-    exponent : int
-        The smallest e, that of the subnormal numbers.
-    largest : Fraction
-        The largest finite number.
-    """
-
-    name: str
-    digits: int
-    exponent: int
-    largest: Fraction
-
-    def contains(self, value: Fraction) -> bool:
-        """Decide whether the type has this number."""
-        if abs(value) > self.largest:
-            return False
-        whole = value / Fraction(2) ** self.exponent
-        if whole.denominator != 1:
-            return False
-        size = abs(whole.numerator)
-        # Trailing zeros belong to the exponent.
-        return size == 0 or (size // (size & -size)).bit_length() <= self.digits
-
-
-@dataclass(frozen=True)
-class Specification:
-    """A VNN-LIB query, which asks for an input whose output satisfies every assertion.
-
-    Attributes
-    ----------
-    path : str
-        Where the text came from.
-    input_count, output_count : int
-        How many ``X_i`` and ``Y_j`` are declared.
-    disjuncts : tuple of Disjunct
-        Their union is the closure (in single inputs) of the asserted set. Disjuncts with an empty
-        box are left out, so no disjunct at all means that nothing satisfies the query.
-    program : tuple of Step
-        The assertions as they were written, in postfix order.
-    number_format : NumberFormat or None
-        The declared type of the inputs if it is narrower than float32 (VNN-LIB 2.0): `holds` then
-        accepts no other numbers. The disjuncts say nothing about it.
-    """
-
-    path: str
-    input_count: int
-    output_count: int
-    disjuncts: tuple[Disjunct, ...]
-    program: tuple[Step, ...] = field(repr=False)
-    number_format: NumberFormat | None = None
-
-    def holds(self, inputs: Sequence[Fraction], outputs: Sequence[Fraction]) -> bool:
-        """Evaluate the assertions as written, in exact arithmetic.
-
-        Parameters
-        ----------
-        inputs, outputs : sequence of Fraction
-            Values of ``X_0, X_1, ...`` and ``Y_0, Y_1, ...``. Integers and floats are taken at
-            their exact value.
-
-        Returns
-        -------
-        bool
-            Whether all assertions are true; strict inequalities are strict here.
-        """
-        for name, values, count in (
-            ("X", inputs, self.input_count),
-            ("Y", outputs, self.output_count),
-        ):
-            if len(values) != count:
-                raise InputError(
-                    f"{self.path}: found {len(values)} values for {name}, expected {count}"
-                )
-        x = [Fraction(value) for value in inputs]
-        y = [Fraction(value) for value in outputs]
-        if self.number_format is not None and not all(map(self.number_format.contains, x)):
-            return False
-        return _run(self.program, x, y)
 
 
 def read_vnnlib(path: str | os.PathLike[str]) -> Specification:
@@ -301,11 +148,6 @@ def _states_version(text: str) -> bool:
     return next(tokens, "") == "(" and next(tokens, "") == "vnnlib-version"
 
 
-def error_at(path: str, line: int, found: str, expected: str) -> FormatError:
-    message = f"{path}:{line}: found {found}, expected {expected}"
-    return FormatError(" ".join(message.splitlines()))
-
-
 def _unpack(data: bytes, path: str) -> bytes:
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
@@ -320,362 +162,6 @@ def _unpack(data: bytes, path: str) -> bytes:
     return unpacked
 
 
-def shown(token: str) -> str:
-    return repr(token if len(token) <= 40 else token[:37] + "...")
-
-
-def _run(program: Sequence[Step], x: Sequence[Fraction], y: Sequence[Fraction]) -> bool:
-    numbers: list[Fraction] = []
-    truths: list[bool] = []
-    for operation, size, value in program:
-        if operation == "X":
-            numbers.append(x[size])
-        elif operation == "Y":
-            numbers.append(y[size])
-        elif operation == "number":
-            numbers.append(value)
-        elif operation == "assert":
-            if not truths.pop():
-                return False
-        elif operation in _COMPARISONS:
-            operands = numbers[-size:]
-            del numbers[-size:]
-            truths.append(all(_compare(operation, a, b) for a, b in pairwise(operands)))
-        elif operation in _CONNECTIVES:
-            parts = truths[-size:]
-            del truths[-size:]
-            if operation == "not":
-                truths.append(not parts[0])
-            else:
-                truths.append(all(parts) if operation == "and" else any(parts))
-        else:
-            operands = numbers[-size:]
-            del numbers[-size:]
-            numbers.append(_calculate(operation, operands))
-    return True
-
-
-def _compare(operation: str, a: Fraction, b: Fraction) -> bool:
-    if operation == "<=":
-        return a <= b
-    if operation == ">=":
-        return a >= b
-    if operation == "<":
-        return a < b
-    if operation == ">":
-        return a > b
-    return a == b
-
-
-def _calculate(operation: str, operands: Sequence[Fraction]) -> Fraction:
-    first, rest = operands[0], operands[1:]
-    if operation == "+":
-        return sum(rest, first)
-    if operation == "*":
-        return prod(rest, start=first)
-    if operation == "-":
-        return first - sum(rest, _ZERO) if rest else -first
-    for divisor in rest:
-        first /= divisor
-    return first
-
-
-class Linear(NamedTuple):
-    """An affine form; output ``Y_j`` has the key ``-1 - j``. Treated as immutable."""
-
-    coefficients: dict[int, Fraction]
-    constant: Fraction
-
-
-def add(terms: Sequence[Linear]) -> Linear:
-    largest = max(range(len(terms)), key=lambda k: len(terms[k].coefficients))
-    total = dict(terms[largest].coefficients)
-    constant = terms[largest].constant
-    for k, term in enumerate(terms):
-        if k == largest:
-            continue
-        if term.constant:
-            constant += term.constant
-        for key, coefficient in term.coefficients.items():
-            value = total[key] + coefficient if key in total else coefficient
-            if value:
-                total[key] = value
-            else:
-                del total[key]
-    return Linear(total, constant)
-
-
-def scale(term: Linear, factor: Fraction) -> Linear:
-    if not factor:
-        return Linear({}, _ZERO)
-    return Linear(
-        {key: coefficient * factor for key, coefficient in term.coefficients.items()},
-        term.constant * factor,
-    )
-
-
-def negate(term: Linear) -> Linear:
-    return Linear({key: -value for key, value in term.coefficients.items()}, -term.constant)
-
-
-def subtract(left: Linear, right: Linear) -> Linear:
-    # Bounds X_i <= c and c <= X_i are nearly all of a large file: spare them the general sum.
-    if not right.coefficients and not left.constant:
-        return Linear(left.coefficients, -right.constant)
-    if not left.coefficients and not right.constant:
-        return Linear({key: -value for key, value in right.coefficients.items()}, left.constant)
-    return add([left, negate(right)])
-
-
-class Cylinder(NamedTuple):
-    """``sum (X_i - c_i)^2 <= squared_radius`` over the pairs (i, c_i) of `centre`."""
-
-    centre: tuple[tuple[int, Fraction], ...]
-    squared_radius: Fraction
-    strict: bool
-    line: int
-
-
-@dataclass(slots=True, eq=False)
-class Block:
-    """A conjunction of literals; compared by identity, so that boxes can be cached per block."""
-
-    lower: tuple[tuple[int, Fraction], ...] = ()
-    upper: tuple[tuple[int, Fraction], ...] = ()
-    inputs: tuple[LinearConstraint, ...] = ()
-    outputs: tuple[LinearConstraint, ...] = ()
-    cylinders: tuple[Cylinder, ...] = ()
-
-
-# A formula in disjunctive normal form: a disjunction of conjunctions of blocks. No conjunction at
-# all is "false", a conjunction without blocks is "true".
-Formula = list[tuple[Block, ...]]
-
-
-def _merge(blocks: Sequence[Block]) -> Block:
-    if len(blocks) == 1:
-        return blocks[0]
-    return Block(
-        tuple(chain.from_iterable(block.lower for block in blocks)),
-        tuple(chain.from_iterable(block.upper for block in blocks)),
-        tuple(chain.from_iterable(block.inputs for block in blocks)),
-        tuple(chain.from_iterable(block.outputs for block in blocks)),
-        tuple(chain.from_iterable(block.cylinders for block in blocks)),
-    )
-
-
-class _Box(NamedTuple):
-    """Bounds collected so far; ``None`` where there is none yet."""
-
-    lower: tuple[Fraction | None, ...]
-    upper: tuple[Fraction | None, ...]
-    empty: bool
-
-
-def _tighten(box: _Box, block: Block) -> _Box:
-    """Intersect a box with the bounds of a block; a side without news keeps its tuple."""
-    lower, upper, empty = box
-    if block.lower:
-        values = list(lower)
-        for index, value in block.lower:
-            known = values[index]
-            if known is None or value > known:
-                values[index] = value
-        lower = tuple(values)
-    if block.upper:
-        values = list(upper)
-        for index, value in block.upper:
-            known = values[index]
-            if known is None or value < known:
-                values[index] = value
-        upper = tuple(values)
-    if not empty:
-        for index, _ in chain(block.lower, block.upper):
-            low, high = lower[index], upper[index]
-            if low is not None and high is not None and low > high:
-                empty = True
-                break
-    return _Box(lower, upper, empty)
-
-
-class _Shape(NamedTuple):
-    """What a disjunct asks of the inputs, its linear constraints left out."""
-
-    lower: tuple[Fraction, ...]
-    upper: tuple[Fraction, ...]
-    ball: EuclideanBall | None
-
-
-def _outside(box: _Box, index: int, value: Fraction) -> Fraction:
-    """Return how far a value is from the bounds of an input."""
-    low, high = box.lower[index], box.upper[index]
-    if low is not None and value < low:
-        return low - value
-    return value - high if high is not None and value > high else _ZERO
-
-
-class NormalForm:
-    """Joins formulas in disjunctive normal form, within limits, and makes disjuncts of them.
-
-    Parameters
-    ----------
-    path : str
-        What error messages call the text.
-    place : callable
-        Name and line of the declaration of an input (``"X"``) or output (``"Y"``) by its index.
-    """
-
-    def __init__(self, path: str, place: Callable[[str, int], tuple[str, int]]) -> None:
-        self.path = path
-        self.place = place
-        self.product_size = 0
-
-    def error(self, found: str, expected: str, line: int) -> FormatError:
-        return error_at(self.path, line, found, expected)
-
-    def literal(self, form: Linear, strict: bool, line: int) -> Formula:
-        """Turn ``form <= 0`` (``< 0`` when strict) into a formula."""
-        coefficients, constant = form
-        if not coefficients:
-            return [()] if constant < 0 or (constant == 0 and not strict) else []
-        if len(coefficients) == 1:
-            [(key, coefficient)] = coefficients.items()
-            if key >= 0:
-                bound = ((key, -constant / coefficient),)
-                return [(Block(upper=bound) if coefficient > 0 else Block(lower=bound),)]
-        inputs = tuple(sorted((k, c) for k, c in coefficients.items() if k >= 0))
-        outputs = tuple(sorted((-1 - k, c) for k, c in coefficients.items() if k < 0))
-        if inputs and outputs:
-            names = self.place("X", inputs[0][0])[0], self.place("Y", outputs[0][0])[0]
-            found = f"a comparison of input {names[0]} with output {names[1]}"
-            expected = "only inputs or only outputs in one comparison (a mixture is unsupported)"
-            raise self.error(found, expected, line)
-        constraint = (LinearConstraint(inputs, outputs, constant, strict, line),)
-        return [(Block(inputs=constraint) if inputs else Block(outputs=constraint),)]
-
-    def disjoin(self, formulas: Iterable[Formula], line: int) -> Formula:
-        result = list(chain.from_iterable(formulas))
-        self.check_count(len(result), line)
-        return result
-
-    def conjoin(self, formulas: Iterable[Formula], line: int) -> Formula:
-        """Distribute: the formulas without ``or`` merge into one block that all products share."""
-        plain: list[Block] = []
-        branching: list[Formula] = []
-        for formula in formulas:
-            if not formula:
-                return []
-            if len(formula) == 1:
-                plain.extend(formula[0])
-            else:
-                branching.append(formula)
-        result: Formula = [(_merge(plain),) if plain else ()]
-        for formula in branching:
-            self.check_count(len(result) * len(formula), line)
-            result = [left + right for left in result for right in formula]
-            self.product_size += sum(map(len, result))
-            if self.product_size > MAX_PRODUCT_SIZE:
-                found = "assertions whose disjunctive normal form is too large"
-                raise self.error(found, f"at most {MAX_PRODUCT_SIZE} parts", line)
-        return result
-
-    def check_count(self, count: int, line: int) -> None:
-        if count > MAX_DISJUNCTS:
-            found = f"assertions with at least {count} disjuncts in disjunctive normal form"
-            raise self.error(found, f"at most {MAX_DISJUNCTS}", line)
-
-    def disjuncts(self, formula: Formula, input_count: int, line: int) -> tuple[Disjunct, ...]:
-        """Give every conjunction its box and ball; equal sequences of blocks share them.
-
-        `line` is where the text ends, for what is wrong with all of it.
-        """
-        nothing = (None,) * input_count
-        boxes: dict[tuple[Block, ...], _Box] = {(): _Box(nothing, nothing, False)}
-        shapes: dict[tuple[object, ...], _Shape | None] = {}
-        result = []
-        for number, blocks in enumerate(formula, start=1):
-            key: tuple[Block, ...] = ()
-            box = boxes[key]
-            for block in blocks:
-                if block.lower or block.upper:
-                    key = (*key, block)
-                    if key not in boxes:
-                        boxes[key] = _tighten(box, block)
-                        self.check_boxes(len(boxes), input_count, line)
-                    box = boxes[key]
-            if box.empty:
-                continue
-            cylinders = tuple(chain.from_iterable(block.cylinders for block in blocks))
-            inputs = tuple(chain.from_iterable(block.inputs for block in blocks))
-            if cylinders and inputs:
-                found = "a linear constraint over several inputs next to a Euclidean ball"
-                raise self.error(
-                    found, "bounds of single inputs (both is unsupported)", inputs[0].line
-                )
-            # Cylinders are compared by identity: those of one comparison are the same object.
-            name = (key, *map(id, cylinders))
-            if name not in shapes:
-                shapes[name] = self.shape(box, cylinders, number)
-                if cylinders:
-                    self.check_boxes(len(boxes) + len(shapes), input_count, line)
-            shape = shapes[name]
-            if shape is not None:
-                outputs = tuple(chain.from_iterable(block.outputs for block in blocks))
-                result.append(Disjunct(shape.lower, shape.upper, inputs, outputs, shape.ball))
-        return tuple(result)
-
-    def shape(self, box: _Box, cylinders: tuple[Cylinder, ...], number: int) -> _Shape | None:
-        """Return box and ball of a disjunct, or None if they do not meet."""
-        if not cylinders:
-            self.check_bounded(box, number)
-            return _Shape(
-                cast("tuple[Fraction, ...]", box.lower),
-                cast("tuple[Fraction, ...]", box.upper),
-                None,
-            )
-        first = cylinders[0]
-        for other in cylinders[1:]:
-            if (other.centre, other.squared_radius) != (first.centre, first.squared_radius):
-                found = f"a second Euclidean ball next to that of line {first.line}"
-                raise self.error(found, "one ball (more are unsupported)", other.line)
-        gap = sum((_outside(box, i, c) ** 2 for i, c in first.centre), _ZERO)
-        strict = any(cylinder.strict for cylinder in cylinders)
-        if gap > first.squared_radius or (gap == first.squared_radius and strict):
-            return None
-        lower, upper = list(box.lower), list(box.upper)
-        centre = dict(first.centre)
-        reach = square_root(first.squared_radius, 64).hi
-        for i, (low, high) in enumerate(zip(box.lower, box.upper, strict=True)):
-            if i not in centre:
-                if low is None or low != high:
-                    found = f"a Euclidean ball over some inputs, but not {self.place('X', i)[0]}"
-                    expected = "all inputs in it, or bounds that fix the others (unsupported)"
-                    raise self.error(found, expected, first.line)
-                centre[i] = low
-            elif low is None or high is None:
-                lower[i] = centre[i] - reach if low is None else low
-                upper[i] = centre[i] + reach if high is None else high
-        ball = EuclideanBall(tuple(centre[i] for i in range(len(lower))), first.squared_radius)
-        return _Shape(
-            cast("tuple[Fraction, ...]", tuple(lower)),
-            cast("tuple[Fraction, ...]", tuple(upper)),
-            ball,
-        )
-
-    def check_boxes(self, count: int, input_count: int, line: int) -> None:
-        if 2 * count * input_count > MAX_BOX_ENTRIES:
-            found = f"at least {count} different boxes over {input_count} inputs"
-            raise self.error(found, f"at most {MAX_BOX_ENTRIES} bounds in all", line)
-
-    def check_bounded(self, box: _Box, number: int) -> None:
-        for side, values in (("lower", box.lower), ("upper", box.upper)):
-            for index, value in enumerate(values):
-                if value is None:
-                    name, line = self.place("X", index)
-                    found = f"input {name} without {side} bound in disjunct {number}"
-                    raise self.error(found, "a lower and an upper bound", line)
-
-
 class _Kind(enum.Enum):
     PENDING = enum.auto()
     IGNORED = enum.auto()
@@ -686,8 +172,6 @@ class _Kind(enum.Enum):
     ARITHMETIC = enum.auto()
 
 
-_CONNECTIVES: Final = frozenset({"and", "or", "not"})
-_COMPARISONS: Final = frozenset({"<=", ">=", "<", ">", "="})
 _ARITHMETIC: Final = frozenset({"+", "-", "*", "/"})
 _COMMANDS: Final = {
     "declare-const": _Kind.DECLARATION,
@@ -821,9 +305,9 @@ class _Reader:
                     f"operator {shown(token)} below {parent.head!r}", "one of + - * / there"
                 )
             frame.kind = _Kind.ARITHMETIC
-        elif token in _COMPARISONS:
+        elif token in COMPARISONS:
             frame.kind = _Kind.COMPARISON
-        elif token in _CONNECTIVES:
+        elif token in CONNECTIVES:
             frame.kind = _Kind.CONNECTIVE
         else:
             raise self.error(

@@ -23,26 +23,22 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from bnncert.errors import FormatError, MissingExtraError
-from bnncert.formats.vnnlib import (
-    AFFIRMED,
+from bnncert.formats.vnnlib import AFFIRMED, MAX_NESTING, MAX_NUMBER_LENGTH
+from bnncert.formats.vnnlib_normal_form import (
     MAX_BOX_ENTRIES,
-    MAX_NESTING,
-    MAX_NUMBER_LENGTH,
     MAX_PRODUCT_SIZE,
     Block,
     Cylinder,
     Formula,
     Linear,
     NormalForm,
-    NumberFormat,
-    Specification,
-    Step,
     add,
     error_at,
     negate,
     scale,
     shown,
 )
+from bnncert.formats.vnnlib_query import NumberFormat, Specification, Step
 
 __all__ = ["parse_vnnlib2"]
 

@@ -1,0 +1,244 @@
+"""What a VNN-LIB query says, read from either version, and whether a point satisfies it.
+
+Two views of the same text stand side by side. The disjunctive normal form (`Disjunct`) is what a
+verifier works on: input boxes, input polytopes, balls and output constraints. Next to it stays the
+text itself as a postfix program, which `Specification.holds` runs without looking at the normal
+form, so that a witness is judged by what the file says and not by what was made of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import pairwise
+from math import prod
+from typing import Final, NamedTuple
+
+from bnncert.errors import InputError
+
+CONNECTIVES: Final = frozenset({"and", "or", "not"})
+COMPARISONS: Final = frozenset({"<=", ">=", "<", ">", "="})
+
+_ZERO: Final = Fraction(0)
+
+
+@dataclass(frozen=True)
+class LinearConstraint:
+    """One linear inequality over the inputs or over the outputs.
+
+    It means ``sum_i inputs[i] * X_i + sum_j outputs[j] * Y_j + constant <= 0``, and ``< 0`` when
+    `strict`. One of the two sums is empty.
+
+    Attributes
+    ----------
+    inputs, outputs : tuple of (int, Fraction)
+        Index and coefficient, by increasing index, without zero coefficients.
+    constant : Fraction
+        The term without a variable.
+    strict : bool
+        Whether equality is excluded.
+    line : int
+        The line of the file where the comparison starts.
+    """
+
+    inputs: tuple[tuple[int, Fraction], ...]
+    outputs: tuple[tuple[int, Fraction], ...]
+    constant: Fraction
+    strict: bool
+    line: int
+
+
+@dataclass(frozen=True)
+class EuclideanBall:
+    """The set ``{X : sum_i (X_i - centre_i)^2 <= squared_radius}`` over all inputs, exactly."""
+
+    centre: tuple[Fraction, ...]
+    squared_radius: Fraction
+
+
+@dataclass(frozen=True)
+class Disjunct:
+    """One conjunction of the disjunctive normal form.
+
+    The set ``{(X, Y) : lower <= X <= upper, X in ball and every constraint holds}``. Strict bounds
+    on a single input enter `lower` and `upper` as non-strict ones, and so does a strict ball: they
+    are the closure, which can only add points.
+
+    Attributes
+    ----------
+    lower, upper : tuple of Fraction
+        The tightest bounds per input. Disjuncts with equal boxes share the tuple objects wherever
+        the file states the box once.
+    input_constraints : tuple of LinearConstraint
+        The constraints over two or more inputs.
+    output_constraints : tuple of LinearConstraint
+        The constraints over outputs; empty when every output violates.
+    ball : EuclideanBall or None
+        The ball that the inputs lie in, if the query has one (VNN-LIB 2.0); then there are no
+        `input_constraints`, and bounds that the query leaves out are those of the ball.
+    """
+
+    lower: tuple[Fraction, ...]
+    upper: tuple[Fraction, ...]
+    input_constraints: tuple[LinearConstraint, ...]
+    output_constraints: tuple[LinearConstraint, ...]
+    ball: EuclideanBall | None = None
+
+
+class Step(NamedTuple):
+    """One step of an assertion in postfix order.
+
+    ``X`` and ``Y`` push the variable of index `size`, ``number`` pushes `value`; every other
+    operation takes the last `size` operands off the stack and pushes its result, except
+    ``assert``, which takes one truth value and pushes nothing.
+    """
+
+    operation: str
+    size: int
+    value: Fraction = _ZERO
+
+
+@dataclass(frozen=True)
+class NumberFormat:
+    """The finite numbers of a floating-point type: ``m * 2^e`` with ``|m| < 2^digits``.
+
+    Attributes
+    ----------
+    name : str
+        What the query calls it.
+    digits : int
+        Binary digits of the significand, the implicit one included.
+    exponent : int
+        The smallest e, that of the subnormal numbers.
+    largest : Fraction
+        The largest finite number.
+    """
+
+    name: str
+    digits: int
+    exponent: int
+    largest: Fraction
+
+    def contains(self, value: Fraction) -> bool:
+        """Decide whether the type has this number."""
+        if abs(value) > self.largest:
+            return False
+        whole = value / Fraction(2) ** self.exponent
+        if whole.denominator != 1:
+            return False
+        size = abs(whole.numerator)
+        # Trailing zeros belong to the exponent.
+        return size == 0 or (size // (size & -size)).bit_length() <= self.digits
+
+
+@dataclass(frozen=True)
+class Specification:
+    """A VNN-LIB query, which asks for an input whose output satisfies every assertion.
+
+    Attributes
+    ----------
+    path : str
+        Where the text came from.
+    input_count, output_count : int
+        How many ``X_i`` and ``Y_j`` are declared.
+    disjuncts : tuple of Disjunct
+        Their union is the closure (in single inputs) of the asserted set. Disjuncts with an empty
+        box are left out, so no disjunct at all means that nothing satisfies the query.
+    program : tuple of Step
+        The assertions as they were written, in postfix order.
+    number_format : NumberFormat or None
+        The declared type of the inputs if it is narrower than float32 (VNN-LIB 2.0): `holds` then
+        accepts no other numbers. The disjuncts say nothing about it.
+    """
+
+    path: str
+    input_count: int
+    output_count: int
+    disjuncts: tuple[Disjunct, ...]
+    program: tuple[Step, ...] = field(repr=False)
+    number_format: NumberFormat | None = None
+
+    def holds(self, inputs: Sequence[Fraction], outputs: Sequence[Fraction]) -> bool:
+        """Evaluate the assertions as written, in exact arithmetic.
+
+        Parameters
+        ----------
+        inputs, outputs : sequence of Fraction
+            Values of ``X_0, X_1, ...`` and ``Y_0, Y_1, ...``. Integers and floats are taken at
+            their exact value.
+
+        Returns
+        -------
+        bool
+            Whether all assertions are true; strict inequalities are strict here.
+        """
+        for name, values, count in (
+            ("X", inputs, self.input_count),
+            ("Y", outputs, self.output_count),
+        ):
+            if len(values) != count:
+                raise InputError(
+                    f"{self.path}: found {len(values)} values for {name}, expected {count}"
+                )
+        x = [Fraction(value) for value in inputs]
+        y = [Fraction(value) for value in outputs]
+        if self.number_format is not None and not all(map(self.number_format.contains, x)):
+            return False
+        return _run(self.program, x, y)
+
+
+def _run(program: Sequence[Step], x: Sequence[Fraction], y: Sequence[Fraction]) -> bool:
+    numbers: list[Fraction] = []
+    truths: list[bool] = []
+    for operation, size, value in program:
+        if operation == "X":
+            numbers.append(x[size])
+        elif operation == "Y":
+            numbers.append(y[size])
+        elif operation == "number":
+            numbers.append(value)
+        elif operation == "assert":
+            if not truths.pop():
+                return False
+        elif operation in COMPARISONS:
+            operands = numbers[-size:]
+            del numbers[-size:]
+            truths.append(all(_compare(operation, a, b) for a, b in pairwise(operands)))
+        elif operation in CONNECTIVES:
+            parts = truths[-size:]
+            del truths[-size:]
+            if operation == "not":
+                truths.append(not parts[0])
+            else:
+                truths.append(all(parts) if operation == "and" else any(parts))
+        else:
+            operands = numbers[-size:]
+            del numbers[-size:]
+            numbers.append(_calculate(operation, operands))
+    return True
+
+
+def _compare(operation: str, a: Fraction, b: Fraction) -> bool:
+    if operation == "<=":
+        return a <= b
+    if operation == ">=":
+        return a >= b
+    if operation == "<":
+        return a < b
+    if operation == ">":
+        return a > b
+    return a == b
+
+
+def _calculate(operation: str, operands: Sequence[Fraction]) -> Fraction:
+    first, rest = operands[0], operands[1:]
+    if operation == "+":
+        return sum(rest, first)
+    if operation == "*":
+        return prod(rest, start=first)
+    if operation == "-":
+        return first - sum(rest, _ZERO) if rest else -first
+    for divisor in rest:
+        first /= divisor
+    return first
