@@ -129,7 +129,8 @@ def test_skeleton_view_and_bound(
                     sums.weights @ np.array(x, dtype=int), sums.points, sums.possible, strict=True
                 ):
                     assert u in points[ok]
-            f = sum(w * s for w, s in zip(function.weights, signs[-1], strict=True))
+            total = sum(w * int(s) for w, s in zip(function.weights, signs[-1], strict=True))
+            f = Fraction(total, function.denominator)
             assert bound <= f + function.constant
             if function.is_positive_from(bound):
                 assert f + function.constant > 0
@@ -212,7 +213,8 @@ def test_any_multipliers_give_a_bound(seed: int) -> None:
     bound = goal.bound(view, numbers)
     for signs in (e for p in product((1, -1), repeat=4) for e in evaluations(network, p)):
         if allowed(clash, signs[0]):
-            f = sum(w * s for w, s in zip(function.weights, signs[-1], strict=True))
+            total = sum(w * int(s) for w, s in zip(function.weights, signs[-1], strict=True))
+            f = Fraction(total, function.denominator)
             assert bound <= f + function.constant
 
 

@@ -387,7 +387,7 @@ def test_doubt_counts_against_both_answers() -> None:
     assert Function.of(network, {0: one, 1: -one}, Fraction(0), False).doubt == 0
     lone = Function.of(network, {0: one}, Fraction(0), False)
     assert lone.doubt == Fraction(1, 4)
-    constant = Function([Fraction(0)], Fraction(1, 8), Fraction(1, 4), False)
+    constant = Function(np.array([0], dtype=object), 1, Fraction(1, 8), Fraction(1, 4), False)
     assert not constant.is_positive_from(Fraction(-9))
     assert not is_violated(constant, np.ones(1, dtype=np.int8))
 

@@ -85,6 +85,6 @@ def signs_at(geometry: Geometry, point: list[Fraction]) -> SignArray:
 
 def is_violated(function: Function, signs: SignArray) -> bool:
     """Whether f <= 0 (f < 0 if ties are fine) at signs of the last layer, for certain."""
-    terms = zip(function.weights, signs.tolist(), strict=True)
-    value = sum((w * s for w, s in terms), function.constant)
+    weighted = (function.weights * signs.astype(object)).sum()
+    value = function.constant + Fraction(weighted, function.denominator)
     return value < -function.doubt if function.tie_is_fine else value <= -function.doubt

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import gcd, lcm
 
 import numpy as np
+import numpy.typing as npt
 
 from bnncert.checking.container import RejectedError
 from bnncert.network import Network
 
+Objects = npt.NDArray[np.object_]
+
+
+def scaled(numbers: Iterable[float | Fraction], least: int = 0) -> tuple[Objects, int]:
+    """Return integers and the smallest shift e >= least with numbers = integers / 2^e."""
+    ratios = [v.as_integer_ratio() for v in numbers]
+    shift = max([least, *(q.bit_length() - 1 for _, q in ratios)])
+    return np.array([p << (shift - q.bit_length() + 1) for p, q in ratios], dtype=object), shift
+
 
 @dataclass(frozen=True, eq=False)
 class Function:
-    """f = sum_j d_j x_j + constant over the last layer, in rationals, known to within `doubt`."""
+    """f = sum_j d_j x_j + constant over the last layer, in rationals, known to within `doubt`.
 
-    weights: list[Fraction]
+    d_j is weights[j] over the denominator, both integers.
+    """
+
+    weights: Objects
+    denominator: int
     constant: Fraction
     doubt: Fraction
     tie_is_fine: bool
@@ -32,28 +47,28 @@ class Function:
             raise RejectedError("the property names a score that the network does not have")
         if constant and not output.gain_is_one:
             raise RejectedError("scores with an irrational scale are compared with a number")
-        weights = [Fraction(0)] * output.weights.shape[1]
         doubt = Fraction(0)
         groups: dict[int, Fraction] = {}
         for k, c in scores.items():
             groups[int(output.group[k])] = groups.get(int(output.group[k]), Fraction(0)) + c
         for k, c in scores.items():
-            for j in np.flatnonzero(output.weights[k]).tolist():
-                weights[j] += c * Fraction(float(output.weights[k, j]))
             constant += c * Fraction(float(output.bias[k]))
             doubt += abs(c) * Fraction(float(output.weight_error[k]))
             # Rows of one group have the same bias, which cancels where their sum does.
             if groups[int(output.group[k])] != 0:
                 doubt += abs(c) * Fraction(float(output.bias_error[k]))
-        return Function(weights, constant, doubt, tie_is_fine)
+        rows = np.asarray(output.weights, dtype=np.float64)[list(scores)]
+        whole, shift = scaled(rows.ravel().tolist())
+        common = lcm(*(c.denominator for c in scores.values()))
+        factors = np.array([int(c * common) for c in scores.values()], dtype=object)
+        weights = (factors[:, None] * whole.reshape(rows.shape)).sum(axis=0)
+        return Function(weights, common << shift, constant, doubt, tie_is_fine)
 
     @cached_property
     def lattice(self) -> tuple[Fraction, Fraction]:
         """The value of f at x = 1, and the steps in which it moves: twice the common divisor."""
-        used = {abs(w) for w in self.weights if w}
-        common = lcm(*(w.denominator for w in used))
-        step = 2 * Fraction(gcd(*(int(w * common) for w in used)), common)
-        return sum(self.weights, self.constant), step
+        top = self.constant + Fraction(sum(self.weights.tolist()), self.denominator)
+        return top, Fraction(2 * gcd(*self.weights.tolist()), self.denominator)
 
     def is_positive_from(self, bound: Fraction) -> bool:
         """Whether f >= bound (without its doubt) shows f > 0, or f >= 0 if ties are fine."""

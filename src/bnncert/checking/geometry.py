@@ -20,7 +20,6 @@ without leaving 64 bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from fractions import Fraction
 from operator import mul
 from typing import Any
@@ -30,11 +29,11 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from bnncert.checking.container import RejectedError
+from bnncert.checking.function import Objects, scaled
 from bnncert.checking.reading import Clauses, Integers, Space
 from bnncert.layers import SignArray, ThresholdLayer
 
 Table = npt.NDArray[np.bool_]
-Objects = npt.NDArray[np.object_]
 
 #: Bits of a digit.
 BITS = 20
@@ -53,13 +52,6 @@ SHARE_BITS = 30
 #: terms' sizes (weights and bias rounded, n products, n sums), in any order, as long as nothing
 #: exceeds 2^126, and by less than 2^-140 k (1 + max(|x|, |w|)) through underflow.
 FLOAT32_UNIT, FLOAT32_MOST, FLOAT32_TINY = 2**24, 2**126, Fraction(1, 2**140)
-
-
-def scaled(numbers: Iterable[float | Fraction], least: int = 0) -> tuple[Objects, int]:
-    """Return integers and the smallest shift e >= least with numbers = integers / 2^e."""
-    ratios = [v.as_integer_ratio() for v in numbers]
-    shift = max([least, *(q.bit_length() - 1 for _, q in ratios)])
-    return np.array([p << (shift - q.bit_length() + 1) for p, q in ratios], dtype=object), shift
 
 
 def digits(numbers: npt.NDArray[Any]) -> list[Integers]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import floor, gcd
+from math import floor
 
 import numpy as np
 import scipy.sparse as sp
@@ -47,16 +47,14 @@ class Sums:
     @staticmethod
     def of(weights: Integers, low: Integers, high: Integers) -> Sums:
         """Return the values between bounds that each row's lattice has."""
-        lists = []
-        for row, a, b in zip(weights.tolist(), low.tolist(), high.tolist(), strict=True):
-            reach, step = sum(map(abs, row)), 2 * (gcd(*row) or 1)
-            # The lattice is -reach, -reach + step, .., reach.
-            start = -reach + max(0, -((reach + a) // -step)) * step
-            lists.append(np.arange(start, min(reach, b) + 1, step, dtype=np.int64))
-        size = np.array([v.size for v in lists], dtype=np.int64)
-        possible = np.arange(size.max(initial=1)) < size[:, None]
-        points = np.zeros(possible.shape, dtype=np.int64)
-        points[possible] = np.concatenate([np.zeros(0, dtype=np.int64), *lists])
+        reach = np.abs(weights).sum(axis=1)
+        step = 2 * np.maximum(np.gcd.reduce(weights, axis=1, initial=0), 1)
+        # The lattice is -reach, -reach + step, .., reach.
+        start = -reach + np.maximum(0, -((reach + low) // -step)) * step
+        size = (np.minimum(reach, high) - start) // step + 1
+        place = np.arange(size.max(initial=1))
+        possible = place < size[:, None]
+        points = np.where(possible, start[:, None] + step[:, None] * place, 0)
         return Sums(weights, Rows.of(sp.csr_array(weights)), points, possible)
 
     def narrowed(self, signs: Signs, excluded: Table) -> Sums:
@@ -86,43 +84,43 @@ class Goal:
 
     def __init__(self, skeleton: Skeleton, function: Function, clauses: Clauses) -> None:
         self.skeleton, self.function = skeleton, function
-        # f = constant + linear.x + sum of phi(u) over the tables.
-        self.constant, self.linear = function.constant, [Fraction(0)] * skeleton.size
-        last = skeleton.layers[-1]
-        tables: dict[bytes, list[tuple[int, int]]] = {}
-        for j, d in enumerate(function.weights):
-            if last.state[j]:
-                self.constant += d * int(last.state[j])
-            elif last.variable[j] >= 0:
-                self.linear[int(last.variable[j])] += d * int(last.sign[j])
-            elif d:
-                key, flip = last.rows.key(j)
-                tables.setdefault(key, []).append((j, flip))
-        self._make_tables(list(tables.values()))
+        # f = constant + linear.x / denominator + sum of phi(u) over the tables.
+        last, weights = skeleton.layers[-1], function.weights
+        moves = np.flatnonzero((last.state == 0) & (last.variable >= 0))
+        fixed = int((weights * last.state.astype(object)).sum())
+        self.constant = function.constant + Fraction(fixed, function.denominator)
+        self.linear = np.zeros(skeleton.size, dtype=object)
+        np.add.at(self.linear, last.variable[moves], weights[moves] * last.sign[moves])
+        self._make_tables(np.flatnonzero((last.state == 0) & (last.variable < 0) & (weights != 0)))
         self._make_gates()
         self.clauses = sp.csr_array((0, 2 * skeleton.size), dtype=np.int64)
         self.learn(clauses)
 
-    def _make_tables(self, members: list[list[tuple[int, int]]]) -> None:
-        last = self.skeleton.layers[-1]
-        lead = np.array([m[0] for m in members], dtype=np.int64).reshape(-1, 2)
-        j, flip = lead[:, 0], lead[:, 1]
+    def _make_tables(self, members: Integers) -> None:
+        last, function = self.skeleton.layers[-1], self.function
+        keys = [last.rows.key(j) for j in members.tolist()]
+        number: dict[bytes, int] = {}
+        table = np.array([number.setdefault(key, len(number)) for key, _ in keys], dtype=np.int64)
+        turn = np.array([flip for _, flip in keys], dtype=np.int64)
+        _, lead = np.unique(table, return_index=True)
+        j, flip = members[lead], turn[lead]
         weights = np.zeros((j.size, self.skeleton.size), dtype=np.int64)
         weights[:, : last.rows.matrix.shape[1]] = flip[:, None] * last.rows.matrix[j].toarray()
         low, high = flip * last.low[j], flip * last.high[j]
         self.tables = Sums.of(weights, np.minimum(low, high), np.maximum(low, high))
         # phi in units of 2^-self.unit, rounded down where the weights are finer than that.
-        reach = int(sum(map(abs, self.function.weights))) + 1
+        reach = int(np.abs(function.weights).sum()) // function.denominator + 1
         if reach >= 2**58:
             raise RejectedError("the weights of the property are too large")
         self.unit = min(FINEST, 59 - reach.bit_length())
+        weight = function.weights[members] << self.unit
+        up = (weight // function.denominator).astype(np.int64)[:, None]
+        down = (-weight // function.denominator).astype(np.int64)[:, None]
+        u = turn[:, None] * self.tables.points[table]
+        plus, minus = u >= last.plus[members][:, None], u <= last.minus[members][:, None]
+        phi = np.where(plus & minus, np.minimum(up, down), np.where(plus, up, down))
         self.values = np.zeros_like(self.tables.points)
-        for phi, points, table in zip(self.values, self.tables.points, members, strict=True):
-            for k, turn in table:
-                plus, minus = turn * points >= last.plus[k], turn * points <= last.minus[k]
-                weight = self.function.weights[k] * (1 << self.unit)
-                up, down = floor(weight), floor(-weight)
-                phi += np.where(plus & minus, min(up, down), np.where(plus, up, down))
+        np.add.at(self.values, table, phi)
 
     def _make_gates(self) -> None:
         """Prepare the sums of all variables above the first layer, with their thresholds."""
@@ -227,12 +225,13 @@ class Goal:
         """Return constants of f, tables and gates in units, and f's own linear part."""
         self._check_numbers(m)
         one = 1 << m.shift
-        fixed = zip(self.linear, view.signs.tolist(), strict=True)
-        total = floor((self.constant + sum(d * s for d, s in fixed)) * one)
-        exact = [self.linear[v] * one for v in view.free.tolist()]
-        linear = np.array([_small(floor(d)) for d in exact], dtype=np.int64)
+        fixed = int((self.linear * view.signs.astype(object)).sum())
+        total = floor((self.constant + Fraction(fixed, self.function.denominator)) * one)
+        exact = self.linear[view.free] * one
+        whole = exact // self.function.denominator
+        linear = np.array([_small(d) for d in whole.tolist()], dtype=np.int64)
         # |x| = 1: what the floor left out costs at most one unit.
-        total -= sum(d.denominator > 1 for d in exact)
+        total -= int(np.count_nonzero(whole * self.function.denominator != exact))
         points, numbers = view.tables.points, np.zeros((self.values.shape[0], 2), dtype=np.int64)
         numbers[m.tables] = m.table_values
         rest = self._phi(m.shift) - numbers[:, :1] * points - numbers[:, 1:] * points * points
