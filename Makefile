@@ -25,8 +25,8 @@ test: $(VENV)/test
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(VENV)/lint
-	$(BIN)/ruff check src tests benchmarks scripts docs
-	$(BIN)/ruff format --check src tests benchmarks scripts docs
+	$(BIN)/ruff check src tests benchmarks docs
+	$(BIN)/ruff format --check src tests benchmarks docs
 	$(BIN)/mypy --strict
 
 bench: $(VENV)/test

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -32,6 +33,12 @@ def recorded(count: int, delta: float, which: str, **console: object) -> str:
 
 
 # --- data ------------------------------------------------------------------------------------
+
+
+def test_the_readme_of_the_data_names_the_networks_that_are_there() -> None:
+    text = files("bnncert.data").joinpath("README.md").read_text()
+    for which in ("sparse", "dense"):
+        assert f"`{load_demo_network(which).content_hash[:8]}...`" in text
 
 
 @pytest.mark.parametrize(("which", "low", "high"), [("sparse", 0.335, 0.345), ("dense", 0.0, 0.2)])

@@ -40,8 +40,9 @@ class EmptyRegionError(InputError):
 class Region(ABC):
     """A bounded convex set of inputs."""
 
-    #: A box that contains the region (rounded outwards).
+    #: The lower corner of a box that contains the region (rounded outwards).
     lo: FloatArray
+    #: Its upper corner.
     hi: FloatArray
     #: A point of the region (up to rounding).
     center: FloatArray
@@ -177,7 +178,7 @@ class Box(Region):
 
 
 class Ball(Region):
-    """|x - center|_norm <= radius, intersected with a data box clip_lo <= x <= clip_hi."""
+    """``|x - center|_norm <= radius``, intersected with a data box clip_lo <= x <= clip_hi."""
 
     def __init__(
         self,

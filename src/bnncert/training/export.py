@@ -55,7 +55,7 @@ def to_network(net: TernaryNet, scaling: Scaling) -> Network:
             biases.append(bias)
     with torch.no_grad():
         weights.append(sp.csr_array(net.output.weights().to(torch.int8).numpy()))
-        biases.append(net.bias.double().numpy().copy())
+        biases.append(net.output.bias.double().numpy().copy())
     return Network.from_description(
         describe_arrays(
             weights,
@@ -74,19 +74,25 @@ def to_network(net: TernaryNet, scaling: Scaling) -> Network:
 def _fold(layer: HiddenLayer) -> tuple[npt.NDArray[np.int8], FloatArray]:
     """Fold batch normalisation into weights and bias, in double precision.
 
-    sign(g (W x - m) / sqrt(v + e) + c) = sign(f (W x + b)) with b = -m + c sqrt(v + e) / g and
-    f = sign(g), ties included; where g = 0 it is the constant sign(c).
+    sign(g (W x + a - m) / sqrt(v + e) + c) = sign(f (W x + b)) with f = sign(g) and
+    b = a - m + c sqrt(v + e) / g, ties included; where g = 0 it is the constant sign(c).
     """
     norm = layer.norm
     with torch.no_grad():
         weights = layer.map.weights().to(torch.int8).numpy()
-        gain, offset, mean, variance = (
+        own, gain, offset, mean, variance = (
             tensor.double().numpy()
-            for tensor in (norm.weight, norm.bias, norm.running_mean, norm.running_var)
+            for tensor in (
+                layer.map.bias,
+                norm.weight,
+                norm.bias,
+                norm.running_mean,
+                norm.running_var,
+            )
         )
     turn = np.sign(gain)
     divisor = np.where(gain == 0, 1.0, gain)
-    bias = turn * (offset * np.sqrt(variance + norm.eps) / divisor - mean)
+    bias = turn * (own - mean + offset * np.sqrt(variance + norm.eps) / divisor)
     bias = np.where(gain == 0, np.where(offset >= 0, 1.0, -1.0), bias)
     spread = turn.astype(np.int8).reshape(-1, *(1,) * (weights.ndim - 1))
     return weights * spread, bias

@@ -1,8 +1,8 @@
 """The training loop: Adam with exponential decay, early stopping, a checkpoint every epoch.
 
-Nothing random is kept between epochs: initial weights follow from the seed, and the order of the
-images from the seed and the number of the epoch.  So a training that goes on from a checkpoint
-does the same steps as one that was never interrupted.
+One generator, started from the seed, draws the initial weights and then the order of the images in
+every epoch.  A training that goes on from a checkpoint draws them again, and so does the same steps
+as one that was never interrupted.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ class Images:
         """Return flat float32 points in the network's input units."""
         chosen = self._stored[rows]
         if chosen.dtype == torch.uint8:
-            return chosen.float().div_(127.5).sub_(1.0)
+            # As they are evaluated later: rounded once, at the end.
+            return chosen.double().div_(127.5).sub_(1.0).float()
         return chosen
 
     def ball(self, x: Tensor, radius: float) -> tuple[Tensor, Tensor]:
@@ -119,11 +120,14 @@ def fit(
         state = load_checkpoint(checkpoint, identity) or state
         net.load_state_dict(state.model)
         optimiser.load_state_dict(state.optimiser)
+    for _ in range(state.epoch):
+        torch.randperm(len(rows), generator=generator)
     while state.epoch < options.epochs and not _stopped(state, options):
         started = time.perf_counter()
         for group in optimiser.param_groups:
             group["lr"] = options.rate * FINAL_RATE ** (state.epoch / options.epochs)
-        last = _epoch(net, optimiser, images, rows, options, reach, state.epoch, report)
+        order = torch.from_numpy(rows)[torch.randperm(len(rows), generator=generator)]
+        last = _epoch(net, optimiser, images, order, options, reach, state.epoch, report)
         state.epoch += 1
         state.waited += 1
         entry = {"loss": last.loss, "accuracy": last.accuracy}
@@ -196,16 +200,15 @@ def _epoch(
     net: TernaryNet,
     optimiser: Any,
     images: Images,
-    rows: npt.NDArray[np.int64],
+    order: Tensor,
     options: TrainingOptions,
     reach: float | None,
     epoch: int,
     report: Report | None,
 ) -> Progress:
-    """Go once through the images; return the averages over them."""
+    """Go once through the images in this order; return the averages over them."""
     started = time.perf_counter()
     net.train()
-    order = torch.from_numpy(np.random.default_rng([options.seed, 2, epoch]).permutation(rows))
     batches = [batch for batch in order.split(options.batch) if len(batch) > 1]
     total, right, seen, opened = 0.0, 0, 0, 0.0
     open_share: float | None = None

@@ -1,6 +1,6 @@
 r"""The network that is trained: ternary maps, batch normalisation, max-pooling and signs.
 
-    x_i = sign(max-pool(BN_i(W_i x_{i-1}))),     scores = W_{L+1} x_L + b
+    x_i = sign(max-pool(BN_i(W_i x_{i-1} + b_i))),     scores = W_{L+1} x_L + b_{L+1}
 
 Sign is increasing, so pooling before it is pooling after it; gradients are better this way round.
 """
@@ -27,11 +27,12 @@ KERNEL, POOL = 3, 2
 
 
 class TernaryMap(nn.Module):  # type: ignore[misc]
-    """A linear map, dense or a 3 x 3 convolution, whose weights are quantised latent ones."""
+    """An affine map, dense or a 3 x 3 convolution, whose weights are quantised latent ones."""
 
     def __init__(self, shape: tuple[int, ...], generator: Any) -> None:
         super().__init__()
         self.latent = nn.Parameter(torch.empty(shape).uniform_(-START, START, generator=generator))
+        self.bias = nn.Parameter(torch.zeros(shape[0]))
         self.register_buffer("threshold", torch.tensor(-1.0))
 
     def weights(self) -> Tensor:
@@ -48,11 +49,11 @@ class TernaryMap(nn.Module):  # type: ignore[misc]
             else:
                 self.threshold.copy_(self.latent.abs().flatten().kthvalue(count).values)
 
-    def apply_weights(self, x: Tensor, weights: Tensor) -> Tensor:
+    def apply_weights(self, x: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:
         """Return the map with these weights (its own, or their magnitudes) at a batch."""
         if weights.dim() == 2:
-            return functional.linear(x.flatten(1), weights)
-        return functional.conv2d(x, weights, padding=KERNEL // 2)
+            return functional.linear(x.flatten(1), weights, bias)
+        return functional.conv2d(x, weights, bias, padding=KERNEL // 2)
 
 
 class HiddenLayer(nn.Module):  # type: ignore[misc]
@@ -67,7 +68,7 @@ class HiddenLayer(nn.Module):  # type: ignore[misc]
 
     def normalised(self, x: Tensor, weights: Tensor) -> Tensor:
         """Return the normalised sums, before pooling and sign."""
-        return self.norm(self.map.apply_weights(x, weights))
+        return self.norm(self.map.apply_weights(x, weights, self.map.bias))
 
     def signs(self, normalised: Tensor) -> Tensor:
         """Return what the layer hands on."""
@@ -90,7 +91,6 @@ class TernaryNet(nn.Module):  # type: ignore[misc]
         shapes, inputs = layer_shapes(input_shape, conv, hidden)
         self.layers = nn.ModuleList(HiddenLayer(shape, generator) for shape in shapes)
         self.output = TernaryMap((classes, inputs), generator)
-        self.bias = nn.Parameter(torch.zeros(classes))
         # Scores are sums of hundreds of signs; this only scales them for the loss.
         self.temperature = inputs**0.5
 
@@ -125,7 +125,7 @@ class TernaryNet(nn.Module):  # type: ignore[misc]
         x = self.shaped(x)
         for layer in self.layers:
             x = layer.signs(layer.normalised(x, layer.map.weights()))
-        return self.output.apply_weights(x, self.output.weights()) + self.bias
+        return self.output.apply_weights(x, self.output.weights(), self.output.bias)
 
 
 def layer_shapes(

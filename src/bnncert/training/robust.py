@@ -64,7 +64,7 @@ def penalised_scores(
             radius = _open_after_pooling(layer, open_, normalised)
             shift = -x * radius
     weights = net.output.weights()
-    scores = net.output.apply_weights(x, weights) + net.bias
+    scores = net.output.apply_weights(x, weights, net.output.bias)
     with torch.no_grad():
         moved = net.output.apply_weights(shift, weights)
         own = torch.arange(len(labels))
