@@ -18,6 +18,10 @@ $(VENV)/lint: $(VENV)/core
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[lint]"
 	@touch $@
 
+$(VENV)/docs: $(VENV)/core
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"
+	@touch $@
+
 demo: $(VENV)/core
 	$(BIN)/bnncert demo
 
@@ -29,6 +33,9 @@ lint: $(VENV)/lint
 	$(BIN)/ruff format --check src tests benchmarks docs
 	$(BIN)/mypy --strict
 
+docs: $(VENV)/docs
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs build/docs
+
 bench: $(VENV)/test
 	$(BIN)/python benchmarks/bound.py
 	$(BIN)/python benchmarks/decided.py
@@ -36,7 +43,7 @@ bench: $(VENV)/test
 	$(BIN)/python benchmarks/vnncomp.py
 
 # Up to 20 images and 60 s for each instance; hours in all, and resumable.
-PAPER := paper-linf paper-l2 paper-linf-images paper-l2-images paper-gap paper-random
+PAPER := paper-linf paper-l2 paper-random
 
 bench-paper: $(VENV)/test
 	for name in $(PAPER); do \
@@ -45,4 +52,4 @@ bench-paper: $(VENV)/test
 	$(BIN)/bnncert report bench-paper.sqlite -o bench-paper.html
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis

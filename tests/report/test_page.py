@@ -193,6 +193,24 @@ def test_relative_improvement_is_the_share_of_the_gap_that_is_closed(tmp_path: P
     assert "sdp closes 62.5 % of the gap of lp (mean of 2)" in page_of(results).text
 
 
+def test_bounds_of_verify_join_only_where_they_are_complete(tmp_path: Path) -> None:
+    answers = (
+        ("sample", "bound", None, 10.0),
+        ("sdp", "bound", 5.0, None),
+        ("sdp-tight", "verify", 4.0, None),
+        ("auto", "verify", 0.5, None),
+        ("sdp", "verify", 0.1, None),
+    )
+    rows = [
+        {"method": m, "question": q, "lower": a, "upper": b, "status": "unknown"}
+        for m, q, a, b in answers
+    ]
+    (panel,) = panels(read_recorded(write_results(tmp_path / "r.sqlite", rows)))
+    (gap,) = gaps(panel)
+    assert gap.lower == {"sdp": (5.0,), "sdp-tight": (4.0,)}
+    assert [(one.other, one.share) for one in gap.improvements] == [("sdp-tight", 1 / 6)]
+
+
 @pytest.mark.parametrize("log", [False, True])
 def test_ticks_are_inside_the_scale(log: bool) -> None:
     scale = Scale(0.004, 73.0, 10, 400, log)

@@ -195,16 +195,25 @@ class Gap:
 def gaps(panel: Panel) -> list[Gap]:
     """Return one gap for each radius at which there is a lower bound.
 
-    Rows of `bound` are preferred: `verify` stops as soon as the sign of the margin is known.
+    Rows of `bound` are preferred: `verify` stops as soon as the sign of the margin is known, except
+    by methods that solve one program to its end.
     """
     found = []
     for radius in sorted({r.radius for r in panel.records}):
-        for question in ("bound", "verify"):
-            rows = [(s, r) for s, r in panel.rows(question) if r.radius == radius]
-            gap = _gap(radius, question, rows)
-            if gap is not None:
-                found.append(gap)
-                break
+        bound, verify = (
+            [(s, r) for s, r in panel.rows(question) if r.radius == radius]
+            for question in ("bound", "verify")
+        )
+        known = {name for name, _ in bound}
+        ended = [
+            (name, r)
+            for name, r in verify
+            if name not in known and r.method.startswith(("lp", "sdp-"))
+        ]
+        gap = _gap(radius, "bound", bound + ended) if bound else None
+        gap = gap or _gap(radius, "verify", verify)
+        if gap is not None:
+            found.append(gap)
     return found
 
 
