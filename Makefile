@@ -34,7 +34,7 @@ lint: $(VENV)/lint
 	$(BIN)/mypy --strict
 
 docs: $(VENV)/docs
-	$(BIN)/sphinx-build -W --keep-going -q -b html docs build/docs
+	$(BIN)/sphinx-build -W --keep-going -q -b html -d build/doctrees docs build/docs
 
 bench: $(VENV)/test
 	$(BIN)/python benchmarks/bound.py
