@@ -16,6 +16,7 @@ from bnncert.presolve.pipeline import Presolved, presolve
 from bnncert.problem import Objective, Problem
 from bnncert.relaxations.coupling import couple
 from bnncert.relaxations.lattice_cuts import add_cuts
+from bnncert.relaxations.lazy_clashes import for_all_clashes, violated_clashes, with_clashes
 from bnncert.relaxations.patterns import starting_moments
 from bnncert.relaxations.reduced import (
     Certificate,
@@ -52,6 +53,10 @@ TOO_LARGE = "too many open neurons for the semidefinite relaxation"
 
 #: Newton systems with more unknowns than this are left to the first-order solver.
 MOST_UNKNOWNS = 9000
+
+#: Clashes beyond which only those that moments violate are taken, in so many rounds, each as many
+#: as this share of the other unknowns; and the relative gap at which a round but the last ends.
+MANY_CLASHES, CLASH_ROUNDS, CLASH_SHARE, CLASH_GAP = 2000, 3, 0.8, 0.01
 
 #: Variables from which it pays to look for parts that nothing ties together (convolutions).
 WORTH_PARTS = 40
@@ -136,7 +141,8 @@ class _Bounding:
             relaxation = relax_reduced(part)
             unknowns = max(unknowns, relaxation.program.unknowns)
             decide = self.decide and last
-            found = _solve(relaxation, self.objective, self.context, decide, tolerance)
+            solve = _solve_lazily if _has_many_clashes(part, self.context) else _solve
+            found = solve(relaxation, self.objective, self.context, decide, tolerance)
             answers.append(found)
             certificate = relaxation.certificate(found.multipliers)
             return PartAnswer(certificate, found.moments, found.primal)
@@ -290,6 +296,45 @@ def _solve(
         solution.primal * scale + constant,
         solution.moments[signs:, signs:],
     )
+
+
+def _has_many_clashes(problem: ReducedProblem, context: Context) -> bool:
+    """Whether Newton systems with all clashes would cost far more than those without."""
+    others, clashes = problem.links + problem.size, int(problem.clash_first.size)
+    many = clashes > max(others, MANY_CLASHES) and others <= MOST_UNKNOWNS
+    return many and context.options.solver in (None, "structured")
+
+
+def _solve_lazily(
+    relaxation: ReducedRelaxation,
+    objective: Objective,
+    context: Context,
+    decide: bool,
+    tolerance: float | None = None,
+) -> _Answer:
+    """Solve with few clashes first, then with those that the moments violate."""
+    problem = relaxation.problem
+    kept = np.zeros(problem.clash_first.size, dtype=bool)
+    most = int(CLASH_SHARE * (problem.links + problem.size))
+    best, best_bound, iterations, complete = None, -np.inf, 0, False
+    for left in reversed(range(CLASH_ROUNDS)):
+        final = complete or left == 0
+        few = relax_reduced(with_clashes(problem, kept))
+        rough = tolerance if final else max(CLASH_GAP, tolerance or 0.0)
+        answer = _solve(few, objective, context, decide, rough)
+        iterations += answer.iterations
+        answer.multipliers = for_all_clashes(answer.multipliers, kept)
+        bound = relaxation.certificate(answer.multipliers).bound(problem)
+        if best is None or bound > best_bound:
+            best, best_bound = answer, bound
+        decided = decide and objective.is_proved_by(bound)
+        if final or decided or answer.moments is None or context.deadline.passed():
+            break
+        added = violated_clashes(problem, answer.moments, kept, most)
+        kept[added] = True
+        complete = not added.size
+    assert best is not None
+    return replace(best, iterations=iterations)
 
 
 @register
