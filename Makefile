@@ -44,10 +44,11 @@ bench: $(VENV)/test
 
 # Up to 20 images and 60 s for each instance; hours in all, and resumable.
 PAPER := paper-linf paper-l2 paper-random
+WORKERS ?= 2
 
 bench-paper: $(VENV)/test
 	for name in $(PAPER); do \
-		$(BIN)/bnncert experiment $$name-reduced --out bench-paper.sqlite || exit; \
+		$(BIN)/bnncert experiment $$name-reduced --out bench-paper.sqlite --workers $(WORKERS) || exit; \
 	done
 	$(BIN)/bnncert report bench-paper.sqlite -o bench-paper.html
 
