@@ -166,6 +166,20 @@ def test_any_class_that_wins_at_the_centre_makes_it_misclassified(
     assert [row.status for row in rows] == ["robust", "robust", "robust", "misclassified"]
 
 
+def test_a_tie_at_the_centre_is_a_violation_but_can_be_bounded(tmp_path: Path) -> None:
+    # Scores are x_1 + 1 and x_2 + 1, equal at (1, 1).
+    layers = [np.eye(2), np.eye(2)]
+    tied = Network.from_arrays(layers, [np.zeros(2), np.ones(2)], input_lo=-2.0, input_hi=2.0)
+    data = Data(np.array([[1.0, 1.0]]), np.array([0]), "p")
+    found = {}
+    for question in ("verify", "bound"):
+        settings = Settings(question=question, method="sdp")  # type: ignore[arg-type]
+        with ResultsFile(tmp_path / f"{question}.sqlite") as results:
+            (found[question],) = run_campaign(plan(tied, data, [0.5], settings=settings), results)
+    assert found["verify"].status == "misclassified"
+    assert (found["bound"].status, found["bound"].lower) == ("unknown", 0.0)
+
+
 def test_inputs_of_the_target_class_are_left_out(diamond: Network) -> None:
     campaign = plan(diamond, Data(POINTS, LABELS, "p"), [0.25], settings=Settings(targets=2))
     assert [i.key.input_index for i in campaign.instances] == [0, 1, 2]

@@ -285,12 +285,12 @@ def answer(network: Network, instance: Instance, settings: Settings, threads: in
         path = Path(settings.certificates) / certificate_name(instance)
     if settings.targets != "all" or settings.question == "bound":
         # Verification asks about the chosen rivals only, but any of them can win at the centre;
-        # a bound does not look at the centre at all.
+        # a bound does not look at the centre at all, and a tie there is no reason to leave it out.
         result = verify(
             network,
             instance.ball,
             instance.label,
-            ties=settings.ties,
+            ties="robust" if settings.question == "bound" else settings.ties,
             method="interval",
             options=options,
         )
