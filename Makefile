@@ -42,7 +42,7 @@ bench: $(VENV)/test
 	$(BIN)/python benchmarks/milp_forms.py
 	$(BIN)/python benchmarks/vnncomp.py
 
-# Up to 20 images and 60 s for each instance; hours in all, and resumable.
+# Up to 20 images and 60 s for each instance; about two hours in all, and resumable.
 PAPER := paper-linf paper-l2 paper-random
 WORKERS ?= 2
 
