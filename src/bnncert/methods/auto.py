@@ -45,6 +45,9 @@ SMALL = 1000
 #: Seconds of branching before the long attack: many small trees need no more.
 SHORT_SECONDS = 1.5
 
+#: Share of the time that milp gets before branching, for a target with several functions.
+MILP_SHARE = 0.5
+
 STAGES = ("small sdp", "quick attack", "lp", "sdp", "short bab", "attack", "bab", "milp")
 
 
@@ -149,6 +152,11 @@ class AutoMethod(Method):
         too_large = is_too_large(presolved)
         if too_large and stage != "lp":
             return None
+        if stage == "short bab" and _is_for_milp(problem, target, context):
+            # One program knows all functions at once, a bound only one of them.
+            stage = "milp"
+            share = MILP_SHARE * context.deadline.remaining() / waiting
+            context = replace(context, deadline=context.deadline.within(share))
         if stage == "milp":
             own = replace(context.options, solver=named if named == "gurobi" else None)
             mixed = replace(context, options=own)
@@ -245,6 +253,15 @@ def _intervals(
             details={"seconds": took},
         )
         results[target.name] = after if before is None else _combine(before, after)
+
+
+def _is_for_milp(problem: Problem, target: Target, context: Context) -> bool:
+    """Whether a target has several functions, one of which must be positive, and milp may be used.
+
+    The verdict of milp rests on trust in its solver, so it comes last where a proof is asked for.
+    """
+    ball = isinstance(problem.region, Ball) and problem.region.norm == "l2"
+    return len(target.objectives) > 1 and not ball and not context.tracing
 
 
 def _still_open(problem: Problem, results: dict[str, TargetResult]) -> set[str]:
