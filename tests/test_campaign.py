@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,12 @@ import numpy as np
 import pytest
 
 import bnncert
-from bnncert import BnncertError, InputError, Network, cli
+from bnncert import BnncertError, InputError, Network
 from bnncert.campaign import Data, Settings, plan, read_data, run_campaign
 from bnncert.demo import load_demo_images, load_demo_network
 from bnncert.report.summary import summarise
-from bnncert.results import ResultsFile, Row
+from bnncert.results import Question, ResultsFile, Row
+from tests.in_process import Outcome, command_line
 
 WEIGHTS = (np.array([[1, 1], [1, -1]]), np.array([[1, 1], [-1, 1], [1, -1]]))
 BIASES = (np.zeros(2), np.array([1.0, 0.0, 0.5]))
@@ -36,13 +37,6 @@ BIASES = (np.zeros(2), np.array([1.0, 0.0, 0.5]))
 #: Points (a, 0) of class 0, the last with a wrong label.
 POINTS = np.array([[0.5, 0.0], [1.0, 0.0], [1.5, 0.0], [1.0, 0.0]])
 LABELS = np.array([0, 0, 0, 2])
-
-
-@dataclass(frozen=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture
@@ -68,16 +62,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Any]:
     """Return what runs `bnncert run` inside this process."""
 
-    def call(*arguments: str) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["bnncert", "run", *arguments])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        captured = capfd.readouterr()
-        assert isinstance(stopped.value.code, int)
-        return Outcome(stopped.value.code, captured.out, captured.err)
-
-    return call
+    return command_line(monkeypatch, capfd, "run")
 
 
 def environment() -> dict[str, str]:
@@ -172,8 +157,9 @@ def test_a_tie_at_the_centre_is_a_violation_but_can_be_bounded(tmp_path: Path) -
     tied = Network.from_arrays(layers, [np.zeros(2), np.ones(2)], input_lo=-2.0, input_hi=2.0)
     data = Data(np.array([[1.0, 1.0]]), np.array([0]), "p")
     found = {}
-    for question in ("verify", "bound"):
-        settings = Settings(question=question, method="sdp")  # type: ignore[arg-type]
+    questions: tuple[Question, ...] = ("verify", "bound")
+    for question in questions:
+        settings = Settings(question=question, method="sdp")
         with ResultsFile(tmp_path / f"{question}.sqlite") as results:
             (found[question],) = run_campaign(plan(tied, data, [0.5], settings=settings), results)
     assert found["verify"].status == "misclassified"

@@ -20,7 +20,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise, product
 from pathlib import Path
@@ -31,9 +30,9 @@ import pytest
 from PIL import Image
 
 import bnncert
-from bnncert.cli import main
 from bnncert.demo import load_demo_images
 from tests.brute_force import TinyNetwork
+from tests.in_process import Outcome, command_line
 
 DIAMOND = TinyNetwork(
     (np.array([[1, 1], [1, -1]]), np.array([[1, 1], [-1, 1], [1, -1]])),
@@ -58,13 +57,6 @@ HARD = (
 )
 
 
-@dataclass(frozen=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
-
-
 Run = Callable[..., Outcome]
 
 
@@ -79,16 +71,7 @@ def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
     """Return what runs the command line inside this process (an escaping exception fails)."""
 
-    def call(*arguments: str | Path) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["bnncert", *map(str, arguments)])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        captured = capfd.readouterr()
-        assert isinstance(stopped.value.code, int)
-        return Outcome(stopped.value.code, captured.out, captured.err)
-
-    return call
+    return command_line(monkeypatch, capfd)
 
 
 def environment() -> dict[str, str]:

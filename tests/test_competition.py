@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 import bnncert
-from bnncert import FormatError, InputError, Result, cli
+from bnncert import FormatError, InputError, Result
 from bnncert.checking import check
 from bnncert.competition import (
     Answer,
@@ -43,6 +43,7 @@ from tests.competition_files import (
     square,
     write_hard,
 )
+from tests.in_process import Outcome, command_line
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "vnncomp2023"
 
@@ -527,29 +528,13 @@ def test_what_a_signal_leaves(category: Path, sent: signal.Signals, asked: list[
 # --- the command -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Any]:
     """Return what runs `bnncert` inside this process."""
     for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
 
-    def call(*arguments: str) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["bnncert", *arguments])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        captured = capfd.readouterr()
-        assert isinstance(stopped.value.code, int)
-        return Outcome(stopped.value.code, captured.out, captured.err)
-
-    return call
+    return command_line(monkeypatch, capfd)
 
 
 def test_the_command_with_a_certificate(category: Path, run: Callable[..., Outcome]) -> None:

@@ -1,21 +1,12 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from bnncert import cli
 from tests.experiment.tiny import write_files
-
-
-@dataclass(frozen=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
+from tests.in_process import Outcome, command_line
 
 
 @pytest.fixture
@@ -34,13 +25,4 @@ def experiment(
 ) -> Callable[..., Outcome]:
     """Return what runs `bnncert experiment` inside this process."""
 
-    def call(*arguments: str) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["bnncert", "experiment", *arguments])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        captured = capfd.readouterr()
-        assert isinstance(stopped.value.code, int)
-        return Outcome(stopped.value.code, captured.out, captured.err)
-
-    return call
+    return command_line(monkeypatch, capfd, "experiment")

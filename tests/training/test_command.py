@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +18,11 @@ import numpy as np
 import pytest
 
 import bnncert
-from bnncert.cli import main
+from tests.in_process import Outcome, command_line
 from tests.training.tiny import CLASSES, SIDE, blobs, write_blobs
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ("--hidden", "20,12", "--epochs", "3", "--batch", "50")
-
-
-@dataclass(frozen=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture
@@ -41,16 +33,7 @@ def command(
     monkeypatch.chdir(tmp_path)
     write_blobs(tmp_path / "tiny.npz")
 
-    def run(*arguments: str) -> Outcome:
-        monkeypatch.setattr("sys.argv", ["bnncert", *arguments])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
-            main()
-        assert isinstance(end.value.code, int)
-        printed = capsys.readouterr()
-        return Outcome(end.value.code, printed.out, printed.err)
-
-    return run
+    return command_line(monkeypatch, capsys)
 
 
 BAD: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
