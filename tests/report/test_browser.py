@@ -180,6 +180,30 @@ def test_details_by_click_and_by_keyboard(browser: Any, page: Path) -> None:
     assert errors(browser) == []
 
 
+def test_rows_that_stay_visible_stay_the_same_elements(browser: Any, page: Path) -> None:
+    opened(browser, page)
+    mark = "for (const row of document.querySelectorAll('#rows tr.row')) row.marked = true"
+    browser.execute_script(mark)
+    marked = "return [...document.querySelectorAll('#rows tr.row')].filter(r => r.marked).length"
+    drawn = count(browser, "#rows tr.row")
+    script = "document.getElementById('scroll').style.height = arguments[0]"
+    browser.execute_script(script, "200px")
+    waited(browser, f"return document.querySelectorAll('#rows tr.row').length < {drawn}")
+    fewer = count(browser, "#rows tr.row")
+    assert browser.execute_script(marked) == fewer
+    browser.execute_script("document.getElementById('scroll').scrollTop = 15 * 30")
+    waited(browser, "return document.querySelector('#rows tr.row').dataset.at === '3'")
+    # What was drawn less the three rows above; all in order, with room for the others.
+    assert browser.execute_script(marked) == fewer - 3
+    at = "return [...document.querySelectorAll('#rows tr.row')].map(r => Number(r.dataset.at))"
+    shown = browser.execute_script(at)
+    assert shown == list(range(3, 3 + len(shown)))
+    total = int(browser.find_element("id", "count").text.split()[0])
+    tall = browser.execute_script("return document.querySelector('#rows tbody').offsetHeight")
+    assert tall == 30 * total
+    assert errors(browser) == []
+
+
 def luminance(colour: str) -> float:
     """Return the relative luminance of 'rgb(r, g, b)' as WCAG defines it."""
     parts = [float(p) / 255 for p in colour[colour.index("(") + 1 : -1].split(",")[:3]]

@@ -12,7 +12,9 @@
   const FILTERS = ["network", "norm", "radius", "method", "question", "status"];
   const byId = (id) => document.getElementById(id);
   const scroll = byId("scroll"), body = byId("rows").tBodies[0], count = byId("count"), dialog = byId("detail");
-  let table, details, pictures, shown = [], sort = { name: null, down: false }, active = 0, drawn = "";
+  let table, details, pictures, shown = [], sort = { name: null, down: false }, active = 0;
+  const pad = () => make("tr", { class: "pad", "aria-hidden": "true" }, make("td", { colspan: COLUMNS.length }));
+  const above = pad(), below = pad(); // as high as the rows that are not drawn
 
   function make(tag, attributes, ...children) {
     const node = document.createElement(tag);
@@ -91,7 +93,7 @@
       head.querySelector(".arrow").textContent = mine ? (sort.down ? " ▼" : " ▲") : "";
     }
     scroll.scrollTop = 0;
-    drawn = "";
+    body.replaceChildren(above, below);
     draw();
   }
 
@@ -102,16 +104,17 @@
   function draw() {
     const first = Math.max(0, Math.floor(scroll.scrollTop / ROW) - SPARE);
     const last = Math.min(shown.length, Math.ceil((scroll.scrollTop + scroll.clientHeight) / ROW) + SPARE);
-    const key = first + ":" + last;
-    if (key === drawn) return;
-    drawn = key;
-    const focused = body.contains(document.activeElement);
-    const pad = (rows) => make("tr", { class: "pad", "aria-hidden": "true", style: `height:${rows * ROW}px` }, make("td", { colspan: COLUMNS.length }));
-    const parts = [pad(first)];
-    for (let at = first; at < last; at++) parts.push(line(at));
-    parts.push(pad(shown.length - last));
-    body.replaceChildren(...parts);
-    if (focused) focusActive();
+    // A row that stays visible stays the same element: it may have the focus or be under a finger.
+    for (const row of body.querySelectorAll("tr.row")) {
+      if (row.dataset.at < first || row.dataset.at >= last) row.remove();
+    }
+    let next = above.nextSibling;
+    for (let at = first; at < last; at++) {
+      if (next !== below && Number(next.dataset.at) === at) next = next.nextSibling;
+      else body.insertBefore(line(at), next);
+    }
+    above.style.height = `${first * ROW}px`;
+    below.style.height = `${(shown.length - last) * ROW}px`;
   }
 
   function line(at) {
@@ -125,7 +128,7 @@
       const extra = name === "status" ? ` status ${value("status", row)}` : "";
       return make("td", { class: `c-${name}${right ? " n" : ""}${extra}`, title: name === "network" || name === "stage" ? text : null }, text);
     });
-    return make("tr", { class: "row", "data-at": at, "aria-rowindex": at + 2 }, ...cells);
+    return make("tr", { class: at % 2 ? "row odd" : "row", "data-at": at, "aria-rowindex": at + 2 }, ...cells);
   }
 
   function focusActive() {
@@ -141,7 +144,6 @@
     const top = active * ROW, height = scroll.clientHeight - 2 * ROW;
     if (top < scroll.scrollTop) scroll.scrollTop = top;
     else if (top > scroll.scrollTop + height) scroll.scrollTop = top - height;
-    drawn = "";
     draw();
     focusActive();
   }
@@ -278,7 +280,7 @@
     heads();
     update();
     scroll.addEventListener("scroll", () => requestAnimationFrame(draw), { passive: true });
-    new ResizeObserver(() => { drawn = ""; draw(); }).observe(scroll);
+    new ResizeObserver(draw).observe(scroll);
     body.addEventListener("click", (event) => {
       const row = event.target.closest("tr.row");
       if (row) open(Number(row.dataset.at));
@@ -291,7 +293,7 @@
       moveTo(to);
     });
     dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
-    dialog.addEventListener("close", () => { drawn = ""; draw(); focusActive(); });
+    dialog.addEventListener("close", focusActive);
     document.documentElement.dataset.ready = "yes";
   }
 
