@@ -25,7 +25,9 @@ $(VENV)/docs: $(VENV)/core
 demo: $(VENV)/core
 	$(BIN)/bnncert demo
 
+# The tests start the program some hundred times: it is compiled once, even where Python may not cache.
 test: $(VENV)/test
+	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(VENV)/lint

@@ -7,6 +7,7 @@ point (L2 disc), and the rest of the network is evaluated in rationals from the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -35,37 +36,39 @@ class TinyNetwork:
         return bnncert.Network.from_arrays(self.weights, self.biases, sign_zero=self.sign_zero)
 
 
-def _normalised(inequality: Inequality) -> Inequality | None:
-    a, b, strict = inequality
-    size = max((abs(v) for v in a), default=Fraction(0))
-    if size == 0:
-        return inequality
-    return tuple(v / size for v in a), b / size, strict
-
-
 def satisfiable(system: list[Inequality], dimension: int) -> bool:
-    """Fourier-Motzkin: eliminate the variables one by one."""
+    """Fourier-Motzkin: eliminate the variables one by one, in whole numbers."""
+    # Of inequalities with one primitive a, the one with the least b, strict before not.
+    least: dict[tuple[int, ...], tuple[Fraction, bool]] = {}
+
+    def add(numbers: Sequence[int], strict: bool) -> None:
+        *a, b = numbers
+        size = math.gcd(*a) or 1
+        key = tuple(v // size for v in a)
+        # (b, not strict) is ordered as wanted.
+        new = (Fraction(b, size), not strict)
+        if key not in least or new < least[key]:
+            least[key] = new
+
+    for a, b, strict in system:
+        scale = math.lcm(*(v.denominator for v in (*a, b)))
+        add([int(v * scale) for v in (*a, b)], strict)
     for k in range(dimension):
-        plus = [c for c in system if c[0][k] > 0]
-        minus = [c for c in system if c[0][k] < 0]
-        rest = [c for c in system if c[0][k] == 0]
-        merged: dict[tuple[Fraction, ...], tuple[Fraction, bool]] = {}
-
-        def add(a: tuple[Fraction, ...], b: Fraction, strict: bool) -> None:
-            a, b, strict = _normalised((a, b, strict)) or (a, b, strict)
-            old = merged.get(a)  # noqa: B023
-            if old is None or b < old[0] or (b == old[0] and strict):
-                merged[a] = (b, strict)  # noqa: B023
-
-        for c in rest:
-            add(*c)
-        for p in plus:
-            for m in minus:
-                x, y = -m[0][k], p[0][k]
-                a = tuple(x * u + y * v for u, v in zip(p[0], m[0], strict=True))
-                add(a, x * p[1] + y * m[1], p[2] or m[2])
-        system = [(a, b, strict) for a, (b, strict) in merged.items()]
-    return all(b > 0 or (b == 0 and not strict) for _, b, strict in system)
+        rows = [
+            ([*(v * b.denominator for v in a), b.numerator], not loose)
+            for a, (b, loose) in least.items()
+        ]
+        least.clear()
+        for numbers, strict in rows:
+            if numbers[k] == 0:
+                add(numbers, strict)
+        for p, p_strict in rows:
+            for m, m_strict in rows:
+                if p[k] > 0 > m[k]:
+                    x, y = -m[k], p[k]
+                    merged = [x * u + y * v for u, v in zip(p, m, strict=True)]
+                    add(merged, p_strict or m_strict)
+    return all(b > 0 or (b == 0 and loose) for b, loose in least.values())
 
 
 def region_inequalities(region: bnncert.Region) -> list[Inequality]:

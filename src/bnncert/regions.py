@@ -14,10 +14,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from scipy.optimize import linprog
 
 from bnncert.errors import InputError
 from bnncert.formats.description import FloatArray
+from bnncert.linear_maxima import LinearMaxima
 from bnncert.support import box_support, l1_support, l2_support
 
 Norm: TypeAlias = Literal["linf", "l2", "l1"]
@@ -383,53 +383,44 @@ class Polytope(Region):
         reach = np.abs(matrix) @ np.maximum(np.abs(self.lo), np.abs(self.hi)) + np.abs(right)
         deepest = float(np.max(reach / norm[:, 0], initial=0.0))
         cost = np.zeros(n + 1)
-        cost[-1] = -1.0
-        bounds = np.column_stack(
-            [np.append(self.lo, -2 * deepest - 1), np.append(self.hi, width + 1)]
-        )
-        answer = linprog(
-            cost,
-            A_ub=np.hstack([matrix, norm]),
-            b_ub=right,
-            bounds=bounds,
-            method="highs",
-        )
-        if answer.x is None:
-            raise InputError(f"no point of the polytope could be found ({answer.message})")
-        if answer.x[-1] < 0 and answer.ineqlin is not None:
+        cost[-1] = 1.0
+        lo, hi = np.append(self.lo, -2 * deepest - 1), np.append(self.hi, width + 1)
+        answer = LinearMaxima(np.hstack([matrix, norm]), right, lo, hi).solve(cost)
+        if answer.point is None:
+            raise InputError("no point of the polytope could be found")
+        if answer.point[-1] < 0:
             # Empty iff some y >= 0 has y'(Ax - b) > 0 on the whole box: checked, not believed.
             y = np.zeros(self.right.size)
-            y[used] = np.maximum(-np.asarray(answer.ineqlin.marginals, dtype=np.float64), 0.0)
+            y[used] = answer.multipliers
             if self._farkas_margin(y) > 0:
                 raise EmptyRegionError("the region is empty: the polytope misses its box")
-        return np.clip(np.asarray(answer.x[:-1], dtype=np.float64), self.lo, self.hi)
+        return np.clip(answer.point[:-1], self.lo, self.hi)
 
     def _farkas_margin(self, y: FloatArray) -> float:
         """Return a lower bound of min over the box of y'(Ax - b), rounding included."""
         smallest = -box_support(_rows(-(y @ self.matrix)), self.lo, self.hi)[0]
         return float(smallest - self.right @ y - self._rounding(y, np.zeros(self.size)))
 
-    def _rounding(self, y: FloatArray, v: FloatArray) -> float:
-        """Bound what rounding v - A'y and b.y can change over the box."""
+    def _rounding(self, y: FloatArray, v: FloatArray) -> FloatArray:
+        """Bound what rounding v - A'y and b.y can change over the box, for each row."""
         reach = np.maximum(np.abs(self.lo), np.abs(self.hi))
-        total = (np.abs(v) + y @ np.abs(self.matrix)) @ reach + np.abs(self.right) @ y
-        return float(4 * (self.right.size + self.size + 8) * ROUNDING_PER_TERM * total)
+        total = (np.abs(v) + y @ np.abs(self.matrix)) @ reach + y @ np.abs(self.right)
+        terms = self.right.size + self.size + 8
+        return np.asarray(4 * terms * ROUNDING_PER_TERM * total)
 
     def support(self, directions: Any) -> FloatArray:
         """Return b.y + h_box(v - A'y), with y >= 0 from an LP: an upper bound for any y."""
         rows = _rows(directions)
-        result = box_support(rows, self.lo, self.hi)
-        bounds = np.column_stack([self.lo, self.hi])
-        for k in range(rows.shape[0]):
-            v = rows[[k]].toarray()[0]
-            answer = linprog(-v, A_ub=self.matrix, b_ub=self.right, bounds=bounds, method="highs")
-            if answer.ineqlin is None:
-                continue
-            y = np.maximum(-np.asarray(answer.ineqlin.marginals, dtype=np.float64), 0.0)
-            rest = v - y @ self.matrix
-            bound = box_support(_rows(rest), self.lo, self.hi)[0] + self.right @ y
-            result[k] = min(result[k], bound + self._rounding(y, v))
-        return result
+        v = rows.toarray()
+        y = self.multipliers(v)
+        bound = box_support(_rows(v - y @ self.matrix), self.lo, self.hi) + y @ self.right
+        return np.minimum(box_support(rows, self.lo, self.hi), bound + self._rounding(y, v))
+
+    def multipliers(self, directions: FloatArray) -> FloatArray:
+        """Return for each row v some y >= 0 that nearly minimises b.y + h_box(v - A'y)."""
+        maxima = LinearMaxima(self.matrix, self.right, self.lo, self.hi)
+        found = [maxima.solve(v).multipliers for v in directions]
+        return np.reshape(found, (len(found), self.right.size))
 
     def contains(self, point: Point) -> bool:
         """Decide membership exactly."""

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linprog
 
 from bnncert.checking.container import RejectedError
 from bnncert.checking.geometry import Geometry
@@ -87,16 +86,8 @@ def _inequalities(
 ) -> FloatArray | None:
     """Return multipliers of the region's inequalities: the dual of max v.x over the polytope."""
     direction = np.asarray(layer.weights[neurons].astype(np.float64).T @ (theta * signs))
-    answer = linprog(
-        -direction,
-        A_ub=region.matrix,
-        b_ub=region.right,
-        bounds=np.column_stack([region.lo, region.hi]),
-        method="highs",
-    )
-    if answer.x is None:
-        return None
-    return np.maximum(-np.asarray(answer.ineqlin.marginals, dtype=np.float64), 0.0)
+    y = region.multipliers(direction[None])[0]
+    return y if np.any(y) else None
 
 
 def _first_accepted(

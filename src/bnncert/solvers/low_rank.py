@@ -20,7 +20,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.optimize import minimize
 
 from bnncert.deadline import Deadline
 from bnncert.formats.description import FloatArray
@@ -235,6 +234,8 @@ def solve_low_rank(
     rounds: int = ROUNDS,
 ) -> LowRankSolution:
     """Improve the multipliers until time or rounds run out, or the dual exceeds `above`."""
+    from scipy.optimize import minimize  # slow to load, and seldom needed
+
     work = _LowRank(program, seed, rank)
     x = work.v.ravel()
     rho, mu = RHO, MU
