@@ -159,6 +159,29 @@ def test_rounding_up_a_constant_objective_is_its_value() -> None:
     assert objective.round_up(0.4) == 0.4
 
 
+@CASES
+@given(objective=objectives())
+def test_bounds_above_enough_prove_and_much_lower_ones_do_not(objective: Objective) -> None:
+    enough = objective.enough
+    assert enough <= 0
+    for lower in (math.nextafter(enough, math.inf), enough + 0.01, enough + 3.0):
+        assert objective.is_proved_by(objective.round_up(lower))
+    if objective.lattice is not None and objective.lattice[1]:
+        step = objective.lattice[1]
+        lower = float_below(Fraction(enough) - step / 10 - 2 * Fraction(objective.error))
+        assert not objective.is_proved_by(objective.round_up(lower))
+
+
+def test_enough_is_just_above_the_last_value_that_proves_nothing() -> None:
+    # -3, 1 or 5.
+    assert Objective(np.array([2.0, 2.0]), 1.0).enough == pytest.approx(-2.8)
+    # -4, 0 or 4: a tie proves where ties are fine.
+    assert Objective(np.array([2.0, 2.0]), 0.0).enough == 0.0
+    assert Objective(np.array([2.0, 2.0]), 0.0, tie_is_fine=True).enough == pytest.approx(-3.8)
+    # -3 or more, but only to within a large error.
+    assert Objective(np.array([2.0, 2.0]), 1.0, error=1.5).enough == 0.0
+
+
 @pytest.mark.parametrize(
     ("tie_is_fine", "expected"), [(False, [False, True]), (True, [True, True])]
 )

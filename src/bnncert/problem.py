@@ -106,6 +106,22 @@ class Objective:
         k = math.ceil((Fraction(lower) - Fraction(self.error) - offset) / step)
         return max(lower, float_below(offset + k * step - self.exact_error))
 
+    @cached_property
+    def enough(self) -> float:
+        """A value v <= 0 such that every lower bound above v, rounded up, proves the objective.
+
+        It is a twentieth of a step above the last value of the lattice that proves nothing.
+        """
+        if self.lattice is None or not self.lattice[1]:
+            return 0.0
+        offset, step = self.lattice
+        last = offset + math.floor((self.exact_error - offset) / step) * step
+        if last == self.exact_error and self.tie_is_fine:
+            last -= step
+        found = min(0.0, float_above(last + Fraction(self.error) + step / 20))
+        more = math.nextafter(found, math.inf)
+        return found if self.is_proved_by(self.round_up(more)) else 0.0
+
     def largest_violation(self) -> float:
         """Return a float v such that the violating values of f are exactly those <= v."""
         if self.lattice is None or self.exact_error:

@@ -23,7 +23,8 @@ from bnncert.relaxations.patterns import starting_moments
 from bnncert.relaxations.reduced import ReducedProblem, reduce_objective, relax_reduced
 from bnncert.relaxations.reduced_conic import conic_program, multipliers_of
 from bnncert.solvers.clarabel_ import ClarabelSolver
-from bnncert.solvers.structured import Multipliers, solve_structured
+from bnncert.solvers.structured import solve_structured
+from bnncert.solvers.structured_program import Multipliers
 from tests.brute_force import TinyNetwork, true_margins
 from tests.strategies import regions, tiny_networks
 

@@ -18,7 +18,7 @@ from bnncert.problem import robustness
 from bnncert.relaxations import lazy_clashes
 from bnncert.relaxations.lazy_clashes import for_all_clashes, violated_clashes, with_clashes
 from bnncert.relaxations.reduced import ReducedProblem, reduce_objective, relax_reduced
-from bnncert.solvers.structured import Multipliers
+from bnncert.solvers.structured_program import Multipliers
 from tests.brute_force import true_margins
 from tests.relaxations.test_reduced import FEW
 from tests.strategies import NORMS, regions, tiny_networks

@@ -29,7 +29,8 @@ from bnncert.relaxations.reduced import (
 from bnncert.relaxations.reduced_conic import conic_program, multipliers_of
 from bnncert.solvers.clarabel_ import ClarabelSolver
 from bnncert.solvers.conic import ConicProgram
-from bnncert.solvers.structured import Multipliers, solve_structured
+from bnncert.solvers.structured import solve_structured
+from bnncert.solvers.structured_program import Multipliers
 from tests.brute_force import TinyNetwork, true_margins
 from tests.presolve.test_pipeline import reachable_patterns
 from tests.strategies import NORMS, regions, tiny_networks

@@ -15,12 +15,8 @@ from bnncert.deadline import Deadline
 from bnncert.relaxations.reduced import Lattice, ReducedProblem, relax_reduced
 from bnncert.relaxations.reduced_conic import conic_program
 from bnncert.solvers.clarabel_ import ClarabelSolver
-from bnncert.solvers.structured import (
-    Multipliers,
-    StructuredProgram,
-    solve_structured,
-    starting_point,
-)
+from bnncert.solvers.structured import solve_structured
+from bnncert.solvers.structured_program import Multipliers, StructuredProgram, starting_point
 
 FEW = settings(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
@@ -255,6 +251,22 @@ def test_a_wide_gap_is_reached_sooner() -> None:
     assert rough.status == "optimal"
     assert rough.iterations < fine.iterations
     assert fine.dual - 0.6 <= rough.dual <= fine.dual + 1e-5
+
+
+@given(seed=st.integers(0, 10**6))
+@settings(FEW, max_examples=40)
+def test_it_stops_where_nothing_between_both_values_matters(seed: int) -> None:
+    program = relax_reduced(hard_problem(4, seed)).program
+    whole = solve_structured(program, NEVER)
+
+    def settled(dual: float, primal: float) -> bool:
+        return bool(np.ceil(dual - 1e-3) >= np.ceil(primal))
+
+    solution = solve_structured(program, NEVER, settled=settled)
+    assert solution.status == "optimal"
+    assert solution.iterations <= whole.iterations
+    # Rounded up, the bound is what the optimum is.
+    assert np.ceil(solution.dual) == np.ceil(whole.dual - 1e-5)
 
 
 def test_a_deadline_that_has_passed_stops_it_at_its_first_point() -> None:

@@ -30,7 +30,8 @@ from bnncert.relaxations.reduced_conic import conic_program, multipliers_of
 from bnncert.relaxations.windows import PartAnswer, split_bound
 from bnncert.solvers.low_rank import solve_low_rank
 from bnncert.solvers.registry import conic_solver
-from bnncert.solvers.structured import Multipliers, solve_structured
+from bnncert.solvers.structured import solve_structured
+from bnncert.solvers.structured_program import Multipliers
 from bnncert.verdict import TargetResult
 
 #: A cut round is tried while the relaxation misses its goal by less than this share of its reach.
@@ -63,6 +64,9 @@ WORTH_PARTS = 40
 
 #: Gap, as a share of the spacing of f's values, at which solving on cannot change the bound.
 LATTICE_GAP = 0.02
+
+#: What the exact bound of a dual point may lose, as a share of that spacing.
+ROUNDING_ROOM = 0.002
 
 
 @dataclass(eq=False)
@@ -140,9 +144,8 @@ class _Bounding:
             nonlocal unknowns
             relaxation = relax_reduced(part)
             unknowns = max(unknowns, relaxation.program.unknowns)
-            decide = self.decide and last
             solve = _solve_lazily if _has_many_clashes(part, self.context) else _solve
-            found = solve(relaxation, self.objective, self.context, decide, tolerance)
+            found = solve(relaxation, self.objective, self.context, last, tolerance)
             answers.append(found)
             certificate = relaxation.certificate(found.multipliers)
             return PartAnswer(certificate, found.moments, found.primal)
@@ -243,9 +246,11 @@ def _solve(
     relaxation: ReducedRelaxation,
     objective: Objective,
     context: Context,
-    decide: bool,
+    last: bool,
     tolerance: float | None = None,
 ) -> _Answer:
+    """Solve one relaxation; the last one as far as it takes to know the sign or the bound of f."""
+    decide = last and context.options.mode == "feasibility"
     problem, program, scale = relaxation.problem, relaxation.program, relaxation.scale
     name = context.options.solver or "structured"
     constant = problem.constant - problem.slack
@@ -265,7 +270,7 @@ def _solve(
             program,
             context.deadline,
             seed=context.options.seed,
-            above=inner(0.0) if decide else np.inf,
+            above=inner(objective.enough) if decide else np.inf,
         )
         return _Answer(
             "low-rank",
@@ -275,15 +280,22 @@ def _solve(
             first_order.moments[:signs, :signs],
             first_order.primal * scale + constant,
         )
-    goal = 1e-7 * max(1.0, abs(problem.constant))
+    room = 1e-7 * max(1.0, abs(problem.constant))
+
+    def settled(dual: float, primal: float) -> bool:
+        """Whether nothing between both can change what the bound is rounded up to."""
+        known = objective.round_up(dual * scale + constant - ROUNDING_ROOM * step)
+        return known >= objective.round_up(primal * scale + constant)
+
     moments, probabilities = starting_moments(problem, context.options.seed)
     solution = solve_structured(
         program,
         context.deadline,
         moments=moments,
         probabilities=probabilities,
-        above=inner(goal) if decide else np.inf,
-        below=inner(-goal) if decide else -np.inf,
+        above=inner(objective.enough + room) if decide else np.inf,
+        below=inner(objective.enough - room) if decide else -np.inf,
+        settled=settled if last and step else None,
         gap=LATTICE_GAP * step / scale,
         tolerance=tolerance or (1e-5 if decide else 1e-6),
     )
@@ -309,7 +321,7 @@ def _solve_lazily(
     relaxation: ReducedRelaxation,
     objective: Objective,
     context: Context,
-    decide: bool,
+    last: bool,
     tolerance: float | None = None,
 ) -> _Answer:
     """Solve with few clashes first, then with those that the moments violate."""
@@ -321,13 +333,13 @@ def _solve_lazily(
         final = complete or left == 0
         few = relax_reduced(with_clashes(problem, kept))
         rough = tolerance if final else max(CLASH_GAP, tolerance or 0.0)
-        answer = _solve(few, objective, context, decide, rough)
+        answer = _solve(few, objective, context, last, rough)
         iterations += answer.iterations
         answer.multipliers = for_all_clashes(answer.multipliers, kept)
         bound = relaxation.certificate(answer.multipliers).bound(problem)
         if best is None or bound > best_bound:
             best, best_bound = answer, bound
-        decided = decide and objective.is_proved_by(bound)
+        decided = last and context.options.mode == "feasibility" and objective.is_proved_by(bound)
         if final or decided or answer.moments is None or context.deadline.passed():
             break
         added = violated_clashes(problem, answer.moments, kept, most)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from bnncert.formats.description import FloatArray, IntArray
 from bnncert.relaxations.reduced import ReducedProblem
-from bnncert.solvers.structured import Multipliers
+from bnncert.solvers.structured_program import Multipliers
 
 #: Violations below this are left alone.
 VISIBLE = 0.02

@@ -43,7 +43,7 @@ from bnncert.presolve.merging import row_keys
 from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Objective
 from bnncert.relaxations.coupling import Coupling
-from bnncert.solvers.structured import Multipliers, StructuredProgram, Tables
+from bnncert.solvers.structured_program import Multipliers, StructuredProgram, Tables
 
 UNIT = 2.0**-52
 

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from bnncert.formats.description import FloatArray, IntArray
 from bnncert.solvers.conic import ConicProgram
-from bnncert.solvers.structured import Multipliers, StructuredProgram
+from bnncert.solvers.structured_program import Multipliers, StructuredProgram
 
 
 def conic_program(program: StructuredProgram) -> ConicProgram:

@@ -6,8 +6,8 @@ what is left bounds f above its goal.  Otherwise it is split on one more sign.  
 way, and patterns rounded from the moments, are tried as counterexamples.  Where all signs are
 fixed, exact arithmetic decides.
 
-The goal is f > 0, or for the minimum of f the best value found so far, less half a step of f's
-lattice: nothing between the two is a value of f.
+The goal is f > 0 (after rounding up to f's lattice), or for the minimum of f the best value found
+so far, less half a step of the lattice: nothing between the two is a value of f.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from bnncert.search.reachability import Meeting, meet
 from bnncert.search.restrict import Restriction, Restrictor
 from bnncert.search.rounding import clash_count, objective_values, round_moments
 from bnncert.search.warm_start import Kept, keep, start_from
-from bnncert.solvers.structured import Iterate, Multipliers, solve_structured
+from bnncert.solvers.structured import Iterate, solve_structured
+from bnncert.solvers.structured_program import Multipliers
 
 SignArray = npt.NDArray[np.int8]
 
@@ -235,7 +236,7 @@ class Tree:
     def goal(self) -> float:
         """The value that a bound has to exceed for a node to be closed."""
         if self.evaluate is None:
-            return 0.0
+            return self.objective.enough
         upper = self.outcome.upper
         lattice = self.objective.lattice
         if lattice is None or not np.isfinite(upper):

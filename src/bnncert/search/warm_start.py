@@ -15,7 +15,7 @@ import numpy as np
 from bnncert.formats.description import FloatArray, IntArray
 from bnncert.relaxations.reduced import ReducedProblem, ReducedRelaxation
 from bnncert.search.restrict import Restriction
-from bnncert.solvers.structured import Multipliers, starting_point
+from bnncert.solvers.structured_program import Multipliers, starting_point
 
 #: Share of the cold start, and the least slack (in the solver's units) of the warm one.
 BLEND, MARGIN = 0.1, 1e-3

@@ -23,7 +23,7 @@ import scipy.sparse as sp
 
 from bnncert.deadline import Deadline
 from bnncert.formats.description import FloatArray
-from bnncert.solvers.structured import Multipliers, StructuredProgram, Tables
+from bnncert.solvers.structured_program import Multipliers, StructuredProgram, Tables
 
 #: Outer rounds, L-BFGS steps in the first one, how many more each round may take and the most, and
 #: Newton steps on the tables for each of those.

@@ -1,142 +1,41 @@
-r"""A primal-dual interior-point method for one moment matrix and many small local tables.
+r"""A primal-dual interior-point method for the programs of `structured_program`.
 
-The program is, over pseudo-moments M of z = (1, x) and a distribution p_j for every table j,
-
-    min   l.z + sum_j sum_k value_jk p_jk
-    s.t.  M >= 0, diag M = 1,   p_j >= 0, sum_k p_jk = 1,
-          sum_k feature_jkf p_jk = <link_jf, M>            for every feature f >= 1 of table j,
-          <pair_e, M> = 0                                  for every clash e,
-
-where every link and every pair is a product of two linear forms in z, sym(a, b) = (ab' + ba')/2.
-The last entries of the diagonal may share one equation, sum M_ii = their number, and one kappa.
-Its dual has free multipliers theta_jf, kappa and pi:
-
-    max   sum_j theta_j0 + sum_i kappa_i
-    s.t.  s_jk = value_jk - sum_f theta_jf feature_jkf >= 0,
-          T = sym(e_0, l) + sum theta_jf link_jf - diag(kappa) - sum pi_e pair_e >= 0.
-
-The iteration (HKM direction, Mehrotra's corrector) keeps the dual feasible from its first point, so
-every iterate is a bound.  theta_j0 is eliminated table by table.  As all matrices are products of
-two vectors out of one list Z, the Newton matrix is made of Hadamard products of Z M Z' and
-Z T^-1 Z'.
+The iteration (HKM direction, Mehrotra's corrector, applied twice where that helps) keeps the dual
+feasible from its first point, so every iterate is a bound.  theta_j0 is eliminated table by table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import scipy.linalg as sl
 
 from bnncert.deadline import Deadline
-from bnncert.formats.description import FloatArray, IntArray
+from bnncert.formats.description import FloatArray
+from bnncert.solvers.product_matrices import ProductMatrices
+from bnncert.solvers.structured_program import (
+    Multipliers,
+    StructuredProgram,
+    Tables,
+    starting_point,
+)
 from bnncert.solvers.threads import blas_threads
 
 StructuredStatus: TypeAlias = Literal[
     "optimal", "above", "below", "stalled", "limit", "interrupted"
 ]
-Index: TypeAlias = Any
 
-#: How far T starts from the boundary of its cone.
-MARGIN = 5.0
+#: The power of (gap after the affine step / gap before) that sets how central the next point is.
+CENTRING = 3
 
+#: Residuals of M and p up to which their value is believed.
+NEARLY_FEASIBLE = 1e-5
 
-@dataclass(frozen=True, eq=False)
-class Tables:
-    """Tables that all have the same features.
-
-    Attributes
-    ----------
-    values
-        (tables, points); rows are padded by repeating a point.
-    features
-        (tables, points, F); feature 0 is the constant 1.
-    left, right
-        (tables, F - 1): the two vectors of Z whose product is the link of each other feature.
-    """
-
-    values: FloatArray
-    features: FloatArray
-    left: IntArray
-    right: IntArray
-
-    @property
-    def count(self) -> int:
-        """The number of tables."""
-        return int(self.values.shape[0])
-
-    @property
-    def links(self) -> int:
-        """The number of features besides the constant."""
-        return int(self.left.shape[1])
-
-
-@dataclass(frozen=True, eq=False)
-class StructuredProgram:
-    """A program as above.
-
-    `rows` are the general vectors of Z, followed by the unit vectors and by the pair vectors
-    e_0 + sign e_i given by `pair_unit` and `pair_sign`.  The last `shared` entries of the diagonal
-    have one multiplier together.
-    """
-
-    linear: FloatArray
-    rows: FloatArray
-    tables: tuple[Tables, ...]
-    pair_unit: IntArray
-    pair_sign: FloatArray
-    clash_left: IntArray
-    clash_right: IntArray
-    shared: int = 0
-
-    @property
-    def size(self) -> int:
-        """The size of the moment matrix."""
-        return int(self.linear.size)
-
-    @property
-    def unknowns(self) -> int:
-        """The size of the Newton system."""
-        links = sum(t.count * t.links for t in self.tables)
-        return int(links + self.size - max(self.shared - 1, 0) + self.clash_left.size)
-
-    @cached_property
-    def vectors(self) -> FloatArray:
-        """The list Z: rows, unit vectors and pair vectors."""
-        pairs = np.zeros((self.pair_unit.size, self.size))
-        pairs[:, 0] = 1.0
-        pairs[np.arange(pairs.shape[0]), self.pair_unit] = self.pair_sign
-        return np.vstack([self.rows, np.eye(self.size), pairs])
-
-    @property
-    def unit_from(self) -> int:
-        """Where the unit vectors begin in Z."""
-        return int(self.rows.shape[0])
-
-    @property
-    def pair_from(self) -> int:
-        """Where the pair vectors begin in Z."""
-        return self.unit_from + self.size
-
-
-@dataclass(eq=False)
-class Multipliers:
-    """A dual point; entries of the diagonal that share a multiplier repeat it in `kappa`."""
-
-    theta: list[FloatArray]
-    kappa: FloatArray
-    pi: FloatArray
-
-    def moved(self, step: Multipliers, length: float) -> Multipliers:
-        """Return the point a step further."""
-        return Multipliers(
-            [a + length * b for a, b in zip(self.theta, step.theta, strict=True)],
-            self.kappa + length * step.kappa,
-            self.pi + length * step.pi,
-        )
+#: A second correction is taken where it makes both steps longer by so much together.
+LONGER = 0.02
 
 
 @dataclass(eq=False)
@@ -168,150 +67,6 @@ class StructuredSolution:
         return max(0, len(self.history) - 1)
 
 
-class _Geometry:
-    """Everything of a program that no iteration changes."""
-
-    def __init__(self, program: StructuredProgram) -> None:
-        self.program = program
-        size = program.size
-        self.slices: list[tuple[Index, Index, int, int]] = []
-        start = 0
-        for tables in program.tables:
-            for f in range(tables.links):
-                stop = start + tables.count
-                left = right = _compact(tables.left[:, f])
-                if not np.array_equal(tables.left[:, f], tables.right[:, f]):
-                    right = _compact(tables.right[:, f])
-                self.slices.append((left, right, start, stop))
-                start = stop
-        self.links = start
-        units = slice(program.unit_from, program.unit_from + size)
-        self.diagonal = slice(start, start + size)
-        self.slices.append((units, units, start, start + size))
-        start += size
-        self.clash = slice(start, start + program.clash_left.size)
-        if program.clash_left.size:
-            self.slices.append((program.clash_left, program.clash_right, start, self.clash.stop))
-        # One entry for each matrix; those of the shared diagonal are one unknown.
-        self.entries = self.clash.stop
-        self.group = slice(self.diagonal.stop - program.shared, self.diagonal.stop)
-        self.unknowns = program.unknowns
-        self.signs = np.ones(self.entries)
-        # kappa and pi enter T with a minus sign.
-        self.signs[self.links :] = -1.0
-        self.vectors = program.vectors
-
-    def collapse(self, entries: FloatArray) -> FloatArray:
-        """Return what unknowns see of their matrices: the shared entries (of axis 0) added up."""
-        start, stop = self.group.start, self.group.stop
-        if stop - start < 2:
-            return entries
-        total = entries[self.group].sum(axis=0, keepdims=True)
-        return np.concatenate([entries[:start], total, entries[stop:]])
-
-    def expand(self, unknowns: FloatArray) -> FloatArray:
-        """Return the multiplier of every matrix."""
-        start, count = self.group.start, self.program.shared
-        if count < 2:
-            return unknowns
-        return np.insert(unknowns, start, np.full(count - 1, unknowns[start]))
-
-    def gram(self, matrix: FloatArray) -> FloatArray:
-        """Return Z matrix Z'."""
-        program = self.program
-        rows = program.rows @ matrix
-        top = np.block([[rows @ program.rows.T, rows], [rows.T, matrix]])
-        if not program.pair_unit.size:
-            return np.asarray(top)
-        zero = program.unit_from
-        unit = zero + program.pair_unit
-        sign = program.pair_sign
-        wide = np.hstack([top, top[:, zero : zero + 1] + sign * top[:, unit]])
-        low = wide[zero : zero + 1] + sign[:, None] * wide[unit]
-        return np.vstack([wide, low])
-
-    def schur(self, moments: FloatArray, inverse: FloatArray) -> FloatArray:
-        """Return H_kl = tr(B_k M B_l T^-1), of which only k >= l (by blocks) is filled in."""
-        gm, gt = self.gram(moments), self.gram(inverse)
-        full = np.zeros((self.entries, self.entries))
-        for n, (p, q, start, stop) in enumerate(self.slices):
-            # Rows first: what follows then only picks columns.
-            mp, tp = gm[p], gt[p]
-            mq, tq = (mp, tp) if p is q else (gm[q], gt[q])
-            for r, s, begin, end in self.slices[: n + 1]:
-                if p is q and r is s:
-                    block = _columns(mp, r) * _columns(tp, r)
-                elif p is q:
-                    block = _columns(mp, r) * _columns(tp, s)
-                    block += _columns(mp, s) * _columns(tp, r)
-                    block *= 0.5
-                elif r is s:
-                    block = _columns(mp, r) * _columns(tq, r)
-                    block += _columns(mq, r) * _columns(tp, r)
-                    block *= 0.5
-                else:
-                    mqr, tpr = _columns(mq, r), _columns(tp, r)
-                    mqs, tps = _columns(mq, s), _columns(tp, s)
-                    mpr, tqr = _columns(mp, r), _columns(tq, r)
-                    mps, tqs = _columns(mp, s), _columns(tq, s)
-                    block = mqr * tps
-                    block = block + mqs * tpr
-                    block = block + mpr * tqs
-                    block = block + mps * tqr
-                    block *= 0.25
-                if self.signs[start] * self.signs[begin] < 0:
-                    np.negative(block, out=block)
-                full[start:stop, begin:end] = block
-        if self.unknowns < self.entries:
-            full = np.ascontiguousarray(self.collapse(self.collapse(full).T).T)
-        return full
-
-    def combine(self, weights: FloatArray) -> FloatArray:
-        """Return sum_k weights_k B_k (without signs) as a matrix."""
-        size = self.program.size
-        total = np.zeros((size, size))
-        for left, right, start, stop in self.slices:
-            part = weights[start:stop, None]
-            if left is right and isinstance(left, slice) and left.start == self.program.unit_from:
-                total[np.diag_indices(size)] += weights[start:stop]
-            else:
-                a, b = self.vectors[left], self.vectors[right]
-                if a.shape[0] == 1:
-                    total += np.outer(a[0], part[:, 0] @ b)
-                else:
-                    total += (a * part).T @ b
-        return np.asarray((total + total.T) / 2)
-
-    def measure(self, matrix: FloatArray) -> FloatArray:
-        """Return <B_k, matrix> (without signs) for all matrices."""
-        values = np.empty(self.entries)
-        for left, right, start, stop in self.slices:
-            if left is right and isinstance(left, slice) and left.start == self.program.unit_from:
-                values[start:stop] = np.diag(matrix)
-                continue
-            a, b = self.vectors[left], self.vectors[right]
-            if a.shape[0] == 1:
-                values[start:stop] = b @ (matrix @ a[0])
-            else:
-                values[start:stop] = np.einsum("ij,ij->i", a @ matrix, b)
-        return values
-
-
-def _compact(index: IntArray) -> Index:
-    """Return a slice for consecutive or equal indices, so that numpy makes no copy."""
-    if index.size and np.all(index == index[0]):
-        return slice(int(index[0]), int(index[0]) + 1)
-    if index.size and np.all(np.diff(index) == 1):
-        return slice(int(index[0]), int(index[-1]) + 1)
-    return index
-
-
-def _columns(matrix: FloatArray, columns: Index) -> FloatArray:
-    if isinstance(columns, slice):
-        return np.asarray(matrix[:, columns])
-    return np.asarray(matrix.take(columns, axis=1))
-
-
 def _longest(factor: FloatArray, step: FloatArray) -> float:
     """Return the largest a with L L' + a step >= 0."""
     half = sl.solve_triangular(factor, step, lower=True, check_finite=False)
@@ -323,22 +78,6 @@ def _longest(factor: FloatArray, step: FloatArray) -> float:
 def _ratio(value: FloatArray, step: FloatArray) -> float:
     least = float((step / value).min(initial=0.0))
     return np.inf if least >= 0 else -1.0 / least
-
-
-def starting_point(program: StructuredProgram) -> Multipliers:
-    """Return multipliers that are strictly feasible for every program."""
-    theta = []
-    for tables in program.tables:
-        start = np.zeros((tables.count, tables.links + 1))
-        start[:, 0] = tables.values.min(axis=1) - 1.0
-        theta.append(start)
-    # T is diagonally dominant by a margin that balances it with the slacks of the tables.
-    reach = np.abs(program.linear) / 2
-    kappa = -(MARGIN + reach)
-    kappa[0] = -(MARGIN + float(reach.sum()))
-    if program.shared:
-        kappa[-program.shared :] = kappa[-program.shared :].min()
-    return Multipliers(theta, kappa, np.zeros(program.clash_left.size))
 
 
 def solve_structured(
@@ -353,14 +92,24 @@ def solve_structured(
     start: Multipliers | None = None,
     moments: FloatArray | None = None,
     probabilities: list[FloatArray] | None = None,
+    settled: Callable[[float, float], bool] | None = None,
 ) -> StructuredSolution:
     """Solve until the dual exceeds `above`, the primal falls below `below`, or the gap closes.
 
-    The gap counts as closed at `gap`, or at `tolerance` relative to the value.
+    The gap counts as closed at `gap`, at `tolerance` relative to the value, and where
+    `settled(dual, primal)` says that what lies between both does not matter (the primal value then
+    being less certain than for `below`: a wrong guess costs tightness).
     """
     iteration = _Iteration(program, start, moments, probabilities)
+
+    def closed(dual: float, primal: float, distance: float, infeasibility: float) -> bool:
+        if distance < max(gap, tolerance * (1 + abs(dual))):
+            return True
+        near = infeasibility < 10 * NEARLY_FEASIBLE
+        return near and settled is not None and settled(dual, max(primal, dual + distance))
+
     with blas_threads(iteration.geometry.unknowns):
-        return iteration.run(deadline, above, below, gap, tolerance, iterations)
+        return iteration.run(deadline, above, below, closed, iterations)
 
 
 class _Iteration:
@@ -372,7 +121,7 @@ class _Iteration:
         probabilities: list[FloatArray] | None,
     ) -> None:
         self.program = program
-        self.geometry = _Geometry(program)
+        self.geometry = ProductMatrices(program)
         self.y = start or starting_point(program)
         self.m = np.eye(program.size) if moments is None else moments.copy()
         # With M = I every form u has mean 0 and variance 1 in its own units: start from a bell.
@@ -382,6 +131,8 @@ class _Iteration:
             if tables.links:
                 bell += np.exp(-0.5 * tables.features[:, :, 1] ** 2)
             self.p.append(bell / bell.sum(axis=1, keepdims=True))
+        #: For the factor of the Newton matrix.
+        self.space = np.empty((self.geometry.unknowns, self.geometry.unknowns))
         self.base = np.zeros((program.size, program.size))
         self.base[0, :] += program.linear / 2
         self.base[:, 0] += program.linear / 2
@@ -412,8 +163,7 @@ class _Iteration:
         deadline: Deadline,
         above: float,
         below: float,
-        close: float,
-        tolerance: float,
+        closed: Callable[[float, float, float, float], bool],
         iterations: int,
     ) -> StructuredSolution:
         program, g = self.program, self.geometry
@@ -450,10 +200,10 @@ class _Iteration:
             if dual > above:
                 status = "above"
                 break
-            if worst < 1e-5 and primal < below:
+            if worst < NEARLY_FEASIBLE and primal < below:
                 status = "below"
                 break
-            if gap < max(close, tolerance * (1 + abs(dual))):
+            if closed(dual, primal, gap, worst):
                 status = "optimal"
                 break
             if deadline.passed():
@@ -511,9 +261,7 @@ class _Iteration:
             eliminate.append((head, cross))
             start += tables.count * tables.links
         scale = 1.0 / np.sqrt(np.maximum(np.diag(h), 1e-300))
-        h *= scale[:, None]
-        h *= scale[None, :]
-        solved = _factorise(h)
+        solved = _factorise(h, scale, self.space)
 
         def newton(
             target: FloatArray, masses: list[FloatArray]
@@ -541,11 +289,7 @@ class _Iteration:
             ]
             return dy, change, moves
 
-        def directions(
-            target: FloatArray, masses: list[FloatArray]
-        ) -> tuple[
-            Multipliers, FloatArray, list[FloatArray], FloatArray, list[FloatArray], float, float
-        ]:
+        def direction(target: FloatArray, masses: list[FloatArray]) -> _Direction:
             dy, change, moves = newton(target, masses)
             product = self.m @ change @ inverse
             dm = target - self.m - (product + product.T) / 2
@@ -561,40 +305,71 @@ class _Iteration:
                 _longest(moment_factor, dm),
                 min((_ratio(a, b) for a, b in zip(self.p, dp, strict=True)), default=np.inf),
             )
-            return dy, change, moves, dm, dp, primal, dual
+            return _Direction(dy, change, moves, dm, dp, primal, dual)
 
         zeros = [np.zeros_like(v) for v in self.p]
-        nothing = np.zeros_like(self.m)
-        dy, change, moves, dm, dp, primal, dual = directions(nothing, zeros)
-        primal, dual = min(1.0, 0.98 * primal), min(1.0, 0.98 * dual)
-        after = float(((self.m + primal * dm) * (slack + dual * change)).sum())
-        for a, b, c, d in zip(self.p, dp, s, moves, strict=True):
+        found = direction(np.zeros_like(self.m), zeros)
+        primal, dual = min(1.0, 0.98 * found.primal), min(1.0, 0.98 * found.dual)
+        after = float(((self.m + primal * found.dm) * (slack + dual * found.change)).sum())
+        for a, b, c, d in zip(self.p, found.dp, s, found.moves, strict=True):
             after += float(((a + primal * b) * (c + dual * d)).sum())
         ratio = max(after / degree / mu, 0.0)
-        sigma = min(0.9, max(1e-4, ratio**2 if ratio < 1 else 0.9))
-        product = dm @ change @ inverse
-        target = sigma * mu * inverse - (product + product.T) / 2
-        masses = [(sigma * mu - b * d) / c for b, c, d in zip(dp, s, moves, strict=True)]
-        dy, change, moves, dm, dp, primal, dual = directions(target, masses)
+        sigma = min(0.9, max(1e-4, ratio**CENTRING if ratio < 1 else 0.9))
+
+        def corrected(last: _Direction) -> _Direction:
+            """Return the direction to the centre, with the products of the last one's steps."""
+            product = last.dm @ last.change @ inverse
+            target = sigma * mu * inverse - (product + product.T) / 2
+            steps = zip(last.dp, s, last.moves, strict=True)
+            return direction(target, [(sigma * mu - b * d) / c for b, c, d in steps])
+
+        found = corrected(found)
+        # Once more costs little beside the Newton matrix, and often saves one.
+        again = corrected(found)
+        if again.reach > found.reach + LONGER:
+            found = again
         reach = 0.95 if sigma > 0.1 else 0.98
-        primal, dual = min(1.0, reach * primal), min(1.0, reach * dual)
+        primal, dual = min(1.0, reach * found.primal), min(1.0, reach * found.dual)
         if not (np.isfinite(primal) and np.isfinite(dual)) or max(primal, dual) < 1e-6:
             raise sl.LinAlgError("no step")
-        self.m = self.m + primal * dm
+        self.m = self.m + primal * found.dm
         self.m = (self.m + self.m.T) / 2
-        self.p = [a + primal * b for a, b in zip(self.p, dp, strict=True)]
-        self.y = self.y.moved(dy, dual)
+        self.p = [a + primal * b for a, b in zip(self.p, found.dp, strict=True)]
+        self.y = self.y.moved(found.dy, dual)
 
 
-def _factorise(h: FloatArray) -> Callable[[FloatArray], FloatArray]:
-    """Return a solver with H, given by its lower part, made definite by as little as it takes."""
-    diagonal = np.diag_indices(h.shape[0])
-    plain = h[diagonal].copy()
+@dataclass(frozen=True, eq=False)
+class _Direction:
+    """Steps of the multipliers, of T and s, of M and p, and how long they may be."""
+
+    dy: Multipliers
+    change: FloatArray
+    moves: list[FloatArray]
+    dm: FloatArray
+    dp: list[FloatArray]
+    primal: float
+    dual: float
+
+    @property
+    def reach(self) -> float:
+        """How much of both steps can be made, out of 2."""
+        return min(self.primal, 1.0) + min(self.dual, 1.0)
+
+
+def _factorise(
+    h: FloatArray, scale: FloatArray, space: FloatArray
+) -> Callable[[FloatArray], FloatArray]:
+    """Return a solver with diag(scale) H diag(scale), made definite by as little as it takes.
+
+    Of H only the lower part counts.  The factor is in `space`.
+    """
     for shift in (1e-13, 1e-11, 1e-9, 1e-7):
-        h[diagonal] = plain + shift
+        np.multiply(h, scale[:, None], out=space)
+        space *= scale
+        space[np.diag_indices(scale.size)] += shift
         try:
             # The lower part by rows is the upper part by columns, which LAPACK takes as it is.
-            factor = sl.cho_factor(h.T, lower=False, check_finite=False)
+            factor = sl.cho_factor(space.T, lower=False, overwrite_a=True, check_finite=False)
         except sl.LinAlgError:
             continue
         return lambda right: np.asarray(sl.cho_solve(factor, right, check_finite=False))

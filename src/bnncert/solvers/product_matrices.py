@@ -1,0 +1,191 @@
+r"""Matrices that are products of two vectors out of one list Z, B_k = sym(a, b).
+
+The Newton matrix tr(B_k M B_l T^-1) is then made of Hadamard products of Z M Z' and Z T^-1 Z'.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from bnncert.formats.description import FloatArray, IntArray
+from bnncert.solvers.structured_program import StructuredProgram
+
+Index: TypeAlias = Any
+
+#: Rows of the Newton matrix that are filled together.
+ROWS_AT_ONCE = 128
+
+
+class ProductMatrices:
+    """The matrices of a program: of links, of the diagonal and of clashes, in this order."""
+
+    def __init__(self, program: StructuredProgram) -> None:
+        self.program = program
+        size = program.size
+        self.slices: list[tuple[Index, Index, int, int]] = []
+        start = 0
+        for tables in program.tables:
+            for f in range(tables.links):
+                stop = start + tables.count
+                left = right = _compact(tables.left[:, f])
+                if not np.array_equal(tables.left[:, f], tables.right[:, f]):
+                    right = _compact(tables.right[:, f])
+                if tables.count:
+                    self.slices.append((left, right, start, stop))
+                start = stop
+        self.links = start
+        units = slice(program.unit_from, program.unit_from + size)
+        self.diagonal = slice(start, start + size)
+        self.slices.append((units, units, start, start + size))
+        start += size
+        self.clash = slice(start, start + program.clash_left.size)
+        if program.clash_left.size:
+            self.slices.append((program.clash_left, program.clash_right, start, self.clash.stop))
+        # One entry for each matrix; those of the shared diagonal are one unknown.
+        self.entries = self.clash.stop
+        self.group = slice(self.diagonal.stop - program.shared, self.diagonal.stop)
+        self.unknowns = program.unknowns
+        self.signs = np.ones(self.entries)
+        # kappa and pi enter T with a minus sign.
+        self.signs[self.links :] = -1.0
+        self.vectors = program.vectors
+        # Kept from one Newton matrix to the next: fresh memory costs as much as filling it.
+        self._space = np.zeros((self.entries, self.entries))
+
+    def collapse(self, entries: FloatArray) -> FloatArray:
+        """Return what unknowns see of their matrices: the shared entries (of axis 0) added up."""
+        start, stop = self.group.start, self.group.stop
+        if stop - start < 2:
+            return entries
+        total = entries[self.group].sum(axis=0, keepdims=True)
+        return np.concatenate([entries[:start], total, entries[stop:]])
+
+    def expand(self, unknowns: FloatArray) -> FloatArray:
+        """Return the multiplier of every matrix."""
+        start, count = self.group.start, self.program.shared
+        if count < 2:
+            return unknowns
+        return np.insert(unknowns, start, np.full(count - 1, unknowns[start]))
+
+    def gram(self, matrix: FloatArray) -> FloatArray:
+        """Return Z matrix Z'."""
+        program = self.program
+        rows = program.rows @ matrix
+        top = np.block([[rows @ program.rows.T, rows], [rows.T, matrix]])
+        if not program.pair_unit.size:
+            return np.asarray(top)
+        zero = program.unit_from
+        unit = zero + program.pair_unit
+        sign = program.pair_sign
+        wide = np.hstack([top, top[:, zero : zero + 1] + sign * top[:, unit]])
+        low = wide[zero : zero + 1] + sign[:, None] * wide[unit]
+        return np.vstack([wide, low])
+
+    def schur(self, moments: FloatArray, inverse: FloatArray) -> FloatArray:
+        """Return H_kl = tr(B_k M B_l T^-1), good for k >= l only, and until the next call."""
+        gm, gt = self.gram(moments), self.gram(inverse)
+        full = self._space
+        for n, (p, q, start, stop) in enumerate(self.slices):
+            # A few rows at a time, so that all factors of a block stay in the cache.
+            for low in range(0, stop - start, ROWS_AT_ONCE):
+                high = min(low + ROWS_AT_ONCE, stop - start)
+                some = _part(p, low, high)
+                mp, tp = gm[some], gt[some]
+                mq, tq = mp, tp
+                if p is not q:
+                    others = _part(q, low, high)
+                    mq, tq = gm[others], gt[others]
+                for r, s, begin, end in self.slices[: n + 1]:
+                    if begin == start != self.diagonal.start:
+                        # Its own block: nothing above the diagonal (of these rows) is needed,
+                        # except where entries of the diagonal are to be added up.
+                        last = _part(r, 0, high)
+                        r, s, end = last, last if r is s else _part(s, 0, high), start + high
+                    block = _products(mp, tp, mq, tq, r, s)
+                    if self.signs[start] * self.signs[begin] < 0:
+                        np.negative(block, out=block)
+                    full[start + low : start + high, begin:end] = block
+        if self.unknowns < self.entries:
+            full = np.ascontiguousarray(self.collapse(self.collapse(full).T).T)
+        return full
+
+    def combine(self, weights: FloatArray) -> FloatArray:
+        """Return sum_k weights_k B_k (without signs) as a matrix."""
+        size = self.program.size
+        total = np.zeros((size, size))
+        for left, right, start, stop in self.slices:
+            part = weights[start:stop, None]
+            if left is right and isinstance(left, slice) and left.start == self.program.unit_from:
+                total[np.diag_indices(size)] += weights[start:stop]
+            else:
+                a, b = self.vectors[left], self.vectors[right]
+                if a.shape[0] == 1:
+                    total += np.outer(a[0], part[:, 0] @ b)
+                else:
+                    total += (a * part).T @ b
+        return np.asarray((total + total.T) / 2)
+
+    def measure(self, matrix: FloatArray) -> FloatArray:
+        """Return <B_k, matrix> (without signs) for all matrices."""
+        values = np.empty(self.entries)
+        for left, right, start, stop in self.slices:
+            if left is right and isinstance(left, slice) and left.start == self.program.unit_from:
+                values[start:stop] = np.diag(matrix)
+                continue
+            a, b = self.vectors[left], self.vectors[right]
+            if a.shape[0] == 1:
+                values[start:stop] = b @ (matrix @ a[0])
+            else:
+                values[start:stop] = np.einsum("ij,ij->i", a @ matrix, b)
+        return values
+
+
+def _compact(index: IntArray) -> Index:
+    """Return a slice for consecutive or equal indices, so that numpy makes no copy."""
+    if index.size and np.all(index == index[0]):
+        return slice(int(index[0]), int(index[0]) + 1)
+    if index.size and np.all(np.diff(index) == 1):
+        return slice(int(index[0]), int(index[-1]) + 1)
+    return index
+
+
+def _part(index: Index, low: int, high: int) -> Index:
+    """Return the indices low..high; a slice of one stands for all."""
+    if not isinstance(index, slice):
+        return index[low:high]
+    if index.stop - index.start == 1:
+        return index
+    return slice(index.start + low, index.start + high)
+
+
+def _products(
+    mp: FloatArray, tp: FloatArray, mq: FloatArray, tq: FloatArray, r: Index, s: Index
+) -> FloatArray:
+    """Return tr(sym(p, q) M sym(r, s) T^-1), given rows p and q of Z M Z' and of Z T^-1 Z'.
+
+    Twice two of the four terms are equal where p is q, or where r is s.
+    """
+    if mp is mq and r is s:
+        return _columns(mp, r) * _columns(tp, r)
+    if mp is mq:
+        block = _columns(mp, r) * _columns(tp, s)
+        block += _columns(mp, s) * _columns(tp, r)
+        return block * 0.5
+    if r is s:
+        block = _columns(mp, r) * _columns(tq, r)
+        block += _columns(mq, r) * _columns(tp, r)
+        return block * 0.5
+    # Sums of new arrays: where r is a single vector, the first product is narrower than the rest.
+    block = _columns(mq, r) * _columns(tp, s)
+    block = block + _columns(mq, s) * _columns(tp, r)
+    block = block + _columns(mp, r) * _columns(tq, s)
+    block = block + _columns(mp, s) * _columns(tq, r)
+    return np.asarray(block * 0.25)
+
+
+def _columns(matrix: FloatArray, columns: Index) -> FloatArray:
+    if isinstance(columns, slice):
+        return np.asarray(matrix[:, columns])
+    return np.asarray(matrix.take(columns, axis=1))

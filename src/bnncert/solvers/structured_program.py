@@ -1,0 +1,140 @@
+r"""Programs over one moment matrix and many small local tables, and their dual points.
+
+Over pseudo-moments M of z = (1, x) and a distribution p_j for every table j,
+
+    min   l.z + sum_j sum_k value_jk p_jk
+    s.t.  M >= 0, diag M = 1,   p_j >= 0, sum_k p_jk = 1,
+          sum_k feature_jkf p_jk = <link_jf, M>            for every feature f >= 1 of table j,
+          <pair_e, M> = 0                                  for every clash e,
+
+where every link and every pair is a product of two linear forms in z, sym(a, b) = (ab' + ba')/2.
+The last entries of the diagonal may share one equation, sum M_ii = their number, and one kappa.
+The dual has free multipliers theta_jf, kappa and pi:
+
+    max   sum_j theta_j0 + sum_i kappa_i
+    s.t.  s_jk = value_jk - sum_f theta_jf feature_jkf >= 0,
+          T = sym(e_0, l) + sum theta_jf link_jf - diag(kappa) - sum pi_e pair_e >= 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bnncert.formats.description import FloatArray, IntArray
+
+#: How far T starts from the boundary of its cone.
+MARGIN = 5.0
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """Tables that all have the same features.
+
+    Attributes
+    ----------
+    values
+        (tables, points); rows are padded by repeating a point.
+    features
+        (tables, points, F); feature 0 is the constant 1.
+    left, right
+        (tables, F - 1): the two vectors of Z whose product is the link of each other feature.
+    """
+
+    values: FloatArray
+    features: FloatArray
+    left: IntArray
+    right: IntArray
+
+    @property
+    def count(self) -> int:
+        """The number of tables."""
+        return int(self.values.shape[0])
+
+    @property
+    def links(self) -> int:
+        """The number of features besides the constant."""
+        return int(self.left.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class StructuredProgram:
+    """A program as above.
+
+    `rows` are the general vectors of Z, followed by the unit vectors and by the pair vectors
+    e_0 + sign e_i given by `pair_unit` and `pair_sign`.  The last `shared` entries of the diagonal
+    have one multiplier together.
+    """
+
+    linear: FloatArray
+    rows: FloatArray
+    tables: tuple[Tables, ...]
+    pair_unit: IntArray
+    pair_sign: FloatArray
+    clash_left: IntArray
+    clash_right: IntArray
+    shared: int = 0
+
+    @property
+    def size(self) -> int:
+        """The size of the moment matrix."""
+        return int(self.linear.size)
+
+    @property
+    def unknowns(self) -> int:
+        """The size of the Newton system."""
+        links = sum(t.count * t.links for t in self.tables)
+        return int(links + self.size - max(self.shared - 1, 0) + self.clash_left.size)
+
+    @cached_property
+    def vectors(self) -> FloatArray:
+        """The list Z: rows, unit vectors and pair vectors."""
+        pairs = np.zeros((self.pair_unit.size, self.size))
+        pairs[:, 0] = 1.0
+        pairs[np.arange(pairs.shape[0]), self.pair_unit] = self.pair_sign
+        return np.vstack([self.rows, np.eye(self.size), pairs])
+
+    @property
+    def unit_from(self) -> int:
+        """Where the unit vectors begin in Z."""
+        return int(self.rows.shape[0])
+
+    @property
+    def pair_from(self) -> int:
+        """Where the pair vectors begin in Z."""
+        return self.unit_from + self.size
+
+
+@dataclass(eq=False)
+class Multipliers:
+    """A dual point; entries of the diagonal that share a multiplier repeat it in `kappa`."""
+
+    theta: list[FloatArray]
+    kappa: FloatArray
+    pi: FloatArray
+
+    def moved(self, step: Multipliers, length: float) -> Multipliers:
+        """Return the point a step further."""
+        return Multipliers(
+            [a + length * b for a, b in zip(self.theta, step.theta, strict=True)],
+            self.kappa + length * step.kappa,
+            self.pi + length * step.pi,
+        )
+
+
+def starting_point(program: StructuredProgram) -> Multipliers:
+    """Return multipliers that are strictly feasible for every program."""
+    theta = []
+    for tables in program.tables:
+        start = np.zeros((tables.count, tables.links + 1))
+        start[:, 0] = tables.values.min(axis=1) - 1.0
+        theta.append(start)
+    # T is diagonally dominant by a margin that balances it with the slacks of the tables.
+    reach = np.abs(program.linear) / 2
+    kappa = -(MARGIN + reach)
+    kappa[0] = -(MARGIN + float(reach.sum()))
+    if program.shared:
+        kappa[-program.shared :] = kappa[-program.shared :].min()
+    return Multipliers(theta, kappa, np.zeros(program.clash_left.size))
