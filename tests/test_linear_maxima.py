@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bnncert.linear_maxima import LinearMaxima
+from bnncert.linear_maxima import LinearMaxima, LinearMaximum
 from bnncert.regions import Polytope
 
 
@@ -47,6 +47,17 @@ def test_what_has_no_solution_gives_no_point_and_valid_multipliers() -> None:
     found = LinearMaxima(one, -np.ones(1), np.zeros(1), np.ones(1)).solve(np.ones(1))
     assert found.point is None
     assert found.multipliers.shape == (1,) and np.all(found.multipliers >= 0)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_multipliers_that_are_no_numbers_leave_the_box(
+    monkeypatch: pytest.MonkeyPatch, wrong: float
+) -> None:
+    polytope = Polytope([[1.0, 1.0]], [1.0], [0.0, 0.0], [1.0, 1.0])
+    bad = LinearMaximum(None, np.array([wrong]))
+    monkeypatch.setattr(LinearMaxima, "solve", lambda self, v: bad)
+    assert polytope.support(np.ones((1, 2))) == pytest.approx([2.0])
 
 
 def test_no_directions_have_no_support() -> None:

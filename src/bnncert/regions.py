@@ -414,7 +414,8 @@ class Polytope(Region):
         v = rows.toarray()
         y = self.multipliers(v)
         bound = box_support(_rows(v - y @ self.matrix), self.lo, self.hi) + y @ self.right
-        return np.minimum(box_support(rows, self.lo, self.hi), bound + self._rounding(y, v))
+        # Multipliers that are no numbers bound nothing; the box always does.
+        return np.fmin(box_support(rows, self.lo, self.hi), bound + self._rounding(y, v))
 
     def multipliers(self, directions: FloatArray) -> FloatArray:
         """Return for each row v some y >= 0 that nearly minimises b.y + h_box(v - A'y)."""

@@ -339,7 +339,8 @@ def _solve_lazily(
         bound = relaxation.certificate(answer.multipliers).bound(problem)
         if best is None or bound > best_bound:
             best, best_bound = answer, bound
-        decided = last and context.options.mode == "feasibility" and objective.is_proved_by(bound)
+        proved = objective.is_proved_by(objective.round_up(bound))
+        decided = last and context.options.mode == "feasibility" and proved
         if final or decided or answer.moments is None or context.deadline.passed():
             break
         added = violated_clashes(problem, answer.moments, kept, most)
