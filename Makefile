@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench bench-paper docs clean
+.PHONY: demo test lint bench bench-paper bench-soundness docs clean
 
 $(VENV)/core: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -53,6 +53,12 @@ bench-paper: $(VENV)/test
 		$(BIN)/bnncert experiment $$name-reduced --out bench-paper.sqlite --workers $(WORKERS) || exit; \
 	done
 	$(BIN)/bnncert report bench-paper.sqlite -o bench-paper.html
+
+# Hours at full size; resumable.  `make bench-soundness SEED=1 NUMBER=1000` for another or a shorter run.
+SEED ?= 0
+
+bench-soundness: $(VENV)/test
+	$(BIN)/python -m benchmarks.soundness --seed $(SEED) $(if $(NUMBER),--number $(NUMBER)) --workers $(WORKERS)
 
 clean:
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis
