@@ -26,7 +26,7 @@ import numpy.typing as npt
 from bnncert.deadline import Deadline
 from bnncert.errors import BnncertError, FormatError, InputError
 from bnncert.formats.description import FloatArray
-from bnncert.formats.inputs import BROKEN_FILE, pick_point, read_array
+from bnncert.formats.inputs import BROKEN_FILE, count_points, pick_point, read_array
 from bnncert.methods import REGISTRY, Options
 from bnncert.network import Network
 from bnncert.problem import Targets, Ties, robustness
@@ -59,8 +59,7 @@ class Data:
 
     def count(self, network: Network) -> int:
         """Return how many points there are."""
-        single = self.array.ndim == 0 or self.array.size == network.inputs
-        return 1 if single else int(self.array.shape[0])
+        return count_points(self.array, network.inputs)
 
 
 @dataclass(frozen=True)

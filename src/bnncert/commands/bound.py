@@ -90,7 +90,7 @@ def bound(
             progress=progress,
         )
     console = PlainConsole(stderr=json_ == "-")
-    title = f"{model.name}, {question.where}: label {question.label}, {question.region.describe()}"
+    title = f"{model.name}, {question.title}: label {question.label}, {question.region.describe()}"
     show_result(console, f"{title}, method {method}", result)
     if explain:
         _show_explanation(console, result, method)

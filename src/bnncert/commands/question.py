@@ -11,7 +11,7 @@ import numpy as np
 from bnncert.commands.options import read_targets
 from bnncert.errors import InputError
 from bnncert.formats.description import SignZero
-from bnncert.formats.inputs import pick_point, read_array
+from bnncert.formats.inputs import count_points, pick_point, read_array
 from bnncert.network import Network, load
 from bnncert.problem import Targets
 from bnncert.regions import Ball, Norm, Region
@@ -19,13 +19,17 @@ from bnncert.regions import Ball, Norm, Region
 
 @dataclass(frozen=True)
 class Question:
-    """What the options of verify and bound have in common."""
+    """What the options of verify and bound have in common.
+
+    `where` names the point in messages and files, `title` also says of how many it is one.
+    """
 
     network: Network
     region: Region
     label: int
     targets: Targets
     where: str
+    title: str
 
 
 def read_network(model: Path, sign_zero: SignZero | None) -> Network:
@@ -78,7 +82,8 @@ def read_question(
     data_box = None
     if network.input_lo is not None and network.input_hi is not None:
         data_box = (network.input_lo, network.input_hi)
-    point = pick_point(read_array(source), index, network.input_shape, data_box, source)
+    array = read_array(source)
+    point = pick_point(array, index, network.input_shape, data_box, source)
     lo: Any = network.input_lo if clip is None else clip[0]
     hi: Any = network.input_hi if clip is None else clip[1]
     if clip is not None and not -np.inf < clip[0] <= clip[1] < np.inf:
@@ -90,4 +95,6 @@ def read_question(
     except InputError as error:
         raise InputError(f"{where}: {error}") from error
     chosen = int(network.classify(point)[0]) if label is None else label
-    return Question(network, region, chosen, read_targets(targets), where)
+    count = count_points(array, network.inputs)
+    title = where if count == 1 else f"{where} (of {count} points)"
+    return Question(network, region, chosen, read_targets(targets), where, title)

@@ -99,7 +99,7 @@ def radius(
         )
     console = PlainConsole(stderr=json_ == "-")
     console.print(
-        f"{model.name}, {question.where}: label {question.label}, norm {norm}", soft_wrap=True
+        f"{model.name}, {question.title}: label {question.label}, norm {norm}", soft_wrap=True
     )
     console.print(radius_table(result))
     found = result.counterexample

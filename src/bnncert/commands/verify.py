@@ -136,7 +136,7 @@ def verify(
                 certificate=certificate,
             )
         stated = result
-        title = f"{model.name}, {question.where}: label {question.label}, {region.describe()}"
+        title = f"{model.name}, {question.title}: label {question.label}, {region.describe()}"
         show_result(console, title, result)
         extra = {"input": question.where}
     if certificate is not None:

@@ -119,7 +119,7 @@ def pick_point(
 ) -> npt.NDArray[np.float64]:
     """Return one flat point from a single point or a batch, in the network's input units.
 
-    uint8 values are pixels: where the network states a data box other than [0, 255], they are
+    A batch of several points needs an index: no point is chosen without a word.  uint8 values are pixels: where the network states a data box other than [0, 255], they are
     mapped linearly onto it.
     """
     size = int(np.prod(shape, dtype=np.int64))
@@ -128,6 +128,11 @@ def pick_point(
             raise FormatError(f"{where}: holds a single point; index {index} does not exist")
         chosen = array
     elif array.ndim >= 2 and array.size == array.shape[0] * size:
+        if index is None and array.shape[0] > 1:
+            raise FormatError(
+                f"{where}: holds {array.shape[0]} points; choose one with --index (0 to "
+                f"{array.shape[0] - 1})"
+            )
         number = 0 if index is None else index
         if not 0 <= number < array.shape[0]:
             raise FormatError(f"{where}: index {number}; it holds points 0 to {array.shape[0] - 1}")
@@ -148,6 +153,12 @@ def pick_point(
             point = lo + (hi - lo) * (point / 255.0)
             point = np.clip(point, lo, hi)
     return point
+
+
+def count_points(array: npt.NDArray[Any], size: int) -> int:
+    """Return how many points of `size` values an array holds."""
+    single = array.ndim == 0 or array.size == size
+    return 1 if single else int(array.shape[0])
 
 
 def _channels_as(image: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
