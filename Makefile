@@ -31,8 +31,8 @@ test: $(VENV)/test
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(VENV)/lint
-	$(BIN)/ruff check src tests benchmarks docs
-	$(BIN)/ruff format --check src tests benchmarks docs
+	$(BIN)/ruff check src tests benchmarks docs .ci
+	$(BIN)/ruff format --check src tests benchmarks docs .ci
 	$(BIN)/mypy --strict
 
 docs: $(VENV)/docs

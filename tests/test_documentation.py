@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
+
+import pytest
 
 import bnncert
 
@@ -26,3 +29,32 @@ def test_the_index_lists_and_links_every_page() -> None:
         if page.stem != "index":
             assert page.stem in listed
             assert f"]({page.name})" in text
+
+
+def linked_files() -> list[tuple[Path, Path]]:
+    """Return (page, file) for each relative link and image of README.md and docs/."""
+    pages = [DOCS.parent / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+    pages += sorted(DOCS.rglob("*.md"))
+    found = []
+    for page in pages:
+        for target in re.findall(
+            r"\]\(([^)\s#]+)[^)]*\)|src=\"([^\"]+)\"", page.read_text("utf-8")
+        ):
+            link = target[0] or target[1]
+            if not re.match(r"[a-z]+:", link):
+                found.append((page, (page.parent / link).resolve()))
+    return found
+
+
+def test_every_link_and_image_is_in_git() -> None:
+    listing = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=DOCS.parent, capture_output=True, text=True, check=False
+    )
+    if listing.returncode:
+        pytest.skip("needs a git checkout")
+    tracked = {DOCS.parent / name for name in listing.stdout.split("\0") if name}
+    folders = {parent for path in tracked for parent in path.parents}
+    links = linked_files()
+    assert len(links) > 20
+    missing = [f"{p.name}: {t}" for p, t in links if t not in tracked and t not in folders]
+    assert missing == []

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from bnncert.commands.console import PlainConsole
 from bnncert.commands.options import SeedOption
 from bnncert.commands.output import refuse_unwritable
-from bnncert.datasets import Dataset, Split, load_dataset
+from bnncert.datasets import REMOTE, Dataset, Split, load_dataset
 from bnncert.errors import InputError, MissingExtraError
 from bnncert.training.options import TrainingOptions
 
@@ -90,10 +90,12 @@ def train(
         raise InputError(f"{out}: a convolutional network is written as .npz only")
     state = out.with_name(out.name + ".checkpoint") if checkpoint is None else checkpoint
     refuse_unwritable(out, state)
-    if importlib.util.find_spec("torch") is None:
-        raise MissingExtraError("training needs PyTorch: pip install 'bnncert[train]'")
+    # A mistake in the data is reported first, but nothing is fetched that cannot be used.
+    if data in REMOTE:
+        _require_pytorch()
     console = PlainConsole()
     dataset = _limited(_load(data, data_dir), limit)
+    _require_pytorch()
     # Imported on use: PyTorch is an extra, and takes seconds to import.
     from bnncert.training.export import write_network
     from bnncert.training.fitting import fit
@@ -129,6 +131,11 @@ def train(
         f"hash {network.content_hash}",
         soft_wrap=True,
     )
+
+
+def _require_pytorch() -> None:
+    if importlib.util.find_spec("torch") is None:
+        raise MissingExtraError("training needs PyTorch: pip install 'bnncert[train]'")
 
 
 def _sizes(text: str, option: str) -> tuple[int, ...]:
