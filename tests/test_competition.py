@@ -32,8 +32,8 @@ from bnncert.competition import (
     run_instance,
 )
 from bnncert.competition.executed import as_executed
+from bnncert.formats import write_description
 from bnncert.formats.description import ModelDescription
-from bnncert.formats.onnx_writer import write_onnx
 from bnncert.report.competition import Line, ResultsTable, totals
 from tests.competition_files import (
     assert_witness,
@@ -243,7 +243,7 @@ def test_the_witness_has_the_outputs_of_the_model_itself(tmp_path: Path) -> None
     soft = ModelDescription(
         stages=plain.stages, input_shape=plain.input_shape, output_transform="softmax"
     )
-    write_onnx(soft, tmp_path / "soft.onnx")
+    write_description(soft, tmp_path / "soft.onnx")
     (tmp_path / "far.vnnlib").write_text(square(0.6))
     request: dict[str, Any] = {"model": tmp_path / "soft.onnx"}
     request |= {"query": tmp_path / "far.vnnlib", "end": time.monotonic() + 60}

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import http.client
-import os
-import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias
 
+from bnncert.atomic import replacing
 from bnncert.errors import InputError
 
 #: Seconds without an answer before a mirror is given up.
@@ -48,24 +47,15 @@ def fetch(
     failures = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f"{remote.name}.", dir=folder)
     except OSError as error:
         raise InputError(f"{folder}: cannot be written ({error.strerror or error})") from error
-    os.close(handle)
-    partial = Path(name)
-    try:
-        for address in remote.addresses:
-            problem = _download(address, partial, remote, progress, patience)
-            if problem is None:
-                # A private temporary file's mode would keep the data from other users.
-                partial.chmod(0o644)
-                os.replace(partial, target)
-                return target
-            failures.append(f"{address}: {problem}")
-    except OSError as error:
-        raise InputError(f"{target}: cannot be written ({error.strerror or error})") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    for address in remote.addresses:
+        try:
+            with replacing(target) as file:
+                _download(address, file, remote, progress, patience)
+            return target
+        except _MirrorError as error:
+            failures.append(f"{address}: {error}")
     raise InputError(
         f"{target}: not there, and could not be fetched ({'; '.join(failures)}); "
         "put the file there, or name a folder that has it with --data-dir"
@@ -74,43 +64,47 @@ def fetch(
 
 def _download(
     address: str,
-    partial: Path,
+    file: BinaryIO,
     remote: RemoteFile,
     progress: FetchProgress | None,
     patience: float,
-) -> str | None:
-    """Download one address; return what went wrong, or None."""
+) -> None:
+    """Download one address; what goes wrong with it is a _MirrorError."""
     digest = hashlib.sha256()
     done = 0
-    with partial.open("wb") as file:
-        try:
-            with urllib.request.urlopen(address, timeout=patience) as answer:
-                length = answer.headers.get("Content-Length", "")
-                total = int(length) if length.isdigit() else None
-                while True:
-                    block = answer.read(BLOCK)
-                    if not block:
-                        break
-                    digest.update(block)
-                    done += len(block)
-                    _write(file.write, block)
-                    if progress is not None:
-                        progress(remote.name, done, total)
-        except urllib.error.HTTPError as error:
-            return f"HTTP status {error.code}"
-        except urllib.error.URLError as error:
-            return f"no connection ({_reason(error.reason)})"
-        except _DiskError as error:
-            raise error.cause from error
-        except http.client.HTTPException as error:
-            return f"broken answer ({type(error).__name__})"
-        except (OSError, ValueError) as error:
-            return f"no connection ({_reason(error)})"
+    try:
+        with urllib.request.urlopen(address, timeout=patience) as answer:
+            length = answer.headers.get("Content-Length", "")
+            total = int(length) if length.isdigit() else None
+            while True:
+                block = answer.read(BLOCK)
+                if not block:
+                    break
+                digest.update(block)
+                done += len(block)
+                _write(file.write, block)
+                if progress is not None:
+                    progress(remote.name, done, total)
+    except urllib.error.HTTPError as error:
+        raise _MirrorError(f"HTTP status {error.code}") from error
+    except urllib.error.URLError as error:
+        raise _MirrorError(f"no connection ({_reason(error.reason)})") from error
+    except _DiskError as error:
+        raise error.cause from error
+    except http.client.HTTPException as error:
+        raise _MirrorError(f"broken answer ({type(error).__name__})") from error
+    except (OSError, ValueError) as error:
+        raise _MirrorError(f"no connection ({_reason(error)})") from error
     if total is not None and done < total:
-        return f"{done} of {total} bytes arrived"
+        raise _MirrorError(f"{done} of {total} bytes arrived")
     if digest.hexdigest() != remote.sha256:
-        return f"wrong checksum (SHA-256 {digest.hexdigest()[:12]}.., not {remote.sha256[:12]}..)"
-    return None
+        raise _MirrorError(
+            f"wrong checksum (SHA-256 {digest.hexdigest()[:12]}.., not {remote.sha256[:12]}..)"
+        )
+
+
+class _MirrorError(Exception):
+    """An address did not give the file."""
 
 
 class _DiskError(Exception):

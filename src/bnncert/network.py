@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -345,9 +345,15 @@ class Network:
             pixel_step=self.pixel_step,
         )
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the network; the suffix chooses the format (.npz, .json, .onnx)."""
-        write_description(self.describe(), Path(path))
+    def save(
+        self, path: str | os.PathLike[str], check: Callable[[Path], None] | None = None
+    ) -> None:
+        """Write the network; the suffix chooses the format (.npz, .json, .onnx).
+
+        `check` gets the path of a complete file that is about to take the place of `path`; if it
+        raises an exception, nothing is written.
+        """
+        write_description(self.describe(), Path(path), check)
 
 
 def load(path: str | os.PathLike[str], layers: str | os.PathLike[str] | None = None) -> Network:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from bnncert.arithmetic import Arithmetic, float32_network
 from bnncert.certificate.writing import CertificateError, write_counterexample, write_proof
@@ -20,6 +21,9 @@ from bnncert.problem import Problem, Targets, Ties, from_vnnlib, robustness
 from bnncert.regions import Region
 from bnncert.replay import OnnxRuntime, Replayer
 from bnncert.verdict import Result, TargetResult, merge, overall_status
+
+#: Called with an answer when it is there, before anything is written.
+Announce: TypeAlias = Callable[[Result], None]
 
 
 def verify(
@@ -36,6 +40,7 @@ def verify(
     progress: Progress | None = None,
     arithmetic: Arithmetic = "real",
     certificate: str | os.PathLike[str] | None = None,
+    announce: Announce | None = None,
 ) -> Result:
     """Decide whether every point of a region is classified as `label`.
 
@@ -55,6 +60,9 @@ def verify(
         "real", or "float32": then the verdict holds for every float32 execution of the network.
     certificate
         Where to write a certificate of the verdict, which ``bnncert check`` accepts.
+    announce
+        Called with the answer as soon as it is there: before the certificate is written, which
+        takes time and can fail.
     """
     network = network if sign_zero is None else network.with_sign_zero(sign_zero)
     executed = _executed(network, region, arithmetic)
@@ -63,7 +71,14 @@ def verify(
     if certificate is not None:
         wanted = Wanted(Path(certificate), network, arithmetic, sign_zero)
     return solve(
-        [problem], method, timeout, options, progress, arithmetic=arithmetic, wanted=wanted
+        [problem],
+        method,
+        timeout,
+        options,
+        progress,
+        arithmetic=arithmetic,
+        wanted=wanted,
+        announce=announce,
     )
 
 
@@ -78,6 +93,7 @@ def verify_specification(
     progress: Progress | None = None,
     arithmetic: Arithmetic = "real",
     certificate: str | os.PathLike[str] | None = None,
+    announce: Announce | None = None,
 ) -> Result:
     """Decide a VNN-LIB query, which states the violation: "robust" is unsat, "not_robust" sat."""
     network = network if sign_zero is None else network.with_sign_zero(sign_zero)
@@ -103,6 +119,7 @@ def verify_specification(
         specification=specification,
         arithmetic=arithmetic,
         wanted=wanted,
+        announce=announce,
     )
 
 
@@ -136,20 +153,28 @@ def solve(
     specification: Specification | None = None,
     arithmetic: Arithmetic = "real",
     wanted: Wanted | None = None,
+    announce: Announce | None = None,
 ) -> Result:
-    """Run a method on each problem of a query and combine the answers."""
+    """Run a method on each problem of a query and combine the answers.
+
+    A certificate can be `wanted` where there is one problem; `announce` gets the answer before
+    that is written.
+    """
     engine = REGISTRY.make(method)
     deadline = Deadline(timeout)
     chosen = options or Options()
     if chosen.seed < 0:
         raise InputError(f"seed is {chosen.seed}; expected an integer >= 0")
     started = time.monotonic()
+    tell = announce or (lambda result: None)
     if not problems:
-        return Result("robust", (), 0.0, method, notes=("the input region is empty",))
+        empty = Result("robust", (), 0.0, method, notes=("the input region is empty",))
+        tell(empty)
+        return empty
     runtime = OnnxRuntime.of(problems[0].network)
+    accept = None if specification is None else specification.holds
     results: list[Result] = []
     for problem in problems:
-        accept = None if specification is None else specification.holds
         replayer = Replayer(problem, runtime, accept, only_float32=arithmetic == "float32")
         context = Context(chosen, deadline, replayer, progress, tracing=wanted is not None)
         found = _at_centre(problem, context) if check_centre else None
@@ -172,11 +197,14 @@ def solve(
                 notes=tuple(notes),
             )
         )
-        if wanted is not None:
-            results[-1] = wanted.write(problem, results[-1], context)
         if results[-1].status == "not_robust":
             break
-    return replace(merge(results), seconds=time.monotonic() - started)
+    result = replace(merge(results), seconds=time.monotonic() - started)
+    tell(result)
+    if wanted is not None:
+        result = wanted.write(problem, result, context)
+        result = replace(result, seconds=time.monotonic() - started)
+    return result
 
 
 @dataclass(frozen=True, eq=False)

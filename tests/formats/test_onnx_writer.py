@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bnncert.errors import InputError
-from bnncert.formats import onnx_writer
+from bnncert.formats import onnx_writer, write_description
 from bnncert.formats.description import ModelDescription, Scale, Shift, Stage
-from bnncert.formats.onnx_writer import write_onnx
 from bnncert.network import Network, load
 from tests.formats.onnx_sketch import Sketch, normalisation, pixels, run, signs, ternary
 
@@ -115,14 +114,14 @@ def _description(rows: int, columns: int) -> ModelDescription:
 def test_a_large_sparse_layer_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     with pytest.raises(InputError, match="layer conv7 is a 20000 x 30000 matrix, 2288 MiB"):
-        write_onnx(_description(20000, 30000), path)
+        write_description(_description(20000, 30000), path)
     assert not path.exists()
 
 
 def test_many_layers_are_refused_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx_writer, "LARGEST_MODEL", 100)
     with pytest.raises(InputError, match="do not fit an ONNX file"):
-        write_onnx(_description(20, 30), tmp_path / "net.onnx")
+        write_description(_description(20, 30), tmp_path / "net.onnx")
 
 
 def test_other_steps_are_refused(tmp_path: Path) -> None:
@@ -130,7 +129,7 @@ def test_other_steps_are_refused(tmp_path: Path) -> None:
     stage = Stage(sp.csr_array((2, 2)), (Scale(np.ones(2)),), "odd")
     odd = ModelDescription(stages=(stage, description.stages[1]), input_shape=(2,))
     with pytest.raises(InputError, match="layer odd is not in normal form"):
-        write_onnx(odd, tmp_path / "net.onnx")
+        write_description(odd, tmp_path / "net.onnx")
 
 
 @pytest.mark.parametrize("transform", ["softmax", "argmax"])
@@ -144,7 +143,7 @@ def test_the_end_of_the_network_is_kept(tmp_path: Path, transform: str) -> None:
         metadata={"author": "someone\nelse"},
     )
     path = tmp_path / "net.onnx"
-    write_onnx(described, path)
+    write_description(described, path)
     again = load(path)
     assert again.output_transform == transform
     assert again.metadata == {"author": "someone\nelse"}

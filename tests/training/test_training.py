@@ -198,7 +198,7 @@ def test_a_resumed_training_ends_where_an_uninterrupted_one_does(
     with pytest.raises(KeyboardInterrupt):
         train(options, checkpoint=state, report=stop)
     assert state.exists() == (stop.epoch > 0)
-    assert not list(tmp_path.glob("*.partial"))
+    assert not list(tmp_path.glob(".*"))
     seen: list[Progress] = []
     resumed = train(options, checkpoint=state, report=seen.append)
     finished = [now.epoch for now in seen if now.finished]

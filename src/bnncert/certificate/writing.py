@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bnncert.atomic import replacing
 from bnncert.certificate.certify import Node, Prover
 from bnncert.certificate.statement import classification, conditions, statement
 from bnncert.checking.checker import BOUND
@@ -92,7 +93,7 @@ def write_proof(
     for trace in traces.values():
         prover.remember(trace)
     leaves = 0
-    with _Replacing(path) as (file, finish):
+    with replacing(path) as file:
         writer = Writer(file)
         writer.add(section)
         for layer, clashes in prover.clashes.items():
@@ -114,7 +115,6 @@ def write_proof(
                 writer.add(part)
             leaves += sum(node.kind < 0 for node in proof.nodes)
         writer.end()
-        finish()
     return Written(Path(path), writer.size, leaves, limit.elapsed() - started)
 
 
@@ -133,41 +133,13 @@ def write_counterexample(
     fields: dict[str, Any] = {"target": names.index(counterexample.target)}
     if counterexample.exact is not None:
         fields["exact"] = [str(v) for v in counterexample.exact]
-    with _Replacing(path) as (file, finish):
+    with replacing(path) as file:
         writer = Writer(file)
         writer.add(section)
         point = np.asarray(counterexample.point, dtype=np.float64).reshape(-1)
         writer.add(Section("point", fields, {"point": point}))
         writer.end()
-        finish()
     return Written(Path(path), writer.size, 0, 0.0)
-
-
-class _Replacing:
-    """A file beside `path` that takes its place when `finish` is called, and else goes away."""
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-
-    def __enter__(self) -> tuple[Any, Callable[[], None]]:
-        self.temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.part")
-        try:
-            # Not a private temporary file: a certificate is for others to read.
-            self.file = self.temporary.open("wb")
-        except OSError as error:
-            raise InputError(f"{self.path}: {error.strerror or error}") from error
-        return self.file, self._finish
-
-    def _finish(self) -> None:
-        self.file.flush()
-        self.file.close()
-        os.replace(self.temporary, self.path)
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        self.file.close()
-        self.temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise InputError(f"{self.path}: {error.strerror or error}") from error
 
 
 def _statement(

@@ -16,8 +16,6 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from bnncert.methods import Progress as ProgressCallback
-
 
 class PlainConsole(Console):
     """A console that prints names from files as they are, whatever they look like."""
@@ -36,8 +34,29 @@ def wide_console() -> Console:
     return console if console.is_terminal else PlainConsole(width=140)
 
 
+class ProgressBar:
+    """What a command reports its progress to; it makes room for output in between."""
+
+    def __init__(self, bar: Progress) -> None:
+        self._bar = bar
+        self._task = bar.add_task("starting", total=None)
+
+    def __call__(self, text: str, done: int, total: int) -> None:
+        """Show what is being worked on."""
+        self._bar.update(self._task, description=text, completed=done, total=total)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Take the bar away: while it is shown, it diverts standard output to its own console."""
+        self._bar.stop()
+        try:
+            yield
+        finally:
+            self._bar.start()
+
+
 @contextmanager
-def watch(console: Console) -> Iterator[ProgressCallback]:
+def watch(console: Console) -> Iterator[ProgressBar]:
     """Show progress on a terminal, and nothing anywhere else."""
     columns = (
         SpinnerColumn(),
@@ -48,12 +67,7 @@ def watch(console: Console) -> Iterator[ProgressCallback]:
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as bar:
-        task = bar.add_task("starting", total=None)
-
-        def update(text: str, done: int, total: int) -> None:
-            bar.update(task, description=text, completed=done, total=total)
-
-        yield update
+        yield ProgressBar(bar)
 
 
 @contextmanager

@@ -26,8 +26,10 @@ def convert(
     network = load(source, layers)
     if sign_zero is not None:
         network = network.with_sign_zero(sign_zero)
-    network.save(target)
-    written = load(target)
-    if written.content_hash != network.content_hash:
-        raise InputError(f"{target}: reads back as another network; the file was left for a look")
-    PlainConsole().print(f"{target}: {written.content_hash}", soft_wrap=True)
+
+    def check(written: Path) -> None:
+        if load(written).content_hash != network.content_hash:
+            raise InputError(f"{target}: not written; it would read back as another network")
+
+    network.save(target, check)
+    PlainConsole().print(f"{target}: {network.content_hash}", soft_wrap=True)

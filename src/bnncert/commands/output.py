@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 import bnncert
+from bnncert.atomic import write_atomically
 from bnncert.errors import InputError
 from bnncert.network import Network
 from bnncert.regions import Region
@@ -53,10 +54,7 @@ def write_json(target: str | None, tree: dict[str, Any]) -> None:
     if target == "-":
         sys.stdout.write(text)
         return
-    try:
-        Path(target).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{target}: cannot be written ({error.strerror or error})") from error
+    write_atomically(target, text)
 
 
 def result_tree(

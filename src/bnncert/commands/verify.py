@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from bnncert.atomic import write_atomically
 from bnncert.commands.console import PlainConsole, watch
 from bnncert.commands.options import (
     ArithmeticOption,
@@ -98,6 +99,11 @@ def verify(
             )
         specification = read_vnnlib(spec)
         with watch(PlainConsole(stderr=True)) as progress:
+
+            def announce(found: Result) -> None:
+                with progress.paused():
+                    console.print(found.vnncomp_word)
+
             result = verify_specification(
                 network,
                 specification,
@@ -108,6 +114,7 @@ def verify(
                 progress=progress,
                 arithmetic=arithmetic,
                 certificate=certificate,
+                announce=announce,
             )
         stated = result
         if witness is not None and result.counterexample is not None:
@@ -115,12 +122,17 @@ def verify(
             executed = as_executed(network, specification, result)
             lost = replace(result, status="unknown", counterexample=None)
             stated = lost if executed is None else executed
-        console.print(result.vnncomp_word)
         extra = {"specification": str(spec)}
     else:
         question = read_question(network, input_, index, label, norm, radius, clip, targets)
         region = question.region
+        title = f"{model.name}, {question.title}: label {question.label}, {region.describe()}"
         with watch(PlainConsole(stderr=True)) as progress:
+
+            def announce(found: Result) -> None:
+                with progress.paused():
+                    show_result(console, title, found)
+
             result = verify_api(
                 network,
                 question.region,
@@ -134,18 +146,14 @@ def verify(
                 progress=progress,
                 arithmetic=arithmetic,
                 certificate=certificate,
+                announce=announce,
             )
         stated = result
-        title = f"{model.name}, {question.title}: label {question.label}, {region.describe()}"
-        show_result(console, title, result)
         extra = {"input": question.where}
     if certificate is not None:
         _show_certificate(console, result)
     if witness is not None:
-        try:
-            witness.write_text(vnncomp_result(stated), encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"{witness}: cannot be written ({error.strerror})") from error
+        write_atomically(witness, vnncomp_result(stated))
     extra |= {"seed": seed, "arithmetic": arithmetic}
     write_json(json_, result_tree(network, result, region, extra))
 
@@ -156,6 +164,7 @@ def _show_certificate(console: Console, result: Result) -> None:
         size = Path(result.certificate).stat().st_size
         console.print(f"certificate: {result.certificate} ({size} bytes)", soft_wrap=True)
     elif result.trusted is not None:
+        console.print(f"note: {result.notes[-1]}", soft_wrap=True)
         console.print(f"not certified: the verdict rests on trust in {result.trusted}")
     else:
         console.print("no certificate: there is no verdict")

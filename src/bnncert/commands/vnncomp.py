@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from bnncert.atomic import write_atomically
 from bnncert.commands.console import PlainConsole, counting, say_interrupted, wide_console
 from bnncert.commands.options import MemoryOption, MethodOption
 from bnncert.competition import (
@@ -25,7 +26,6 @@ from bnncert.errors import BnncertError, InputError
 from bnncert.formats.vnnlib import read_vnnlib
 from bnncert.network import load
 from bnncert.problem import from_vnnlib
-from bnncert.report.atomic import write_atomically
 from bnncert.report.competition import Line, category_table, totals
 
 #: Seconds that the answer is ahead of the competition's limit, and their share of a small one.

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
+from bnncert.atomic import write_atomically
 from bnncert.competition.answering import run_instance
 from bnncert.competition.instances import Instance
 from bnncert.errors import FormatError, InputError
 from bnncert.methods import REGISTRY
-from bnncert.report.atomic import write_atomically
 from bnncert.report.competition import Line, ResultsTable
 
 #: Called with (finished, total, the instance just finished or None).

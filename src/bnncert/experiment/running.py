@@ -6,7 +6,6 @@ from there, and running again after the end does nothing.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
@@ -14,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
+from bnncert.atomic import write_atomically
 from bnncert.campaign import certificate_name, describe_instances
 from bnncert.errors import InputError
 from bnncert.experiment.answering import Answer
@@ -134,17 +134,9 @@ def _with_certificate(answer: Answer, row: Row, folder: Path, results: ResultsFi
         return row
     name = re.sub(r"[^A-Za-z0-9_.]+", "_", answer.job.network).strip(".") or "network"
     path = folder / f"{name}-{certificate_name(answer.job.instance)}"
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        try:
-            with part.open("wb") as file:
-                file.write(answer.certificate)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, path)
-        finally:
-            part.unlink(missing_ok=True)
     except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror or error})") from error
+        raise InputError(f"{folder}: cannot be written ({error.strerror or error})") from error
+    write_atomically(path, answer.certificate)
     return replace(row, certificate=results.relative(path))

@@ -10,9 +10,11 @@ import gzip
 import io
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
+from bnncert.atomic import replacing
 from bnncert.errors import FormatError, InputError
 from bnncert.formats.description import ModelDescription
 from bnncert.formats.json_ import read_json, write_json
@@ -117,18 +119,25 @@ def _read_checkpoint(content: bytes, path: Path, layers: Path | None) -> ModelDe
     return read_checkpoint(content, str(path), read_bytes(described), str(described))
 
 
-def write_description(description: ModelDescription, path: Path) -> None:
-    """Write a model in the format that the suffix names."""
-    try:
+def write_description(
+    description: ModelDescription, path: Path, check: Callable[[Path], None] | None = None
+) -> None:
+    """Write a model in the format that the suffix names.
+
+    `check` gets the path of a complete file that is about to take the place of `path`; if it
+    raises an exception, nothing is written.
+    """
+    if path.suffix not in (".npz", ".json", ".onnx"):
+        raise InputError(f"{path}: cannot write {path.suffix!r}; use .npz, .json or .onnx")
+    with replacing(path) as file:
         if path.suffix == ".npz":
-            write_npz(description, path)
+            write_npz(description, file)
         elif path.suffix == ".json":
-            write_json(description, path)
-        elif path.suffix == ".onnx":
+            write_json(description, file)
+        else:
             from bnncert.formats.onnx_writer import write_onnx
 
-            write_onnx(description, path)
-        else:
-            raise InputError(f"{path}: cannot write {path.suffix!r}; use .npz, .json or .onnx")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror or error})") from error
+            write_onnx(description, file, path)
+        if check is not None:
+            file.flush()
+            check(Path(file.name))

@@ -6,8 +6,7 @@ Numbers may be JSON numbers, or strings with an exact decimal or hexadecimal flo
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import scipy.sparse as sp
@@ -68,11 +67,11 @@ def _numbers(value: Any) -> Any:
     return value
 
 
-def write_json(description: ModelDescription, path: Path) -> None:
+def write_json(description: ModelDescription, file: BinaryIO) -> None:
     """Write a network in normal form; every float is printed with all its digits."""
     tree: dict[str, Any] = {}
     for key, value in mapping_of(description).items():
         dense = value.toarray() if sp.issparse(value) else np.asarray(value)
         tree[key] = dense.tolist()
     lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in tree.items())
-    path.write_text("{\n" + lines + "\n}\n", encoding="utf-8")
+    file.write(("{\n" + lines + "\n}\n").encode())

@@ -16,8 +16,7 @@ from __future__ import annotations
 import io
 import zipfile
 import zlib
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -119,7 +118,7 @@ def _unpack(arrays: dict[str, Any], source: str) -> dict[str, Any]:
     return content
 
 
-def write_npz(description: ModelDescription, path: Path) -> None:
+def write_npz(description: ModelDescription, file: BinaryIO) -> None:
     """Write a network in normal form; ternary matrices are packed, sparse ones stay sparse."""
     stored: dict[str, Any] = {}
     for key, value in mapping_of(description).items():
@@ -137,5 +136,4 @@ def write_npz(description: ModelDescription, path: Path) -> None:
             stored[key] = value.toarray()
             continue
         stored[f"{key}_shape"] = np.array(value.shape, dtype=np.int64)
-    with path.open("wb") as file:
-        np.savez_compressed(file, **stored)
+    np.savez_compressed(file, **stored)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +31,8 @@ OPSET, IR_VERSION = 15, 8
 NUDGE = {"plus": 0.1, "minus": -0.1}
 
 
-def write_onnx(description: ModelDescription, path: Path) -> None:
-    """Write a network whose stages are all W x + b.
+def write_onnx(description: ModelDescription, file: BinaryIO, path: Path) -> None:
+    """Write a network whose stages are all W x + b; messages name `path`.
 
     The graph computes in float32 where that holds every weight and bias exactly, else in
     float64; numbers are never rounded.
@@ -44,7 +44,7 @@ def write_onnx(description: ModelDescription, path: Path) -> None:
     )
     _check_sizes(description, np.dtype(kind).itemsize, path)
     model = _model(description, biases, kind)
-    path.write_bytes(model.SerializeToString())
+    file.write(model.SerializeToString())
 
 
 def _bias(stage: Stage, path: Path) -> FloatArray:

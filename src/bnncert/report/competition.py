@@ -16,8 +16,8 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
+from bnncert.atomic import write_atomically
 from bnncert.errors import FormatError, InputError
-from bnncert.report.atomic import write_atomically
 
 #: Every answer there is, with its colour.
 WORDS = {"sat": "red", "unsat": "green", "unknown": "yellow", "timeout": "yellow", "error": "red"}

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from bnncert.atomic import write_atomically
 from bnncert.errors import InputError
-from bnncert.report.atomic import write_atomically
 from bnncert.report.recorded import Recorded
 from bnncert.report.statistics import Panel, counts, gaps, panels
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from decimal import ROUND_FLOOR, Decimal
 from pathlib import Path
 
-from bnncert.report.atomic import write_atomically
+from bnncert.atomic import write_atomically
 from bnncert.report.csv_export import make_folder
 from bnncert.report.recorded import Record, Recorded
 from bnncert.report.statistics import Panel, counts, mean, panels, reference_series

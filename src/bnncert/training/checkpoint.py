@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from bnncert.atomic import write_atomically
 from bnncert.errors import FormatError, InputError
 
 FORMAT = "bnncert training 1"
@@ -42,16 +43,10 @@ class TrainingState:
 
 def save_checkpoint(path: Path, state: TrainingState, identity: dict[str, Any]) -> None:
     """Write the state; a file that was there is replaced at once or not at all."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        torch.save({"format": FORMAT, "identity": json.dumps(identity), **vars(state)}, partial)
-        os.replace(partial, path)
-    except (OSError, RuntimeError) as error:
-        # torch reports a full disk as a RuntimeError.
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise InputError(f"{path}: the checkpoint cannot be written ({reason})") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    # In memory first: torch reports a full disk in ways of its own.
+    content = io.BytesIO()
+    torch.save({"format": FORMAT, "identity": json.dumps(identity), **vars(state)}, content)
+    write_atomically(path, content.getvalue())
 
 
 def load_checkpoint(path: Path, identity: dict[str, Any]) -> TrainingState | None:

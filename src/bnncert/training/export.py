@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ import scipy.sparse as sp
 import torch
 
 from bnncert.datasets import Scaling, Split
-from bnncert.errors import BnncertError, InputError
+from bnncert.errors import BnncertError
 from bnncert.formats.arrays import describe_arrays
 from bnncert.network import Network, load
 from bnncert.training.model import KERNEL, POOL, HiddenLayer, TernaryNet
@@ -142,16 +141,13 @@ def write_network(net: TernaryNet, scaling: Scaling, test: Split, path: Path) ->
     Both are evaluated in double precision; their scores must be equal. If not, or if anything
     else goes wrong, no file is left.  The model is in double precision afterwards.
     """
-    partial = path.with_name(f"partial-{path.name}")
-    try:
-        to_network(net, scaling).save(partial)
-        network = load(partial)
-        accuracy = _compare(net, network, scaling, test, path)
-        os.replace(partial, path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror or error})") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    accuracy = 0.0
+
+    def check(written: Path) -> None:
+        nonlocal accuracy
+        accuracy = _compare(net, load(written), scaling, test, path)
+
+    to_network(net, scaling).save(path, check)
     return Written(load(path), accuracy, len(test.labels))
 
 

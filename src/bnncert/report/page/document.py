@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path, PurePath
 
 import bnncert
-from bnncert.report.atomic import write_atomically
+from bnncert.atomic import write_atomically
 from bnncert.report.page.charts import (
     accuracy_chart,
     cactus_chart,

@@ -1,0 +1,180 @@
+"""Files that are written whole or not at all, on a full disk too.
+
+The disk is full by a limit on the size of files: a write beyond it fails as one on a full disk
+does (Python ignores the signal that comes with it).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bnncert.atomic import replacing, write_atomically
+from bnncert.errors import InputError
+from tests.in_process import Outcome, command_line
+from tests.test_cli import DIAMOND, write_network
+
+resource = pytest.importorskip("resource", reason="needs limits of POSIX")
+
+Run = Callable[..., Outcome]
+
+
+@contextmanager
+def files_end_at(size: int) -> Iterator[None]:
+    """Let no file grow beyond a number of bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in sorted(folder.iterdir())}
+
+
+def test_a_file_is_replaced_with_its_mode(tmp_path: Path) -> None:
+    target = tmp_path / "a.txt"
+    write_atomically(target, "é1\n")
+    assert target.read_bytes() == "é1\n".encode()
+    usual = tmp_path / "usual"
+    usual.write_bytes(b"")
+    assert target.stat().st_mode == usual.stat().st_mode
+    target.chmod(0o640)
+    write_atomically(target, b"2")
+    assert target.read_bytes() == b"2"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+    assert sorted(content(tmp_path)) == ["a.txt", "usual"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError, OSError("odd")])
+def test_whatever_is_raised_leaves_the_old_file_and_no_other(
+    tmp_path: Path, error: BaseException | type[BaseException]
+) -> None:
+    target = tmp_path / "a.txt"
+    target.write_bytes(b"old")
+    wanted = InputError if isinstance(error, OSError) else error
+
+    def write() -> None:
+        with replacing(target) as file:
+            file.write(b"new" * 100_000)
+            raise error
+
+    with pytest.raises(wanted):  # type: ignore[arg-type]
+        write()
+    assert content(tmp_path) == {"a.txt": b"old"}
+
+
+def test_a_link_stays_a_link_and_a_device_a_device(tmp_path: Path) -> None:
+    target, link = tmp_path / "a.txt", tmp_path / "link"
+    target.write_bytes(b"old")
+    link.symlink_to(target)
+    write_atomically(link, b"new")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new"
+    write_atomically(os.devnull, b"new")
+    assert not Path(os.devnull).is_file()
+
+
+def test_names_of_any_length_and_temporary_names_that_nobody_can_guess(tmp_path: Path) -> None:
+    target = tmp_path / ("n" * 251 + ".npz")
+    names = []
+    for _ in range(2):
+        with replacing(target) as file:
+            names.append(Path(file.name))
+    assert names[0].parent == names[1].parent == tmp_path
+    assert names[0] != names[1]
+    assert {name.suffix for name in names} == {".npz"}
+
+
+def test_the_message_names_the_target(tmp_path: Path) -> None:
+    for target in (tmp_path / "no" / "a.txt", tmp_path, tmp_path / ("n" * 300)):
+        with pytest.raises(InputError, match=r"cannot be written \([A-Z]") as caught:
+            write_atomically(target, b"")
+        assert str(caught.value).startswith(f"{target}: ")
+    if os.access("/dev/full", os.W_OK):
+        with pytest.raises(InputError, match="/dev/full: cannot be written"):
+            write_atomically("/dev/full", b"1")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="needs a user who is refused something")
+def test_a_file_without_write_permission_is_not_replaced(tmp_path: Path) -> None:
+    target = tmp_path / "a.txt"
+    target.write_bytes(b"old")
+    target.chmod(0o444)
+    with pytest.raises(InputError, match="Permission denied"):
+        write_atomically(target, b"new")
+    assert target.read_bytes() == b"old"
+
+
+# --- the command line on a full disk ----------------------------------------------------------
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    monkeypatch.setenv("COLUMNS", "200")
+    # Not capfd, whose files the limit would hit as well.
+    return command_line(monkeypatch, capsys)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_network(tmp_path / "net.npz", DIAMOND, input_lo=-2.0, input_hi=2.0)
+    np.save(tmp_path / "x.npy", np.array([1.0, 0.0]))
+    return tmp_path
+
+
+ABOUT_X = ("net.npz", "--input", "x.npy", "--label", "0")
+
+
+@pytest.mark.parametrize("old", [None, b"old"])
+@pytest.mark.parametrize(
+    ("arguments", "verdict", "target"),
+    [
+        (("verify", *ABOUT_X, "--radius", "0.4", "--certificate"), "robust in ", "a.bnncert"),
+        (("verify", *ABOUT_X, "--radius", "0.75", "--certificate"), "not robust in ", "a.bnncert"),
+        (("verify", *ABOUT_X, "--radius", "0.75", "--witness"), "not robust in ", "a.txt"),
+        (("verify", *ABOUT_X, "--radius", "0.4", "--json"), "robust in ", "a.json"),
+        (("bound", *ABOUT_X, "--radius", "0.4", "--json"), "robust in ", "a.json"),
+        (("radius", *ABOUT_X, "--json"), "certified radius", "a.json"),
+        (("convert", "net.npz"), "", "a.npz"),
+        (("convert", "net.npz"), "", "a.json"),
+        (("convert", "net.npz"), "", "a.onnx"),
+    ],
+    ids=lambda value: value[0] + value[-1] if isinstance(value, tuple) else None,
+)
+def test_a_full_disk_takes_neither_the_verdict_nor_an_older_file(
+    run: Run, folder: Path, arguments: tuple[str, ...], verdict: str, target: str, old: bytes | None
+) -> None:
+    if old is not None:
+        (folder / target).write_bytes(old)
+    before = content(folder)
+    with files_end_at(10):
+        ended = run(*arguments, target)
+    assert ended.code == 2
+    assert verdict in ended.out
+    assert ended.err == f"bnncert: {target}: cannot be written (File too large)\n"
+    assert content(folder) == before
+
+
+def test_the_verdict_is_there_before_the_proof_is_written(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = []
+
+    def note(path: Path, *_: object, **__: object) -> None:
+        seen.append(capsys.readouterr().out)
+        path.touch()
+
+    monkeypatch.setattr("bnncert.verification.write_proof", note)
+    run("verify", *ABOUT_X, "--radius", "0.4", "--certificate", "a.bnncert")
+    assert len(seen) == 1
+    assert "robust in " in seen[0]
