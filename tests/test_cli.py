@@ -430,8 +430,8 @@ def test_explain_shows_presolve_and_stages(folder: Path, run: Run) -> None:
     assert rounds[0]["bound"] <= rounds[0]["primal"] + 1e-6
     assert rounds[0]["seconds"] >= 0
     other = run(*question, "--explain", "--method", "lp")
-    assert other.code == 0
-    assert "nothing to explain" in other.out
+    assert other.code == 2
+    assert "method lp does not use --explain; it belongs to sdp" in other.err
 
 
 @pytest.mark.parametrize("solver", ["structured", "clarabel", "low-rank"])
@@ -690,8 +690,11 @@ BAD_INPUT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "timeout in words": (("net.npz", *BALL, "--timeout", "long"), ("--timeout",)),
     "seed negative": (("net.npz", *BALL, "--seed", "-1"), ("--seed", "-1")),
     "seed in words": (("net.npz", *BALL, "--seed", "x"), ("--seed",)),
-    "no samples": (("net.npz", *BALL, "--samples", "0"), ("--samples",)),
-    "no restarts": (("net.npz", *BALL, "--restarts", "0"), ("--restarts",)),
+    "no samples": (
+        ("net.npz", *BALL, "--method", "sample", "--samples", "0"),
+        ("--samples", "at least 1"),
+    ),
+    "no restarts": (("net.npz", *BALL, "--restarts", "0"), ("--restarts", "at least 1")),
     "pixel step NaN": (("net.npz", *BALL, "--pixel-step", "nan"), ("--pixel-step", "nan")),
     "unknown form": (("net.npz", *BALL, "--form", "hard"), ("--form", "hard")),
     "L2 for milp": (
@@ -707,9 +710,18 @@ BAD_INPUT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "unknown symbol": (("net.npz", "symbol.vnnlib"), ("symbol.vnnlib:6:", "'Z_0'")),
     "unclosed parenthesis": (("net.npz", "open.vnnlib"), ("open.vnnlib:7:",)),
     "query for 3 inputs": (("net.npz", "three.vnnlib"), ("three.vnnlib", "3 inputs", "2")),
-    "query and radius": (("net.npz", "good.vnnlib", "--radius", "1"), ("either", ".vnnlib")),
-    "query and clip": (("net.npz", "good.vnnlib", "--clip", "0", "1"), ("either", ".vnnlib")),
-    "query and label": (("net.npz", "good.vnnlib", "--label", "1"), ("either", ".vnnlib")),
+    "query and radius": (
+        ("net.npz", "good.vnnlib", "--radius", "1"),
+        ("a ball around a point", ".vnnlib"),
+    ),
+    "query and clip": (
+        ("net.npz", "good.vnnlib", "--clip", "0", "1"),
+        ("a ball around a point", ".vnnlib"),
+    ),
+    "query and label": (
+        ("net.npz", "good.vnnlib", "--label", "1"),
+        ("a ball around a point", ".vnnlib"),
+    ),
     "no arguments": ((), ("model",)),
 }
 

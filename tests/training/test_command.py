@@ -49,7 +49,7 @@ BAD: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "seed": (("--seed", "-1"), ("--seed",)),
     "patience": (("--patience", "0"), ("--patience",)),
     "robust": (("--robust", "-1"), ("--robust",)),
-    "delta": (("--delta", "inf"), ("--delta",)),
+    "delta": (("--robust", "1", "--delta", "inf"), ("--delta is inf",)),
     "suffix": (("--out", "net.txt"), ("net.txt", ".npz")),
     "no folder": (("--out", "no/net.npz"), ("no/net.npz", "No such directory")),
     "conv as JSON": (("--conv", "2", "--out", "net.json"), ("net.json", ".npz")),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rich.console import Console
+import typer
 
 from bnncert.commands.console import PlainConsole, watch
 from bnncert.commands.options import (
@@ -40,15 +40,16 @@ from bnncert.commands.output import (
     write_json,
 )
 from bnncert.commands.question import read_network, read_question
+from bnncert.commands.unused import refuse_unread
 from bnncert.report.tables import (
     presolve_table,
     stage_table,
 )
-from bnncert.verdict import Result
 from bnncert.verification import bound as bound_api
 
 
 def bound(
+    ctx: typer.Context,
     model: ModelArgument,
     input_: InputOption = None,
     index: IndexOption = None,
@@ -73,6 +74,7 @@ def bound(
     json_: JsonOption = None,
 ) -> None:
     """Bound the margin over each rival class by one method."""
+    refuse_unread(ctx, method)
     options = solver_options(seed, form, samples, restarts, pixel_step, memory)
     options = replace(options, solver=solver, sparsity=sparsity, coupling=coupling)
     refuse_unwritable(json_path(json_))
@@ -93,14 +95,7 @@ def bound(
     title = f"{model.name}, {question.title}: label {question.label}, {question.region.describe()}"
     show_result(console, f"{title}, method {method}", result)
     if explain:
-        _show_explanation(console, result, method)
+        console.print(presolve_table(result))
+        console.print(stage_table(result))
     extra = {"input": question.where, "seed": seed}
     write_json(json_, result_tree(network, result, question.region, extra))
-
-
-def _show_explanation(console: Console, result: Result, method: str) -> None:
-    if not any(t.details for t in result.targets):
-        console.print(f"method {method} has nothing to explain; --explain is for sdp")
-        return
-    console.print(presolve_table(result))
-    console.print(stage_table(result))

@@ -12,6 +12,7 @@ import typer
 
 from bnncert.commands.console import PlainConsole, counting, say_interrupted
 from bnncert.commands.output import refuse_unwritable
+from bnncert.commands.unused import refuse_together
 from bnncert.deadline import Deadline
 from bnncert.errors import BnncertError, InputError
 from bnncert.experiment.answering import Answer
@@ -37,6 +38,7 @@ MOST_REASONS = 10
 
 
 def experiment(
+    ctx: typer.Context,
     config: Annotated[
         str, typer.Argument(help="A .yaml or .json file, or a bundled name such as paper-linf.")
     ],
@@ -72,6 +74,9 @@ def experiment(
     ] = None,
 ) -> None:
     """Run the experiments of a file; the same command again goes on where it stopped."""
+    refuse_together(
+        ctx, "scheduler", {"workers": "the workers of the scheduler answer, not processes here"}
+    )
     path = find_configuration(config)
     place = Place(workers, scheduler)
     if timeout is not None:
@@ -87,6 +92,8 @@ def experiment(
     configuration = with_changes(
         read_configuration(path), networks=files, data=data, count=count, timeout=timeout
     )
+    if certificates is not None and not any(p.certificates for p in configuration.parts):
+        raise InputError(f"--certificates is not used: no part of {path} says `certificates: true`")
     planned = plan_experiment(configuration)
     if dry_run:
         _show_plan(planned, target, workers)

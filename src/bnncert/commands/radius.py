@@ -35,6 +35,7 @@ from bnncert.commands.output import (
     write_json,
 )
 from bnncert.commands.question import read_network, read_question
+from bnncert.commands.unused import refuse_unread
 from bnncert.errors import InputError
 from bnncert.radius import find_radius
 from bnncert.regions import Ball
@@ -45,6 +46,7 @@ from bnncert.report.tables import (
 
 
 def radius(
+    ctx: typer.Context,
     model: ModelArgument,
     input_: InputOption = None,
     index: IndexOption = None,
@@ -72,6 +74,7 @@ def radius(
     json_: JsonOption = None,
 ) -> None:
     """Find the largest certified and the smallest falsified radius around a point."""
+    refuse_unread(ctx, method)
     options = solver_options(seed, form, samples, restarts, pixel_step, memory)
     refuse_unwritable(json_path(json_))
     if input_ is None:

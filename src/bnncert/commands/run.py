@@ -26,12 +26,14 @@ from bnncert.commands.output import (
     refuse_unwritable,
 )
 from bnncert.commands.question import read_network, read_radius
+from bnncert.commands.unused import refuse_unread
 from bnncert.errors import InputError
 from bnncert.report.summary import summary_table
 from bnncert.results import ResultsFile, Row
 
 
 def run(
+    ctx: typer.Context,
     model: ModelArgument,
     data: Annotated[
         str,
@@ -64,6 +66,7 @@ def run(
     ] = None,
 ) -> None:
     """Verify many points at many radii; the same command again goes on where it stopped."""
+    refuse_unread(ctx, method)
     refuse_unwritable(out)
     if certificates is not None:
         try:

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from bnncert.commands.console import PlainConsole
 from bnncert.commands.options import SeedOption
 from bnncert.commands.output import refuse_unwritable
+from bnncert.commands.unused import refuse_without
 from bnncert.datasets import REMOTE, Dataset, Split, load_dataset
 from bnncert.errors import InputError, MissingExtraError
 from bnncert.training.options import TrainingOptions
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 
 def train(
+    ctx: typer.Context,
     data: Annotated[
         str, typer.Option("--data", help="mnist, cifar10, FILE.npz, or a folder of images.")
     ],
@@ -72,6 +74,9 @@ def train(
     ] = None,
 ) -> None:
     """Train a ternary or binary network; the same command again goes on where it stopped."""
+    refuse_without(ctx, "robust", ("delta",))
+    if data_dir is not None and data not in REMOTE:
+        raise InputError(f"--data-dir belongs to --data {' and '.join(REMOTE)}, not to {data}")
     options = TrainingOptions(
         _sizes(hidden, "--hidden"),
         _sizes(conv, "--conv"),

@@ -44,6 +44,7 @@ from bnncert.commands.output import (
     write_json,
 )
 from bnncert.commands.question import read_network, read_question
+from bnncert.commands.unused import refuse_beside_query, refuse_unread
 from bnncert.competition.executed import as_executed
 from bnncert.errors import InputError
 from bnncert.formats.vnnlib import read_vnnlib
@@ -55,6 +56,7 @@ from bnncert.verification import verify_specification
 
 
 def verify(
+    ctx: typer.Context,
     model: ModelArgument,
     spec: Annotated[
         Path | None, typer.Argument(help="VNN-LIB query: .vnnlib or .vnnlib.gz.")
@@ -85,6 +87,9 @@ def verify(
     json_: JsonOption = None,
 ) -> None:
     """Decide whether a property holds, with a counterexample if it does not."""
+    refuse_unread(ctx, method)
+    if spec is not None:
+        refuse_beside_query(ctx, str(spec))
     options = solver_options(seed, form, samples, restarts, pixel_step, memory)
     options = replace(options, coupling=coupling)
     refuse_unwritable(witness, certificate, json_path(json_))
@@ -93,10 +98,6 @@ def verify(
     region: Region | None = None
     extra: dict[str, Any]
     if spec is not None:
-        if any(option is not None for option in (input_, index, label, radius, clip)):
-            raise InputError(
-                "give either a .vnnlib file or --input, --radius and what goes with them, not both"
-            )
         specification = read_vnnlib(spec)
         with watch(PlainConsole(stderr=True)) as progress:
 

@@ -13,6 +13,7 @@ import typer
 from bnncert.atomic import write_atomically
 from bnncert.commands.console import PlainConsole, counting, say_interrupted, wide_console
 from bnncert.commands.options import MemoryOption, MethodOption
+from bnncert.commands.unused import refuse_unread
 from bnncert.competition import (
     Instance,
     Settings,
@@ -33,6 +34,7 @@ MARGIN, MARGIN_SHARE = 2.0, 0.05
 
 
 def vnncomp(
+    ctx: typer.Context,
     instances: Annotated[
         Path, typer.Argument(help="instances.csv: rows onnx,vnnlib,timeout; files beside it.")
     ],
@@ -57,6 +59,7 @@ def vnncomp(
     memory: MemoryOption = 4.0,
 ) -> None:
     """Answer a category of VNN-COMP; the same command again goes on where it stopped."""
+    refuse_unread(ctx, method)
     settings = Settings(method, memory, certificates)
     chosen = [i for i in read_instances(instances, timeout) if only in Path(i.vnnlib).name]
     if not chosen:

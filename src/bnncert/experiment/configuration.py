@@ -400,15 +400,16 @@ def _method(section: Section, node: Node) -> MethodChoice:
     name = part.as_text(name_node, "method")
     if name not in {method.name for method in REGISTRY.all()}:
         raise part.wrong(f"no method {name!r}; see bnncert methods", name_node.line)
+    for key in ("form", "samples", "solver"):
+        owners = REGISTRY.readers(key)
+        if (given := part.get(key)) is not None and name not in owners:
+            text = f"method {name} does not use {key}; it belongs to {', '.join(owners)}"
+            raise part.wrong(text, given.line)
     form: Any = part.get("form")
     solver: Any = part.get("solver")
     if form is not None:
-        if name not in ("milp", "minp"):
-            raise part.wrong(f"method {name} has no form; milp and minp have", form.line)
         form = part.choice(form, "form", ("lattice", "soft"))
     samples = part.integer("samples", 1)
-    if samples is not None and name != "sample":
-        raise part.wrong(f"method {name} draws no samples", part.need("samples").line)
     timeout = part.number("timeout")
     if timeout is not None and timeout <= 0:
         line = part.need("timeout").line

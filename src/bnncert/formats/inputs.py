@@ -119,8 +119,9 @@ def pick_point(
 ) -> npt.NDArray[np.float64]:
     """Return one flat point from a single point or a batch, in the network's input units.
 
-    A batch of several points needs an index: no point is chosen without a word.  uint8 values are pixels: where the network states a data box other than [0, 255], they are
-    mapped linearly onto it.
+    A batch of several points needs an index: no point is chosen without a word.  uint8 values are
+    pixels: where the network states a data box other than [0, 255], they are mapped linearly onto
+    it.
     """
     size = int(np.prod(shape, dtype=np.int64))
     if array.size == size and (array.ndim <= 1 or array.shape[0] != 1 or index is None):

@@ -282,6 +282,7 @@ class AttackMethod(Method):
     name = "attack"
     summary = "searches for counterexamples by straight-through gradients from many points"
     promises = ("counterexample",)
+    reads = frozenset({"seed", "restarts", "iterations", "pixel_step"})
 
     #: Rounds without a time limit.
     rounds_without_limit = 5

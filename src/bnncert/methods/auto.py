@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from bnncert.methods.attack import attack
+from bnncert.methods.attack import AttackMethod, attack
 from bnncert.methods.base import Context, Method, register
-from bnncert.methods.branch import branch_target
+from bnncert.methods.branch import BranchMethod, branch_target
 from bnncert.methods.interval import interval_proof
-from bnncert.methods.lp import lp_lower_bounds
-from bnncert.methods.milp import solve_target
-from bnncert.methods.reduced_sdp import WORTH_LP, bound_problem
+from bnncert.methods.lp import LpMethod, lp_lower_bounds
+from bnncert.methods.milp import MilpMethod, solve_target
+from bnncert.methods.reduced_sdp import WORTH_LP, ReducedSdpMethod, bound_problem
 from bnncert.presolve.pipeline import Presolved, presolve
 from bnncert.presolve.stability import LayerBounds, stability
 from bnncert.problem import Problem, Target
@@ -50,6 +50,9 @@ MILP_SHARE = 0.5
 
 STAGES = ("small sdp", "quick attack", "lp", "sdp", "short bab", "attack", "bab", "milp")
 
+#: The methods that these stages are.
+STAGE_METHODS = (AttackMethod, LpMethod, ReducedSdpMethod, BranchMethod, MilpMethod)
+
 
 @register
 class AutoMethod(Method):
@@ -58,6 +61,7 @@ class AutoMethod(Method):
     name = "auto"
     summary = "interval, attack, lp, sdp, branch and bound and milp in turn, for what is still open"
     promises = ("bound", "exact", "counterexample")
+    reads = frozenset[str]().union(*(stage.reads for stage in STAGE_METHODS))
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
         """Settle as many targets as the time allows; one counterexample ends the work."""

@@ -174,6 +174,10 @@ class Method(ABC):
     regions: ClassVar[str] = "linf, l2, l1, box, polytope"
     extra: ClassVar[str | None] = None
     package: ClassVar[str | None] = None
+    #: The fields of :class:`Options` that it reads; another one on the command line is an error.
+    reads: ClassVar[frozenset[str]] = frozenset()
+    #: Whether its results say what presolve and every stage did.
+    explains: ClassVar[bool] = False
 
     @abstractmethod
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
@@ -199,6 +203,10 @@ class Registry:
     def all(self) -> tuple[type[Method], ...]:
         """Return every registered method, in the order of registration."""
         return tuple(self._methods.values())
+
+    def readers(self, field: str) -> tuple[str, ...]:
+        """Return the names of the methods that read a field of the options."""
+        return tuple(method.name for method in self.all() if field in method.reads)
 
     def make(self, name: str) -> Method:
         """Return the method of that name, ready to run."""

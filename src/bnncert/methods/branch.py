@@ -153,6 +153,7 @@ class BranchMethod(Method):
     name = "bab"
     summary = "branch and bound on neurons with the sdp bound: complete answers"
     promises = ("bound", "exact", "counterexample")
+    reads = frozenset({"seed", "mode", "processes", "memory"})
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
         """Decide every target in turn; presolve is shared."""

@@ -62,6 +62,7 @@ class ExactMethod(Method):
     """Decides every target by a mixed-integer program; subclasses choose the solver."""
 
     promises = ("bound", "exact", "counterexample")
+    reads = frozenset({"seed", "mode", "form", "solver", "threads"})
 
     def inputs(self, reduced: OpenProblem, region: Region) -> InputBlock:
         """Describe the inputs of a model."""

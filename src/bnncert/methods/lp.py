@@ -52,6 +52,7 @@ class LpMethod(Method):
     name = "lp"
     summary = "the paper's linear relaxation (HiGHS); the bound is re-derived from the dual"
     promises = ("bound",)
+    reads = frozenset({"threads"})
     form: Form = "paper"
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:

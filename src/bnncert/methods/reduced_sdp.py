@@ -357,6 +357,8 @@ class ReducedSdpMethod(Method):
     name = "sdp"
     summary = "presolve and reduced semidefinite relaxation with our own solver: the default bound"
     promises = ("bound",)
+    reads = frozenset({"seed", "mode", "solver", "cut_rounds", "coupling"})
+    explains = True
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
         """Bound every target; presolve is shared."""

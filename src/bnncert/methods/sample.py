@@ -19,6 +19,7 @@ class SampleMethod(Method):
     name = "sample"
     summary = "evaluates random points of the region: an upper bound, sometimes a counterexample"
     promises = ("counterexample",)
+    reads = frozenset({"seed", "samples"})
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
         """Evaluate `samples` points (and the centre) and keep the lowest value per target."""

@@ -22,6 +22,7 @@ class MomentMethod(Method):
     """A moment relaxation of one encoding, order and family of cliques."""
 
     promises = ("bound",)
+    reads = frozenset({"solver", "sparsity"})
     regions = "linf, l2, box, polytope"
     encoding: ClassVar[Encoding]
     order: ClassVar[int] = 1

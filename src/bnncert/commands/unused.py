@@ -1,0 +1,87 @@
+"""Options that were given and would not be used are errors, not silence.
+
+Which options a method reads is stated by its class (:attr:`Method.reads`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import typer
+
+from bnncert.errors import InputError
+from bnncert.methods import REGISTRY
+
+#: Parameters of the commands that set the field of `Options` of the same name.  The seed is not
+#: among them: a method without randomness gives the same answer for every seed.
+OPTION_FIELDS = {
+    *("form", "samples", "restarts", "pixel_step", "memory"),
+    *("solver", "sparsity", "coupling"),
+}
+
+#: Parameters that describe a ball around a point; a VNN-LIB query states its own region.
+BALL_PARAMETERS = (
+    *("input_", "index", "label", "norm", "radius", "clip"),
+    *("targets", "ties"),
+)
+
+
+def given_options(ctx: typer.Context) -> dict[str, str]:
+    """Return the parameters that the user gave, not those at their defaults: flags by name."""
+    found = {}
+    for parameter in ctx.command.params:
+        name = parameter.name or ""
+        source = ctx.get_parameter_source(name)
+        # By name: versions of typer have enumerations of their own.
+        if source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT"):
+            found[name] = parameter.opts[0]
+    return found
+
+
+def refuse_unread(ctx: typer.Context, method: str) -> None:
+    """Refuse options that the method does not read."""
+    engine = REGISTRY.make(method)
+    for name, flag in given_options(ctx).items():
+        owners: tuple[str, ...] = (method,)
+        if name in OPTION_FIELDS:
+            owners = REGISTRY.readers(name)
+        elif name == "explain":
+            owners = tuple(m.name for m in REGISTRY.all() if m.explains)
+        if engine.name not in owners:
+            raise InputError(f"method {method} does not use {flag}; it belongs to {listed(owners)}")
+
+
+def refuse_beside_query(ctx: typer.Context, query: str) -> None:
+    """Refuse options of a ball beside a VNN-LIB query."""
+    given = given_options(ctx)
+    flags = [given[name] for name in BALL_PARAMETERS if name in given]
+    if flags:
+        verb = "describes" if len(flags) == 1 else "describe"
+        raise InputError(
+            f"{listed(flags)} {verb} a ball around a point, but {query} states the whole query; "
+            "leave out one of them"
+        )
+
+
+def refuse_together(ctx: typer.Context, chosen: str, unused: Mapping[str, str]) -> None:
+    """Refuse options that mean nothing beside `chosen`; `unused` says what each is about."""
+    given = given_options(ctx)
+    if chosen not in given:
+        return
+    for name, reason in unused.items():
+        if name in given:
+            raise InputError(f"{given[name]} is not used with {given[chosen]}: {reason}")
+
+
+def refuse_without(ctx: typer.Context, needed: str, unused: Sequence[str]) -> None:
+    """Refuse options that belong to another one which was not given."""
+    given = given_options(ctx)
+    flags = {p.name: p.opts[0] for p in ctx.command.params}
+    for name in unused:
+        if name in given and needed not in given:
+            raise InputError(f"{given[name]} belongs to {flags[needed]}, which was not given")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as in "a, b and c"."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
