@@ -8,7 +8,7 @@ point (L2 disc), and the rest of the network is evaluated in rationals from the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -106,9 +106,12 @@ def region_inequalities(region: bnncert.Region) -> list[Inequality]:
     return out
 
 
-def _nearest_distance(system: Sequence[Inequality], center: Sequence[Fraction]) -> Fraction | None:
-    """Return min |x - c|^2 over the closure of a polyhedron in at most 2 dimensions."""
+def _nearest_point(
+    system: Sequence[Inequality], center: Sequence[Fraction]
+) -> tuple[Fraction, ...] | None:
+    """Return the point nearest to c in the closure of a polyhedron in at most 2 dimensions."""
     n = len(center)
+    assert n <= 2
     candidates: list[tuple[Fraction, ...]] = [tuple(center)]
     lines = [(a, b) for a, b, _ in system if any(a)]
     for a, b in lines:
@@ -120,35 +123,72 @@ def _nearest_distance(system: Sequence[Inequality], center: Sequence[Fraction]) 
             det = a[0] * d[1] - a[1] * d[0]
             if det:
                 candidates.append(((b * d[1] - a[1] * e) / det, (a[0] * e - b * d[0]) / det))
-    best: Fraction | None = None
-    for x in candidates:
-        if all(sum(v * w for v, w in zip(a, x, strict=True)) <= b for a, b, _ in system):
-            squares = ((w - c) ** 2 for w, c in zip(x, center, strict=True))
-            distance = sum(squares, Fraction(0))
-            best = distance if best is None else min(best, distance)
-    return best
+    return min(
+        (
+            x
+            for x in candidates
+            if all(sum(v * w for v, w in zip(a, x, strict=True)) <= b for a, b, _ in system)
+        ),
+        key=lambda x: _squared_distance(x, center),
+        default=None,
+    )
+
+
+def _squared_distance(x: Sequence[Fraction], y: Sequence[Fraction]) -> Fraction:
+    return sum(((v - w) ** 2 for v, w in zip(x, y, strict=True)), Fraction(0))
+
+
+def _holds(system: Sequence[Inequality], x: Sequence[Fraction]) -> bool:
+    """Whether a point satisfies all inequalities, the strict ones strictly."""
+    for a, b, strict in system:
+        value = sum((v * w for v, w in zip(a, x, strict=True)), Fraction(0))
+        if value > b or (strict and value == b):
+            return False
+    return True
+
+
+def _meets(region: bnncert.Region, system: list[Inequality]) -> bool:
+    """Whether a point of the region satisfies the inequalities, which include its polyhedron."""
+    if not satisfiable(system, region.size):
+        return False
+    if not isinstance(region, bnncert.Ball) or region.norm != "l2":
+        return True
+    center = [Fraction(v) for v in region.middle.tolist()]
+    nearest = _nearest_point(system, center)
+    assert nearest is not None
+    gap = Fraction(region.radius) ** 2 - _squared_distance(nearest, center)
+    # Inside the ball the nearest point of the closure has neighbours that satisfy the strict
+    # inequalities too; on its boundary it is the only point that the ball and the closure share.
+    return gap > 0 or (gap == 0 and _holds(system, nearest))
+
+
+def is_inside(region: bnncert.Region, x: Sequence[Fraction]) -> bool:
+    """Whether the region contains a rational point."""
+    if isinstance(region, bnncert.Ball) and region.norm == "l2":
+        center = [Fraction(v) for v in region.middle.tolist()]
+        if _squared_distance(x, center) > Fraction(region.radius) ** 2:
+            return False
+    return _holds(region_inequalities(region), x)
 
 
 def reachable_first_layers(net: TinyNetwork, region: bnncert.Region) -> Iterator[tuple[int, ...]]:
     """Yield every sign pattern of layer 1 that some point of the region produces."""
     rows = [tuple(map(Fraction, row)) for row in net.weights[0].tolist()]
     biases = [Fraction(b) for b in net.biases[0].tolist()]
-    base = region_inequalities(region)
-    for signs in product((1, -1), repeat=len(rows)):
-        system = list(base)
-        for row, b, s in zip(rows, biases, signs, strict=True):
-            strict = net.sign_zero == ("minus" if s > 0 else "plus")
-            system.append((tuple(-s * w for w in row), s * b, strict))
-        if isinstance(region, bnncert.Ball) and region.norm == "l2":
-            center = [Fraction(v) for v in region.middle.tolist()]
-            # Strictness only matters on the boundary, which float data does not meet.
-            if not satisfiable(list(system), region.size):
-                continue
-            distance = _nearest_distance(system, center)
-            if distance is not None and distance <= Fraction(region.radius) ** 2:
-                yield signs
-        elif satisfiable(system, region.size):
+
+    def extend(signs: tuple[int, ...], system: list[Inequality]) -> Iterator[tuple[int, ...]]:
+        # What no point satisfies stays so with more neurons.
+        if not _meets(region, system):
+            return
+        if len(signs) == len(rows):
             yield signs
+            return
+        row, b = rows[len(signs)], biases[len(signs)]
+        for s in (1, -1):
+            strict = net.sign_zero == ("minus" if s > 0 else "plus")
+            yield from extend((*signs, s), [*system, (tuple(-s * w for w in row), s * b, strict)])
+
+    yield from extend((), region_inequalities(region))
 
 
 def _signs(value: Fraction, sign_zero: str) -> tuple[int, ...]:
@@ -161,48 +201,149 @@ def _signs(value: Fraction, sign_zero: str) -> tuple[int, ...]:
 
 def reachable_last_layers(net: TinyNetwork, region: bnncert.Region) -> set[tuple[int, ...]]:
     """Return every reachable sign vector of the last hidden layer."""
-    current = set(reachable_first_layers(net, region))
-    for w, b in zip(net.weights[1:-1], net.biases[1:-1], strict=True):
-        rows = [tuple(map(Fraction, row)) for row in w.tolist()]
-        following: set[tuple[int, ...]] = set()
-        for y in current:
-            values = [
-                sum((p * q for p, q in zip(row, y, strict=True)), Fraction(c))
-                for row, c in zip(rows, b.tolist(), strict=True)
-            ]
-            following.update(product(*(_signs(v, net.sign_zero) for v in values)))
-        current = following
+    return _above_the_first(net, set(reachable_first_layers(net, region)))
+
+
+def last_layers_at(net: TinyNetwork, x: Sequence[Fraction]) -> set[tuple[int, ...]]:
+    """Return every sign vector of the last hidden layer that a point may have."""
+    return _above_the_first(net, _next_layer(net, 0, x))
+
+
+def _next_layer(net: TinyNetwork, number: int, y: Sequence[Fraction | int]) -> set[tuple[int, ...]]:
+    """Return the signs that a layer may have for the values before it."""
+    values = [
+        sum((Fraction(p) * q for p, q in zip(row, y, strict=True)), Fraction(c))
+        for row, c in zip(net.weights[number].tolist(), net.biases[number].tolist(), strict=True)
+    ]
+    return set(product(*(_signs(v, net.sign_zero) for v in values)))
+
+
+def _above_the_first(net: TinyNetwork, current: set[tuple[int, ...]]) -> set[tuple[int, ...]]:
+    for number in range(1, len(net.weights) - 1):
+        current = set().union(*(_next_layer(net, number, y) for y in current))
     return current
+
+
+def scores_of(net: TinyNetwork, lasts: Iterable[tuple[int, ...]]) -> list[list[Fraction]]:
+    """Return the scores for sign vectors of the last hidden layer."""
+    w, b = net.weights[-1].tolist(), net.biases[-1].tolist()
+    return [
+        [
+            sum((Fraction(p) * q for p, q in zip(row, x, strict=True)), Fraction(c))
+            for row, c in zip(w, b, strict=True)
+        ]
+        for x in lasts
+    ]
 
 
 def true_margins(net: TinyNetwork, region: bnncert.Region, label: int) -> dict[int, Fraction]:
     """Return min (score_label - score_k) over the region for every rival k."""
-    last = reachable_last_layers(net, region)
-    w, b = net.weights[-1], net.biases[-1]
-    scores = [
-        [
-            sum((Fraction(p) * q for p, q in zip(row, x, strict=True)), Fraction(c))
-            for row, c in zip(w.tolist(), b.tolist(), strict=True)
-        ]
-        for x in last
-    ]
-    return {k: min(s[label] - s[k] for s in scores) for k in range(w.shape[0]) if k != label}
+    scores = scores_of(net, reachable_last_layers(net, region))
+    return {
+        k: min(s[label] - s[k] for s in scores)
+        for k in range(net.weights[-1].shape[0])
+        if k != label
+    }
+
+
+@dataclass(frozen=True)
+class TinyCondition:
+    """sum_j weights_j score_j + constant <= 0, or < 0 if `strict`: part of a failure."""
+
+    weights: tuple[tuple[int, Fraction], ...]
+    constant: Fraction = Fraction(0)
+    strict: bool = False
+
+    def value(self, scores: Sequence[Fraction]) -> Fraction:
+        return sum((c * scores[j] for j, c in self.weights), self.constant)
+
+    def is_met(self, scores: Sequence[Fraction]) -> bool:
+        value = self.value(scores)
+        return value < 0 if self.strict else value <= 0
+
+
+#: All conditions hold at once; F is the largest of their values.
+TinyTarget = tuple[TinyCondition, ...]
+
+
+def rival_target(label: int, rival: int, ties: str) -> TinyTarget:
+    """Return the failure "the rival's score is at least (ties: above) that of the label"."""
+    weights = ((label, Fraction(1)), (rival, Fraction(-1)))
+    return (TinyCondition(weights, strict=ties == "robust"),)
+
+
+def largest_value(target: TinyTarget, scores: Sequence[Fraction]) -> Fraction:
+    """Return F = max_i f_i."""
+    return max(condition.value(scores) for condition in target)
+
+
+def is_reached(target: TinyTarget, scores: Sequence[Fraction]) -> bool:
+    """Whether the scores meet all conditions."""
+    return all(condition.is_met(scores) for condition in target)
+
+
+def faults(
+    net: TinyNetwork,
+    region: bnncert.Region,
+    scores: Sequence[Sequence[Fraction]],
+    targets: Sequence[TinyTarget],
+    result: bnncert.Result,
+) -> list[str]:
+    """Return what is wrong with an answer, one line each; `scores` are all reachable ones."""
+    if len(result.targets) != len(targets):
+        return [f"{len(result.targets)} results for {len(targets)} targets"]
+    found = []
+    reached = [any(is_reached(target, s) for s in scores) for target in targets]
+    for target, answer, is_violated in zip(targets, result.targets, reached, strict=True):
+        minimum = min(largest_value(target, s) for s in scores)
+        if not answer.lower <= minimum:
+            found.append(f"{answer.name}: lower {answer.lower} above the minimum {minimum}")
+        if not minimum <= answer.upper:
+            found.append(f"{answer.name}: upper {answer.upper} below the minimum {minimum}")
+        if answer.status == ("robust" if is_violated else "not_robust"):
+            found.append(f"{answer.name}: {answer.status} although the minimum is {minimum}")
+    if result.status == ("robust" if any(reached) else "not_robust"):
+        found.append(f"{result.status} although targets {reached} can be reached")
+    if (result.status == "not_robust") != (result.counterexample is not None):
+        found.append(f"{result.status} with the counterexample {result.counterexample}")
+    if result.counterexample is not None:
+        named = [a.name == result.counterexample.target for a in result.targets]
+        found += counterexample_faults(net, region, targets[named.index(True)], result)
+    return found
+
+
+def counterexample_faults(
+    net: TinyNetwork, region: bnncert.Region, target: TinyTarget, result: bnncert.Result
+) -> list[str]:
+    """Replay the counterexample of a target in rationals, from the raw weights."""
+    point = result.counterexample
+    assert point is not None
+    exact = point.exact or tuple(map(Fraction, point.point.tolist()))
+    scores = scores_of(net, last_layers_at(net, exact))
+    violating = [largest_value(target, s) for s in scores if is_reached(target, s)]
+    found = []
+    if not is_inside(region, exact):
+        found.append(f"the counterexample {exact} is outside the region")
+    if not violating:
+        found.append(f"the counterexample {exact} meets no failure: scores {scores}")
+    elif not min(violating) <= point.value <= max(violating):
+        found.append(f"the counterexample's value is {point.value}; expected one of {violating}")
+    return found
 
 
 def check_counterexample(
-    net: TinyNetwork, region: bnncert.Region, label: int, result: bnncert.Result
+    net: TinyNetwork,
+    region: bnncert.Region,
+    label: int,
+    result: bnncert.Result,
+    ties: str = "violation",
 ) -> None:
     """Replay a counterexample with the oracle's own arithmetic."""
-    found = result.counterexample
-    assert found is not None
-    exact = (
-        [Fraction(v) for v in found.point.tolist()] if found.exact is None else list(found.exact)
-    )
-    assert region.contains(exact)
-    single = bnncert.Box([float(v) for v in exact], [float(v) for v in exact])
-    if [Fraction(v) for v in single.lo.tolist()] == exact:
-        margins = true_margins(net, single, label)
-        assert min(margins.values()) <= 0
+    assert result.counterexample is not None
+    named = next(t for t in result.targets if t.name == result.counterexample.target)
+    assert named.rival is not None
+    target = rival_target(label, named.rival, ties)
+    assert not counterexample_faults(net, region, target, result)
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,8 +359,15 @@ class TinyQuestion:
         return self.net.build()
 
     @cached_property
+    def scores(self) -> list[list[Fraction]]:
+        return scores_of(self.net, reachable_last_layers(self.net, self.region))
+
+    @cached_property
     def truth(self) -> dict[int, Fraction]:
-        return true_margins(self.net, self.region, self.label)
+        classes = range(self.net.weights[-1].shape[0])
+        return {
+            k: min(s[self.label] - s[k] for s in self.scores) for k in classes if k != self.label
+        }
 
     def expected(self, ties: str = "violation") -> str:
         holds = all(m >= 0 if ties == "robust" else m > 0 for m in self.truth.values())
@@ -237,13 +385,19 @@ class TinyQuestion:
             assert target.rival is not None
             yield target, self.truth[target.rival]
 
+    def check(self, result: bnncert.Result, ties: str = "violation") -> None:
+        """The bounds enclose each minimum, and statuses and the counterexample are right."""
+        targets = [rival_target(self.label, k, ties) for k in self.truth]
+        found = faults(self.net, self.region, self.scores, targets, result)
+        assert not found, f"{result.method}: {'; '.join(found)}"
+
     def check_bounds(self, result: bnncert.Result) -> None:
         """The bounds of every target enclose the minimum."""
         assert len(result.targets) == len(self.truth)
         for target, minimum in self.targets(result):
             assert target.lower <= minimum <= target.upper, result.method
 
-    def check_counterexample(self, result: bnncert.Result) -> None:
+    def check_counterexample(self, result: bnncert.Result, ties: str = "violation") -> None:
         """If a counterexample is what the answer rests on, it is one."""
         if result.status == "not_robust":
-            check_counterexample(self.net, self.region, self.label, result)
+            check_counterexample(self.net, self.region, self.label, result, ties)

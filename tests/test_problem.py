@@ -172,6 +172,30 @@ def test_bounds_above_enough_prove_and_much_lower_ones_do_not(objective: Objecti
         assert not objective.is_proved_by(objective.round_up(lower))
 
 
+@CASES
+@given(objective=objectives())
+def test_no_value_that_is_fine_lies_below_the_least_good_one(objective: Objective) -> None:
+    least = objective.least_good_value
+    assert least >= 0
+    error = Fraction(objective.error)
+    for value in values_of(objective):
+        # f lies within the error of the value, and is fine where it is not violated.
+        if value + error > 0:
+            assert max(Fraction(0), value - error) >= Fraction(least)
+        if objective.tie_is_fine and value == 0:
+            assert least == 0
+
+
+def test_the_least_good_value_is_zero_only_where_a_tie_is_fine() -> None:
+    # -4, 0 or 4.
+    assert Objective(np.array([2.0, 2.0]), 0.0).least_good_value == 4.0
+    assert Objective(np.array([2.0, 2.0]), 0.0, tie_is_fine=True).least_good_value == 0.0
+    # -3, 1 or 5.
+    assert Objective(np.array([2.0, 2.0]), 1.0, tie_is_fine=True).least_good_value == 1.0
+    # No lattice: anything above 0.
+    assert Objective(np.array([0.1, 1 / 3]), 0.0).least_good_value == 0.0
+
+
 def test_enough_is_just_above_the_last_value_that_proves_nothing() -> None:
     # -3, 1 or 5.
     assert Objective(np.array([2.0, 2.0]), 1.0).enough == pytest.approx(-2.8)

@@ -122,6 +122,16 @@ class Objective:
         more = math.nextafter(found, math.inf)
         return found if self.is_proved_by(self.round_up(more)) else 0.0
 
+    @cached_property
+    def least_good_value(self) -> float:
+        """A lower bound of f, at least 0, that holds wherever the objective is not violated.
+
+        It is the smallest value of the lattice above 0, or from 0 on where a tie is fine.
+        """
+        found = self.round_up(0.0 if self.tie_is_fine else math.nextafter(0.0, 1.0))
+        # Without a lattice the smallest positive float is no better than 0, and looks like noise.
+        return found if found > 1e-300 else 0.0
+
     def largest_violation(self) -> float:
         """Return a float v such that the violating values of f are exactly those <= v."""
         if self.lattice is None or self.exact_error:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bnncert import Box, Network, Options, bound
 from bnncert.polynomial import Polynomial, PolynomialProblem, Variable
 from bnncert.relaxations.cliques import (
+    Sparsity,
     chordal_cliques,
     layered_cliques,
     pairwise_cliques,
@@ -49,6 +52,22 @@ def test_pairwise_cliques_are_all_adjacent_pairs(sizes: list[int]) -> None:
 def test_pairwise_cliques_with_a_cycle_do_not_have_running_intersection() -> None:
     # x0,1 - x1,1 - x0,2 - x1,2 - x0,1 is a cycle without a chord.
     assert not running_intersection(pairwise_cliques(layers_of([2, 2])))
+
+
+@pytest.mark.parametrize("sparsity", ["layered", "pairwise", "chordal", "dense"])
+def test_a_neuron_above_an_empty_layer_is_in_a_clique(sparsity: Sparsity) -> None:
+    """Its sum is constant and meets the threshold, and sign(0) may be either."""
+    weights = [np.array([[1.0], [0.0]]), np.array([[0.0, 0.0]]), np.array([[1.0], [-1.0]])]
+    for depth in (1, 2):
+        # The neuron without inputs is in the first layer, or above a layer that never changes.
+        used = weights if depth == 2 else [weights[0][1:], weights[-1]]
+        biases = [np.zeros(w.shape[0]) for w in used]
+        biases[0][:1] += 9.0 if depth == 2 else 0.0
+        net = Network.from_arrays(used, biases, sign_zero="either")
+        for method in ("sdp-standard", "sdp-tight"):
+            options = Options(sparsity=sparsity)
+            found = bound(net, Box([-1.0], [1.0]), 0, method=method, options=options)
+            assert -2.001 < found.lower <= -2.0
 
 
 @given(

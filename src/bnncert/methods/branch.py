@@ -93,11 +93,10 @@ def branch_target(
         if outcome.status == "proved":
             if context.tracing:
                 context.traces[target.name] = trace_of(tree, presolved, number)
-            # Where no input reaches any leaf, f is still at least its least good value.
-            least = objective.round_up(float(np.nextafter(0.0, 1.0)))
-            least = least if least > 1e-300 else 0.0
-            bound = objective.round_up(outcome.lower) if np.isfinite(outcome.lower) else least
-            lower = max(lower, bound, least if not objective.tie_is_fine else 0.0)
+            lower = max(lower, objective.least_good_value)
+            # Where no input reaches any leaf, the bound of the tree is infinite.
+            if np.isfinite(outcome.lower):
+                lower = max(lower, objective.round_up(outcome.lower))
             note = f"{outcome.nodes} nodes"
             return context.result(
                 target, name, since, lower=lower, proved=True, note=note, details=details

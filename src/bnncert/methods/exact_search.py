@@ -265,9 +265,7 @@ class _Search:
         note: str = "",
     ) -> TargetResult:
         if proved and len(self._target.objectives) == 1:
-            # Nothing violates, so f is at least its smallest non-violating value.
-            smallest = self._target.objectives[0].round_up(float(np.nextafter(0.0, 1.0)))
-            self._lower = max(self._lower, smallest if smallest > 1e-300 else 0.0)
+            self._lower = max(self._lower, self._target.objectives[0].least_good_value)
         return self._context.result(
             self._target,
             self._name,

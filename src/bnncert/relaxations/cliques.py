@@ -23,16 +23,20 @@ Sparsity: TypeAlias = Literal["layered", "pairwise", "chordal", "dense"]
 
 
 def cliques(problem: PolynomialProblem, sparsity: Sparsity) -> tuple[Clique, ...]:
-    """Return cliques that cover every product of variables in the problem at order 1."""
+    """Return cliques that cover every variable of the problem."""
     if sparsity == "dense":
         return (tuple(range(len(problem.variables))),)
-    if sparsity == "layered":
-        return layered_cliques(problem.layers)
-    if sparsity == "pairwise":
-        return pairwise_cliques(problem.layers)
     if sparsity == "chordal":
         return chordal_cliques(problem)
-    raise InputError(f"sparsity is {sparsity!r}; expected layered, pairwise, chordal or dense")
+    if sparsity == "layered":
+        family = layered_cliques(problem.layers)
+    elif sparsity == "pairwise":
+        family = pairwise_cliques(problem.layers)
+    else:
+        raise InputError(f"sparsity is {sparsity!r}; expected layered, pairwise, chordal or dense")
+    # Below a neuron that meets its threshold with a constant sum there may be an empty layer.
+    covered = {v for clique in family for v in clique}
+    return (*family, *((v,) for v in range(len(problem.variables)) if v not in covered))
 
 
 def covers(problem: PolynomialProblem, family: Sequence[Clique]) -> bool:
