@@ -12,6 +12,7 @@ Load a network, choose a region, ask:
 from __future__ import annotations
 
 from bnncert.errors import BnncertError, FormatError, InputError, UnsupportedModelError
+from bnncert.formats.limits import Limits
 from bnncert.formats.vnnlib import read_vnnlib
 from bnncert.formats.vnnlib_query import Specification
 from bnncert.methods import REGISTRY, Method, Options
@@ -47,6 +48,7 @@ __all__ = [
     "Counterexample",
     "FormatError",
     "InputError",
+    "Limits",
     "Method",
     "Network",
     "Objective",

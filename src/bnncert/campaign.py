@@ -26,7 +26,7 @@ import numpy.typing as npt
 from bnncert.deadline import Deadline
 from bnncert.errors import BnncertError, FormatError, InputError
 from bnncert.formats.description import FloatArray
-from bnncert.formats.inputs import BROKEN_FILE, count_points, pick_point, read_array
+from bnncert.formats.inputs import count_points, pick_point, read_array, read_names
 from bnncert.methods import REGISTRY, Options
 from bnncert.network import Network
 from bnncert.problem import Targets, Ties, robustness
@@ -148,7 +148,7 @@ def read_data(text: str) -> Data:
     path, wanted = (head, key) if colon and head.endswith(".npz") else (text, None)
     if not path.endswith(".npz"):
         return Data(read_array(text), None, text)
-    names = _names(path)
+    names = read_names(path)
     others = [n for n in names if n not in LABEL_NAMES]
     if wanted is None and len(others) != 1:
         raise FormatError(f"{path}: holds {', '.join(names)}; name the points as {path}:KEY")
@@ -162,17 +162,6 @@ def read_data(text: str) -> Data:
         if not np.array_equal(labels, raw):
             raise FormatError(f"{where}: labels are not whole numbers")
     return Data(array, labels, text)
-
-
-def _names(path: str) -> list[str]:
-    try:
-        with np.load(path, allow_pickle=False) as loaded:
-            return list(loaded.files)
-    except FileNotFoundError as error:
-        raise FormatError(f"{path}: no such file") from error
-    except (*BROKEN_FILE, AttributeError) as error:
-        # AttributeError: an .npy file by another name is an array, which has no `files`.
-        raise FormatError(f"{path}: not a readable .npz file") from error
 
 
 def plan(

@@ -32,6 +32,7 @@ from bnncert.formats.description import (
     Stage,
     as_sparse,
 )
+from bnncert.formats.limits import DEFAULT_LIMITS, Limits
 from bnncert.layers import TIED, UNDECIDED, OutputLayer, SignArray, ThresholdLayer
 from bnncert.normal_form import normal_form
 
@@ -356,13 +357,23 @@ class Network:
         write_description(self.describe(), Path(path), check)
 
 
-def load(path: str | os.PathLike[str], layers: str | os.PathLike[str] | None = None) -> Network:
+def load(
+    path: str | os.PathLike[str],
+    layers: str | os.PathLike[str] | None = None,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Network:
     """Read a network from an .npz, .json, .onnx, Keras or PyTorch file (plain or gzipped).
 
-    `layers` is the file that describes the layers of a PyTorch checkpoint (docs/importing.md).
+    Parameters
+    ----------
+    layers
+        The file that describes the layers of a PyTorch checkpoint (docs/importing.md).
+    limits
+        The most that the file may ask for (docs/formats.md); larger ones are for trusted files.
     """
     described = None if layers is None else Path(layers)
-    return Network.from_description(read_description(Path(path), described))
+    return Network.from_description(read_description(Path(path), described, limits))
 
 
 def from_torch(

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from bnncert.formats import read_bytes
 from bnncert.formats.description import FloatArray
+from bnncert.formats.reading import read_bytes
 from bnncert.network import Network
 from bnncert.problem import Problem, Target
 from bnncert.rationals import float_above

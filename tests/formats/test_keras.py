@@ -583,7 +583,7 @@ DAMAGE = {
     "truncated keras": "not a readable .keras file",
     "keras without config": "config.json is missing in the archive",
     "keras with broken weights": "not a readable HDF5 file",
-    "keras with broken config": "configuration is not valid JSON",
+    "keras with broken config": "configuration:1: not valid JSON",
     "keras with a list": "configuration is not a JSON object",
     "weights only h5": "no attribute model_config",
 }

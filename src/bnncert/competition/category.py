@@ -12,6 +12,7 @@ from bnncert.atomic import write_atomically
 from bnncert.competition.answering import run_instance
 from bnncert.competition.instances import Instance
 from bnncert.errors import FormatError, InputError
+from bnncert.formats.reading import check_regular
 from bnncert.methods import REGISTRY
 from bnncert.report.competition import Line, ResultsTable
 
@@ -100,6 +101,7 @@ def _question(instance: Instance, settings: Settings, hashes: dict[Path, str]) -
     """Return the row without an answer."""
     for path in (instance.model, instance.query):
         if path not in hashes:
+            check_regular(path)
             try:
                 hashes[path] = hashlib.sha256(path.read_bytes()).hexdigest()
             except OSError as error:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from dataclasses import dataclass
 from pathlib import Path
 
 from bnncert.deadline import Deadline
 from bnncert.errors import FormatError
+from bnncert.formats.limits import DEFAULT_LIMITS
+from bnncert.formats.reading import read_text
 
 
 @dataclass(frozen=True)
@@ -43,17 +46,12 @@ def read_instances(path: Path, timeout: float | None = None) -> tuple[Instance, 
         Replaces the time limits of the file.
     """
     Deadline(timeout)
+    text = read_text(path, DEFAULT_LIMITS.table, "table")
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file, strict=True)
-            try:
-                rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
-            except csv.Error as error:
-                raise FormatError(f"{path}:{reader.line_num}: not CSV ({error})") from error
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{path}: not UTF-8 text") from error
-    except OSError as error:
-        raise FormatError(f"{path}: cannot be read ({error.strerror or error})") from error
+        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
+    except csv.Error as error:
+        raise FormatError(f"{path}:{reader.line_num}: not CSV ({error})") from error
     category = path.resolve().parent.name
     names: dict[str, int] = {}
     found = []

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from bnncert.errors import FormatError, MissingExtraError
+from bnncert.formats.limits import DEFAULT_LIMITS
+from bnncert.formats.reading import read_text
 
 Scalar: TypeAlias = bool | int | float | str | None
 
@@ -45,15 +47,7 @@ def complaint(path: Path, line: int, text: str) -> FormatError:
 
 def read_document(path: Path) -> Node:
     """Read a .yaml, .yml or .json file."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError as error:
-        raise FormatError(f"{path}: no such file") from error
-    except OSError as error:
-        raise FormatError(f"{path}: cannot be read ({error.strerror or error})") from error
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise complaint(path, line, "not UTF-8 text") from error
+    text = read_text(path, DEFAULT_LIMITS.configuration, "configuration")
     try:
         if path.suffix.lower() == ".json":
             from bnncert.experiment.json_tree import read_json

@@ -6,79 +6,62 @@ suffix.
 
 from __future__ import annotations
 
-import gzip
-import io
-import zipfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 from bnncert.atomic import replacing
 from bnncert.errors import FormatError, InputError
+from bnncert.formats.archive import ZIP_MAGIC, open_archive
 from bnncert.formats.description import ModelDescription
 from bnncert.formats.json_ import read_json, write_json
+from bnncert.formats.limits import DEFAULT_LIMITS, Limits
 from bnncert.formats.npz import read_npz, write_npz
+from bnncert.formats.reading import read_bytes
 
 __all__ = ["read_bytes", "read_description", "write_description"]
 
-#: Largest model file after decompression; beyond it a file is taken for a decompression bomb.
-LARGEST_FILE = 4 * 2**30
-
-_ZIP_MAGIC = b"PK\x03\x04"
 _HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 
 #: How checkpoints begin that torch wrote before it used zip archives.
 _OLD_CHECKPOINT_MAGIC = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 
 
-def read_bytes(path: Path) -> bytes:
-    """Return the content of a file, decompressed if it is gzipped."""
-    try:
-        with path.open("rb") as file:
-            magic = file.read(2)
-            file.seek(0)
-            if magic != b"\x1f\x8b":
-                return file.read()
-            with gzip.open(file) as unpacked:
-                content = unpacked.read(LARGEST_FILE + 1)
-    except FileNotFoundError as error:
-        raise FormatError(f"{path}: no such file") from error
-    except IsADirectoryError as error:
-        raise FormatError(f"{path}: is a directory, expected a file") from error
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise FormatError(f"{path}: truncated or broken gzip file ({error})") from error
-    except OSError as error:
-        raise FormatError(f"{path}: cannot be read ({error.strerror or error})") from error
-    if len(content) > LARGEST_FILE:
-        raise FormatError(f"{path}: unpacks to more than {LARGEST_FILE >> 30} GiB")
-    return content
+#: Suffixes of zip archives.
+_ARCHIVES = (".npz", ".keras", ".pt", ".pth")
 
 
-def read_description(path: Path, layers: Path | None = None) -> ModelDescription:
+def read_description(
+    path: Path, layers: Path | None = None, limits: Limits = DEFAULT_LIMITS
+) -> ModelDescription:
     """Read a model file of any supported format.
 
-    `layers` describes the layers of a PyTorch checkpoint; by default, for ``net.pt`` it is
-    ``net.layers.json`` in the same place.
+    Parameters
+    ----------
+    layers
+        Describes the layers of a PyTorch checkpoint; by default, for ``net.pt`` it is
+        ``net.layers.json`` in the same place.
+    limits
+        The most that the file may ask for.
     """
-    content = read_bytes(path)
+    content = read_bytes(path, limits)
     source = str(path)
     if not content:
         raise FormatError(f"{source}: the file is empty")
-    family = _family(content, path.suffix)
+    family = _family(content, path, limits)
     if family == "checkpoint":
-        return _read_checkpoint(content, path, layers)
+        return _read_checkpoint(content, path, layers, limits)
     if layers is not None:
         raise FormatError(f"{source}: not a PyTorch checkpoint; only these need a file of layers")
     # Imported on use: onnx takes half a second to import and .npz users do not need it.
     if family == "keras":
         from bnncert.formats.keras_reader import read_keras
 
-        return read_keras(content, source)
-    if content.startswith(_ZIP_MAGIC):
-        return read_npz(content, source)
+        return read_keras(content, source, limits)
+    if content.startswith(ZIP_MAGIC):
+        return read_npz(content, source, limits)
     if content[:64].lstrip()[:1] in (b"{", b"["):
-        return read_json(content, source)
+        return read_json(content, source, limits)
     if path.suffix in (".npz", ".json"):
         raise FormatError(f"{source}: the content is not {path.suffix}")
     from bnncert.formats.onnx_reader import read_onnx
@@ -86,27 +69,26 @@ def read_description(path: Path, layers: Path | None = None) -> ModelDescription
     return read_onnx(content, source)
 
 
-def _family(content: bytes, suffix: str) -> Literal["keras", "checkpoint"] | None:
+def _family(content: bytes, path: Path, limits: Limits) -> Literal["keras", "checkpoint"] | None:
     """Tell the files of Keras and PyTorch from the others."""
-    if content.startswith(_ZIP_MAGIC):
-        try:
-            with zipfile.ZipFile(io.BytesIO(content)) as archive:
-                members = archive.namelist()
-        except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError):
-            # The reader that the suffix names says what is wrong.
-            members = []
+    if content.startswith(ZIP_MAGIC):
+        kind = path.suffix if path.suffix in _ARCHIVES else "zip"
+        with open_archive(content, path, kind, limits) as archive:
+            members = archive.namelist()
         if any(name.endswith("/data.pkl") for name in members):
             return "checkpoint"
         if "config.json" in members and "model.weights.h5" in members:
             return "keras"
-    if content.startswith(_OLD_CHECKPOINT_MAGIC) or suffix in (".pt", ".pth", ".safetensors"):
+    if content.startswith(_OLD_CHECKPOINT_MAGIC) or path.suffix in (".pt", ".pth", ".safetensors"):
         return "checkpoint"
-    if content.startswith(_HDF5_MAGIC) or suffix in (".h5", ".hdf5", ".keras"):
+    if content.startswith(_HDF5_MAGIC) or path.suffix in (".h5", ".hdf5", ".keras"):
         return "keras"
     return None
 
 
-def _read_checkpoint(content: bytes, path: Path, layers: Path | None) -> ModelDescription:
+def _read_checkpoint(
+    content: bytes, path: Path, layers: Path | None, limits: Limits
+) -> ModelDescription:
     from bnncert.formats.torch_checkpoint import read_checkpoint
 
     beside = path.with_suffix(".layers.json")
@@ -116,7 +98,7 @@ def _read_checkpoint(content: bytes, path: Path, layers: Path | None) -> ModelDe
             "beside it, or in the file that --layers names"
         )
     described = beside if layers is None else layers
-    return read_checkpoint(content, str(path), read_bytes(described), str(described))
+    return read_checkpoint(content, str(path), read_bytes(described, limits), str(described))
 
 
 def write_description(

@@ -20,6 +20,7 @@ from bnncert.formats.description import (
     Step,
     as_sparse,
 )
+from bnncert.formats.limits import DEFAULT_LIMITS, Limits, too_many
 
 
 def describe_arrays(
@@ -102,7 +103,9 @@ def _is_real(array: Any) -> bool:
     return bool(np.issubdtype(array.dtype, np.integer) or np.issubdtype(array.dtype, np.floating))
 
 
-def describe_mapping(content: Mapping[str, Any], source: str, kind: str) -> ModelDescription:
+def describe_mapping(
+    content: Mapping[str, Any], source: str, kind: str, limits: Limits = DEFAULT_LIMITS
+) -> ModelDescription:
     """Describe the network in a mapping with the keys of formats like .npz."""
     count = 0
     while f"W{count}" in content:
@@ -119,6 +122,7 @@ def describe_mapping(content: Mapping[str, Any], source: str, kind: str) -> Mode
         name = " ".join(unknown[0].split())
         raise FormatError(f"{source}: unknown array {name}; expected W0, b0, .., W{count - 1}")
     weights = [content[f"W{i}"] for i in range(count)]
+    _check_sizes(weights, source, limits)
     shape = None
     if "input_shape" in content and weights[0].ndim == 2:
         shape = _input_shape(content["input_shape"], int(weights[0].shape[1]), source)
@@ -142,6 +146,18 @@ def describe_mapping(content: Mapping[str, Any], source: str, kind: str) -> Mode
         ),
         pixel_step=_pixel_step(content, source),
     )
+
+
+def _check_sizes(weights: Sequence[Any], source: str, limits: Limits) -> None:
+    for i, matrix in enumerate(weights):
+        where = f"{source}: W{i}"
+        if max(matrix.shape, default=0) > limits.width:
+            raise too_many(where, f"shape {matrix.shape}", limits.width, "width")
+        # The scores are computed with a dense matrix.
+        sparse = sp.issparse(matrix) and i + 1 < len(weights)
+        entries = matrix.nnz if sparse else int(np.prod(matrix.shape, dtype=object))
+        if entries > limits.matrix:
+            raise too_many(where, f"{entries} entries", limits.matrix, "matrix")
 
 
 def _pixel_step(content: Mapping[str, Any], source: str) -> float | None:

@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 import importlib.util
-import tokenize
+import io
 import warnings
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.errors import FormatError, MissingExtraError
-
-#: What numpy and zipfile raise for files that are broken in one way or another.
-BROKEN_FILE = (
-    ValueError,
-    TypeError,
-    OSError,
-    EOFError,
-    MemoryError,
-    NotImplementedError,
-    RuntimeError,
-    tokenize.TokenError,
-    zipfile.BadZipFile,
-    zlib.error,
+from bnncert.errors import BnncertError, FormatError, MissingExtraError
+from bnncert.formats.archive import (
+    ZIP_MAGIC,
+    array_names,
+    open_archive,
+    read_member_array,
+    read_npy,
+    reason,
 )
+from bnncert.formats.limits import DEFAULT_LIMITS, too_many
+from bnncert.formats.reading import read_bytes
 
 #: Pillow's modes with one byte a channel, and what they are read as.
 IMAGE_MODES = {
     **dict.fromkeys(("1", "L", "LA", "La"), "L"),
     **dict.fromkeys(("P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr"), "RGB"),
 }
+
+#: Pillow's formats with these suffixes; others may call foreign programs.
+IMAGE_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "PPM")
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 
@@ -43,31 +40,35 @@ def read_array(text: str) -> npt.NDArray[Any]:
     path, key = _split(text)
     if path.suffix.lower() in IMAGE_SUFFIXES:
         return _read_image(path)
-    try:
-        loaded = np.load(path, allow_pickle=False)
-    except FileNotFoundError as error:
-        raise FormatError(f"{path}: no such file") from error
-    except BROKEN_FILE as error:
-        raise FormatError(f"{path}: not a readable .npy, .npz or image file") from error
-    if isinstance(loaded, np.ndarray):
+    content = read_bytes(path)
+    if not content.startswith(ZIP_MAGIC):
         if key is not None:
-            raise FormatError(f"{path}: a .npy file has no keys, but {key!r} was asked for")
-        return _checked(loaded, str(path))
-    with loaded:
-        names = list(loaded.files)
+            raise FormatError(f"{path}: not an archive of arrays, but {key!r} was asked for")
+        return _checked(read_npy(content, path), str(path))
+    with open_archive(content, path, ".npz") as archive:
+        names = array_names(archive)
         if key is None and len(names) != 1:
-            raise FormatError(f"{path}: holds {', '.join(names)}; name one as {path}:KEY")
+            raise FormatError(f"{path}: holds {_listed(names)}; name one as {path}:KEY")
         key = names[0] if key is None else key
         if key not in names:
-            raise FormatError(f"{path}: no array {key!r}; it holds {', '.join(names)}")
-        try:
-            array = loaded[key]
-        except BROKEN_FILE as error:
-            raise FormatError(f"{path}:{key}: the array cannot be read") from error
-        if not isinstance(array, np.ndarray):
-            # numpy hands out the bytes of a member that is no array.
-            raise FormatError(f"{path}:{key}: not an array")
-        return _checked(array, f"{path}:{key}")
+            raise FormatError(f"{path}: no array {key!r}; it holds {_listed(names)}")
+        where = f"{path}:{key}"
+        return _checked(read_member_array(archive, key, where), where)
+
+
+def read_names(path: str | Path) -> list[str]:
+    """Return the names of the arrays in an .npz file."""
+    content = read_bytes(path)
+    if not content.startswith(ZIP_MAGIC):
+        raise FormatError(f"{path}: not a readable .npz file")
+    with open_archive(content, path, ".npz") as archive:
+        return array_names(archive)
+
+
+def _listed(names: list[str]) -> str:
+    """Return the first few names on one line."""
+    shown = ["".join(c if c.isprintable() else "?" for c in name) for name in names[:10]]
+    return ", ".join(shown) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
 
 def _split(text: str) -> tuple[Path, str | None]:
@@ -93,18 +94,22 @@ def _read_image(path: Path) -> npt.NDArray[Any]:
         )
     from PIL import Image
 
+    content = read_bytes(path)
     try:
         # Pillow warns about what it then reads or refuses: the outcome says it all.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with Image.open(path) as image:
+            with Image.open(io.BytesIO(content), formats=IMAGE_FORMATS) as image:
+                if image.width * image.height > DEFAULT_LIMITS.pixels:
+                    size = f"{image.width} x {image.height} pixels"
+                    raise too_many(path, size, DEFAULT_LIMITS.pixels, "pixels")
                 found = image.mode
                 mode = IMAGE_MODES.get(found)
                 pixels = None if mode is None else np.asarray(image.convert(mode), dtype=np.uint8)
-    except FileNotFoundError as error:
-        raise FormatError(f"{path}: no such file") from error
-    except (*BROKEN_FILE, SyntaxError, Image.DecompressionBombError) as error:
-        raise FormatError(f"{path}: not a readable image") from error
+    except BnncertError:
+        raise
+    except Exception as error:  # Pillow raises nearly anything on broken files
+        raise FormatError(f"{path}: not a readable image ({reason(error)})") from error
     if pixels is None:
         raise FormatError(f"{path}: image of mode {found}; expected one byte a channel")
     return pixels

@@ -14,27 +14,20 @@ import scipy.sparse as sp
 from bnncert.errors import FormatError
 from bnncert.formats.arrays import describe_mapping, mapping_of
 from bnncert.formats.description import ModelDescription
+from bnncert.formats.limits import DEFAULT_LIMITS, Limits
+from bnncert.formats.reading import parse_json
 
 
-def read_json(content: bytes, source: str) -> ModelDescription:
+def read_json(content: bytes, source: str, limits: Limits = DEFAULT_LIMITS) -> ModelDescription:
     """Read a network from the bytes of a JSON file."""
-    try:
-        tree = json.loads(content.decode("utf-8"), object_pairs_hook=_without_duplicates)
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{source}: not UTF-8 text (byte {error.start})") from error
-    except json.JSONDecodeError as error:
-        raise FormatError(f"{source}:{error.lineno}: not valid JSON ({error.msg})") from error
-    except RecursionError as error:
-        raise FormatError(f"{source}: JSON is nested too deeply") from error
-    except ValueError as error:
-        # Python refuses integers of thousands of digits.
-        raise FormatError(f"{source}: not valid JSON ({error})") from error
+    tree = parse_json(content, source, hook=_without_duplicates, limits=limits)
     if not isinstance(tree, dict):
         raise FormatError(f"{source}: expected a JSON object with keys W0, b0, W1, b1, ...")
     return describe_mapping(
         {key: _array(value, " ".join(key.split()), source) for key, value in tree.items()},
         source,
         "json",
+        limits,
     )
 
 

@@ -9,25 +9,21 @@
 from __future__ import annotations
 
 import io
-import json
 import re
-import zipfile
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.errors import FormatError, MissingExtraError
+from bnncert.errors import BnncertError, FormatError, MissingExtraError
+from bnncert.formats.archive import ZIP_MAGIC, open_archive, read_member, reason
 from bnncert.formats.layer_chain import Layer
-from bnncert.formats.npz import UNREADABLE
-from bnncert.formats.onnx_graph import LARGEST_CONSTANT
+from bnncert.formats.limits import DEFAULT_LIMITS, Limits, too_large, too_many
+from bnncert.formats.reading import parse_json
 
 #: Members of a .keras archive.
 CONFIG_MEMBER, WEIGHTS_MEMBER = "config.json", "model.weights.h5"
-
-#: Largest member of an archive after decompression; beyond it, it is a decompression bomb.
-LARGEST_MEMBER = 4 * 2**30
 
 #: Groups of a .keras file that may hold the layers, by the age of the Keras that wrote it.
 LAYER_GROUPS = ("layers", "_layer_checkpoint_dependencies")
@@ -36,11 +32,14 @@ LAYER_GROUPS = ("layers", "_layer_checkpoint_dependencies")
 class KerasArchive:
     """A Keras file: its configuration, and the arrays of its layers."""
 
-    def __init__(self, content: bytes, source: str) -> None:
+    def __init__(self, content: bytes, source: str, limits: Limits = DEFAULT_LIMITS) -> None:
         self.source = source
-        self.zipped = content.startswith(b"PK\x03\x04")
+        self.zipped = content.startswith(ZIP_MAGIC)
+        self._limits = limits
+        #: Bytes of the arrays that were read: a file may keep many in a few bytes.
+        self._read = 0
         if self.zipped:
-            config, content = _unzipped(content, source)
+            config, content = _unzipped(content, source, limits)
         self._file = _open(content, source)
         if not self.zipped:
             config = self._model_config()
@@ -55,7 +54,7 @@ class KerasArchive:
     def _model_config(self) -> bytes:
         try:
             text = self._file.attrs.get("model_config")
-        except UNREADABLE as error:
+        except Exception as error:  # h5py raises nearly anything on broken files
             raise _broken(self.source, error) from error
         if text is None:
             raise FormatError(
@@ -78,12 +77,11 @@ class KerasArchive:
             found = (
                 self._numbered(layer, group, roles) if self.zipped else self._named(layer, roles)
             )
-            return {role: _array(layer, role, found[role]) for role in roles}
-        except FormatError:
+            return {role: self._array(layer, role, found[role]) for role in roles}
+        except BnncertError:
             raise
-        except UNREADABLE as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise layer.broken(f"its weights cannot be read ({reason})") from error
+        except Exception as error:  # h5py raises nearly anything on broken files
+            raise layer.broken(f"its weights cannot be read ({reason(error)})") from error
 
     def _numbered(self, layer: Layer, group: str, roles: Sequence[str]) -> dict[str, Any]:
         for root in LAYER_GROUPS:
@@ -116,6 +114,28 @@ class KerasArchive:
             )
         return found
 
+    def _array(self, layer: Layer, role: str, data: Any) -> npt.NDArray[np.float32]:
+        import h5py
+
+        if not isinstance(data, h5py.Dataset):
+            raise layer.broken(f"its {role} is missing")
+        if data.is_virtual or data.external:
+            raise layer.broken(f"its {role} is kept in another file")
+        if data.dtype != np.float32:
+            raise layer.broken(f"its {role} has type {data.dtype}; expected float32")
+        if data.size is None:
+            raise layer.broken(f"its {role} has no values")
+        if data.size > self._limits.matrix:
+            what = f"its {role} has shape {data.shape}"
+            raise too_many(layer.place, what, self._limits.matrix, "matrix")
+        self._read += data.nbytes
+        if self._read > self._limits.file:
+            raise too_large(self.source, "holds arrays of", self._limits.file, "file")
+        array: npt.NDArray[np.float32] = np.asarray(data[()], dtype=np.float32)
+        if not np.all(np.isfinite(array)):
+            raise layer.unsupported(f"NaN or infinity in its {role}")
+        return array
+
 
 def group_names(kinds: Sequence[str]) -> list[str]:
     """Return the groups in which a .keras file keeps the layers of these classes, in order."""
@@ -130,21 +150,13 @@ def group_names(kinds: Sequence[str]) -> list[str]:
     return names
 
 
-def _unzipped(content: bytes, source: str) -> tuple[bytes, bytes]:
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            members = []
-            for name in (CONFIG_MEMBER, WEIGHTS_MEMBER):
-                if name not in archive.namelist():
-                    raise FormatError(f"{source}: {name} is missing in the archive")
-                if archive.getinfo(name).file_size > LARGEST_MEMBER:
-                    raise FormatError(f"{source}: {name} unpacks to more than 4 GiB")
-                members.append(archive.read(name))
-    except FormatError:
-        raise
-    except UNREADABLE as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise FormatError(f"{source}: not a readable .keras file ({reason})") from error
+def _unzipped(content: bytes, source: str, limits: Limits) -> tuple[bytes, bytes]:
+    with open_archive(content, source, ".keras", limits) as archive:
+        members = []
+        for name in (CONFIG_MEMBER, WEIGHTS_MEMBER):
+            if name not in archive.namelist():
+                raise FormatError(f"{source}: {name} is missing in the archive")
+            members.append(read_member(archive, name))
     return members[0], members[1]
 
 
@@ -158,7 +170,7 @@ def _open(content: bytes, source: str) -> Any:
     _check_heaps(content, source)
     try:
         return h5py.File(io.BytesIO(content), "r")
-    except UNREADABLE as error:
+    except Exception as error:  # h5py raises nearly anything on broken files
         raise _broken(source, error) from error
 
 
@@ -179,15 +191,11 @@ def _check_heaps(content: bytes, source: str) -> None:
 
 
 def _broken(source: str, error: Exception) -> FormatError:
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return FormatError(f"{source}: not a readable HDF5 file, broken or truncated ({reason})")
+    return FormatError(f"{source}: not a readable HDF5 file, broken or truncated ({reason(error)})")
 
 
 def _parsed(text: bytes, source: str) -> dict[str, Any]:
-    try:
-        tree = json.loads(text.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"{source}: the model's configuration is not valid JSON") from error
+    tree = parse_json(text, f"{source}: the model's configuration")
     if not isinstance(tree, dict):
         raise FormatError(f"{source}: the model's configuration is not a JSON object")
     return tree
@@ -217,20 +225,3 @@ def _weight_names(group: Any) -> list[str]:
             names += list(group.attrs[f"weight_names{number}"])
             number += 1
     return [name.decode() if isinstance(name, bytes) else str(name) for name in names]
-
-
-def _array(layer: Layer, role: str, data: Any) -> npt.NDArray[np.float32]:
-    import h5py
-
-    if not isinstance(data, h5py.Dataset):
-        raise layer.broken(f"its {role} is missing")
-    if data.is_virtual or data.external:
-        raise layer.broken(f"its {role} is kept in another file")
-    if data.dtype != np.float32:
-        raise layer.broken(f"its {role} has type {data.dtype}; expected float32")
-    if data.size is None or data.size > LARGEST_CONSTANT:
-        raise layer.broken(f"its {role} of shape {data.shape} is too large")
-    array: npt.NDArray[np.float32] = np.asarray(data[()], dtype=np.float32)
-    if not np.all(np.isfinite(array)):
-        raise layer.unsupported(f"NaN or infinity in its {role}")
-    return array

@@ -13,9 +13,6 @@ Optional: ``input_lo``, ``input_hi``, ``input_shape``, ``sign_zero`` (plus, minu
 
 from __future__ import annotations
 
-import io
-import zipfile
-import zlib
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -23,27 +20,10 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from bnncert.errors import FormatError
+from bnncert.formats.archive import array_names, open_archive, read_member_array
 from bnncert.formats.arrays import describe_mapping, mapping_of
 from bnncert.formats.description import ModelDescription
-
-#: What numpy and zipfile raise on broken, encrypted, oversized or exotic archives.
-UNREADABLE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    ValueError,
-    OSError,
-    EOFError,
-    KeyError,
-    NotImplementedError,
-    RuntimeError,
-    MemoryError,
-    AttributeError,
-    SyntaxError,
-    TypeError,
-)
-
-#: More neurons than any layer has; a larger shape is a broken file.
-LARGEST_LAYER = 2**31
+from bnncert.formats.limits import DEFAULT_LIMITS, Limits, too_many
 
 #: A sparse matrix with at most this share of non-zeros is stored as sparse.
 SPARSE_BELOW = 0.05
@@ -71,22 +51,17 @@ def unpack_ternary(packed: npt.NDArray[np.uint8], shape: tuple[int, int]) -> npt
     return np.asarray(values[flat].reshape(shape), dtype=np.int8)
 
 
-def read_npz(content: bytes, source: str) -> ModelDescription:
+def read_npz(content: bytes, source: str, limits: Limits = DEFAULT_LIMITS) -> ModelDescription:
     """Read a network from the bytes of an .npz file."""
-    try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-            arrays: dict[str, Any] = {name: archive[name] for name in archive.files}
-    except UNREADABLE as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise FormatError(f"{source}: not a readable .npz file ({reason})") from error
-    for name, array in arrays.items():
-        # numpy hands out a zip member that is not an array as bytes.
-        if not isinstance(array, np.ndarray):
-            raise FormatError(f"{source}: {name!r} is not an array")
-    return describe_mapping(_unpack(arrays, source), source, "npz")
+    with open_archive(content, source, ".npz", limits) as archive:
+        arrays: dict[str, Any] = {
+            name: read_member_array(archive, name, f"{source}: {name!r}")
+            for name in array_names(archive)
+        }
+    return describe_mapping(_unpack(arrays, source, limits), source, "npz", limits)
 
 
-def _unpack(arrays: dict[str, Any], source: str) -> dict[str, Any]:
+def _unpack(arrays: dict[str, Any], source: str, limits: Limits) -> dict[str, Any]:
     content = dict(arrays)
     for key in arrays:
         name, _, kind = key.partition("_")
@@ -99,9 +74,11 @@ def _unpack(arrays: dict[str, Any], source: str) -> dict[str, Any]:
             if not np.issubdtype(dims.dtype, np.integer) or dims.shape != (2,) or dims.min() < 1:
                 raise ValueError(f"shape {dims.tolist()}")
             shape = (int(dims[0]), int(dims[1]))
-            if max(shape) > LARGEST_LAYER:
-                raise ValueError(f"shape {shape}")
+            if max(shape) > limits.width:
+                raise too_many(f"{source}: {name}", f"shape {shape}", limits.width, "width")
             if kind == "packed":
+                if shape[0] * shape[1] > limits.matrix:
+                    raise too_many(f"{source}: {name}", f"shape {shape}", limits.matrix, "matrix")
                 packed = content.pop(key)
                 if packed.dtype != np.uint8 or packed.ndim != 1:
                     raise ValueError(f"type {packed.dtype}, shape {packed.shape}")
@@ -113,6 +90,8 @@ def _unpack(arrays: dict[str, Any], source: str) -> dict[str, Any]:
                 matrix = sp.csr_array(tuple(parts), shape=shape)
                 matrix.check_format(full_check=True)
                 content[name] = matrix
+        except FormatError:
+            raise
         except (KeyError, ValueError) as error:
             raise FormatError(f"{source}: {key}: not a valid stored matrix ({error})") from error
     return content

@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import numpy_helper
 
 from bnncert.errors import FormatError, UnsupportedModelError
+from bnncert.formats.limits import DEFAULT_LIMITS
 
 #: Below opset 7 broadcasting followed other rules; above the newest one nothing is known.
 OLDEST_OPSET, NEWEST_OPSET = 7, 28
@@ -25,7 +26,7 @@ OLDEST_OPSET, NEWEST_OPSET = 7, 28
 STANDARD_DOMAINS = ("", "ai.onnx")
 
 #: Entries of the largest constant, and of the largest tensor followed through a network.
-LARGEST_CONSTANT, LARGEST_VALUE = 2**26, 2**22
+LARGEST_CONSTANT, LARGEST_VALUE = DEFAULT_LIMITS.matrix, DEFAULT_LIMITS.width
 
 
 @dataclass(frozen=True, eq=False)

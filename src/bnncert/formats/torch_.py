@@ -15,6 +15,7 @@ import numpy.typing as npt
 from bnncert.errors import InputError, MissingExtraError
 from bnncert.formats.description import FloatArray, ModelDescription, SignZero
 from bnncert.formats.layer_chain import Layer
+from bnncert.formats.limits import DEFAULT_LIMITS, too_many
 from bnncert.formats.torch_layers import (
     AS_STORED,
     LAYER_TYPES,
@@ -191,6 +192,10 @@ def tensor_array(tensor: Any, layer: Layer, what: str) -> npt.NDArray[Any]:
         array: npt.NDArray[Any] = tensor.detach().cpu().numpy()
     except (TypeError, RuntimeError, AttributeError) as error:
         raise layer.unsupported(f"its {what} is not a plain tensor of numbers") from error
+    # A few bytes, repeated by strides of 0, can stand for any number of entries.
+    if array.size > DEFAULT_LIMITS.matrix:
+        limit = DEFAULT_LIMITS.matrix
+        raise too_many(layer.place, f"its {what} has {array.size} entries", limit, "matrix")
     if array.dtype not in (np.float32, np.float64) and array.dtype.kind not in "iu":
         raise layer.unsupported(f"its {what} has type {array.dtype}; expected float32 or float64")
     return array

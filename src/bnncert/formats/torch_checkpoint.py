@@ -14,7 +14,6 @@ Checkpoints are read with ``weights_only=True``: no code in them is run.
 from __future__ import annotations
 
 import io
-import json
 import pickle
 from collections.abc import Mapping
 from typing import Any
@@ -25,6 +24,7 @@ import numpy.typing as npt
 from bnncert.errors import FormatError
 from bnncert.formats.description import FloatArray, ModelDescription
 from bnncert.formats.layer_chain import Layer
+from bnncert.formats.reading import parse_json
 from bnncert.formats.safetensors_ import read_safetensors
 from bnncert.formats.torch_ import import_torch, tensor_array
 from bnncert.formats.torch_layers import LAYER_TYPES, TorchLayer, describe_layers
@@ -66,12 +66,7 @@ def read_checkpoint(
 
 
 def _parsed(content: bytes, source: str) -> dict[str, Any]:
-    try:
-        tree = json.loads(content.decode("utf-8"))
-    except json.JSONDecodeError as error:
-        raise FormatError(f"{source}:{error.lineno}: not valid JSON ({error.msg})") from error
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"{source}: not valid JSON") from error
+    tree = parse_json(content, source)
     if not isinstance(tree, dict):
         raise FormatError(f"{source}: expected a JSON object with input_shape and layers")
     known = ("input_shape", "layers", "input_lo", "input_hi")

@@ -14,18 +14,16 @@ same `Specification` and may add Euclidean balls.
 from __future__ import annotations
 
 import enum
-import gzip
-import io
 import os
 import re
-import zlib
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
-from pathlib import Path
 from typing import Final
 
 from bnncert.errors import FormatError
+from bnncert.formats.limits import DEFAULT_LIMITS
+from bnncert.formats.reading import read_bytes
 from bnncert.formats.vnnlib_normal_form import (
     Formula,
     Linear,
@@ -59,11 +57,9 @@ __all__ = [
 ]
 
 MAX_NESTING: Final = 1_000
-MAX_UNPACKED_BYTES: Final = 2**30
 MAX_NUMBER_LENGTH: Final = 2_000
 MAX_EXPONENT: Final = 2_000
 
-_GZIP_MAGIC: Final = b"\x1f\x8b"
 _ZERO: Final = Fraction(0)
 _ONE: Final = Fraction(1)
 
@@ -94,13 +90,7 @@ def read_vnnlib(path: str | os.PathLike[str]) -> Specification:
         When the file is VNN-LIB 2.0 and the package that parses it is not installed.
     """
     name = os.fspath(path)
-    try:
-        data = Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise error_at(name, 1, f"an unreadable file ({reason})", "a readable one") from error
-    if data.startswith(_GZIP_MAGIC):
-        data = _unpack(data, name)
+    data = read_bytes(path, most=DEFAULT_LIMITS.query, name="query")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -146,20 +136,6 @@ def _states_version(text: str) -> bool:
     """Whether the first command is ``vnnlib-version``, which VNN-LIB 1.0 does not have."""
     tokens = (t[0] for t in _TOKEN.finditer(text) if t[0][0] not in "\n;")
     return next(tokens, "") == "(" and next(tokens, "") == "vnnlib-version"
-
-
-def _unpack(data: bytes, path: str) -> bytes:
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
-            unpacked = stream.read(MAX_UNPACKED_BYTES + 1)
-    except EOFError as error:
-        raise error_at(path, 1, "a truncated gzip stream", "a complete one") from error
-    except (OSError, zlib.error) as error:
-        raise error_at(path, 1, f"a damaged gzip stream ({error})", "an intact one") from error
-    if len(unpacked) > MAX_UNPACKED_BYTES:
-        found = f"more than {MAX_UNPACKED_BYTES} bytes after unpacking"
-        raise error_at(path, 1, found, "a smaller file")
-    return unpacked
 
 
 class _Kind(enum.Enum):

@@ -17,7 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from bnncert.atomic import write_atomically
-from bnncert.errors import FormatError, InputError
+from bnncert.errors import FormatError
+from bnncert.formats.limits import DEFAULT_LIMITS
+from bnncert.formats.reading import read_text
 
 #: Every answer there is, with its colour.
 WORDS = {"sat": "red", "unsat": "green", "unknown": "yellow", "timeout": "yellow", "error": "red"}
@@ -117,14 +119,12 @@ class ResultsTable:
         """Return all rows."""
         if not self._path.exists():
             return []
+        text = read_text(self._path, DEFAULT_LIMITS.table, "table")
+        reader = csv.reader(io.StringIO(text, newline=""))
         try:
-            with self._path.open(newline="", encoding="utf-8") as file:
-                reader = csv.reader(file)
-                return [Line.of(r, f"{self._path}:{reader.line_num}") for r in reader if r]
-        except (UnicodeDecodeError, csv.Error) as error:
+            return [Line.of(r, f"{self._path}:{reader.line_num}") for r in reader if r]
+        except csv.Error as error:
             raise FormatError(f"{self._path}: not a results.csv ({error})") from error
-        except OSError as error:
-            raise InputError(f"{self._path}: {error.strerror or error}") from error
 
     def put(self, line: Line) -> None:
         """Add a row, in place of the one with the same result file."""

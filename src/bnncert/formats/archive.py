@@ -1,0 +1,95 @@
+"""Zip archives and the arrays in them, read within the limits."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.errors import BnncertError, FormatError
+from bnncert.formats.limits import DEFAULT_LIMITS, Limits, too_large, too_many
+
+ZIP_MAGIC = b"PK\x03\x04"
+
+#: How every entry of an archive's directory begins.
+_ENTRY_MAGIC = b"PK\x01\x02"
+
+_NPY_MAGIC = b"\x93NUMPY"
+_BLOCK = 2**20
+
+
+def reason(error: BaseException) -> str:
+    """Return the first line of what a library says about a broken file."""
+    lines = str(error).splitlines()
+    text = lines[0].strip() if lines else ""
+    return "".join(c if c.isprintable() else "?" for c in text) or type(error).__name__
+
+
+@contextmanager
+def open_archive(
+    content: bytes, source: object, kind: str, limits: Limits = DEFAULT_LIMITS
+) -> Iterator[zipfile.ZipFile]:
+    """Open a zip archive whose members together stay within the limits.
+
+    Whatever `zipfile` and NumPy raise on a broken archive, while it is open too, becomes one line.
+    """
+    if content.count(_ENTRY_MAGIC) > limits.members:
+        raise too_many(source, "an archive of too many members", limits.members, "members")
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            if sum(max(0, info.file_size) for info in archive.infolist()) > limits.file:
+                raise too_large(source, "unpacks to", limits.file, "file")
+            yield archive
+    except BnncertError:
+        raise
+    except MemoryError as error:
+        raise FormatError(f"{source}: not enough memory to read it ({reason(error)})") from error
+    except Exception as error:  # zipfile and NumPy raise nearly anything on broken archives
+        raise FormatError(f"{source}: not a readable {kind} file ({reason(error)})") from error
+
+
+def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
+    """Return a member of an archive; never more than its directory states."""
+    content = io.BytesIO()
+    # Block by block: zipfile unpacks all that one call asks for before it compares the sizes.
+    with archive.open(name) as stream:
+        while block := stream.read(_BLOCK):
+            content.write(block)
+    return content.getvalue()
+
+
+def array_names(archive: zipfile.ZipFile) -> list[str]:
+    """Return the names of the arrays in an .npz archive, as NumPy shows them."""
+    return [name.removesuffix(".npy") for name in archive.namelist()]
+
+
+def read_member_array(archive: zipfile.ZipFile, name: str, where: object) -> npt.NDArray[Any]:
+    """Return an array of an .npz archive."""
+    member = name if name in archive.namelist() else f"{name}.npy"
+    with archive.open(member) as stream:
+        if stream.read(len(_NPY_MAGIC)) != _NPY_MAGIC:
+            raise FormatError(f"{where}: not an array")
+    with archive.open(member) as stream:
+        return _array(stream)
+
+
+def read_npy(content: bytes, where: object) -> npt.NDArray[Any]:
+    """Return the array in an .npy file."""
+    try:
+        return _array(io.BytesIO(content))
+    except BnncertError:
+        raise
+    except Exception as error:  # NumPy raises nearly anything on broken headers
+        raise FormatError(f"{where}: not a readable .npy file ({reason(error)})") from error
+
+
+def _array(stream: Any) -> npt.NDArray[Any]:
+    # NumPy makes room for what the header states and then fills it.  Where the data end before,
+    # it refuses the file, and the pages that no data reached were never used.
+    array: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+    return array
