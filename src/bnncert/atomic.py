@@ -64,3 +64,16 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
     """
     with replacing(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
+
+
+def file_identity(path: str | os.PathLike[str]) -> tuple[int, int] | str | None:
+    """Return what two paths have in common that lead to one file, through links of any kind.
+
+    A file that does not exist yet counts too.  Devices and pipes have none: writing there
+    destroys nothing.
+    """
+    try:
+        found = os.stat(path)
+    except OSError:
+        return os.path.realpath(path)
+    return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None

@@ -154,7 +154,7 @@ def test_a_convolutional_network(command: Callable[..., Outcome]) -> None:
 
 def test_the_limit_counts_training_images(command: Callable[..., Outcome]) -> None:
     pytest.importorskip("torch", reason="needs the extra 'train'")
-    common = ("train", "--data", "tiny.npz", *SMALL, "--out", "net.npz", "--limit")
+    common = ("train", "--data", "tiny.npz", *SMALL, "--out", "net.npz", "--force", "--limit")
     assert command(*common, "60").code == 0
     outcome = command(*common, "301")
     assert outcome.code == 2
@@ -171,7 +171,7 @@ def test_a_named_checkpoint_stays_and_is_used(command: Callable[..., Outcome]) -
     assert again.code == 0
     assert "epoch" not in again.out
     assert bnncert.load("net.npz").content_hash == first
-    other = command(*common, "--zeros", "0.1")
+    other = command(*common, "--force", "--zeros", "0.1")
     assert (other.code, other.err.count("\n")) == (2, 1)
     assert "state" in other.err and "zeros 0.34, not 0.1" in other.err
 

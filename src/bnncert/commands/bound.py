@@ -77,7 +77,7 @@ def bound(
     refuse_unread(ctx, method)
     options = solver_options(seed, form, samples, restarts, pixel_step, memory)
     options = replace(options, solver=solver, sparsity=sparsity, coupling=coupling)
-    refuse_unwritable(json_path(json_))
+    refuse_unwritable(json_path(json_), read=(model, input_))
     network = read_network(model, sign_zero)
     question = read_question(network, input_, index, label, norm, radius, clip, targets)
     with watch(PlainConsole(stderr=True)) as progress:

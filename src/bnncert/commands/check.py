@@ -13,9 +13,7 @@ from bnncert.commands.console import PlainConsole
 from bnncert.commands.options import (
     JsonOption,
 )
-from bnncert.commands.output import (
-    write_json,
-)
+from bnncert.commands.output import json_path, refuse_unwritable, write_json
 from bnncert.errors import FormatError
 from bnncert.network import load
 
@@ -26,6 +24,7 @@ def check(
     json_: JsonOption = None,
 ) -> None:
     """Check a certificate in exact arithmetic: exit code 0 accepted, 1 rejected, 2 unreadable."""
+    refuse_unwritable(json_path(json_), read=(certificate, model))
     console = PlainConsole(stderr=json_ == "-")
     network = load(model)
     tree: dict[str, Any] = {"certificate": str(certificate), "model": str(model)}

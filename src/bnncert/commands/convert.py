@@ -9,6 +9,7 @@ import typer
 
 from bnncert.commands.console import PlainConsole
 from bnncert.commands.options import SignZeroOption
+from bnncert.commands.output import refuse_unwritable
 from bnncert.errors import InputError
 from bnncert.network import load
 
@@ -23,6 +24,7 @@ def convert(
     ] = None,
 ) -> None:
     """Convert a network file; the result is the same network, threshold by threshold."""
+    refuse_unwritable(target, read=(source, layers))
     network = load(source, layers)
     if sign_zero is not None:
         network = network.with_sign_zero(sign_zero)

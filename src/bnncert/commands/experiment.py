@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from bnncert.commands.console import PlainConsole, counting, say_interrupted
-from bnncert.commands.output import refuse_unwritable
+from bnncert.commands.output import refuse_clashes, refuse_unwritable
 from bnncert.commands.unused import refuse_together
 from bnncert.deadline import Deadline
 from bnncert.errors import BnncertError, InputError
@@ -94,6 +94,7 @@ def experiment(
     )
     if certificates is not None and not any(p.certificates for p in configuration.parts):
         raise InputError(f"--certificates is not used: no part of {path} says `certificates: true`")
+    refuse_clashes((target,), (path, *configuration.files))
     planned = plan_experiment(configuration)
     if dry_run:
         _show_plan(planned, target, workers)

@@ -23,7 +23,7 @@ from bnncert.report.tables import (
 
 def info(model: ModelArgument, json_: JsonOption = None) -> None:
     """Print layers, sizes, sparsity and thresholds of a network."""
-    refuse_unwritable(json_path(json_))
+    refuse_unwritable(json_path(json_), read=(model,))
     network = load(model)
     console = PlainConsole(stderr=json_ == "-")
     shape = " x ".join(map(str, network.input_shape))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 import bnncert
-from bnncert.atomic import write_atomically
+from bnncert.atomic import file_identity, write_atomically
 from bnncert.errors import InputError
 from bnncert.network import Network
 from bnncert.regions import Region
@@ -25,8 +26,11 @@ from bnncert.report.tables import (
 from bnncert.verdict import Result
 
 
-def refuse_unwritable(*targets: Path | None) -> None:
-    """Find out before a long run that its result could not be written after it."""
+def refuse_unwritable(*targets: Path | None, read: Iterable[str | Path | None] = ()) -> None:
+    """Find out before a long run that its results cannot or must not be written after it.
+
+    `read` are the files that the command reads, as in :func:`refuse_clashes`.
+    """
     for target in targets:
         if target is None:
             continue
@@ -39,6 +43,34 @@ def refuse_unwritable(*targets: Path | None) -> None:
             reason = "Permission denied"
         if reason:
             raise InputError(f"{target}: cannot be written ({reason})")
+    refuse_clashes(targets, read)
+
+
+def refuse_clashes(targets: Iterable[Path | None], read: Iterable[str | Path | None]) -> None:
+    """Refuse to write onto a file that the command reads, or two outputs into one file.
+
+    Files may be read as `FILE:KEY`.
+    """
+    sources = {file_identity(p) for text in read if text is not None for p in _files(text)}
+    seen: set[object] = set()
+    for target in targets:
+        identity = None if target is None else file_identity(target)
+        if identity is None:
+            continue
+        if identity in sources:
+            raise InputError(f"{target}: cannot be written (this command reads it)")
+        if identity in seen:
+            raise InputError(f"{target}: cannot be written (another output goes there)")
+        seen.add(identity)
+
+
+def _files(text: str | Path) -> list[Path]:
+    """Return the files that an argument may make a command read."""
+    name = str(text)
+    head, colon, _ = name.rpartition(":")
+    found = [Path(name), *([Path(head)] if colon else [])]
+    # The layers of a PyTorch checkpoint are in a file beside it.
+    return found + [p.with_suffix(".layers.json") for p in found if p.suffix and p.stem]
 
 
 def json_path(target: str | None) -> Path | None:

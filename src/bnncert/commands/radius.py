@@ -76,7 +76,7 @@ def radius(
     """Find the largest certified and the smallest falsified radius around a point."""
     refuse_unread(ctx, method)
     options = solver_options(seed, form, samples, restarts, pixel_step, memory)
-    refuse_unwritable(json_path(json_))
+    refuse_unwritable(json_path(json_), read=(model, input_))
     if input_ is None:
         raise InputError("--input is missing; give the point to search around")
     network = read_network(model, sign_zero)

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from bnncert.commands.console import PlainConsole
-from bnncert.commands.output import refuse_unwritable
+from bnncert.commands.output import refuse_clashes, refuse_unwritable
 from bnncert.errors import InputError
-from bnncert.report.csv_export import write_csv
+from bnncert.report.csv_export import CSV_FILES, write_csv
 from bnncert.report.latex_export import write_latex
 from bnncert.report.page import write_page
 from bnncert.report.recorded import read_recorded
@@ -34,9 +34,10 @@ def report(
         raise InputError("nothing to write; give -o PAGE.html, --csv DIR or --latex DIR")
     if details < 0:
         raise InputError(f"--details is {details}; expected a number >= 0")
-    if out is not None and results.exists() and out.exists() and out.samefile(results):
-        raise InputError(f"{out}: is the results file itself")
-    refuse_unwritable(out)
+    refuse_unwritable(out, read=(results,))
+    tables = [] if csv is None else [csv / name for name in CSV_FILES]
+    tables += [] if latex is None else latex.glob("*.tex")
+    refuse_clashes([out, *tables], (results,))
     recorded = read_recorded(results)
     console = PlainConsole()
     written = []

@@ -67,7 +67,7 @@ def run(
 ) -> None:
     """Verify many points at many radii; the same command again goes on where it stopped."""
     refuse_unread(ctx, method)
-    refuse_unwritable(out)
+    refuse_unwritable(out, read=(model, data))
     if certificates is not None:
         try:
             certificates.mkdir(parents=True, exist_ok=True)

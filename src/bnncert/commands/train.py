@@ -18,7 +18,7 @@ from bnncert.commands.console import PlainConsole
 from bnncert.commands.options import SeedOption
 from bnncert.commands.output import refuse_unwritable
 from bnncert.commands.unused import refuse_without
-from bnncert.datasets import REMOTE, Dataset, Split, load_dataset
+from bnncert.datasets import REMOTE, Dataset, Split, data_folder, load_dataset
 from bnncert.errors import InputError, MissingExtraError
 from bnncert.training.options import TrainingOptions
 
@@ -72,6 +72,9 @@ def train(
         Path | None,
         typer.Option("--data-dir", help="Where mnist and cifar10 are, or are put when fetched."),
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the file that --out names, if it exists.")
+    ] = False,
 ) -> None:
     """Train a ternary or binary network; the same command again goes on where it stopped."""
     refuse_without(ctx, "robust", ("delta",))
@@ -94,7 +97,10 @@ def train(
     if options.conv and out.suffix != ".npz":
         raise InputError(f"{out}: a convolutional network is written as .npz only")
     state = out.with_name(out.name + ".checkpoint") if checkpoint is None else checkpoint
-    refuse_unwritable(out, state)
+    stored = data_folder(data_dir).glob("*") if data in REMOTE else ()
+    refuse_unwritable(out, state, read=(data, *stored))
+    if out.exists() and not force:
+        raise InputError(f"{out}: exists already; give --force to replace it, or another name")
     # A mistake in the data is reported first, but nothing is fetched that cannot be used.
     if data in REMOTE:
         _require_pytorch()

@@ -91,7 +91,7 @@ def verify(
         refuse_beside_query(ctx, str(spec))
     options = solver_options(seed, form, samples, restarts, pixel_step, memory)
     options = replace(options, coupling=coupling)
-    refuse_unwritable(witness, certificate, json_path(json_))
+    refuse_unwritable(witness, certificate, json_path(json_), read=(model, spec, input_))
     network = read_network(model, sign_zero)
     console = PlainConsole(stderr=json_ == "-")
     region: Region | None = None

@@ -13,6 +13,7 @@ import typer
 from bnncert.atomic import write_atomically
 from bnncert.commands.console import PlainConsole, counting, say_interrupted, wide_console
 from bnncert.commands.options import MemoryOption, MethodOption
+from bnncert.commands.output import refuse_clashes
 from bnncert.commands.unused import refuse_unread
 from bnncert.competition import (
     Instance,
@@ -23,6 +24,7 @@ from bnncert.competition import (
     run_category,
     run_instance,
 )
+from bnncert.competition.category import certificate_path
 from bnncert.errors import BnncertError, InputError
 from bnncert.formats.vnnlib import read_vnnlib
 from bnncert.network import load
@@ -64,6 +66,10 @@ def vnncomp(
     chosen = [i for i in read_instances(instances, timeout) if only in Path(i.vnnlib).name]
     if not chosen:
         raise InputError(f"{instances}: no query with {only!r} in its name")
+    written = [out / "results.csv", *(out / i.name for i in chosen)]
+    if certificates is not None:
+        written += [certificate_path(certificates, i.name) for i in chosen]
+    refuse_clashes(written, [instances, *(p for i in chosen for p in (i.model, i.query))])
     _run(chosen, out, settings, again)
 
 
@@ -109,14 +115,16 @@ def vnncomp_instance(
     """Answer one instance as vnncomp/run_instance.sh has to."""
     used = 0.0 if started is None else max(0.0, time.time() - started)
     begin = time.monotonic() - used
+    model, query = plain_or_packed(onnx), plain_or_packed(vnnlib)
+    refuse_clashes((result,), (model, query))
     # Whatever happens next, a valid file is there.
     write_atomically(result, "unknown\n")
     if not 0 < timeout < math.inf:
         raise InputError(f"timeout is {timeout}; expected a number of seconds > 0")
     margin = min(MARGIN, MARGIN_SHARE * timeout)
     answer = run_instance(
-        plain_or_packed(onnx),
-        plain_or_packed(vnnlib),
+        model,
+        query,
         timeout - margin,
         started=begin,
         grace=margin / 4,

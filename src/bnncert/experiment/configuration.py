@@ -123,6 +123,12 @@ class Configuration:
     networks: tuple[NetworkSource, ...]
     parts: tuple[Part, ...]
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files of networks and points (and the names of bundled ones)."""
+        sources = [n.source for n in self.networks] + [p.data.source for p in self.parts]
+        return tuple(s for s in sources if isinstance(s, str))
+
     def wrong(self, line: int, error: BnncertError) -> BnncertError:
         """Return an error of the same kind that names the line it comes from."""
         return type(error)(f"{self.path}:{line}: {error}")

@@ -13,19 +13,22 @@ from bnncert.errors import InputError
 from bnncert.report.recorded import Recorded
 from bnncert.report.statistics import Panel, counts, gaps, panels
 
+#: The files that are written: every answer, the sums, and what one method adds to another.
+CSV_FILES = ("results.csv", "summary.csv", "improvements.csv")
+
 
 def write_csv(recorded: Recorded, folder: Path) -> list[Path]:
     """Write results.csv, summary.csv and improvements.csv; return their paths."""
     make_folder(folder)
     known = panels(recorded)
-    files = {
-        "results.csv": _text(_result_rows(recorded)),
-        "summary.csv": _text(_summary_rows(known)),
-        "improvements.csv": _text(_improvement_rows(known)),
-    }
-    for name, text in files.items():
+    texts = (
+        _text(_result_rows(recorded)),
+        _text(_summary_rows(known)),
+        _text(_improvement_rows(known)),
+    )
+    for name, text in zip(CSV_FILES, texts, strict=True):
         write_atomically(folder / name, text)
-    return [folder / name for name in files]
+    return [folder / name for name in CSV_FILES]
 
 
 def make_folder(folder: Path) -> None:
