@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from fractions import Fraction
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert.deadline import Deadline
+from bnncert.formats.description import SignZero
 from bnncert.layers import ThresholdLayer
 from bnncert.presolve import pairs
 from bnncert.presolve.clashes import Clashes
@@ -137,30 +139,40 @@ def test_three_inputs(data: st.DataObject) -> None:
         )
 
 
+def clear_clashes(net: TinyNetwork, region: bnncert.Region, margin: float) -> set[tuple[int, int]]:
+    """Return the literals of open neurons that exclude each other even with a tolerance."""
+    open_ = open_neurons(np.array(list(reachable_first_layers(net, region))))
+    clear = set()
+    for a, b in combinations(open_, 2):
+        for s, t in product((1, -1), repeat=2):
+            rows = np.stack([s * net.weights[0][a], t * net.weights[0][b]])
+            bias = np.array([s * net.biases[0][a], t * net.biases[0][b]]) + margin
+            pair = TinyNetwork((rows, np.ones((2, 2))), (bias, np.zeros(2)), "plus")
+            if (1, 1) not in set(reachable_first_layers(pair, region)):
+                clear.add((2 * a + (s < 0), 2 * b + (t < 0)))
+    return clear
+
+
 @pytest.mark.parametrize(
     ("ternary", "margin"), [(True, 1e-9), (False, 0.05)], ids=["ternary", "real"]
 )
-@given(data=st.data())
-@FEW
-def test_every_clear_clash_on_a_box_is_found(
-    ternary: bool, margin: float, data: st.DataObject
-) -> None:
+def test_every_clear_clash_on_a_box_is_found(ternary: bool, margin: float) -> None:
     """With weights in {-1, 0, 1} only rounding may hide one, else the grid of theta."""
-    net = data.draw(first_layers(ternary=ternary, exact_ties=True, most=3))
-    region = data.draw(regions("box"))
-    patterns = np.array(list(reachable_first_layers(net, region)))
-    found = as_set(found_clashes(net, region))
-    open_ = open_neurons(patterns)
-    for a in open_:
-        for b in (j for j in open_ if j > a):
-            for s in (1, -1):
-                for t in (1, -1):
-                    # Both signs asked for with a tolerance; if that fails, they clash clearly.
-                    rows = np.stack([s * net.weights[0][a], t * net.weights[0][b]])
-                    bias = np.array([s * net.biases[0][a], t * net.biases[0][b]]) + margin
-                    pair = TinyNetwork((rows, np.ones((2, 2))), (bias, np.zeros(2)), "plus")
-                    if (1, 1) not in set(reachable_first_layers(pair, region)):
-                        assert (2 * a + (s < 0), 2 * b + (t < 0)) in found
+    count = 0
+    for seed in range(45):
+        rng = np.random.default_rng(seed)
+        center, reach = rng.integers(-8, 9, 2) / 4, rng.integers(1, 7, 2) / 4
+        rows = rng.integers(-1, 2, (4, 2)) if ternary else rng.integers(-12, 13, (4, 2)) / 8
+        # Every line crosses the box, so that the neurons are open.
+        places = center + reach * (rng.integers(-3, 4, (4, 2)) / 4)
+        biases = -np.sum(rows * places, axis=1)
+        zero: SignZero = ("plus", "minus", "either")[seed % 3]
+        net = TinyNetwork((rows.astype(float), np.ones((2, 4))), (biases, np.zeros(2)), zero)
+        region = bnncert.Box(center - reach, center + reach)
+        clear = clear_clashes(net, region, margin)
+        count += len(clear)
+        assert clear <= as_set(found_clashes(net, region))
+    assert count > 40
 
 
 @pytest.mark.parametrize("ternary", [True, False], ids=["ternary", "real"])
