@@ -284,7 +284,7 @@ def test_another_question_is_another_row(folder: Path, run: Callable[..., Outcom
         (("--clip", "0.75", "1", "--norm", "l2"), "data.npz [0]: "),
         (("--out", "none/r.sqlite"), "none/r.sqlite: cannot be written (No such directory)"),
         (("--out", "."), ".: cannot be written (Is a directory)"),
-        (("--out", "data.npz"), "data.npz: not a bnncert results file"),
+        (("--out", "data.npz"), "data.npz: cannot be written (this command reads it)"),
     ],
 )
 def test_bad_input_is_one_line(

@@ -77,8 +77,10 @@ def test_the_demo_verifies_an_image_and_draws_a_counterexample() -> None:
     assert "radius 0.25/127.5" in lines[0]
     (row,) = [line.split() for line in lines if re.match(r" +0 +7 ", line)]
     assert row[:3] == ["0", "7", "robust"]
-    assert float(row[3]) > 0
-    assert any(re.match(r"1 robust, 0 not robust, 0 undecided of 1 in \d", line) for line in lines)
+    assert row[3] == ">="
+    assert float(row[4]) > 0
+    words = r"1 robust, 0 not robust, 0 misclassified, 0 undecided of 1 in \d"
+    assert any(re.match(words, line) for line in lines)
     (sentence,) = [line for line in lines if line.startswith("Image 0 is robust above")]
     wrong = re.search(r"radius 16/127\.5 .* classified as (\d) \(margin (-[\d.]+)", sentence)
     assert wrong is not None
@@ -112,7 +114,7 @@ def test_a_misclassified_image_is_called_so() -> None:
         patch.setattr(demo, "load_demo_images", lambda: data)
         text = recorded(1, 0.0, "sparse")
     assert "misclassified" in text
-    assert "0 robust, 1 not robust, 0 undecided of 1" in text
+    assert "0 robust, 0 not robust, 1 misclassified, 0 undecided of 1" in text
     assert "robust above" not in text
 
 

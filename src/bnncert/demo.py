@@ -73,7 +73,7 @@ def run_demo(
         soft_wrap=True,
     )
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("image", "label", "answer", "margin >=", "hardest rival", "stages", "seconds"):
+    for title in ("image", "label", "answer", "margin", "hardest rival", "stages", "seconds"):
         table.add_column(title, justify="left" if title in ("answer", "stages") else "right")
     columns = (
         TextColumn("verifying"),
@@ -94,11 +94,12 @@ def run_demo(
             table.add_row(*_row(i, int(data.labels[i]), result))
             bar.advance(task)
     console.print(table)
-    words = [r.status for r in results]
+    words = ["misclassified" if r.is_misclassified else r.status for r in results]
+    decided = {w: words.count(w) for w in ("robust", "not_robust", "misclassified")}
     console.print(
-        f"{words.count('robust')} robust, {words.count('not_robust')} not robust, "
-        f"{len(words) - words.count('robust') - words.count('not_robust')} undecided of {count} "
-        f"in {time.monotonic() - started:.1f} s",
+        f"{decided['robust']} robust, {decided['not_robust']} not robust, "
+        f"{decided['misclassified']} misclassified, {count - sum(decided.values())} undecided of "
+        f"{count} in {time.monotonic() - started:.1f} s",
         highlight=False,
     )
     _show_counterexample(console, network, data, results, timeout)
@@ -109,16 +110,15 @@ def _row(index: int, label: int, result: Result) -> list[RenderableType]:
     stages = ", ".join(dict.fromkeys(t.stage for t in result.targets))
     found = result.counterexample
     if found is not None:
-        margin, rival = number(float(found.value)), found.target
-        stages = next(t.stage for t in result.targets if t.counterexample is not None)
-        if stages == "centre":
-            stages = "misclassified"
+        margin, rival = f"<= {number(float(found.value))}", found.target
+        stages = result.deciding_stage
     else:
-        margin, rival = number(result.lower), hardest.name
+        margin = f">= {number(result.lower)}" if np.isfinite(result.lower) else "-"
+        rival = hardest.name
     return [
         str(index),
         str(label),
-        status_text(result.status),
+        status_text(result),
         margin,
         rival,
         stages,

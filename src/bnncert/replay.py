@@ -124,6 +124,21 @@ class Replayer:
             return None
         return [min(float_above(t.exactly(x)) for x in lasts.values()) for t in targets]
 
+    def reached(self, targets: Sequence[Target], found: Counterexample) -> list[tuple[bool, float]]:
+        """Return for each target whether the counterexample violates it, too, and its F there.
+
+        F is rounded up, and the lowest one where ties may go either way.
+        """
+        place: Any = found.point if found.exact is None else found.exact
+        lasts = {p[-1].tobytes(): p[-1] for p in self._problem.network.exact_patterns(place)}
+        return [
+            (
+                any(t.is_violated(x) is True for x in lasts.values()),
+                min((float_above(t.exactly(x)) for x in lasts.values()), default=np.inf),
+            )
+            for t in targets
+        ]
+
     def _check(
         self, target: Target, point: FloatArray, exact: tuple[Fraction, ...] | None
     ) -> Counterexample | None:

@@ -534,9 +534,7 @@ class ResultsFile:
 
 
 def _row_status(result: Result) -> RowStatus:
-    if result.status == "not_robust" and any(t.stage == "centre" for t in result.targets):
-        return "misclassified"
-    return result.status
+    return "misclassified" if result.is_misclassified else result.status
 
 
 def _one_number(values: FloatArray | None) -> float | None:

@@ -15,6 +15,13 @@ from bnncert.formats.description import FloatArray
 
 Status: TypeAlias = Literal["robust", "not_robust", "unknown", "timeout"]
 
+#: What a counterexample for another target leaves of an undecided one: it fails there too, or no
+#: method was applied to it any more.
+Finding: TypeAlias = Literal["violated", "not_tried"]
+
+#: Stages before any work on a single target: what they leave open was not tried.
+CHEAP_STAGES = ("", "centre", "interval")
+
 #: What VNN-COMP calls each answer: its queries state the violation.
 VNNCOMP_WORD: dict[str, str] = {
     "robust": "unsat",
@@ -82,6 +89,8 @@ class TargetResult:
     note: str = ""
     #: What the method has to tell about its work (plain data).
     details: dict[str, Any] = field(default_factory=dict)
+    #: Says more than the status where another target decided the question.
+    finding: Finding | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data (infinite bounds become None)."""
@@ -89,6 +98,7 @@ class TargetResult:
             "target": self.name,
             "rival": self.rival,
             "status": self.status,
+            "finding": self.finding,
             "lower": self.lower if math.isfinite(self.lower) else None,
             "upper": self.upper if math.isfinite(self.upper) else None,
             "seconds": self.seconds,
@@ -134,6 +144,11 @@ class Result:
         return ""
 
     @property
+    def is_misclassified(self) -> bool:
+        """Whether the centre of the region itself is not classified as the label."""
+        return self.label is not None and self.deciding_stage == "centre"
+
+    @property
     def vnncomp_word(self) -> str:
         """sat, unsat, unknown or timeout."""
         return VNNCOMP_WORD[self.status]
@@ -142,6 +157,7 @@ class Result:
         """Return plain data for JSON."""
         return {
             "status": self.status,
+            "misclassified": self.is_misclassified,
             "vnncomp": self.vnncomp_word,
             "method": self.method,
             "label": self.label,

@@ -20,7 +20,7 @@ from bnncert.network import Network
 from bnncert.problem import Problem, Targets, Ties, from_vnnlib, robustness
 from bnncert.regions import Region
 from bnncert.replay import OnnxRuntime, Replayer
-from bnncert.verdict import Result, TargetResult, merge, overall_status
+from bnncert.verdict import CHEAP_STAGES, Finding, Result, TargetResult, merge, overall_status
 
 #: Called with an answer when it is there, before anything is written.
 Announce: TypeAlias = Callable[[Result], None]
@@ -179,6 +179,7 @@ def solve(
         context = Context(chosen, deadline, replayer, progress, tracing=wanted is not None)
         found = _at_centre(problem, context) if check_centre else None
         answers = found if found is not None else engine.run(problem, context)
+        answers = _after_counterexample(problem, context, answers)
         notes = list(problem.network.notes)
         if replayer.rejected and not any(a.counterexample for a in answers):
             notes.append(
@@ -253,6 +254,30 @@ def _executed(network: Network, region: Region, arithmetic: Arithmetic) -> Netwo
     if arithmetic not in ("real", "float32"):
         raise InputError(f"arithmetic is {arithmetic!r}; expected real or float32")
     return network if arithmetic == "real" else float32_network(network, region)
+
+
+def _after_counterexample(
+    problem: Problem, context: Context, answers: tuple[TargetResult, ...]
+) -> tuple[TargetResult, ...]:
+    """Say what a counterexample for one target means for those that are undecided."""
+    found = next((a.counterexample for a in answers if a.counterexample is not None), None)
+    if found is None:
+        return answers
+    reached = context.replayer.reached(problem.targets, found)
+    told = []
+    for answer, (violated, value) in zip(answers, reached, strict=True):
+        if answer.status in ("robust", "not_robust"):
+            told.append(answer)
+            continue
+        upper = min(answer.upper, value)
+        finding: Finding | None = None
+        # An upper bound below 0 is the value at some other point of the region.
+        if violated or upper < 0:
+            finding = "violated"
+        elif answer.stage in CHEAP_STAGES:
+            finding = "not_tried"
+        told.append(replace(answer, upper=upper, finding=finding))
+    return tuple(told)
 
 
 def _at_centre(problem: Problem, context: Context) -> tuple[TargetResult, ...] | None:

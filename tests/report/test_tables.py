@@ -54,8 +54,18 @@ def test_numbers_are_short_and_missing_ones_a_dash(value: float, text: str) -> N
     ],
 )
 def test_answers_have_a_word_and_a_colour(status: str, word: str, colour: str) -> None:
-    text = status_text(status)  # type: ignore[arg-type]
-    assert (text.plain, str(text.style)) == (word, colour)
+    result = Result(status, (), 0.0, "auto")  # type: ignore[arg-type]
+    target = TargetResult("class 1", status)  # type: ignore[arg-type]
+    for text in (status_text(result), status_text(target)):
+        assert (text.plain, str(text.style)) == (word, colour)
+
+
+def test_what_a_counterexample_left_undecided_has_words_of_its_own() -> None:
+    for finding, word in (("violated", "violated"), ("not_tried", "not tried")):
+        target = TargetResult("class 1", "unknown", finding=finding)  # type: ignore[arg-type]
+        assert status_text(target).plain == word
+        assert target.to_dict()["status"] == "unknown"
+        assert target.to_dict()["finding"] == finding
 
 
 def test_a_result_has_one_row_for_each_target() -> None:

@@ -109,14 +109,17 @@ def show_result(console: Console, title: str, result: Result) -> None:
     console.print(title, soft_wrap=True)
     console.print(result_table(result))
     summary = f" in {result.seconds:.2f} s"
-    if np.isfinite(result.lower):
-        summary += f", margin at least {number(result.lower)}"
     found = result.counterexample
     if found is not None:
+        what = f"counterexample for {found.target}"
+        if result.is_misclassified:
+            what = f"the input itself is a counterexample for {found.target}"
         summary += (
-            f": counterexample for {found.target}, margin {number(float(found.value))}, replayed "
-            f"in {' and '.join(found.replayed_in)} arithmetic"
+            f": {what}, margin {number(float(found.value))}, replayed in "
+            f"{' and '.join(found.replayed_in)} arithmetic"
         )
-    console.print(Text.assemble(status_text(result.status), summary), soft_wrap=True)
+    elif np.isfinite(result.lower):
+        summary += f", margin at least {number(result.lower)}"
+    console.print(Text.assemble(status_text(result), summary), soft_wrap=True)
     for note in result.notes:
         console.print(f"note: {note}", soft_wrap=True)

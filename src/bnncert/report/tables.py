@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from rich.table import Table
@@ -11,20 +11,28 @@ from rich.text import Text
 
 from bnncert.methods import REGISTRY
 from bnncert.network import Network
-from bnncert.verdict import Result, Status
+from bnncert.verdict import Finding, Result, Status, TargetResult
 
 #: How each answer is written and coloured.
-STYLE: dict[Status, tuple[str, str]] = {
+STYLE: dict[Status | Finding | Literal["misclassified"], tuple[str, str]] = {
     "robust": ("robust", "green"),
     "not_robust": ("not robust", "red"),
     "unknown": ("unknown", "yellow"),
     "timeout": ("timeout", "yellow"),
+    "violated": ("violated", "red"),
+    "not_tried": ("not tried", "yellow"),
+    "misclassified": ("misclassified", "red"),
 }
 
 
-def status_text(status: Status) -> Text:
-    """Return an answer in its colour."""
-    word, colour = STYLE[status]
+def status_text(answer: Result | TargetResult) -> Text:
+    """Return the answer to a question, or for one target, in its colour."""
+    if isinstance(answer, Result):
+        word, colour = STYLE["misclassified" if answer.is_misclassified else answer.status]
+    elif answer.counterexample is not None and answer.stage == "centre":
+        word, colour = STYLE["misclassified" if answer.rival is not None else answer.status]
+    else:
+        word, colour = STYLE[answer.finding or answer.status]
     return Text(word, style=colour)
 
 
@@ -47,7 +55,7 @@ def result_table(result: Result) -> Table:
     for t in result.targets:
         table.add_row(
             Text(t.name),
-            status_text(t.status),
+            status_text(t),
             number(t.lower),
             number(t.upper),
             f"{t.seconds:.2f}",

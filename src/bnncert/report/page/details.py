@@ -68,7 +68,7 @@ def _entry(
 def _target(tree: dict[str, Any]) -> list[Any]:
     return [
         str(tree.get("target", "")),
-        str(tree.get("status", "")),
+        str(tree.get("finding") or tree.get("status", "")),
         shortened(_number(tree.get("lower")), ROUND_FLOOR),
         shortened(_number(tree.get("upper")), ROUND_CEILING),
         round(_number(tree.get("seconds")) or 0.0, 3),

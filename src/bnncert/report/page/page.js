@@ -3,7 +3,7 @@
 (() => {
   const ROW = 30; // pixels, as in page.css
   const SPARE = 12; // rows drawn above and below what is visible
-  const WORDS = { not_robust: "not robust" };
+  const WORDS = { not_robust: "not robust", not_tried: "not tried" };
   const COLUMNS = [
     ["image", "image", true], ["label", "label", true], ["network", "network"], ["norm", "norm"],
     ["radius", "radius", true], ["method", "method"], ["question", "question"], ["status", "answer"],
