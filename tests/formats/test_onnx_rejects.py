@@ -49,7 +49,9 @@ NODES: dict[str, tuple[Callable[[], Sketch], str]] = {
         "n2 (Quant): operators of domain qonnx.custom_ops.general are not supported",
     ),
     "max then linear": (
-        lambda: _picture().then("MaxPool", kernel_shape=[2, 2]).then("Conv", np.ones((1, 2, 1, 1))),
+        lambda: (
+            _picture().then("MaxPool", kernel_shape=[2, 2]).then("Conv", np.ones((1, 2, 1, 1), "f"))
+        ),
         "n2 (Conv): a linear map of max-pooled real numbers",
     ),
     "uneven window": (
@@ -145,7 +147,7 @@ NODES: dict[str, tuple[Callable[[], Sketch], str]] = {
     ),
     "arithmetic on truth values": (
         lambda: Sketch("N", 3).then("Greater", 0.0).then("Neg"),
-        "n1 (Neg): its input has type bool; expected real",
+        "n1 (Neg): its input X has type bool, which operator set 17 does not allow here",
     ),
     "unsigned": (
         lambda: Sketch("N", 3).then("Greater", 0.0).then("Cast", to=TensorProto.UINT8),
@@ -175,7 +177,7 @@ NODES: dict[str, tuple[Callable[[], Sketch], str]] = {
     ),
     "rounding cast": (
         lambda: Sketch("N", 3).then("Cast", to=TensorProto.INT32),
-        "n0 (Cast): a conversion to int32 may round",
+        "n0 (Cast): a conversion from float32 to int32 may round",
     ),
     "division by zero": (
         lambda: Sketch("N", 3).then("Div", np.zeros(3, "f")),

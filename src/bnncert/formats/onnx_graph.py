@@ -6,7 +6,7 @@ nodes it reads from.  Tensors stay as they are stored until something asks for t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,22 @@ from bnncert.formats.limits import DEFAULT_LIMITS
 
 #: Below opset 7 broadcasting followed other rules; above the newest one nothing is known.
 OLDEST_OPSET, NEWEST_OPSET = 7, 28
+
+#: Element types of the network's input.
+INPUT_TYPES: dict[int, np.dtype[Any]] = {
+    onnx.TensorProto.FLOAT: np.dtype(np.float32),
+    onnx.TensorProto.DOUBLE: np.dtype(np.float64),
+    onnx.TensorProto.FLOAT16: np.dtype(np.float16),
+}
+
+#: Element types of constants: bool, integers, float16, float32 and float64.
+PLAIN_TYPES = frozenset(
+    int(onnx.TensorProto.DataType.Value(name))
+    for name in (
+        *("BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64"),
+        *("FLOAT16", "FLOAT", "DOUBLE"),
+    )
+)
 
 #: Names of the standard operator set.
 STANDARD_DOMAINS = ("", "ai.onnx")
@@ -90,10 +106,17 @@ class Graph:
     opset: int
     input_name: str
     input_shape: tuple[int, ...]
+    input_type: np.dtype[Any]
     output_name: str
     nodes: tuple[Node, ...]
     tensors: dict[str, Any]
     metadata: dict[str, str]
+
+
+def type_name(code: int) -> str:
+    """Return the name of an element type, for messages."""
+    known = {number: name for name, number in onnx.TensorProto.DataType.items()}
+    return str(known.get(code, f"number {code}"))
 
 
 def tensor_array(tensor: Any, place: str) -> npt.NDArray[Any]:
@@ -101,6 +124,11 @@ def tensor_array(tensor: Any, place: str) -> npt.NDArray[Any]:
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         raise UnsupportedModelError(
             f"{place}: tensor {tensor.name} is stored in another file; save the model in one file"
+        )
+    if tensor.data_type not in PLAIN_TYPES:
+        raise UnsupportedModelError(
+            f"{place}: tensor {tensor.name} has element type {type_name(tensor.data_type)}; "
+            "expected numbers of 8 bits or more that numpy knows"
         )
     try:
         array = np.asarray(numpy_helper.to_array(tensor))
@@ -120,8 +148,11 @@ def parse_graph(content: bytes, source: str) -> Graph:
     graph = model.graph
     if not graph.node:
         raise FormatError(f"{source}: no graph in the file; it is not an ONNX model, or empty")
+    _check_names(model, source)
     opset = _opset(model, source)
     tensors = {tensor.name: tensor for tensor in graph.initializer}
+    if len(tensors) != len(graph.initializer):
+        raise FormatError(f"{source}: two constants of the graph have the same name")
     sparse = {tensor.values.name for tensor in graph.sparse_initializer}
     inputs = [item for item in graph.input if item.name not in tensors]
     if len(inputs) != 1:
@@ -136,26 +167,62 @@ def parse_graph(content: bytes, source: str) -> Graph:
         )
     name, output = inputs[0].name, graph.output[0].name
     nodes = [_node(proto, source, number) for number, proto in enumerate(graph.node)]
+    shape = _input_shape(inputs[0], source)
+    live = _live_nodes(nodes, {name, *tensors}, sparse, output, source)
+    own = {(function.domain, function.name) for function in model.functions}
+    for node in live:
+        if (node.domain, node.op) in own:
+            raise node.unsupported("the file defines this operator itself, as a function")
     return Graph(
         source=source,
         opset=opset,
         input_name=name,
-        input_shape=_input_shape(inputs[0], source),
+        input_shape=shape,
+        input_type=INPUT_TYPES[inputs[0].type.tensor_type.elem_type],
         output_name=output,
-        nodes=_live_nodes(nodes, {name, *tensors}, sparse, output, source),
+        nodes=live,
         tensors=tensors,
         metadata={_text(item.key): _text(item.value) for item in model.metadata_props},
     )
 
 
+def _check_names(model: Any, source: str) -> None:
+    """Refuse names that are not UTF-8: protobuf gives them as bytes, which equal no text."""
+    graph = model.graph
+    places: list[tuple[str, Iterable[str | bytes]]] = [
+        ("an operator set", (item.domain for item in model.opset_import)),
+        ("a function", (name for f in model.functions for name in (f.domain, f.name))),
+        ("a graph input", (item.name for item in graph.input)),
+        ("a graph output", (item.name for item in graph.output)),
+        ("a constant", (tensor.name for tensor in graph.initializer)),
+        ("a sparse constant", (tensor.values.name for tensor in graph.sparse_initializer)),
+    ]
+    for number, node in enumerate(graph.node):
+        what = f"node number {number}"
+        places += [
+            (what, (node.name, node.op_type, node.domain)),
+            (f"an input of {what}", node.input),
+            (f"an output of {what}", node.output),
+            (f"an attribute of {what}", (item.name for item in node.attribute)),
+        ]
+    for what, names in places:
+        for name in names:
+            if isinstance(name, bytes):
+                raise FormatError(f"{source}: the name of {what} is not UTF-8 ({_text(name)})")
+
+
 def _opset(model: Any, source: str) -> int:
-    versions = [int(o.version) for o in model.opset_import if o.domain in STANDARD_DOMAINS]
+    versions = {int(o.version) for o in model.opset_import if o.domain in STANDARD_DOMAINS}
     if not versions:
         raise FormatError(f"{source}: the file does not say which ONNX operator set it uses")
-    opset = max(versions)
-    if not OLDEST_OPSET <= opset <= NEWEST_OPSET:
+    if len(versions) > 1:
+        listed = ", ".join(str(version) for version in sorted(versions))
+        raise FormatError(f"{source}: the file names several ONNX operator sets ({listed})")
+    opset = versions.pop()
+    newest = min(NEWEST_OPSET, onnx.defs.onnx_opset_version())
+    if not OLDEST_OPSET <= opset <= newest:
         raise UnsupportedModelError(
-            f"{source}: ONNX operator set {opset}; supported are {OLDEST_OPSET} to {NEWEST_OPSET}"
+            f"{source}: ONNX operator set {opset}; supported are {OLDEST_OPSET} to {newest}"
         )
     return opset
 
@@ -163,8 +230,7 @@ def _opset(model: Any, source: str) -> int:
 def _input_shape(item: Any, source: str) -> tuple[int, ...]:
     place = f"{source}: input {item.name}"
     tensor = item.type.tensor_type
-    floats = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16)
-    if not item.type.HasField("tensor_type") or tensor.elem_type not in floats:
+    if not item.type.HasField("tensor_type") or tensor.elem_type not in INPUT_TYPES:
         raise UnsupportedModelError(f"{place}: expected a tensor of floats")
     if not tensor.HasField("shape") or not tensor.shape.dim:
         raise UnsupportedModelError(f"{place}: its shape is not declared")
@@ -204,7 +270,7 @@ def printable(text: str | bytes) -> str:
 def _node(proto: Any, source: str, number: int) -> Node:
     outputs = tuple(proto.output)
     name = proto.name or next((output for output in outputs if output), f"number {number}")
-    return Node(
+    node = Node(
         source=source,
         op=printable(proto.op_type),
         domain=printable(proto.domain),
@@ -213,6 +279,9 @@ def _node(proto: Any, source: str, number: int) -> Node:
         outputs=outputs,
         attributes={attribute.name: attribute for attribute in proto.attribute},
     )
+    if len(node.attributes) != len(proto.attribute):
+        raise FormatError(f"{node.place}: an attribute is given twice")
+    return node
 
 
 def _live_nodes(

@@ -23,7 +23,14 @@ from bnncert.formats.description import (
     factor_rows,
     take_step,
 )
-from bnncert.formats.onnx_constants import Tensor, exact_floats, integer_list, reduction_axes
+from bnncert.formats.onnx_constants import (
+    Tensor,
+    axes_of,
+    exact_floats,
+    integer_list,
+    reduction_axes,
+    scalar,
+)
 from bnncert.formats.onnx_exact import InexactError, compose, multiply, push, tidy
 from bnncert.formats.onnx_graph import LARGEST_VALUE, Node
 from bnncert.formats.onnx_value import Operand, Value, Walk, constant, plain, positions, spread
@@ -172,7 +179,13 @@ def _times(value: Value, tensor: Tensor, node: Node, walk: Walk) -> Value:
     outer = value.shape[:-1]
     shape = outer if tensor.ndim == 1 else (*outer, matrix.shape[1])
     repeat = int(np.prod(outer, dtype=np.int64))
-    return _product(value, matrix.T, (repeat, 1), shape, node, walk)
+    result = _product(value, matrix.T, (repeat, 1), shape, node, walk)
+    return _raised(result, tensor.ndim, value)
+
+
+def _raised(result: Value, rank: int, value: Value) -> Value:
+    """Give the result of a product the axes of a weight tensor that has more of them (all 1)."""
+    return result.reshaped((1,) * (rank - max(2, len(value.shape))) + result.shape)
 
 
 def _times_left(tensor: Tensor, value: Value, node: Node, walk: Walk) -> Value:
@@ -188,7 +201,9 @@ def _times_left(tensor: Tensor, value: Value, node: Node, walk: Walk) -> Value:
         *(() if tensor.ndim == 1 else (matrix.shape[0],)),
         *(() if vector else (after,)),
     )
-    return _product(value, matrix, (int(np.prod(outer, dtype=np.int64)), after), shape, node, walk)
+    repeat = int(np.prod(outer, dtype=np.int64))
+    result = _product(value, matrix, (repeat, after), shape, node, walk)
+    return _raised(result, tensor.ndim, value)
 
 
 def _matrix(tensor: Tensor, node: Node) -> Tensor:
@@ -207,6 +222,12 @@ def matmul(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     return _times_left(tensor, plain(right, node), node, walk)
 
 
+def _flat_matrix(tensor: Tensor, node: Node) -> Tensor:
+    if tensor.ndim != 2:
+        raise node.unsupported(f"a weight tensor of shape {tensor.shape}; expected two axes")
+    return _weights(tensor, node, "its weights")
+
+
 def gemm(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     """Gemm: alpha A' B' + beta C, with one of A and B constant."""
     left, right = operands[0], operands[1]
@@ -215,25 +236,25 @@ def gemm(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     if len(value.shape) != 2:
         raise node.unsupported(f"its input has shape {value.shape}; expected two axes")
     if isinstance(left, Value):
-        tensor = _weights(constant(right, node, "its second input"), node, "its weights")
-        tensor = _matrix(tensor, node)
+        tensor = _flat_matrix(constant(right, node, "its second input"), node)
         value = value.transposed((1, 0)) if flips[0] else value
         result = _times(value, tensor.T if flips[1] else tensor, node, walk)
     else:
-        tensor = _weights(constant(left, node, "its first input"), node, "its weights")
-        tensor = _matrix(tensor, node)
+        tensor = _flat_matrix(constant(left, node, "its first input"), node)
         value = value.transposed((1, 0)) if flips[1] else value
         result = _times_left(tensor.T if flips[0] else tensor, value, node, walk)
     result = result.then(Scale(result.uniformly(node.number("alpha", 1.0))))
     if len(operands) > 2 and operands[2] is not None:
         bias = constant(operands[2], node, "its bias")
         shape, offset = spread(result, bias, node, "its bias")
+        if shape != result.shape:
+            raise node.unsupported(f"its bias of shape {bias.shape} does not fit {result.shape}")
         beta = node.number("beta", 1.0)
         try:
             offset = multiply(offset, np.full(offset.size, beta))
         except InexactError as error:
             raise node.unsupported(f"its bias times beta = {beta} is not exact") from error
-        result = result.reshaped(shape).then(Shift(offset))
+        result = result.then(Shift(offset))
     return result
 
 
@@ -307,6 +328,8 @@ def reduction(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     value = plain(operands[0], node)
     rank = len(value.shape)
     if node.op == "GlobalAveragePool":
+        if rank < 3:
+            raise node.unsupported(f"its input has shape {value.shape}; expected (1, C, ...)")
         axes: tuple[int, ...] = tuple(range(2, rank))
     else:
         if len(operands) > 1:
@@ -354,13 +377,15 @@ def pad(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     else:
         extra = [*operands[1:4], None, None, None]
         pads = integer_list(constant(extra[0], node, "pads"), node, "pads")
-        if extra[1] is not None and constant(extra[1], node, "its value").size:
+        if extra[1] is not None:
             number = exact_floats(constant(extra[1], node, "its value"), node, "its value")
-            fill = float(number.reshape(-1)[0])
+            fill = float(scalar(number, node, "its value"))
         if extra[2] is not None:
             listed = integer_list(constant(extra[2], node, "axes"), node, "axes") or ()
-            axes = tuple(axis % rank for axis in listed)
-    if pads is None or len(pads) != 2 * len(axes):
+            axes = axes_of(node, listed, rank)
+    if not np.isfinite(fill):
+        raise node.unsupported("NaN or infinity in its value")
+    if not pads or len(pads) != 2 * len(axes):
         raise FormatError(f"{node.place}: {pads} are not pads for {len(axes)} axes")
     width = [(0, 0)] * rank
     for k, axis in enumerate(axes):

@@ -24,10 +24,13 @@ from bnncert.formats.description import (
     Shift,
 )
 from bnncert.formats.onnx_constants import (
+    FOLDS,
+    axis_of,
     exact_floats,
     flattened_shape,
     fold,
     integer_list,
+    permutation,
     reshaped_shape,
     shape_of,
     squeezed_shape,
@@ -49,6 +52,7 @@ from bnncert.formats.onnx_linear import (
     pad,
     reduction,
 )
+from bnncert.formats.onnx_schema import check_node
 from bnncert.formats.onnx_signs import (
     bipolar_quant,
     choose,
@@ -59,7 +63,18 @@ from bnncert.formats.onnx_signs import (
     output_stage,
     sign,
 )
-from bnncert.formats.onnx_value import Operand, Value, Walk, constant, plain, positions, spread
+from bnncert.formats.onnx_value import (
+    INTEGERS,
+    LARGEST_INTEGER,
+    MOST_INTEGER_STEPS,
+    Operand,
+    Value,
+    Walk,
+    constant,
+    plain,
+    positions,
+    spread,
+)
 
 #: Prefix of the metadata that this project writes into a model.
 OWN_METADATA = "bnncert."
@@ -145,7 +160,9 @@ def _own_bound(graph: Graph, key: str, source: str) -> FloatArray | None:
 def _follow(graph: Graph, walk: Walk) -> Value:
     size = int(np.prod(graph.input_shape, dtype=np.int64))
     known: dict[str, Operand] = {
-        graph.input_name: Value(shape=graph.input_shape, index=positions(size), width=size)
+        graph.input_name: Value(
+            shape=graph.input_shape, index=positions(size), width=size, dtype=graph.input_type
+        )
     }
     reader: dict[str, Node] = {}
     for node in graph.nodes:
@@ -179,6 +196,9 @@ def _result(walk: Walk, node: Node, operands: Sequence[Operand]) -> Operand:
         raise node.unsupported(f"operators of domain {node.domain} are not supported")
     if any(attribute.HasField("g") for attribute in node.attributes.values()):
         raise node.unsupported("control flow is not supported")
+    if node.op in FOLDS or node.op in HANDLERS:
+        types = [None if operand is None else operand.dtype for operand in operands]
+        check_node(node, types, walk.opset)
     try:
         if not any(isinstance(operand, Value) for operand in operands):
             return fold(node, [o for o in operands if not isinstance(o, Value)], walk.opset)
@@ -226,15 +246,17 @@ def _cast(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     value = _mover(operands[0], node)
     target = np.dtype(target_type(node))
     if value.kind == "bool":
-        if target.kind != "f" and target not in (np.dtype(np.int32), np.dtype(np.int64)):
+        if target.name not in ("float16", "float32", "float64") and target not in INTEGERS:
             # 2 x - 1 of an unsigned 0 is not -1.
             raise node.unsupported(f"a truth value as {target}; expected a float or int32, int64")
         half = value.uniformly(0.5)
-        value = replace(value, kind="real" if target.kind == "f" else "integer")
+        value = replace(value, dtype=target)
         return value.then(Scale(half)).then(Shift(half))
-    if target not in (np.dtype(np.float32), np.dtype(np.float64)):
-        raise node.unsupported(f"a conversion to {target} may round")
-    return replace(value, kind="real")
+    signs = value.is_signs and not value.steps
+    exact = value.kind == "integer" or signs or target.itemsize >= value.dtype.itemsize
+    if target.name not in ("float32", "float64") or not exact:
+        raise node.unsupported(f"a conversion from {value.dtype} to {target} may round")
+    return replace(value, dtype=target)
 
 
 def _reshape(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
@@ -250,8 +272,7 @@ def _flatten(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
 
 def _transpose(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     value = _mover(operands[0], node)
-    axes = node.integers("perm") or tuple(reversed(range(len(value.shape))))
-    return value.transposed(axes)
+    return value.transposed(permutation(node, len(value.shape)))
 
 
 def _squeeze(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
@@ -271,7 +292,9 @@ def _arithmetic(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     shape, numbers = spread(value, other, node)
     value = value.reshaped(shape)
     reverse = not isinstance(left, Value)
-    if value.kind == "integer" and (len(value.steps) > 8 or np.any(np.abs(numbers) > 8)):
+    if value.kind == "integer" and (
+        len(value.steps) > MOST_INTEGER_STEPS or np.any(np.abs(numbers) > LARGEST_INTEGER)
+    ):
         raise node.unsupported("arithmetic on integers that may overflow")
     if node.op == "Mul":
         return value.then(Scale(numbers))
@@ -299,8 +322,11 @@ def _batch_normalisation(walk: Walk, node: Node, operands: Sequence[Operand]) ->
     value = plain(operands[0], node)
     if len(operands) != 5:
         raise FormatError(f"{node.place}: {len(operands)} inputs; expected 5")
-    if node.integer("training_mode", 0) or node.integer("spatial", 1) != 1:
-        raise node.unsupported("training mode, or statistics for single positions")
+    # Before operator set 14 the number of outputs says whether this is training.
+    if node.integer("training_mode", 0) or any(node.outputs[1:]):
+        raise node.unsupported("training mode (more outputs than one)")
+    if node.integer("spatial", 1) != 1:
+        raise node.unsupported("statistics for single positions")
     if len(value.shape) < 2:
         raise node.unsupported(f"its input has shape {value.shape}; expected (1, C, ...)")
     channels = value.shape[1]
@@ -326,7 +352,7 @@ def _batch_normalisation(walk: Walk, node: Node, operands: Sequence[Operand]) ->
 def _softmax(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     value = plain(operands[0], node)
     rank = len(value.shape)
-    axis = node.integer("axis", 1 if walk.opset < 13 else -1) % max(1, rank)
+    axis = axis_of(node, node.integer("axis", 1 if walk.opset < 13 else -1), rank)
     # Before opset 13 softmax runs over all axes from `axis` on.
     over = value.shape[axis:] if walk.opset < 13 else value.shape[axis : axis + 1]
     if int(np.prod(over, dtype=np.int64)) != value.size:
@@ -338,7 +364,7 @@ def _argmax(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     value = _mover(operands[0], node)
     # Softmax keeps the order of the scores.
     value = plain(replace(value, transform="scores"), node)
-    axis = node.integer("axis", 0) % max(1, len(value.shape))
+    axis = axis_of(node, node.integer("axis", 0), len(value.shape))
     if value.shape[axis] != value.size:
         raise node.unsupported(f"axis {axis} of shape {value.shape} does not hold all scores")
     if node.integer("select_last_index", 0):

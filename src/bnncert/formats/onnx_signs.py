@@ -28,7 +28,17 @@ from bnncert.formats.description import (
 from bnncert.formats.onnx_constants import clip_range, exact_floats
 from bnncert.formats.onnx_exact import InexactError, add, factor_sparse, row_values, tidy
 from bnncert.formats.onnx_graph import Node
-from bnncert.formats.onnx_value import Operand, Value, Walk, constant, plain, positions, spread
+from bnncert.formats.onnx_value import (
+    INTEGERS,
+    LARGEST_INTEGER,
+    Operand,
+    Value,
+    Walk,
+    constant,
+    plain,
+    positions,
+    spread,
+)
 from bnncert.formats.onnx_windows import image_of, incidence, windows_of
 from bnncert.rationals import Interval
 from bnncert.thresholds import affine_coefficients
@@ -123,6 +133,7 @@ def _after(walk: Walk, value: Value, stage: Stage, open_stages: tuple[int, ...])
         index=positions(value.size),
         width=value.size,
         signs=True,
+        dtype=value.dtype,
         open_stages=open_stages,
     )
 
@@ -176,7 +187,7 @@ def _settled(walk: Walk, value: Value, node: Node, at_zero: SignZero | None) -> 
         for number in still_open:
             walk.stages[number] = replace(walk.stages[number], sign_zero=settled)
         still_open = ()
-    signs = replace(value, steps=(), open_stages=still_open, kind="real")
+    signs = replace(value, steps=(), open_stages=still_open)
     return signs.then(Scale(orientation[affine.group]))
 
 
@@ -208,7 +219,7 @@ def compare(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     if op.startswith("Less"):
         value = value.then(Scale(value.uniformly(-1.0)))
     at_zero: SignZero = "plus" if op.endswith("OrEqual") else "minus"
-    return replace(binarise(walk, value, node, at_zero), kind="bool")
+    return replace(binarise(walk, value, node, at_zero), dtype=np.dtype(bool))
 
 
 def negate(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
@@ -222,17 +233,22 @@ def choose(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     if not isinstance(operands[0], Value):
         raise node.unsupported("its condition is constant, but what it selects is not")
     value = plain(operands[0], node, ("bool",))
-    sides = [
-        exact_floats(constant(side, node, "what it selects"), node, "what it selects")
-        for side in (operands[1], operands[2])
-    ]
+    tensors = [constant(side, node, "what it selects") for side in (operands[1], operands[2])]
+    kind = tensors[0].dtype
+    sides = [exact_floats(tensor, node, "what it selects") for tensor in tensors]
+    if kind.kind != "f" and (
+        kind not in INTEGERS or any(np.any(np.abs(side) > LARGEST_INTEGER) for side in sides)
+    ):
+        raise node.unsupported(
+            f"selects constants of type {kind}; expected floats, or small numbers of int32, int64"
+        )
     shape, yes = spread(value, np.broadcast_arrays(*sides)[0], node, "what it selects")
     _, no = spread(value, np.broadcast_arrays(*sides)[1], node, "what it selects")
     try:
         half_gap, middle = add(yes, -no) / 2, add(yes, no) / 2
     except InexactError as error:
         raise node.unsupported(f"its two constants are too far apart ({error})") from error
-    value = replace(value, kind="real").reshaped(shape)
+    value = replace(value, dtype=kind).reshaped(shape)
     return value.then(Scale(half_gap)).then(Shift(middle))
 
 
@@ -241,6 +257,7 @@ def clip(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     value = plain(operands[0], node)
     bounds = [None if o is None else constant(o, node, "a bound") for o in operands[1:]]
     low, high = clip_range(node, [None, *bounds], walk.opset)
+    low, high = -np.inf if low is None else low, np.inf if high is None else high
     if not low < 0 < high:
         raise node.unsupported(f"clips to [{low:g}, {high:g}], which changes the sign")
     return replace(value, clipped=True)
@@ -335,7 +352,7 @@ def _pooled_signs(
     result = _after(walk, pooled, stage, value.open_stages)
     for step in steps:
         result = result.then(step)
-    return replace(result, kind=value.kind)
+    return result
 
 
 def _pooled_reals(

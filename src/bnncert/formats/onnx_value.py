@@ -31,6 +31,13 @@ from bnncert.formats.description import (
 from bnncert.formats.onnx_constants import Tensor, exact_floats
 from bnncert.formats.onnx_graph import LARGEST_VALUE, Node
 
+#: Types of integers that values may have: -1 is one of their numbers, as it is not for uint8.
+INTEGERS = (np.dtype(np.int32), np.dtype(np.int64))
+
+#: Integers up to this size, and so many steps with them, are exact in float32 and far from an
+#: overflow.
+LARGEST_INTEGER, MOST_INTEGER_STEPS = 8, 6
+
 
 @dataclass(frozen=True, eq=False)
 class Value:
@@ -52,8 +59,8 @@ class Value:
         Sparse 0/1 incidence of windows and rows of `matrix`.
     steps
         Applied to each position, in order.
-    kind
-        "bool" (false is -1 and true is +1 here) or "integer" for tensors of these types.
+    dtype
+        The element type of the tensor in the file.
     clipped
         Whether a Clip around zero was passed, of which only a sign may follow.
     open_stages
@@ -70,7 +77,7 @@ class Value:
     steps: tuple[Step, ...] = ()
     convolution: Convolution | None = None
     structural: bool = False
-    kind: Literal["real", "bool", "integer"] = "real"
+    dtype: np.dtype[Any] = np.dtype(np.float32)  # noqa: RUF009
     clipped: bool = False
     transform: OutputTransform = "scores"
     name: str = ""
@@ -80,6 +87,13 @@ class Value:
     def size(self) -> int:
         """The number of entries."""
         return int(self.index.shape[0])
+
+    @property
+    def kind(self) -> Literal["real", "bool", "integer"]:
+        """What can be computed with it; false is -1 and true is +1 here."""
+        if self.dtype.kind == "b":
+            return "bool"
+        return "integer" if self.dtype.kind in "iu" else "real"
 
     @property
     def is_signs(self) -> bool:
@@ -142,6 +156,8 @@ def plain(operand: Operand, node: Node, kinds: tuple[str, ...] = ("real",)) -> V
         raise node.unsupported("after a Clip only a sign is supported")
     if operand.kind not in kinds:
         raise node.unsupported(f"its input has type {operand.kind}; expected {' or '.join(kinds)}")
+    if operand.dtype == np.float16:
+        raise node.unsupported("float16 rounds already sums of signs; convert the model to float32")
     return operand
 
 

@@ -70,6 +70,8 @@ def windows_of(node: Node, spatial: tuple[int, ...], kernel: tuple[int, ...]) ->
     automatic = node.text("auto_pad", "NOTSET")
     if automatic not in ("NOTSET", "", "VALID", "SAME_UPPER", "SAME_LOWER"):
         raise node.unsupported(f"auto_pad {automatic} is not known")
+    if automatic not in ("NOTSET", "") and (any(pads) or node.integer("ceil_mode", 0)):
+        raise node.unsupported(f"auto_pad {automatic} together with pads or ceil_mode")
     reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
     begin, end, out = list(pads[:rank]), list(pads[rank:]), []
     for axis, size in enumerate(spatial):
