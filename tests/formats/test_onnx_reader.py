@@ -503,3 +503,25 @@ def test_an_input_without_a_batch_axis() -> None:
     network = sketch.then("MatMul", np.eye(2, dtype=np.float32)).network()
     assert network.input_shape == (3,)
     assert network.evaluate(np.array([1.0, -2.0, 0.5])).tolist() == [1.0, -1.0]
+
+
+@pytest.mark.parametrize("op", ["Max", "Min"])
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_extremes_of_any_number_of_constants(op: str, count: int) -> None:
+    rng = np.random.default_rng(count)
+    sketch = Sketch("N", 4).then("MatMul", signs(rng, 4, 6))
+    # The last of the constants decides, and the others do not.
+    side = 1 if op == "Max" else -1
+    parts = [side * np.full(6, k - 1, np.float32) for k in range(count)]
+    sketch.nodes.append(helper.make_node(op, [sketch.constant(p) for p in parts], ["limit"]))
+    sketch.nodes.append(helper.make_node("GreaterOrEqual", [sketch.current, "limit"], ["over"]))
+    sketch.current = "over"
+    sketch.then("Cast", to=TensorProto.FLOAT).then("MatMul", signs(rng, 6, 2))
+    agree(sketch, pixels(rng, 100, 4))
+
+
+def test_weights_with_more_axes_give_a_result_with_more_axes() -> None:
+    rng = np.random.default_rng(1)
+    sketch = Sketch("N", 4).then("MatMul", signs(rng, 1, 1, 4, 3)).then("Add", 0.5).then("Sign")
+    sketch.then("Transpose", perm=[3, 1, 2, 0]).then("Reshape", np.array([1, 3]))
+    agree(sketch.then("MatMul", signs(rng, 3, 2)), pixels(rng, 50, 4))

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import ModelProto, TensorProto, helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from bnncert.errors import FormatError
 from bnncert.formats.onnx_reader import read_onnx
 from bnncert.network import Network
 from tests.formats.onnx_sketch import Sketch
+from tests.in_process import Capture, command_line
 
 EYE = np.eye(3, dtype=np.float32)
 IMAGE = np.ones((2, 1, 2, 2), dtype=np.float32)
@@ -227,6 +229,126 @@ NODES: dict[str, tuple[Callable[[], Sketch], str]] = {
         lambda: _signed().then("MatMul", EYE + 0.5).then("Sign").then("MatMul", EYE),
         "n2: neuron 0 has weight 1.5; hidden weights must be -1, 0 or 1",
     ),
+    "unknown attribute": (
+        lambda: _signed().then("MatMul", EYE, alpha=2.0),
+        "n2 (MatMul): attribute alpha is not known in operator set 17",
+    ),
+    "attribute of another operator set": (
+        lambda: _signed().then("BatchNormalization", *[np.ones(3, "f")] * 4, spatial=1),
+        "n2 (BatchNormalization): attribute spatial is not known in operator set 17",
+    ),
+    "operator of another operator set": (
+        lambda: Sketch("N", 3, opset=8).then("Sign"),
+        "n0 (Sign): operator set 8 has no such operator",
+    ),
+    "attribute of another type": (
+        lambda: Sketch("N", 3).then("Flatten", axis=1.0),
+        "n0 (Flatten): attribute axis is not of type INT",
+    ),
+    "attribute missing": (
+        lambda: Sketch("N", 3).then("Cast"),
+        "n0 (Cast): attribute to is missing",
+    ),
+    "flag of 2": (
+        lambda: _signed().then("Gemm", EYE, transB=2),
+        "n2 (Gemm): attribute transB is 2; expected 0 or 1",
+    ),
+    "too many inputs": (
+        lambda: _signed().then("Add", 1.0, 2.0),
+        "n2 (Add): 3 inputs; expected 2 in operator set 17",
+    ),
+    "too few inputs": (
+        lambda: _signed().then("Gemm", EYE).then("Add"),
+        "n3 (Add): 1 inputs; expected 2",
+    ),
+    "input without name": (
+        lambda: _signed().then("Add", None),
+        "n2 (Add): its input B is missing",
+    ),
+    "types of inputs": (
+        lambda: _signed().then("MatMul", np.eye(3)),
+        "n2 (MatMul): its inputs have types float32 and float64",
+    ),
+    "axis out of range": (
+        lambda: _signed().then("Softmax", axis=3),
+        "n2 (Softmax): axis 3 of a tensor with 2 axes",
+    ),
+    "axes out of range": (
+        lambda: _signed().then("ReduceSum", np.array([4])),
+        "n2 (ReduceSum): axis 4 of a tensor with 2 axes",
+    ),
+    "axis twice": (
+        lambda: _signed().then("Unsqueeze", np.array([1, 1])),
+        "n2 (Unsqueeze): an axis occurs twice in (1, 1)",
+    ),
+    "empty list of axes": (
+        lambda: _signed().then("Squeeze", np.zeros(0, np.int64)),
+        "n2 (Squeeze): its list of axes is empty",
+    ),
+    "list of axes with two axes": (
+        lambda: _signed().then("Reshape", np.array([[1, 3]])),
+        "n2 (Reshape): the new shape has type int64 and shape (1, 2); expected a list of integers",
+    ),
+    "not a permutation": (
+        lambda: _signed().then("Transpose", perm=[0, -1]),
+        "n2 (Transpose): (0, -1) is not an order of 2 axes",
+    ),
+    "several bounds": (
+        lambda: Sketch("N", 3).then("Clip", np.array([-1, 1, 2], "f")).then("Sign"),
+        "n0 (Clip): a bound has shape (3,); expected a single number",
+    ),
+    "division of selected integers": (
+        lambda: (
+            Sketch("N", 3)
+            .then("Greater", 0.0)
+            .then("Where", np.int64(3), np.int64(1))
+            .then("Div", np.int64(2))
+        ),
+        "n2 (Div): a division of integers",
+    ),
+    "division of integer signs": (
+        lambda: (
+            Sketch("N", 3)
+            .then("Greater", 0.0)
+            .then("Cast", to=TensorProto.INT32)
+            .then("Mul", np.int32(4))
+            .then("Sub", np.int32(2))
+            .then("Sign")
+            .then("Div", np.int32(2))
+        ),
+        "n5 (Div): a division of integers",
+    ),
+    "bias with more axes": (
+        lambda: _signed().then("Gemm", EYE, np.zeros((1, 1, 3), "f")),
+        "n2 (Gemm): its bias of shape (1, 1, 3) does not fit (1, 3)",
+    ),
+    "weights with more axes": (
+        lambda: _signed().then("Gemm", EYE.reshape(1, 3, 3)),
+        "n2 (Gemm): a weight tensor of shape (1, 3, 3); expected two axes",
+    ),
+    "pooling of a row": (
+        lambda: _signed().then("GlobalAveragePool"),
+        "n2 (GlobalAveragePool): its input has shape (1, 3); expected (1, C, ...)",
+    ),
+    "automatic and given pads": (
+        lambda: Sketch("N", 1, 4, 4).then("Conv", IMAGE, auto_pad="VALID", pads=[1, 1, 1, 1]),
+        "n0 (Conv): auto_pad VALID together with pads or ceil_mode",
+    ),
+    "narrowing cast": (
+        lambda: (
+            Sketch("N", 3).then("Cast", to=TensorProto.DOUBLE).then("Cast", to=TensorProto.FLOAT)
+        ),
+        "n1 (Cast): a conversion from float64 to float32 may round",
+    ),
+    "half precision": (
+        lambda: (
+            Sketch("N", 3)
+            .then("Greater", 0.0)
+            .then("Cast", to=TensorProto.FLOAT16)
+            .then("MatMul", EYE.astype(np.float16))
+        ),
+        "n2 (MatMul): float16 rounds",
+    ),
     "huge constant": (
         lambda: Sketch("N", 3).then("Expand", np.array([2**40, 3])),
         "n0 (Expand): not part of a binary network",
@@ -333,6 +455,50 @@ def _property(key: str, value: str) -> Callable[[ModelProto], Any]:
     return lambda model: helper.set_model_props(model, {key: value})
 
 
+def _second_opset(model: ModelProto) -> None:
+    model.opset_import.append(helper.make_opsetid("ai.onnx", 9))
+
+
+def _second_constant(model: ModelProto) -> None:
+    model.graph.initializer.append(model.graph.initializer[0])
+
+
+def _second_attribute(model: ModelProto) -> None:
+    model.graph.node[0].attribute.extend([helper.make_attribute("k", n) for n in (1, 2)])
+
+
+def _function(model: ModelProto) -> None:
+    body = [helper.make_node("Neg", ["a"], ["b"])]
+    model.functions.append(
+        helper.make_function("", "Sign", ["a"], ["b"], body, list(model.opset_import))
+    )
+
+
+def _training(model: ModelProto) -> None:
+    """Batch normalisation with the outputs that only training has."""
+    ones = numpy_helper.from_array(np.ones(3, np.float32), "ones")
+    model.graph.initializer.append(ones)
+    node = helper.make_node(
+        "BatchNormalization", ["t3", *["ones"] * 4], ["z", "mean", "variance"], name="norm"
+    )
+    model.graph.node.append(node)
+    model.graph.output[0].name = "z"
+
+
+def _folded(op: str, *arrays: Any, **attributes: Any) -> Callable[[ModelProto], Any]:
+    """Return an edit that adds the result of an operator on constants to the scores."""
+
+    def edit(model: ModelProto) -> None:
+        names = [f"k{number}" for number in range(len(arrays))]
+        for name, array in zip(names, arrays, strict=True):
+            model.graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
+        model.graph.node.append(helper.make_node(op, names, ["k"], name="fold", **attributes))
+        model.graph.node.append(helper.make_node("Add", ["t3", "k"], ["z"]))
+        model.graph.output[0].name = "z"
+
+    return edit
+
+
 MODELS: dict[str, tuple[Callable[[ModelProto], Any], str]] = {
     "external": (_set_external, "tensor c0 is stored in another file"),
     "branch": (_branch, "its input t0 is also read by node n1 (Add)"),
@@ -353,6 +519,47 @@ MODELS: dict[str, tuple[Callable[[ModelProto], Any], str]] = {
     "two outputs": (_second_output, "2 graph outputs (t3, t0); expected one"),
     "old": (_opset(6), "ONNX operator set 6; supported are 7 to"),
     "new": (_opset(999), "ONNX operator set 999; supported are 7 to"),
+    "two opsets": (_second_opset, "the file names several ONNX operator sets (9, 17)"),
+    "two constants of a name": (_second_constant, "two constants of the graph have the same name"),
+    "two attributes of a name": (_second_attribute, "n0 (MatMul): an attribute is given twice"),
+    "own function": (_function, "n2 (Sign): the file defines this operator itself"),
+    "training outputs": (_training, "node norm (BatchNormalization): training mode"),
+    "constant: mixed types": (
+        _folded("Add", np.ones(3, "f"), np.ones(3)),
+        "node fold (Add): its inputs have types float32 and float64",
+    ),
+    "constant: overflow": (
+        _folded("Mul", np.full(3, 2**30, np.int32), np.full(3, 2, np.int32)),
+        "node fold (Mul): a result does not fit int32",
+    ),
+    "constant: integer division by zero": (
+        _folded("Div", np.ones(3, np.int64), np.zeros(3, np.int64)),
+        "node fold (Div): an integer is divided by zero",
+    ),
+    "constant: not a number": (
+        _folded("Sqrt", -np.ones(3, "f")),
+        "node fold (Sqrt): its result has an entry that is not a number",
+    ),
+    "constant: cast out of range": (
+        _folded("Cast", np.full(3, 300, "f"), to=TensorProto.UINT8),
+        "node fold (Cast): an entry does not fit uint8",
+    ),
+    "constant: rare type": (
+        _folded("Cast", np.ones(3, "f"), to=TensorProto.BFLOAT16),
+        "node fold (Cast): a conversion to element type BFLOAT16",
+    ),
+    "constant: steps of zero": (
+        _folded("Slice", np.ones(3, "f"), *(np.array([n]) for n in (0, 3, 0, 0))),
+        "node fold (Slice): starts, ends, axes and steps do not fit each other",
+    ),
+    "constant: concatenation without axis": (
+        _folded("Concat", np.ones(3, "f")),
+        "node fold (Concat): attribute axis is missing",
+    ),
+    "constant: several fill values": (
+        _folded("ConstantOfShape", np.array([3]), value=numpy_helper.from_array(np.ones(2, "f"))),
+        "node fold (ConstantOfShape): its value has shape (2,); expected a single number",
+    ),
     "no opset": (lambda m: m.ClearField("opset_import"), "does not say which ONNX operator set"),
     "no nodes": (_no_nodes, "no graph in the file"),
     "short tensor": (_short, "tensor c0 is broken"),
@@ -374,6 +581,30 @@ MODELS: dict[str, tuple[Callable[[ModelProto], Any], str]] = {
 def test_a_model_is_refused_with_the_reason(case: str) -> None:
     edit, expected = MODELS[case]
     assert expected in _message(_edited(edit))
+
+
+NAMES: dict[str, tuple[bytes, bytes, str]] = {
+    "node": (b"n1", b"\xff1", "the name of node number 1 is not UTF-8"),
+    "operator": (b"Sign", b"S\xffgn", "the name of node number 2 is not UTF-8"),
+    "tensor": (b"t1", b"\xc31", "the name of an output of node number 1 is not UTF-8"),
+    "constant": (b"c0", b"\xff0", "the name of a constant is not UTF-8"),
+    "input": (b"x", b"\xff", "the name of a graph input is not UTF-8"),
+    "output": (b"t3", b"\xff3", "the name of a graph output is not UTF-8"),
+}
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_a_name_that_is_not_utf8_is_refused_in_one_line(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    old, new, expected = NAMES[case]
+    content = _edited(lambda model: None).replace(old, new)
+    assert expected in _message(content)
+    path = tmp_path / "m.onnx"
+    path.write_bytes(content)
+    answer = command_line(monkeypatch, capsys, "info")(path)
+    assert answer.code == 2
+    assert answer.err.count("\n") == 1 and expected in answer.err
 
 
 @pytest.mark.parametrize("content", [b"", b"\x08", b"not a model at all", b"\xff" * 100])

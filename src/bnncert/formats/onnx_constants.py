@@ -66,9 +66,9 @@ def axes_of(node: Node, axes: Sequence[int], rank: int) -> tuple[int, ...]:
     return numbers
 
 
-def scalar(tensor: Tensor, node: Node, what: str) -> Any:
-    """Return the only entry of a tensor."""
-    if tensor.size != 1:
+def scalar(tensor: Tensor, node: Node, what: str, axes: int = 0) -> Any:
+    """Return the only entry of a tensor that has at most so many axes."""
+    if tensor.size != 1 or tensor.ndim > axes:
         raise node.unsupported(f"{what} has shape {tensor.shape}; expected a single number")
     return tensor.reshape(-1)[0]
 
@@ -122,7 +122,7 @@ def _filled(node: Node, operands: Sequence[Any], opset: int) -> Tensor:
     shape = _shape(node, operands[0])
     if "value" in node.attributes:
         value = tensor_array(node.attributes["value"].t, node.place)
-        return np.full(shape, scalar(value, node, "its value"), dtype=value.dtype)
+        return np.full(shape, scalar(value, node, "its value", 1), dtype=value.dtype)
     return np.zeros(shape, dtype=np.float32)
 
 

@@ -379,7 +379,7 @@ def pad(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
         pads = integer_list(constant(extra[0], node, "pads"), node, "pads")
         if extra[1] is not None:
             number = exact_floats(constant(extra[1], node, "its value"), node, "its value")
-            fill = float(scalar(number, node, "its value"))
+            fill = float(scalar(number, node, "its value", 1))
         if extra[2] is not None:
             listed = integer_list(constant(extra[2], node, "axes"), node, "axes") or ()
             axes = axes_of(node, listed, rank)

@@ -32,6 +32,7 @@ from bnncert.formats.onnx_constants import (
     integer_list,
     permutation,
     reshaped_shape,
+    scalar,
     shape_of,
     squeezed_shape,
     target_type,
@@ -235,9 +236,11 @@ def _mover(operand: Operand, node: Node) -> Value:
 
 
 def _same(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
-    if node.op == "Dropout" and len(operands) > 2 and operands[2] is not None:
-        training = constant(operands[2], node, "its mode")
-        if np.any(training):
+    if node.op == "Dropout":
+        ratio, training = ([*operands[1:], None, None])[:2]
+        if ratio is not None:
+            scalar(constant(ratio, node, "its ratio"), node, "its ratio")
+        if training is not None and scalar(constant(training, node, "its mode"), node, "its mode"):
             raise node.unsupported("dropout in training mode")
     return _mover(operands[0], node)
 

@@ -31,6 +31,15 @@ TYPE_NAMES: dict[str, str] = {
     },
 }
 
+#: Attributes that are 0 or 1: runtimes do not agree on what another number means.
+FLAGS = frozenset(
+    {
+        *("allowzero", "ceil_mode", "count_include_pad", "keepdims", "noop_with_empty_axes"),
+        *("saturate", "select_last_index", "spatial", "storage_order", "training_mode"),
+        *("transA", "transB"),
+    }
+)
+
 #: The operator of QONNX, which has no entry in the package `onnx`: its inputs are x and a scale.
 BIPOLAR_QUANT = "BipolarQuant"
 
@@ -64,8 +73,8 @@ def check_node(node: Node, types: Sequence[ElementType | None], opset: int) -> N
 def _check_bipolar_quant(node: Node, types: Sequence[ElementType | None]) -> None:
     if len(types) != 2 or None in types:
         raise node.unsupported(f"{len(types)} inputs; expected a tensor and its scale")
-    if any(kind is not None and kind.kind != "f" for kind in types):
-        raise node.unsupported("its inputs are not all floats")
+    if types[0] != types[1] or any(kind is not None and kind.kind != "f" for kind in types):
+        raise node.unsupported(f"its inputs have types {types[0]} and {types[1]}; expected floats")
     for name in node.attributes:
         raise node.unsupported(f"attribute {name} is not known")
 
@@ -83,6 +92,8 @@ def _check_attributes(node: Node, schema: Any, opset: int) -> None:
         if attribute.type != expected:
             kind = onnx.AttributeProto.AttributeType.Name(expected)
             raise FormatError(f"{node.place}: attribute {name} is not of type {kind}")
+        if name in FLAGS and attribute.i not in (0, 1):
+            raise node.unsupported(f"attribute {name} is {attribute.i}; expected 0 or 1")
     for name, entry in schema.attributes.items():
         if entry.required and name not in node.attributes:
             raise FormatError(f"{node.place}: attribute {name} is missing")

@@ -1,0 +1,113 @@
+"""One graph in bnncert and in onnxruntime."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+
+from bnncert.errors import BnncertError
+from tests.formats.onnx_sketch import network_of, pixels
+from tests.formats.random_onnx.builder import Builder
+
+#: Points at which each graph is evaluated.
+POINTS = 12
+
+#: Where a graph rounds, points with a value nearer to its threshold than this are left out.
+MARGIN = 1e-3
+
+#: What bnncert reads and onnxruntime has no code for, in its words.
+NOT_IMPLEMENTED = "NOT_IMPLEMENTED"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What came of a graph.
+
+    "refused" by bnncert; "no runtime" if onnxruntime does not implement it; "undecided" if every
+    point has an undefined or a doubtful sign; "wrong" with the reason in `text`.
+    """
+
+    outcome: Literal["agrees", "refused", "no runtime", "undecided", "wrong"]
+    text: str = ""
+    points: int = 0
+
+
+def compare(b: Builder) -> Comparison:
+    """Read a graph, and compare its scores with those of onnxruntime at random points."""
+    try:
+        network = network_of(b.model())
+    except BnncertError as error:
+        text = str(error)
+        one_line = text.isprintable() and text.startswith("model.onnx: ")
+        return Comparison("refused" if one_line else "wrong", text)
+    except Exception as error:
+        return Comparison("wrong", f"{type(error).__name__}: {error}")
+    try:
+        session = _session(b)
+    except Exception as error:
+        text = str(error).splitlines()[0]
+        missing = NOT_IMPLEMENTED in text
+        return Comparison("no runtime" if missing else "wrong", f"onnxruntime refuses: {text}")
+    compared = 0
+    for point in pixels(b.rng, POINTS, *b.input_shape[1:]):
+        try:
+            expected, *seen = session.run(None, {"x": point[None]})
+        except Exception as error:
+            return Comparison("wrong", f"onnxruntime refuses: {str(error).splitlines()[0]}")
+        if _doubtful(b, seen):
+            continue
+        compared += 1
+        found = _answer(network.evaluate(point), b.end)
+        if not _equal(found, np.reshape(expected, -1), b):
+            return Comparison("wrong", f"{found} instead of {np.reshape(expected, -1)}")
+    return Comparison("agrees" if compared else "undecided", points=compared)
+
+
+def _session(b: Builder) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    model = b.model(twin=True, outputs=_observed(b))
+    return onnxruntime.InferenceSession(model.SerializeToString(), options)
+
+
+def _observed(b: Builder) -> list[str]:
+    """Return the tensors that decide whether a point says anything."""
+    return [*b.bare, *(name for pair in b.watched for name in pair if name is not None)]
+
+
+def _doubtful(b: Builder, seen: list[npt.NDArray[Any]]) -> bool:
+    if any(np.any(signs == 0) for signs in seen[: len(b.bare)]):
+        return True
+    if b.exact:
+        return False
+    rest = iter(seen[len(b.bare) :])
+    for _, other in b.watched:
+        value = next(rest)
+        threshold = next(rest) if other is not None else 0.0
+        if np.any(np.abs(value - threshold) < MARGIN):
+            return True
+    return False
+
+
+def _answer(scores: npt.NDArray[np.float64], end: str) -> npt.NDArray[Any]:
+    if end == "scores":
+        return scores
+    if end == "ArgMax":
+        return np.array([np.argmax(scores)])
+    shifted = scores - scores.max()
+    logarithms: npt.NDArray[Any] = shifted - np.log(np.exp(shifted).sum())
+    return logarithms if end == "LogSoftmax" else np.exp(logarithms)
+
+
+def _equal(found: npt.NDArray[Any], expected: npt.NDArray[Any], b: Builder) -> bool:
+    if found.shape != expected.shape:
+        return False
+    if b.exact and b.end in ("scores", "ArgMax"):
+        return bool(np.array_equal(found, expected))
+    return bool(np.allclose(found, expected, rtol=1e-4, atol=1e-4))
