@@ -2,7 +2,7 @@
 
 It shares no code with the package: reachability of a first-layer pattern is decided by
 Fourier-Motzkin elimination (polyhedral regions) or by enumerating the candidates for the nearest
-point (L2 disc), and the rest of the network is evaluated in rationals from the raw W and b.
+point (L2 ball), and the rest of the network is evaluated in rationals from the raw W and b.
 """
 
 from __future__ import annotations
@@ -106,32 +106,48 @@ def region_inequalities(region: bnncert.Region) -> list[Inequality]:
     return out
 
 
+def _projection(
+    center: Sequence[Fraction], planes: Sequence[tuple[tuple[Fraction, ...], Fraction]]
+) -> tuple[Fraction, ...] | None:
+    """Return the point nearest to c on all planes a.x = b, or None if they are dependent."""
+    # x = c + sum_i t_i a_i with sum_i t_i a_j.a_i = b_j - a_j.c, by Gauss-Jordan elimination.
+    system = [[*(_dot(a, d) for d, _ in planes), b - _dot(a, center)] for a, b in planes]
+    for k in range(len(system)):
+        # The matrix is positive semidefinite: a pivot of zero means that it is singular.
+        if not system[k][k]:
+            return None
+        system[k] = [v / system[k][k] for v in system[k]]
+        for i, row in enumerate(system):
+            if i != k and row[k]:
+                system[i] = [v - row[k] * w for v, w in zip(row, system[k], strict=True)]
+    steps = [row[-1] for row in system]
+    return tuple(
+        c + sum((t * a[i] for t, (a, _) in zip(steps, planes, strict=True)), Fraction(0))
+        for i, c in enumerate(center)
+    )
+
+
+def _dot(a: Sequence[Fraction], b: Sequence[Fraction]) -> Fraction:
+    return sum((v * w for v, w in zip(a, b, strict=True)), Fraction(0))
+
+
 def _nearest_point(
     system: Sequence[Inequality], center: Sequence[Fraction]
 ) -> tuple[Fraction, ...] | None:
-    """Return the point nearest to c in the closure of a polyhedron in at most 2 dimensions."""
-    n = len(center)
-    assert n <= 2
-    candidates: list[tuple[Fraction, ...]] = [tuple(center)]
-    lines = [(a, b) for a, b, _ in system if any(a)]
-    for a, b in lines:
-        square = sum(v * v for v in a)
-        gap = (b - sum(v * c for v, c in zip(a, center, strict=True))) / square
-        candidates.append(tuple(c + gap * v for v, c in zip(a, center, strict=True)))
-    if n == 2:
-        for (a, b), (d, e) in combinations(lines, 2):
-            det = a[0] * d[1] - a[1] * d[0]
-            if det:
-                candidates.append(((b * d[1] - a[1] * e) / det, (a[0] * e - b * d[0]) / det))
-    return min(
-        (
-            x
-            for x in candidates
-            if all(sum(v * w for v, w in zip(a, x, strict=True)) <= b for a, b, _ in system)
-        ),
-        key=lambda x: _squared_distance(x, center),
-        default=None,
-    )
+    """Return the point nearest to c in the closure of a polyhedron.
+
+    It is the projection of c onto the planes of some independent inequalities.
+    """
+    planes = list(dict.fromkeys((a, b) for a, b, _ in system if any(a)))
+    best: tuple[Fraction, ...] | None = None
+    for size in range(len(center) + 1):
+        for chosen in combinations(planes, size):
+            x = _projection(center, chosen)
+            if x is None or not all(_dot(a, x) <= b for a, b, _ in system):
+                continue
+            if best is None or _squared_distance(x, center) < _squared_distance(best, center):
+                best = x
+    return best
 
 
 def _squared_distance(x: Sequence[Fraction], y: Sequence[Fraction]) -> Fraction:
@@ -141,7 +157,7 @@ def _squared_distance(x: Sequence[Fraction], y: Sequence[Fraction]) -> Fraction:
 def _holds(system: Sequence[Inequality], x: Sequence[Fraction]) -> bool:
     """Whether a point satisfies all inequalities, the strict ones strictly."""
     for a, b, strict in system:
-        value = sum((v * w for v, w in zip(a, x, strict=True)), Fraction(0))
+        value = _dot(a, x)
         if value > b or (strict and value == b):
             return False
     return True

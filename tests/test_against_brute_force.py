@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from fractions import Fraction
 from itertools import product
 from typing import get_args
 
@@ -15,11 +16,11 @@ from hypothesis import strategies as st
 import bnncert
 from bnncert import REGISTRY, Options
 from bnncert.problem import Ties
-from tests.brute_force import TinyNetwork, TinyQuestion
+from tests.brute_force import TinyNetwork, TinyQuestion, is_inside, reachable_first_layers
 from tests.brute_force import check_counterexample as check_counterexample
 from tests.strategies import NORMS, questions
 
-METHODS = [m.name for m in REGISTRY.all()]
+METHODS = [m.name for m in REGISTRY.all() if m.available()]
 
 #: Methods that decide every question on a polyhedron, and others that decide some.
 COMPLETE = ("auto", "bab", "milp", "minp")
@@ -157,6 +158,28 @@ def test_three_inputs_agree_with_brute_force(data: st.DataObject) -> None:
     result = question.bound("milp")
     for target, minimum in question.targets(result):
         assert target.lower == target.upper == minimum
+
+
+@pytest.mark.parametrize("inputs", [1, 2, 3])
+def test_the_oracle_knows_where_a_plane_touches_a_ball(inputs: int) -> None:
+    """The plane w.x = |w| r meets the ball around 0 in one point, where sign(0) decides."""
+    row = np.array([[3.0], [3.0, 4.0], [2.0, 3.0, 6.0]][inputs - 1], ndmin=2)
+    length = math.isqrt(int((row**2).sum()))
+    ball = bnncert.Ball("l2", np.zeros(inputs), 2.0)
+    for bias, zero, expected in (
+        (-2.0 * length, "plus", {(1,), (-1,)}),
+        (-2.0 * length, "either", {(1,), (-1,)}),
+        (-2.0 * length, "minus", {(-1,)}),
+        (-2.0 * length - 1e-9, "plus", {(-1,)}),
+        (2.0 * length, "plus", {(1,)}),
+        (2.0 * length, "minus", {(1,), (-1,)}),
+        (2.0 * length - 1e-9, "plus", {(1,), (-1,)}),
+    ):
+        net = TinyNetwork((row, np.ones((2, 1))), (np.array([bias]), np.zeros(2)), zero)
+        assert set(reachable_first_layers(net, ball)) == expected, (bias, zero)
+    point = [Fraction(2 * int(w), length) for w in row[0]]
+    assert is_inside(ball, point)
+    assert not is_inside(ball, [v * Fraction(1001, 1000) for v in point])
 
 
 def test_the_toy_network_of_the_paper() -> None:

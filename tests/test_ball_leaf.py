@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import bnncert
-from bnncert.ball_leaf import cannot_meet, check_ball_pattern
+from bnncert.ball_leaf import cannot_meet, check_ball_pattern, cone_guide
 from bnncert.deadline import Deadline
 from bnncert.layers import ThresholdLayer
 from bnncert.leaf import Leaf
@@ -54,6 +54,28 @@ def test_beyond_the_circle_both_neurons_conflict() -> None:
 def test_a_conflict_names_only_the_neurons_it_needs() -> None:
     layer = layer_of([[1, 0], [1, 1], [0, 1]], [0.0, 2.0, -1.5])
     assert leaf_of(layer, [1, 1, 1]).conflict == (2,)
+
+
+@pytest.mark.parametrize("radius", [0.0, 5e-324, 1e-300])
+@pytest.mark.parametrize("method", ["bab", "auto"])
+def test_a_ball_that_is_a_point_is_searched_without_a_division_by_its_radius(
+    radius: float, method: str
+) -> None:
+    """All neurons are tied at the centre, and each may have either sign: the minimum is -2."""
+    rows = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    network = bnncert.Network.from_arrays(
+        [rows, np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])],
+        [np.array([-0.25, -0.5, -0.25]), np.zeros(2)],
+        sign_zero="either",
+    )
+    ball = bnncert.Ball("l2", [0.25, 0.5], radius)
+    layer, neurons = network.layers[0], np.arange(3)
+    found = cone_guide(layer, neurons, np.ones(3, dtype=np.int8), ball, Deadline(None))
+    assert found is not None
+    assert found[0].tolist() == [0.25, 0.5] and not found[1].any()
+    options = bnncert.Options(mode="optimum")
+    result = bnncert.bound(network, ball, 0, method=method, options=options, timeout=5)
+    assert result.lower <= -2.0 <= result.upper
 
 
 def test_the_data_box_counts() -> None:

@@ -34,6 +34,9 @@ from bnncert.regions import Ball, Box, Region
 #: neurons conflict, the more patterns their clause excludes.
 SHARES = (1e-3, 1e-6, 0.0)
 
+#: Division by a smaller radius may overflow.
+SMALLEST_RADIUS = 1e-250
+
 
 def decide_pattern(
     layer: ThresholdLayer,
@@ -111,8 +114,11 @@ def cone_guide(
     """Return the point of largest margin and the multipliers theta, or None without time.
 
     In v = (x - c) / r the margins are s_j (w_j.v + beta_j) / |w_j| with beta = (w.c + b) / r, so
-    that every number is of size 1.
+    that every number is of size 1.  Of a ball that is a point, or almost, the centre is returned
+    with multipliers of zero, which prove nothing.
     """
+    if region.radius < SMALLEST_RADIUS:
+        return np.array(region.center), np.zeros(neurons.size)
     rows = layer.weights[neurons].astype(np.float64)
     length = np.sqrt(np.asarray((rows * rows).sum(axis=1)).reshape(-1))
     # A neuron without weights has the sign of its bias: any positive scale does.
