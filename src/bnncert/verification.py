@@ -220,14 +220,17 @@ class Wanted:
     def write(self, problem: Problem, result: Result, context: Context) -> Result:
         """Write the certificate of a verdict; without one, say whose word it rests on."""
         if result.status == "not_robust" and result.counterexample is not None:
-            write_counterexample(
-                self.path,
-                problem,
-                self.network,
-                result.counterexample,
-                arithmetic=self.arithmetic,
-                sign_zero=self.sign_zero,
-            )
+            try:
+                write_counterexample(
+                    self.path,
+                    problem,
+                    self.network,
+                    result.counterexample,
+                    arithmetic=self.arithmetic,
+                    sign_zero=self.sign_zero,
+                )
+            except CertificateError as error:
+                return replace(result, notes=(*result.notes, str(error)))
             return replace(result, certificate=str(self.path))
         if result.status != "robust":
             return result

@@ -163,3 +163,60 @@ def test_a_verdict_without_a_proof_names_whom_it_trusts(
     found = Wanted(proof, network, "real", None).write(problem, verdict, context)
     assert (found.status, found.certificate, found.trusted) == ("robust", None, trusted)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_another_sign_of_zero_needs_the_flag(
+    run: Run, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    model, point = files
+    proof, folder = tmp_path / "proof.bnncert", tmp_path / "proofs"
+    common = ("--label", 0, "--radius", 0.4, "--sign-zero", "minus")
+    run("verify", model, "--input", point, *common, "--certificate", proof)
+    data = tmp_path / "data.npz"
+    np.savez(data, points=np.array([[1.0, 0.0]]), labels=np.zeros(1, dtype=np.int64))
+    out_file = tmp_path / "out.sqlite"
+    more = ("--radius", 0.4, "--sign-zero", "minus", "--certificates", folder)
+    run("run", model, "--data", data, "--out", out_file, *more)
+    for path in (proof, *folder.iterdir()):
+        code, out, err = run("check", path, "--model", model)
+        assert (code, err) == (1, "")
+        assert out == (
+            "rejected: it takes sign(0) = -1, and the network has sign(0) = +1 "
+            "(--sign-zero minus checks it as it is meant)\n"
+        )
+        code, out, _ = run("check", path, "--model", model, "--sign-zero", "minus")
+        assert code == 0 and "sign(0) = -1" in out
+        code, out, _ = run("check", path, "--model", model, "--sign-zero", "either")
+        assert code == 1
+
+
+def test_the_assumptions_are_in_the_json(
+    run: Run, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    model, point = files
+    proof = tmp_path / "proof.bnncert"
+    common = ("--input", point, "--label", 0, "--radius", 0.25, "--clip", -1, 2)
+    run("verify", model, *common, "--certificate", proof)
+    code, out, _ = run("check", proof, "--model", model, "--json", "-", "--timeout", 60)
+    tree = json.loads(out)
+    assert code == 0
+    assert tree["assumptions"] == {
+        "sign_zero": "plus",
+        "arithmetic": "real",
+        "ties": "violation",
+        "data_box": "inside the data box [-1, 2] (the network states none)",
+        "inputs": "shown",
+    }
+    assert tree["property"]["rivals"] == [1, 2]
+    assert tree["targets"] == 2
+
+
+def test_a_check_has_a_time_limit(run: Run, files: tuple[Path, Path], tmp_path: Path) -> None:
+    model, point = files
+    proof = tmp_path / "proof.bnncert"
+    common = ("--input", point, "--label", 0, "--radius", 0.25)
+    run("verify", model, *common, "--certificate", proof)
+    code, out, _ = run("check", proof, "--model", model, "--timeout", 1e-9)
+    assert (code, out) == (1, "rejected: the check did not end within 1e-09 s\n")
+    code, _, err = run("check", proof, "--model", model, "--timeout", 0)
+    assert code == 2 and "--timeout" in err

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
+from math import lcm
 from typing import Any
 
 import hypothesis.strategies as st
@@ -15,12 +16,13 @@ from hypothesis import HealthCheck, given, settings
 
 import bnncert
 from bnncert.checking import RejectedError
-from bnncert.checking.counterexample import inside, signs_at
+from bnncert.checking.counterexample import signs_at
 from bnncert.checking.function import Function
 from bnncert.checking.geometry import Geometry, digits, dot, scaled
 from bnncert.checking.leaves import Goal
-from bnncert.checking.reading import Clauses, Multipliers, Space, joined
+from bnncert.checking.reading import Clauses, Multipliers, joined
 from bnncert.checking.skeleton import Rows, Skeleton, _closure
+from bnncert.checking.statement import Space
 from tests.checking.claims import random_network
 
 QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck)}
@@ -355,9 +357,9 @@ def test_proved_clauses_hold_at_all_points(kind: str, weights: str) -> None:
         for x in product(*([a, b, (a + b) / 2, a + (b - a) * Fraction(5, 8)]
                            for a, b in zip(space.lower, space.upper, strict=True))):  # fmt: skip
             point = list(x)
-            if not inside(space, point):
+            if not space.contains(point):
                 continue
-            signs = signs_at(geometry, point)
+            signs = signs_at(geometry, point, lcm(*(v.denominator for v in point)))
             exact = network.layers[0].exact_signs(point)
             assert signs.tolist() == exact.tolist()
             for k in np.flatnonzero(holds):

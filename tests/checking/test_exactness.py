@@ -14,7 +14,8 @@ from bnncert.certificate.writing import write_proof
 from bnncert.checking import check
 from bnncert.checking.container import Section
 from bnncert.checking.geometry import Geometry
-from bnncert.checking.reading import Clauses, Space
+from bnncert.checking.reading import Clauses
+from bnncert.checking.statement import Space
 from bnncert.problem import robustness
 from tests.checking.claims import accepted, answer, pack, unpack
 

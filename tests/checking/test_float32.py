@@ -16,7 +16,7 @@ from bnncert.certificate.writing import CertificateError, write_proof
 from bnncert.checking import RejectedError, check
 from bnncert.checking.container import Section
 from bnncert.checking.geometry import Geometry
-from bnncert.checking.reading import Space
+from bnncert.checking.statement import Space
 from bnncert.deadline import Deadline
 from bnncert.problem import robustness
 from tests.checking.claims import accepted, pack, unpack

@@ -18,8 +18,9 @@ from bnncert.checking.counterexample import check_point, is_violated
 from bnncert.checking.function import Function
 from bnncert.checking.geometry import Geometry
 from bnncert.checking.leaves import Goal
-from bnncert.checking.reading import Clauses, Multipliers, Space, Statement
+from bnncert.checking.reading import Clauses, Multipliers
 from bnncert.checking.skeleton import Skeleton
+from bnncert.checking.statement import Space, Statement
 from tests.checking.claims import REFUSALS, pack, random_network
 from tests.checking.conftest import Valid
 
@@ -61,25 +62,34 @@ def targets(value: Any) -> dict[str, Any]:
         ({"arithmetic": "bfloat16"}, "arithmetic"),
         ({"region": "ellipse"}, "region"),
         ({"radius": "-1"}, "negative"),
-        ({"radius": "1/3"}, "binary"),
+        ({"radius": "1/3"}, "float64"),
+        ({"radius": "1" + 999 * "0"}, "float64"),
+        ({"radius": str(Fraction(1) + Fraction(1, 2**60))}, "float64"),
+        ({"inequalities": 0}, "not those of region"),
+        ({"sizes": [2, 7]}, "other sizes"),
+        ({"comment": "robust everywhere"}, "does not belong"),
         ({"property": None}, "no property"),
-        ({"property": {"kind": "classification"}}, "no classes"),
-        (classes(0, [True]), "no classes"),
-        (classes(0, [1, 1]), "no sense"),
-        (classes(0, [0]), "no sense"),
-        (classes(0, [1], ""), "no sense"),
+        ({"property": {"kind": "classification"}}, "unknown kind"),
+        ({"property": {**classes(0, [1])["property"], "more": 1}}, "unknown kind"),
+        (classes(0, [True]), "not classes"),
+        (classes(0, [1, 1]), "twice"),
+        (classes(0, [0]), "the label itself"),
+        (classes(0, [0, 1]), "the label itself"),
+        (classes(0, [1], ""), "neither violation nor robust"),
         (classes(0, [7]), "does not have"),
+        (classes(0, [-1]), "does not have"),
         (classes(-1, [1]), "does not have"),
         ({"property": {"kind": "fairness"}}, "unknown kind"),
-        (targets(1), "unknown kind"),
-        (targets([1]), "no list"),
+        (targets(1), "without targets"),
+        (targets([1]), "without functions"),
         (targets([[1]]), "without scores"),
         (targets([[{"scores": []}]]), "without scores"),
         (targets([[{"scores": {"0": "1"}}]]), "tie_is_fine"),
         (targets([[{"scores": {"00": "1"}, "tie_is_fine": True}]]), "does not have"),
         (targets([[{"scores": {"0": 1}, "tie_is_fine": True}]]), "p/q"),
         (targets([[{"scores": {"0": "1"}, "tie_is_fine": True}]]), "p/q"),
-        (targets([[]]), "no such objective"),
+        (targets([[{"scores": {"0": "1"}, "constant": "0", "tie_is_fine": True, "a": 1}]]), "more"),
+        (targets([[{"scores": {"9" * 5000: "1"}, "tie_is_fine": True}]]), "does not have"),
     ],
 )  # fmt: skip
 def test_statements(valid: dict[str, Valid], fields: Any, reason: str, tmp_path: Path) -> None:
@@ -224,10 +234,10 @@ def test_a_point_whose_sign_is_unknown() -> None:
         [Fraction(-1)], [Fraction(1)], None, [], Fraction(0), np.zeros((0, 1)), np.zeros(0)
     )
     geometry = Geometry(layer, space)
-    statement = Statement("not_robust", space, False, [[]], "")
+    statement = Statement("not_robust", space, False, [[]], "", {}, {})
     section = Section("point", {"target": 0}, {"point": np.zeros(1)})
     with pytest.raises(RejectedError, match="rounding"):
-        check_point(section, statement, network, geometry)
+        check_point(iter([section]), statement, network, geometry)
     assert geometry.states().tolist() == [0]
 
 

@@ -61,7 +61,7 @@ def test_another_sign_of_zero(tmp_path: Path, sign_zero: str) -> None:
     label = int(np.argmax(stated.evaluate(region.center)))
     problem = robustness(stated, region, label, "all", "robust")
     answer(path, problem, stated, sign_zero=sign_zero)
-    check(path, tiny.build())
+    check(path, tiny.build(), sign_zero=sign_zero)
     sections = unpack(path)
     sections[0].fields["sign_zero"] = None
     assert (accepted(pack(path, sections), tiny.build()) is not None) == (sign_zero == "plus")

@@ -23,8 +23,9 @@ from bnncert.checking.checker import BOUND, CONFLICT, RANGES
 from bnncert.checking.function import Function
 from bnncert.checking.geometry import Geometry
 from bnncert.checking.leaves import Goal, View
-from bnncert.checking.reading import Clauses, Multipliers, Space, joined
+from bnncert.checking.reading import Clauses, Multipliers, joined
 from bnncert.checking.skeleton import Skeleton
+from bnncert.checking.statement import Space
 from bnncert.deadline import Deadline
 from bnncert.formats.description import FloatArray, IntArray
 from bnncert.layers import SignArray as Signs

@@ -77,6 +77,11 @@ def _region(region: Region) -> Section:
             "matrix": np.asarray(region.matrix, dtype=np.float64).reshape(-1),
             "right": region.right,
         }
+        # Shows that the claim is not about nothing; not every polytope has floats inside.
+        inside = region.settle(region.center, np.float32)
+        inside = region.settle(region.center) if inside is None else inside
+        if inside is not None:
+            section.arrays["inside"] = inside
     elif isinstance(region, Box):
         section.fields["region"] = "box"
         section.arrays |= {"lo": region.lo, "hi": region.hi}

@@ -16,8 +16,9 @@ from bnncert.atomic import replacing
 from bnncert.certificate.certify import Node, Prover
 from bnncert.certificate.statement import classification, conditions, statement
 from bnncert.checking.checker import BOUND
-from bnncert.checking.container import RejectedError, Section, Writer
-from bnncert.checking.reading import Clauses, Multipliers, Statement, joined
+from bnncert.checking.container import RejectedError, Section, UnreadableError, Writer
+from bnncert.checking.reading import Clauses, Multipliers, joined
+from bnncert.checking.statement import Statement
 from bnncert.deadline import Deadline
 from bnncert.errors import InputError
 from bnncert.formats.description import SignZero
@@ -73,10 +74,7 @@ def write_proof(
     limit = Deadline(None) if deadline is None else deadline
     started = limit.elapsed()
     section = _statement(problem, stated, "robust", arithmetic, sign_zero)
-    try:
-        claim, meant = Statement.read(section, stated)
-    except RejectedError as error:
-        raise CertificateError(f"no certificate: {error}") from error
+    claim = _read(section, stated)
     presolved = presolve(problem.network, problem.region, deadline=limit)
     traces = hints or {}
     if any(len(t.leaves) > 1 for t in traces.values()):
@@ -84,7 +82,7 @@ def write_proof(
         _ = presolved.triples
     prover = Prover(
         problem.network,
-        meant,
+        stated,
         problem.region,
         claim.space,
         presolved,
@@ -106,7 +104,8 @@ def write_proof(
                 break
             if progress is not None:
                 progress(f"certificate: {target.name}", number, len(problem.targets))
-            proof = prover.prove(number, claim.targets[number], traces.get(target.name), limit)
+            functions = [o.of(stated) for o in claim.targets[number]]
+            proof = prover.prove(number, functions, traces.get(target.name), limit)
             if proof is None:
                 why = "time is up" if limit.passed() else "a leaf could not be proved exactly"
                 raise CertificateError(f"no certificate: {target.name}: {why}")
@@ -129,6 +128,7 @@ def write_counterexample(
 ) -> Written:
     """Write an exact counterexample as a certificate."""
     section = _statement(problem, stated, "not_robust", arithmetic, sign_zero)
+    _read(section, stated)
     names = [t.name for t in problem.targets]
     fields: dict[str, Any] = {"target": names.index(counterexample.target)}
     if counterexample.exact is not None:
@@ -140,6 +140,14 @@ def write_counterexample(
         writer.add(Section("point", fields, {"point": point}))
         writer.end()
     return Written(Path(path), writer.size, 0, 0.0)
+
+
+def _read(section: Section, stated: Network) -> Statement:
+    """Read a statement as the checker will; what it refuses to read is not written."""
+    try:
+        return Statement.read(section, stated)
+    except (RejectedError, UnreadableError) as error:
+        raise CertificateError(f"no certificate: {error}") from error
 
 
 def _statement(

@@ -8,20 +8,25 @@ into its two signs, and whose leaves are contradictions or bounds of f above zer
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from bnncert.checking import reading
-from bnncert.checking.container import RejectedError, Section, UnreadableError, read_sections
+from bnncert.checking.container import (
+    AnyPath,
+    Budget,
+    RejectedError,
+    Section,
+    UnreadableError,
+    read_sections,
+)
 from bnncert.checking.counterexample import check_point
 from bnncert.checking.geometry import Geometry
 from bnncert.checking.leaves import Goal
-from bnncert.checking.reading import Clauses, Multipliers, Statement
+from bnncert.checking.reading import Clauses, Multipliers
 from bnncert.checking.skeleton import Skeleton
+from bnncert.checking.statement import Report, Statement, Zero
 from bnncert.layers import SignArray as Signs
 from bnncert.network import Network
 
@@ -29,37 +34,34 @@ from bnncert.network import Network
 CONFLICT, RANGES, BOUND = -1, -2, -3
 
 
-@dataclass(frozen=True)
-class Report:
-    """What a certificate proves, in words, and what it took."""
+def check(
+    path: AnyPath, network: Network, *, sign_zero: Zero | None = None, timeout: float | None = None
+) -> Report:
+    """Check a certificate; RejectedError or UnreadableError says why it proves nothing.
 
-    statement: str
-    verdict: str
-    targets: int
-    clauses: int
-    leaves: int
-    seconds: float
-
-
-def check(path: str | os.PathLike[str], network: Network) -> Report:
-    """Check a certificate; RejectedError or UnreadableError says why it proves nothing."""
-    started = time.monotonic()
-    sections = read_sections(path)
+    Parameters
+    ----------
+    sign_zero
+        The value of sign(0) for which the certificate is to hold ("plus", "minus" or "either");
+        without it the network's own.
+    timeout
+        Seconds after which the certificate is rejected.
+    """
+    network = network if sign_zero is None else network.with_sign_zero(sign_zero)
+    budget = Budget(timeout)
+    sections = budget.timed(read_sections(path, budget))
     try:
-        statement, network = Statement.read(next(sections, Section("end")), network)
+        statement = Statement.read(next(sections, Section("end")), network)
         geometry = Geometry(network.layers[0], statement.space, float32=statement.float32)
         clauses = leaves = 0
         if statement.verdict == "not_robust":
-            check_point(next(sections, Section("end")), statement, network, geometry)
-            for _ in sections:
-                raise RejectedError("there is more than the counterexample")
+            check_point(sections, statement, network, geometry)
         else:
             clauses, leaves = _check_trees(sections, statement, network, geometry)
     except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
         # Nothing that a file can say may look like a crash, let alone a proof.
-        raise RejectedError(f"it is inconsistent ({type(error).__name__})") from error
-    seconds, count = time.monotonic() - started, len(statement.targets)
-    return Report(statement.text, statement.verdict, count, clauses, leaves, seconds)
+        raise RejectedError(f"it is too large or inconsistent ({type(error).__name__})") from error
+    return statement.report(clauses, leaves, budget.seconds)
 
 
 def _check_trees(
@@ -77,6 +79,7 @@ def _check_trees(
         limit = geometry.inequalities if layer == 0 else 0
         found = reading.read_clauses(current, network.layers[layer].size, limit)
         if current.name == "clauses":
+            _refuse_unproved(current, found, geometry)
             known.append(found)
         elif layer in clashes:
             raise RejectedError("a layer has two lists of clashes")
@@ -85,17 +88,15 @@ def _check_trees(
         current = next(sections, nothing)
     skeleton = Skeleton(network, geometry, clashes)
     clauses = reading.joined(known)
-    if not geometry.proved(clauses).all():
-        raise RejectedError("a clause is not proved")
-    done: set[int] = set()
-    leaves = 0
+    done, leaves = set[int](), 0
     while current.name == "target":
         number, chosen = current.number("number"), current.number("objective")
         if number >= len(statement.targets) or number in done:
             raise RejectedError("a target does not exist, or occurs twice")
         if chosen >= len(statement.targets[number]):
             raise RejectedError("a target has no such objective")
-        walk = Walk(Goal(skeleton, statement.targets[number][chosen], clauses), geometry)
+        function = statement.targets[number][chosen].of(network)
+        walk = Walk(Goal(skeleton, function, clauses), geometry)
         current = next(sections, nothing)
         while current.name == "nodes":
             walk.take(current)
@@ -106,10 +107,15 @@ def _check_trees(
         leaves += walk.leaves
         done.add(number)
     if current is not nothing:
-        raise UnreadableError(f"section {current.name[:40]!r} is unknown or out of place")
+        raise UnreadableError(f"section {current.name!r} is unknown or out of place")
     if len(done) < len(statement.targets) and not skeleton.empty:
         raise RejectedError("a target is not proved")
     return clauses.count + sum(c.count for c in clashes.values()), leaves
+
+
+def _refuse_unproved(section: Section, clauses: Clauses, geometry: Geometry) -> None:
+    if not all(geometry.proved(part).all() for part in section.budget.timed(clauses.parts())):
+        raise RejectedError("a clause is not proved")
 
 
 class Walk:
@@ -129,11 +135,10 @@ class Walk:
         since, kinds = section.integers("since"), section.integers("kind")
         if since.size != found.count or np.any(np.diff(since) < 0):
             raise UnreadableError("section nodes: clauses out of order")
-        if not self.geometry.proved(found).all():
-            raise RejectedError("a clause is not proved")
+        _refuse_unproved(section, found, self.geometry)
         self.learned.append(found)
-        places = np.searchsorted(since, np.arange(kinds.size + 1)).tolist()
-        for number, kind in enumerate(kinds.tolist()):
+        places = np.searchsorted(since, np.arange(kinds.size + 1))
+        for number, kind in enumerate(map(int, section.budget.timed(kinds))):
             if places[number + 1] > places[number]:
                 self.goal.learn(found.part(places[number], places[number + 1]))
             if not self.stack:

@@ -6,9 +6,9 @@ A file is the line `bnncert certificate 1` and then sections, each
     4 bytes   length of the section as stored
     ...       zlib data: one line of JSON, then the arrays that it names, one after the other
 
-The last section holds the SHA-256 of all bytes before it.  Sections are read one at a time and
-their lengths are limited, so that no file, whatever it contains, takes more memory than its
-largest section may have.
+The last section holds the SHA-256 of all bytes before it.  Sections are read one at a time, their
+lengths are limited, and what a whole file may ask for is limited by a `Budget`: no file, whatever
+it contains, takes more memory than its largest section and the clauses that are kept.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from fractions import Fraction
+from typing import Any, BinaryIO, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +32,51 @@ MAGIC = b"bnncert certificate 1\n"
 #: The longest section, the longest line of JSON in one, and the most numbers.
 MOST_BYTES, MOST_JSON, MOST_NUMBERS = 2**26, 2**20, 2**23
 
+#: Of a whole file: bytes of all sections unpacked, and entries of all clashes and clauses, which
+#: are kept until the end.
+MOST_UNPACKED, MOST_LITERALS = 2**32, 2**22
+
+#: Characters of a number that is written as p/q.
+MOST_DIGITS = 4000
+
 DTYPES = ("|i1", "<i4", "<i8", "<f8")
+
+#: The arrays of clauses, and those of leaves: which of the four counts of a leaf they follow, and
+#: how many numbers each entry has.
+CLAUSE_ARRAYS = ("sizes_of_clauses", "neurons", "signs", "theta")
+LEAF_ARRAYS = (
+    ("tables", 0, 1),
+    ("table_values", 0, 2),
+    ("gates", 1, 1),
+    ("gate_values", 1, 4),
+    ("diagonal", 2, 1),
+    ("clash_first", 3, 1),
+    ("clash_second", 3, 1),
+    ("clash_values", 3, 1),
+)
+
+#: The fields and the arrays that a section can have.
+CONTENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "statement": (
+        (
+            *("verdict", "network", "sizes", "sign_zero", "arithmetic", "property"),
+            *("region", "radius", "inequalities"),
+        ),
+        ("center", "clip_lo", "clip_hi", "lo", "hi", "matrix", "right", "inside"),
+    ),
+    "clashes": (("layer",), CLAUSE_ARRAYS),
+    "clauses": (("layer",), CLAUSE_ARRAYS),
+    "target": (("number", "objective"), ()),
+    "nodes": (
+        (),
+        ("kind", "since", *CLAUSE_ARRAYS, "unit", "sizes", *(name for name, _, _ in LEAF_ARRAYS)),
+    ),
+    "point": (("target", "exact"), ("point",)),
+    "end": (("sha256",), ()),
+}
+
+T = TypeVar("T")
+AnyPath: TypeAlias = str | os.PathLike[str]
 
 
 class UnreadableError(Exception):
@@ -40,6 +87,39 @@ class RejectedError(Exception):
     """The file is a certificate, and it does not prove what it states."""
 
 
+class Budget:
+    """What the check of one file may still use: bytes, literals, and time."""
+
+    def __init__(self, timeout: float | None = None) -> None:
+        self.unpacked, self.literals = MOST_UNPACKED, MOST_LITERALS
+        self.timeout = timeout
+        self.started = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """The time since the beginning."""
+        return time.monotonic() - self.started
+
+    def unpack(self, count: int) -> None:
+        """Count bytes that are about to be unpacked."""
+        self.unpacked -= count
+        if self.unpacked < 0:
+            raise RejectedError(f"its sections unpack to more than {MOST_UNPACKED} bytes")
+
+    def keep(self, count: int) -> None:
+        """Count literals of clauses, which are kept."""
+        self.literals -= count
+        if self.literals < 0:
+            raise RejectedError(f"its clauses have more than {MOST_LITERALS} literals")
+
+    def timed(self, items: Iterable[T]) -> Iterator[T]:
+        """Yield the items for as long as there is time."""
+        for item in items:
+            if self.timeout is not None and self.seconds > self.timeout:
+                raise RejectedError(f"the check did not end within {self.timeout:g} s")
+            yield item
+
+
 @dataclass(eq=False)
 class Section:
     """One section: its name, its JSON fields and its arrays."""
@@ -47,6 +127,8 @@ class Section:
     name: str
     fields: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    #: What the check of the file that it comes from may still use.
+    budget: Budget = field(default_factory=Budget)
 
     def integers(self, name: str) -> npt.NDArray[np.int64]:
         """Return a one-dimensional array of integers."""
@@ -107,8 +189,9 @@ class Writer:
         self.add(Section("end", {"sha256": self._digest.hexdigest()}))
 
 
-def read_sections(path: str | os.PathLike[str]) -> Iterator[Section]:
+def read_sections(path: AnyPath, budget: Budget | None = None) -> Iterator[Section]:
     """Yield the sections of a file in order, the last one excepted."""
+    budget = Budget() if budget is None else budget
     with open(path, "rb") as file:
         head = file.read(len(MAGIC))
         if head != MAGIC:
@@ -117,7 +200,7 @@ def read_sections(path: str | os.PathLike[str]) -> Iterator[Section]:
         digest = hashlib.sha256(head)
         while True:
             so_far = digest.hexdigest()
-            section = _read_section(file, digest)
+            section = _read_section(file, digest, budget)
             if section.name == "end":
                 break
             yield section
@@ -127,17 +210,19 @@ def read_sections(path: str | os.PathLike[str]) -> Iterator[Section]:
             raise UnreadableError("there is something after the end")
 
 
-def _read_section(file: BinaryIO, digest: Any) -> Section:
+def _read_section(file: BinaryIO, digest: Any, budget: Budget) -> Section:
     head = file.read(8)
     if len(head) < 8:
         raise UnreadableError("the file is truncated")
     length, stored = int.from_bytes(head[:4], "little"), int.from_bytes(head[4:], "little")
     if length > MOST_BYTES or stored > MOST_BYTES:
         raise UnreadableError(f"a section of {max(length, stored)} bytes; at most {MOST_BYTES}")
+    budget.unpack(length)
     packed = file.read(stored)
     if len(packed) < stored:
         raise UnreadableError("the file is truncated")
-    digest.update(head + packed)
+    digest.update(head)
+    digest.update(packed)
     engine = zlib.decompressobj()
     try:
         # Never unpacks more than was announced, whatever the data says.
@@ -146,11 +231,11 @@ def _read_section(file: BinaryIO, digest: Any) -> Section:
         raise UnreadableError("a section cannot be unpacked") from error
     if len(raw) != length or not engine.eof or engine.unused_data:
         raise UnreadableError("a section has another length than announced")
-    line, found, body = raw.partition(b"\n")
-    if not found or len(line) > MOST_JSON:
+    end = raw.find(b"\n", 0, MOST_JSON + 1)
+    if end < 0:
         raise UnreadableError("a section has no line of JSON")
     try:
-        fields = json.loads(line, object_pairs_hook=_unique)
+        fields = json.loads(raw[:end], object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         raise UnreadableError("a section has a broken line of JSON") from error
     if not isinstance(fields, dict):
@@ -158,7 +243,12 @@ def _read_section(file: BinaryIO, digest: Any) -> Section:
     name, shapes = fields.pop("section", None), fields.pop("arrays", None)
     if not isinstance(name, str) or not isinstance(shapes, dict):
         raise UnreadableError("a section has no name or no arrays")
-    return Section(name, fields, _read_arrays(name, shapes, body))
+    if name not in CONTENTS:
+        raise UnreadableError(f"section {name[:40]!r} is unknown or out of place")
+    for found, known in zip((fields, shapes), CONTENTS[name], strict=True):
+        if more := found.keys() - known:
+            raise UnreadableError(f"section {name}: {min(more)[:40]!r} does not belong there")
+    return Section(name, fields, _read_arrays(name, shapes, memoryview(raw)[end + 1 :]), budget)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -168,7 +258,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _read_arrays(name: str, shapes: dict[str, Any], body: bytes) -> dict[str, npt.NDArray[Any]]:
+def _read_arrays(
+    name: str, shapes: dict[str, Any], body: memoryview
+) -> dict[str, npt.NDArray[Any]]:
     arrays: dict[str, npt.NDArray[Any]] = {}
     start = numbers = 0
     for key, entry in shapes.items():
@@ -190,3 +282,12 @@ def _read_arrays(name: str, shapes: dict[str, Any], body: bytes) -> dict[str, np
     if start != len(body):
         raise UnreadableError(f"section {name}: bytes that belong to no array")
     return arrays
+
+
+def exactly(text: Any) -> Fraction:
+    """Read a rational number p or p/q."""
+    if isinstance(text, str) and len(text) <= MOST_DIGITS:
+        match = re.fullmatch(r"(-?[0-9]+)(?:/([0-9]+))?", text)
+        if match and (bottom := int(match[2] or "1")):
+            return Fraction(int(match[1]), bottom)
+    raise UnreadableError("a number is not written as p/q")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from itertools import islice, product
@@ -9,10 +10,10 @@ from math import lcm
 
 import numpy as np
 
-from bnncert.checking.container import RejectedError, Section, UnreadableError
+from bnncert.checking.container import RejectedError, Section, UnreadableError, exactly
 from bnncert.checking.function import Function
 from bnncert.checking.geometry import Geometry, digits, dot
-from bnncert.checking.reading import Space, Statement, exactly
+from bnncert.checking.statement import Statement
 from bnncert.layers import TIED, UNDECIDED, SignArray
 from bnncert.network import MOST_TIE_CHOICES, Network
 
@@ -21,11 +22,14 @@ MOST_POINT_BITS = 2**16
 
 
 def check_point(
-    section: Section, statement: Statement, network: Network, geometry: Geometry
+    sections: Iterator[Section], statement: Statement, network: Network, geometry: Geometry
 ) -> None:
-    """Check that a point of the region violates the property."""
+    """Check that there is one more section, a point of the region that violates the property."""
+    section = next(sections, Section("end"))
     if section.name != "point":
         raise UnreadableError("the counterexample is missing")
+    if next(sections, None) is not None:
+        raise RejectedError("there is more than the counterexample")
     exact, size = section.fields.get("exact"), network.inputs
     point = [Fraction(v) for v in section.floats("point", size).tolist()]
     if exact is not None:
@@ -35,42 +39,42 @@ def check_point(
     number = section.number("target")
     if number >= len(statement.targets):
         raise RejectedError("the counterexample is for a target that does not exist")
-    if not inside(statement.space, point):
+    common = _common_denominator(point)
+    if not statement.space.contains(point):
         raise RejectedError("the counterexample lies outside the region")
     if statement.float32 and any(Fraction(float(np.float32(float(x)))) != x for x in point):
         raise RejectedError("the counterexample is no float32 number")
-    signs = signs_at(geometry, point)
+    signs = signs_at(geometry, point, common)
     if np.any(signs == UNDECIDED):
         raise RejectedError("rounding may change a sign at the counterexample")
     upper = replace(network, layers=network.layers[1:])
     tied = np.flatnonzero(signs == TIED)
-    for choice in islice(product((1, -1), repeat=tied.size), MOST_TIE_CHOICES):
-        signs[tied] = choice
-        for pattern in upper.exact_patterns(signs):  # type: ignore[arg-type]
-            last = pattern[-1] if pattern else signs
-            if all(is_violated(f, last) for f in statement.targets[number]):
-                return
+    functions = [objective.of(network) for objective in statement.targets[number]]
+
+    def last_signs() -> Iterator[SignArray]:
+        for choice in product((1, -1), repeat=tied.size):
+            signs[tied] = choice
+            for pattern in upper.exact_patterns(signs):  # type: ignore[arg-type]
+                yield pattern[-1] if pattern else signs
+
+    for last in islice(section.budget.timed(last_signs()), MOST_TIE_CHOICES):
+        if all(is_violated(f, last) for f in functions):
+            return
     raise RejectedError("the point violates nothing")
 
 
-def inside(space: Space, point: list[Fraction]) -> bool:
-    """Whether an exact point lies in the region."""
-    if not all(a <= x <= b for a, x, b in zip(space.lower, point, space.upper, strict=True)):
-        return False
-    for row, limit in zip(space.matrix.tolist(), space.right.tolist(), strict=True):
-        if sum(Fraction(a) * x for a, x in zip(row, point, strict=True)) > Fraction(limit):
-            return False
-    gaps = [abs(x - c) for x, c in zip(point, space.center, strict=False)]
-    if space.norm == "l2":
-        return sum(g * g for g in gaps) <= space.radius**2
-    return space.norm is None or sum(gaps) <= space.radius
+def _common_denominator(point: list[Fraction]) -> int:
+    """Return the common denominator, unless working with it would take long."""
+    common = 1
+    for x in point:
+        common = lcm(common, x.denominator)
+        if common.bit_length() > MOST_POINT_BITS:
+            raise RejectedError("the counterexample has too many digits")
+    return common
 
 
-def signs_at(geometry: Geometry, point: list[Fraction]) -> SignArray:
+def signs_at(geometry: Geometry, point: list[Fraction], common: int) -> SignArray:
     """Return the signs at a point, TIED where both are allowed and UNDECIDED if unknown."""
-    common = lcm(*(x.denominator for x in point))
-    if common.bit_length() > MOST_POINT_BITS:
-        raise RejectedError("the counterexample has too many digits")
     whole = np.array([int(x * common) for x in point], dtype=object)
     sums = dot([row[: geometry.size] for row in geometry.rows], digits(whole))
     tie = {"plus": 1, "minus": -1, "either": TIED}[geometry.sign_zero]

@@ -30,7 +30,8 @@ import scipy.sparse as sp
 
 from bnncert.checking.container import RejectedError
 from bnncert.checking.function import Objects, scaled
-from bnncert.checking.reading import Clauses, Integers, Space
+from bnncert.checking.reading import Clauses, Integers
+from bnncert.checking.statement import Space
 from bnncert.layers import SignArray, ThresholdLayer
 
 Table = npt.NDArray[np.bool_]

@@ -264,7 +264,9 @@ def _closure(implies: Table) -> Table:
     while True:
         # Counts below 2^24 are exact in float32.
         number = implies.astype(np.float32)
-        more: Table = (number @ number) > 0.5
+        # Some rows at a time: the product in floats would take four times the table's memory.
+        parts = (number[k : k + 1024] @ number > 0.5 for k in range(0, number.shape[0], 1024))
+        more: Table = np.concatenate([implies[:0], *parts])
         if np.array_equal(more, implies):
             return implies
         implies = more

@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from bnncert.checking import RejectedError, UnreadableError
 from bnncert.checking import check as check_certificate
 from bnncert.commands.console import PlainConsole
-from bnncert.commands.options import (
-    JsonOption,
-)
+from bnncert.commands.options import JsonOption
 from bnncert.commands.output import json_path, refuse_unwritable, write_json
-from bnncert.errors import FormatError
+from bnncert.errors import FormatError, InputError
 from bnncert.network import load
 
 
 def check(
     certificate: Annotated[Path, typer.Argument(help="Certificate that verify wrote.")],
     model: Annotated[Path, typer.Option("--model", help="The network file it is about.")],
+    sign_zero: Annotated[
+        Literal["plus", "minus", "either"] | None,
+        typer.Option(
+            "--sign-zero",
+            help="Value of sign(0) that the certificate is to hold for (default: the model's).",
+        ),
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", help="Seconds after which it is rejected.")
+    ] = None,
     json_: JsonOption = None,
 ) -> None:
     """Check a certificate in exact arithmetic: exit code 0 accepted, 1 rejected, 2 unreadable."""
     refuse_unwritable(json_path(json_), read=(certificate, model))
+    if timeout is not None and not timeout > 0:
+        raise InputError(f"--timeout is {timeout}; expected a number of seconds > 0")
     console = PlainConsole(stderr=json_ == "-")
     network = load(model)
     tree: dict[str, Any] = {"certificate": str(certificate), "model": str(model)}
     try:
-        report = check_certificate(certificate, network)
+        report = check_certificate(certificate, network, sign_zero=sign_zero, timeout=timeout)
     except UnreadableError as error:
         raise FormatError(f"{certificate}: {error}") from error
     except OSError as error:
@@ -44,5 +54,11 @@ def check(
         f"{report.seconds:.2f} s"
     )
     tree |= {"accepted": True, "statement": report.statement, "verdict": report.verdict}
-    tree |= {"clauses": report.clauses, "leaves": report.leaves, "seconds": report.seconds}
+    tree |= {"assumptions": report.assumptions, "property": report.property}
+    tree |= {
+        "targets": report.targets,
+        "clauses": report.clauses,
+        "leaves": report.leaves,
+        "seconds": report.seconds,
+    }
     write_json(json_, tree)
