@@ -13,6 +13,7 @@ from bnncert.commands.console import PlainConsole
 from bnncert.commands.options import JsonOption
 from bnncert.commands.output import json_path, refuse_unwritable, write_json
 from bnncert.errors import FormatError, InputError
+from bnncert.formats.reading import check_regular
 from bnncert.network import load
 
 
@@ -35,6 +36,7 @@ def check(
     refuse_unwritable(json_path(json_), read=(certificate, model))
     if timeout is not None and not timeout > 0:
         raise InputError(f"--timeout is {timeout}; expected a number of seconds > 0")
+    check_regular(certificate)
     console = PlainConsole(stderr=json_ == "-")
     network = load(model)
     tree: dict[str, Any] = {"certificate": str(certificate), "model": str(model)}
