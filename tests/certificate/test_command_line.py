@@ -204,7 +204,7 @@ def test_the_assumptions_are_in_the_json(
         "sign_zero": "plus",
         "arithmetic": "real",
         "ties": "violation",
-        "data_box": "inside the data box [-1, 2] (the network states none)",
+        "data_box": "inside the data box [-1, 2], while the network states none",
         "inputs": "shown",
     }
     assert tree["property"]["rivals"] == [1, 2]

@@ -108,7 +108,7 @@ def test_sign_of_zero_arithmetic_and_ties_are_named(
     ("own", "clip", "words"),
     [
         (None, None, "without a data box"),
-        (None, (0.0, 2.0), "inside the data box [0, 2] (the network states none)"),
+        (None, (0.0, 2.0), "inside the data box [0, 2], while the network states none"),
         ((0.0, 2.0), (0.0, 2.0), "inside the network's data box [0, 2]"),
         ((0.0, 2.0), None, "not limited to the network's data box [0, 2]"),
         ((0.0, 1.0), (0.0, 2.0), "inside the data box [0, 2], not the network's own [0, 1]"),

@@ -288,7 +288,7 @@ def _data_box(lo: Floats | None, hi: Floats | None, network: Network) -> str:
             "without a data box" if own is None else f"not limited to the network's data box {own}"
         )
     if own is None:
-        return f"inside the data box {mine} (the network states none)"
+        return f"inside the data box {mine}, while the network states none"
     same = _equal(lo, network.input_lo) and _equal(hi, network.input_hi)
     return (
         f"inside the network's data box {own}"
