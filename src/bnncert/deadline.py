@@ -14,7 +14,7 @@ class Deadline:
     """A moment on the monotonic clock; `Deadline(None)` never passes."""
 
     seconds: float | None = None
-    start: float = field(default_factory=time.monotonic)
+    start: float = field(default_factory=lambda: time.monotonic())
 
     def __post_init__(self) -> None:
         if self.seconds is not None and (math.isnan(self.seconds) or self.seconds <= 0):
@@ -34,7 +34,8 @@ class Deadline:
 
     def within(self, seconds: float | None) -> Deadline:
         """Return a deadline `seconds` from now, or this one if it is earlier."""
-        if seconds is None:
+        if seconds is None or seconds == math.inf:
             return self
-        left = min(seconds, self.remaining())
-        return Deadline(max(left, 1e-9), time.monotonic())
+        now, left = time.monotonic(), min(seconds, self.remaining())
+        # A limit is a positive number: one that has passed already began in the past.
+        return Deadline(left, now) if left > 0 else Deadline(1e-9, now + left - 1e-6)

@@ -12,7 +12,7 @@ import pytest
 from bnncert import Ball, Box, Network, Options, Problem, Region, robustness, verify
 from bnncert.deadline import Deadline
 from bnncert.methods import Context
-from bnncert.methods.attack import attack
+from bnncert.methods.attack import Attack, attack
 from bnncert.replay import Replayer
 from tests.brute_force import TinyNetwork
 
@@ -156,3 +156,23 @@ def test_the_attack_goes_on_until_the_deadline_and_no_longer() -> None:
     assert result.status == "timeout"
     assert 0.3 <= result.seconds < 2
     assert result.upper == 4.0
+
+
+def test_an_interrupted_attack_goes_on_where_it_stopped() -> None:
+    # Both neurons can flip, but class 0 has more than class 1 whatever they do.
+    network = Network.from_arrays(
+        [[[1, 1, 1, 1], [1, -1, 1, -1]], [[-1, 2], [1, 0]]], [[-20.5, 1], [9, 0]]
+    )
+    problem = robustness(network, Box(np.zeros(4), np.full(4, 10.0)), 0)
+    whole = Attack(problem, context(problem, restarts=4, iterations=6))
+    whole.run(Deadline(None), rounds=3)
+    pieces = Attack(problem, context(problem, restarts=4, iterations=6))
+    calls = 0
+    while pieces.rounds < 3 and calls < 100:
+        pieces.run(Deadline(1e-9))
+        calls += 1
+    assert calls == 18, "one gradient step after the deadline, not a whole round"
+    for ours, theirs in zip(
+        pieces.outcome(Deadline(None)), whole.outcome(Deadline(None)), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)

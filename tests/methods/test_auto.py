@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -65,3 +67,14 @@ def test_what_one_rival_teaches_is_true_for_the_next(monkeypatch: pytest.MonkeyP
         for ours, theirs in zip(result.targets, exact.targets, strict=True):
             assert ours.status == theirs.status
     assert sum(taught) > 0, "no tree had anything to teach"
+
+
+def test_a_large_problem_does_not_starve_the_attack() -> None:
+    data = Path(bnncert.__file__).parent / "data"
+    network = bnncert.load(data / "mnist_sparse.npz")
+    image = np.load(data / "mnist_test_100.npz")["images"][0]
+    assert network.pixel_step is not None and network.input_lo is not None
+    point = network.input_lo + image.reshape(-1) * network.pixel_step
+    region = bnncert.Ball("linf", point, 6 * network.pixel_step, network.input_lo, network.input_hi)
+    result = bnncert.verify(network, region, 7, timeout=60)
+    assert result.status == "not_robust"

@@ -10,12 +10,14 @@ and start anew when a round ends.  Whatever reaches F <= 0 is replayed exactly b
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from bnncert.deadline import Deadline
 from bnncert.formats.description import FloatArray
 from bnncert.methods.base import Context, Method, register
 from bnncert.network import Network
@@ -106,15 +108,6 @@ class SurrogateGradient:
         return result
 
 
-@dataclass(eq=False)
-class _State:
-    """What an attack has found so far."""
-
-    best: FloatArray
-    places: FloatArray
-    found: list[Counterexample | None]
-
-
 def _grid(points: FloatArray, region: Region, step: float | None) -> FloatArray:
     """Round points to multiples of `step` inside the region's bounding box."""
     if step is None:
@@ -142,6 +135,176 @@ def _vertices(region: Region, points: FloatArray, generator: np.random.Generator
     return region.project(np.where(chosen[:, None], corners, points))
 
 
+class Attack:
+    """A search for counterexamples that can be interrupted and goes on where it stopped.
+
+    Parameters
+    ----------
+    bounds
+        Bounds of the layers (default: those of interval arithmetic).
+    wanted
+        Names of the targets to look for (all by default).
+    stop_at_first
+        Whether one counterexample settles the question.
+
+    Attributes
+    ----------
+    rounds
+        How many rounds from new points are complete.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        context: Context,
+        *,
+        bounds: tuple[LayerBounds, ...] | None = None,
+        wanted: set[str] | None = None,
+        stop_at_first: bool = True,
+    ) -> None:
+        network, region = problem.network, problem.region
+        self._problem, self._context = problem, context
+        self._stop_at_first = stop_at_first
+        bounds = stability(network, region) if bounds is None else bounds
+        count = len(problem.targets)
+        self._active = np.arange(count)
+        self._best = np.full(count, np.inf)
+        self._places: FloatArray = np.tile(region.center, (count, 1))
+        self._found: list[Counterexample | None] = [None] * count
+        self._surrogate = SurrogateGradient(network, bounds, problem.targets)
+        self.rounds = 0
+        self._move = _Move(region)
+        # Where nothing above can change, the centre stands for the whole region.
+        self._only_centre = not bounds[-1].unstable.size
+        self._walk = self._steps()
+        if wanted is not None:
+            self.look_for(wanted)
+
+    def look_for(self, wanted: set[str]) -> None:
+        """Look for counterexamples to these targets only."""
+        self._active = np.array(
+            [
+                k
+                for k, target in enumerate(self._problem.targets)
+                if target.name in wanted and self._found[k] is None
+            ],
+            dtype=np.int64,
+        )
+
+    def run(self, deadline: Deadline, rounds: int | None = None) -> None:
+        """Go on for so many rounds, until the deadline, or until nothing is left to look for.
+
+        The very first step is made even if the deadline has passed: it evaluates the centre.
+        """
+        last = None if rounds is None else self.rounds + rounds
+        while self._active.size:
+            if next(self._walk, None) is None:
+                return
+            if deadline.passed() or (last is not None and self.rounds >= last):
+                return
+
+    def outcome(self, deadline: Deadline) -> tuple[FloatArray, list[Counterexample | None]]:
+        """Return the lowest exact value of each target, and a counterexample or None."""
+        context = replace(self._context, deadline=deadline)
+        targets = self._problem.targets
+        return context.exact_upper_bounds(targets, self._places, self._best), list(self._found)
+
+    def _steps(self) -> Iterator[bool]:
+        """Walk from round to round; one gradient step of all points between two yields."""
+        problem, options = self._problem, self._context.options
+        region, generator = problem.region, self._context.generator()
+        step = options.pixel_step if options.pixel_step is not None else _natural_step(problem)
+        restarts = options.restarts or _restarts(problem.network)
+        iterations = options.iterations
+        if self._only_centre:
+            restarts = iterations = 1
+        while True:
+            points = region.sample(generator, restarts)
+            points = _vertices(region, points, generator)
+            if self.rounds == 0:
+                points[0] = region.center
+            points = _grid(points, region, step)
+            # The targets that came closest so far are tried most.
+            order = self._active[np.argsort(self._best[self._active], kind="stable")]
+            chosen = order[: max(1, order.size // 2)] if self.rounds % 2 else order
+            targets = np.resize(chosen, restarts)
+            # Wide and narrow windows see different neurons: each point has its own.
+            scale = np.exp(generator.uniform(-2.5, 0.7, size=(restarts, 1))).astype(np.float32)
+            velocity = np.zeros(points.shape, dtype=np.float32)
+            for iteration in range(iterations):
+                distances, values = self._surrogate.forward(points)
+                self._harvest(points, values)
+                if not self._active.size:
+                    return
+                if self.rounds == 0 and iteration == 0:
+                    closest = self._active[np.argsort(values[0, self._active], kind="stable")]
+                    targets = np.resize(closest, restarts)
+                gradient = self._surrogate.backward(
+                    distances, self._surrogate.objective_values(distances), targets, scale
+                )
+                size = np.abs(gradient).max(axis=1, keepdims=True)
+                velocity = 0.7 * velocity + gradient / np.maximum(size, 1e-30)
+                shrink = 1.0 - 0.9 * iteration / max(1, iterations - 1)
+                move = self._move(velocity, shrink, (size <= 0)[:, 0], generator)
+                points = _grid(region.project(points - move), region, step)
+                self._context.report("attack", iteration, iterations)
+                if iteration == iterations - 1:
+                    self.rounds += 1
+                yield True
+            if self._only_centre:
+                return
+
+    def _harvest(self, points: FloatArray, values: FloatArray) -> None:
+        """Note the lowest values, replay what looks violated, and drop targets that are settled."""
+        for k in self._active.tolist():
+            lowest = int(np.argmin(values[:, k]))
+            if values[lowest, k] < self._best[k]:
+                self._best[k] = values[lowest, k]
+                self._places[k] = points[lowest]
+            # Several candidates: the first may be undone by rounding.
+            for row in np.argsort(values[:, k])[:3].tolist():
+                if values[row, k] > 1e-6 or self._found[k] is not None:
+                    break
+                self._found[k] = self._context.confirm_at(self._problem.targets[k], points[row])
+            if self._found[k] is not None and self._stop_at_first:
+                self._active = np.zeros(0, dtype=np.int64)
+                return
+        self._active = np.array([k for k in self._active if self._found[k] is None], dtype=np.int64)
+
+
+class _Move:
+    """How far points go in one step along a direction."""
+
+    def __init__(self, region: Region) -> None:
+        self._linf = isinstance(region, Box) or (isinstance(region, Ball) and region.norm == "linf")
+        width = np.maximum(region.hi - region.lo, 0.0)
+        if self._linf:
+            self._length = width / 2
+        elif isinstance(region, Ball):
+            self._length = np.full(region.size, region.radius)
+        else:
+            self._length = np.full(region.size, float(np.linalg.norm(width)) / 2)
+
+    def __call__(
+        self,
+        velocity: Batch,
+        shrink: float,
+        stuck: npt.NDArray[np.bool_],
+        generator: np.random.Generator,
+    ) -> FloatArray:
+        """Return what to subtract from the points; those without a gradient wander."""
+        move: FloatArray
+        if self._linf:
+            move = np.sign(velocity) * self._length * shrink
+        else:
+            norm = np.linalg.norm(velocity, axis=1, keepdims=True)
+            move = velocity / np.maximum(norm, 1e-30) * self._length * shrink
+        if np.any(stuck):
+            noise = generator.standard_normal((int(stuck.sum()), self._length.size))
+            move[stuck] = noise * (self._length * 0.3)
+        return move
+
+
 def attack(
     problem: Problem,
     context: Context,
@@ -151,92 +314,16 @@ def attack(
     rounds: int | None = None,
     stop_at_first: bool = True,
 ) -> tuple[FloatArray, list[Counterexample | None]]:
-    """Search for counterexamples until time or rounds end.
-
-    Parameters
-    ----------
-    wanted
-        Names of the targets to look for (all by default).
-    rounds
-        How many times to start from new points; None goes on until the deadline.
-    stop_at_first
-        Whether one counterexample settles the question.
+    """Search for counterexamples until the deadline or so many rounds; see :class:`Attack`.
 
     Returns
     -------
     upper, found
         Per target: the lowest exact value seen, and a confirmed counterexample or None.
     """
-    network, region, options = problem.network, problem.region, context.options
-    generator = context.generator()
-    bounds = stability(network, region) if bounds is None else bounds
-    count = len(problem.targets)
-    active = np.array(
-        [k for k, t in enumerate(problem.targets) if wanted is None or t.name in wanted],
-        dtype=np.int64,
-    )
-    state = _State(np.full(count, np.inf), np.tile(region.center, (count, 1)), [None] * count)
-    surrogate = SurrogateGradient(network, bounds, problem.targets)
-    step = options.pixel_step if options.pixel_step is not None else _natural_step(problem)
-    restarts = options.restarts or _restarts(network)
-    linf = isinstance(region, Box) or (isinstance(region, Ball) and region.norm == "linf")
-    width = np.maximum(region.hi - region.lo, 0.0)
-    scale_of_step = width / 2 if linf else np.full(region.size, float(np.linalg.norm(width)) / 2)
-    if isinstance(region, Ball) and not linf:
-        scale_of_step = np.full(region.size, region.radius)
-    round_ = 0
-    if not bounds[-1].unstable.size:
-        # Nothing above can change, so the centre stands for the whole region.
-        rounds, options = 1, replace(options, iterations=1, restarts=1)
-        restarts = 1
-    while active.size and not (round_ and context.deadline.passed()):
-        points = region.sample(generator, restarts)
-        points = _vertices(region, points, generator)
-        if round_ == 0:
-            points[0] = region.center
-        points = _grid(points, region, step)
-        # The targets that came closest so far are tried most.
-        order = active[np.argsort(state.best[active], kind="stable")]
-        share = order[: max(1, order.size // 2)] if round_ % 2 else order
-        targets = np.resize(share, restarts)
-        # Wide and narrow windows see different neurons: each point has its own.
-        scale = np.exp(generator.uniform(-2.5, 0.7, size=(restarts, 1))).astype(np.float32)
-        velocity = np.zeros(points.shape, dtype=np.float32)
-        for iteration in range(options.iterations):
-            distances, values = surrogate.forward(points)
-            if _harvest(problem, context, state, points, values, active) and stop_at_first:
-                active = np.zeros(0, dtype=np.int64)
-                break
-            active = np.array([k for k in active if state.found[k] is None], dtype=np.int64)
-            if not active.size or (context.deadline.passed()):
-                break
-            if round_ == 0 and iteration == 0:
-                closest = active[np.argsort(values[0, active], kind="stable")]
-                targets = np.resize(closest, restarts)
-            gradient = surrogate.backward(
-                distances, surrogate.objective_values(distances), targets, scale
-            )
-            size = np.abs(gradient).max(axis=1, keepdims=True)
-            velocity = 0.7 * velocity + gradient / np.maximum(size, 1e-30)
-            shrink = 1.0 - 0.9 * iteration / max(1, options.iterations - 1)
-            if linf:
-                move = np.sign(velocity) * scale_of_step * shrink
-                # Where the gradient vanishes, wander a little instead of standing still.
-                move = np.where(velocity == 0, 0.0, move)
-            else:
-                length = np.linalg.norm(velocity, axis=1, keepdims=True)
-                move = velocity / np.maximum(length, 1e-30) * scale_of_step * shrink
-            if np.any(size <= 0):
-                stuck = (size <= 0)[:, 0]
-                move[stuck] = generator.standard_normal((int(stuck.sum()), region.size)) * (
-                    scale_of_step * 0.3
-                )
-            points = _grid(region.project(points - move), region, step)
-            context.report("attack", iteration, options.iterations)
-        round_ += 1
-        if rounds is not None and round_ >= rounds:
-            break
-    return context.exact_upper_bounds(problem.targets, state.places, state.best), state.found
+    search = Attack(problem, context, bounds=bounds, wanted=wanted, stop_at_first=stop_at_first)
+    search.run(context.deadline, rounds)
+    return search.outcome(context.deadline)
 
 
 def _restarts(network: Network) -> int:
@@ -244,35 +331,6 @@ def _restarts(network: Network) -> int:
     for layer in network.layers:
         work += float(layer.weights.nnz)
     return int(np.clip(WORK_PER_STEP / max(work, 1.0), 8, 256))
-
-
-def _harvest(
-    problem: Problem,
-    context: Context,
-    state: _State,
-    points: FloatArray,
-    values: FloatArray,
-    active: npt.NDArray[np.int64],
-) -> bool:
-    """Note the lowest values, replay what looks violated; whether one was confirmed."""
-    confirmed = False
-    for k in active.tolist():
-        lowest = int(np.argmin(values[:, k]))
-        if values[lowest, k] < state.best[k]:
-            state.best[k] = values[lowest, k]
-            state.places[k] = points[lowest]
-        if values[lowest, k] <= 1e-6 and state.found[k] is None:
-            # Several candidates: the first may be undone by rounding.
-            for row in np.argsort(values[:, k])[:3].tolist():
-                if values[row, k] > 1e-6:
-                    break
-                state.found[k] = context.confirm_at(problem.targets[k], points[row])
-                if state.found[k] is not None:
-                    confirmed = True
-                    break
-        if confirmed:
-            return True
-    return confirmed
 
 
 @register

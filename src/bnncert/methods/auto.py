@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from bnncert.methods.attack import AttackMethod, attack
+from bnncert.formats.description import FloatArray
+from bnncert.methods.attack import Attack, AttackMethod, attack
+from bnncert.methods.attack_share import SHARE, AttackShare
 from bnncert.methods.base import Context, Method, register
 from bnncert.methods.branch import BranchMethod, branch_target
 from bnncert.methods.interval import interval_proof
@@ -16,12 +18,13 @@ from bnncert.methods.reduced_sdp import WORTH_LP, ReducedSdpMethod, bound_proble
 from bnncert.presolve.pipeline import Presolved, presolve
 from bnncert.presolve.stability import LayerBounds, stability
 from bnncert.problem import Problem, Target
-from bnncert.regions import Ball
+from bnncert.regions import Ball, Region
 from bnncert.relaxations.reduced import is_too_large, reduce_objective
 from bnncert.search.lessons import Lessons
-from bnncert.verdict import TargetResult
+from bnncert.verdict import Counterexample, TargetResult
 
-#: Share of the time limit, and seconds at most, that each attack may take.
+#: Share of the time limit, and seconds at most, that the quick and the long attack may take.  What
+#: the attack gets besides is the matter of `attack_share`.
 ATTACK_SHARE, ATTACK_SECONDS = 0.2, 10.0
 
 #: Open neurons of the first layer from which on the attack comes before presolve, which takes
@@ -33,7 +36,7 @@ LARGE = 600
 FIRST_SHARE, FIRST_SECONDS, PROOF_SHARE, SECOND_SHARE = 0.25, 30.0, 0.3, 0.5
 
 #: Rounds of the attack before the relaxation, and of the one before the exact method.
-QUICK_ROUNDS, LONG_ROUNDS = 1, 4
+QUICK_ROUNDS, LONG_ROUNDS = 1, 5
 
 #: Gradient steps of the short attack: most targets that reach it fall to the relaxation next.
 QUICK_ITERATIONS = 12
@@ -65,172 +68,202 @@ class AutoMethod(Method):
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
         """Settle as many targets as the time allows; one counterexample ends the work."""
-        results: dict[str, TargetResult] = {}
-        bounds = stability(problem.network, problem.region)
-        is_large = bounds[0].unstable.size > LARGE
-        if is_large:
-            _intervals(problem, context, bounds, False, results, {})
-            seconds = min(FIRST_SECONDS, FIRST_SHARE * context.deadline.remaining())
-            if open_ := _still_open(problem, results):
-                self._attack(problem, context, bounds, open_, 0, None, seconds, results)
-            if not open_ or any(r.status == "not_robust" for r in results.values()):
-                return tuple(results[t.name] for t in problem.targets)
+        return _Run(problem, context).run()
+
+
+class _Run:
+    """The work on one problem."""
+
+    def __init__(self, problem: Problem, context: Context) -> None:
+        self.problem, self.context = problem, context
+        self.results: dict[str, TargetResult] = {}
+        self.lessons = Lessons()
+        self.bounds = stability(problem.network, problem.region)
+        self.is_large = self.bounds[0].unstable.size > LARGE
+        # The same search as that of the method `attack`, from its first point on.
+        self.search = Attack(problem, context, bounds=self.bounds)
+        self.share = AttackShare(context.deadline)
+
+    @property
+    def open(self) -> set[str]:
+        """The targets without a proof."""
+        results = self.results
+        return {t.name for t in self.problem.targets if results[t.name].status != "robust"}
+
+    @property
+    def over(self) -> bool:
+        """Whether the question is settled: all is proved, or there is a counterexample."""
+        statuses = {r.status for r in self.results.values()}
+        return "not_robust" in statuses or statuses <= {"robust"}
+
+    def run(self) -> tuple[TargetResult, ...]:
+        """Go through the stages; in the end the attack gets what it lacks of its share."""
+        problem, context = self.problem, self.context
+        if self.is_large:
+            _intervals(problem, context, self.bounds, False, self.results, {})
+            if not self.over:
+                self.attack(min(FIRST_SECONDS, FIRST_SHARE * context.deadline.remaining()))
+            if self.over:
+                return tuple(self.results[t.name] for t in problem.targets)
         started = context.deadline.elapsed()
-        presolved = presolve(problem.network, problem.region, deadline=context.deadline)
+        presolved = presolve(problem.network, problem.region, deadline=self.share.for_proofs())
         took = {"presolve": context.deadline.elapsed() - started}
-        _intervals(problem, context, presolved.bounds, presolved.contradiction, results, took)
-        open_ = _still_open(problem, results)
-        lessons = Lessons()
+        bounds, contradiction = presolved.bounds, presolved.contradiction
+        _intervals(problem, context, bounds, contradiction, self.results, took)
         for stage in STAGES:
-            if not open_ or context.deadline.passed():
+            if self.over or self.share.for_proofs().passed():
                 break
-            if stage == "milp" and isinstance(problem.region, Ball) and problem.region.norm == "l2":
-                continue
-            if stage == "quick attack" and is_large:
-                continue
             if "attack" in stage:
-                turn = LONG_ROUNDS if stage == "attack" else QUICK_ROUNDS
-                rounds: int | None = turn
-                seconds = min(ATTACK_SECONDS, ATTACK_SHARE * context.deadline.remaining())
-                if is_large and context.deadline.seconds is not None:
-                    # Where no exact method follows, all the time that is left.
-                    share = 1.0 if is_too_large(presolved) else SECOND_SHARE
-                    rounds, seconds = None, share * context.deadline.remaining()
-                args = (open_, turn, rounds, seconds)
-                self._attack(problem, context, presolved.bounds, *args, results)
-            else:
-                limited = context
-                if is_large and stage in ("lp", "sdp"):
-                    share = PROOF_SHARE * context.deadline.remaining()
-                    limited = replace(context, deadline=context.deadline.within(share))
-                self._prove(problem, limited, presolved, open_, stage, results, lessons)
-                for name in open_:
-                    # The end of a stage's share is not the end of the time.
-                    if results[name].status == "timeout" and not context.deadline.passed():
-                        results[name] = replace(results[name], status="unknown")
-            if any(results[name].status == "not_robust" for name in open_):
-                break
-            open_ = _still_open(problem, results)
-        return tuple(_timed(results[t.name], context) for t in problem.targets)
+                self.planned_attack(stage, presolved)
+            elif stage != "milp" or not _is_l2_ball(problem.region):
+                self.prove(stage, presolved)
+        limit = context.deadline.seconds
+        if not self.over and limit is not None:
+            self.attack(SHARE * limit - self.share.seconds)
+        return tuple(_timed(self.results[t.name], context) for t in problem.targets)
 
-    def _prove(
-        self,
-        problem: Problem,
-        context: Context,
-        presolved: Presolved,
-        open_: set[str],
-        stage: str,
-        results: dict[str, TargetResult],
-        lessons: Lessons,
-    ) -> None:
-        # The target that the attack came closest to is the most likely to fail: look there first.
-        pending = [t for t in problem.targets if t.name in open_]
-        pending.sort(key=lambda t: results[t.name].upper)
-        for number, target in enumerate(pending):
-            context.report(f"{stage}: {target.name}", number, len(pending))
-            if context.deadline.passed():
-                return
-            before = results[target.name]
-            waiting = len(pending) - number
-            after = self._stage(stage, problem, context, presolved, target, waiting, lessons)
-            if after is None:
-                continue
-            results[target.name] = _combine(before, after)
-            if after.status == "not_robust":
-                return
-
-    def _stage(
-        self,
-        stage: str,
-        problem: Problem,
-        context: Context,
-        presolved: Presolved,
-        target: Target,
-        waiting: int,
-        lessons: Lessons,
-    ) -> TargetResult | None:
-        """Run one stage on one target; None if the stage is not for it."""
-        since = context.deadline.elapsed()
-        # A solver was named for one kind of stage; the others keep their own.
-        named = context.options.solver
-        too_large = is_too_large(presolved)
-        if too_large and stage != "lp":
-            return None
-        if stage == "short bab" and _is_for_milp(problem, target, context):
-            # One program knows all functions at once, a bound only one of them.
-            stage = "milp"
-            share = MILP_SHARE * context.deadline.remaining() / waiting
-            context = replace(context, deadline=context.deadline.within(share))
-        if stage == "milp":
-            own = replace(context.options, solver=named if named == "gurobi" else None)
-            mixed = replace(context, options=own)
-            return solve_target(problem, presolved.bounds, target, mixed, presolved.record)
-        if stage in ("bab", "short bab"):
-            # An equal share of what is left, so that one hard target does not starve the others.
-            share = context.deadline.remaining() / waiting
-            if stage == "short bab":
-                share = min(share, SHORT_SECONDS)
-            limited = replace(context, deadline=context.deadline.within(share))
-            return branch_target(presolved, problem, target, limited, "bab", -np.inf, lessons)
-        objectives = () if too_large else target.objectives
-        reduced = [reduce_objective(presolved, o) for o in objectives]
-        is_large = too_large or any(r.links > WORTH_LP for r in reduced)
-        if stage == "small sdp" and any(
-            r.links + r.size + r.clash_first.size > SMALL for r in reduced
-        ):
-            return None
-        if stage == "lp":
-            if not is_large:
-                return None
-            lowers = lp_lower_bounds(problem, presolved.bounds, target, "lattice", context)
+    def planned_attack(self, stage: str, presolved: Presolved) -> None:
+        """Run one of the two attacks that have a place among the stages."""
+        deadline = self.context.deadline
+        seconds = min(ATTACK_SECONDS, ATTACK_SHARE * deadline.remaining())
+        if stage == "quick attack":
+            if not self.is_large:
+                self.quick_attack(presolved, seconds)
+        elif self.is_large and deadline.seconds is not None:
+            # Where no exact method follows, all the time that is left.
+            share = 1.0 if is_too_large(presolved) else SECOND_SHARE
+            self.attack(share * deadline.remaining())
         else:
-            solver = None if named in ("gurobi", "highs", "scip") else named
-            own = replace(context.options, mode="feasibility", solver=solver)
-            decide = replace(context, options=own)
-            # A certificate has no place for the input's variables: branching proves the same.
-            coupled = None if context.tracing or stage == "small sdp" else presolved
-            lowers = [
-                bound_problem(r, o, decide, 0, coupled).lower
-                for r, o in zip(reduced, target.objectives, strict=True)
-            ]
-        proved = any(o.is_proved_by(b) for o, b in zip(target.objectives, lowers, strict=True))
-        lower = max(lowers, default=-np.inf)
-        name = stage.removeprefix("small ")
-        return context.result(target, name, since, lower=lower, proved=proved)
+            self.attack(seconds, LONG_ROUNDS)
 
-    def _attack(
-        self,
-        problem: Problem,
-        context: Context,
-        bounds: tuple[LayerBounds, ...],
-        open_: set[str],
-        turn: int,
-        rounds: int | None,
-        seconds: float,
-        results: dict[str, TargetResult],
-    ) -> None:
-        # Another seed than the last attack's, or the same points would be tried again.
+    def quick_attack(self, presolved: Presolved, seconds: float) -> None:
+        """Make a few steps, from other points than those of the long attack."""
+        context, open_ = self.context, self.open
+        options = replace(
+            context.options, seed=context.options.seed + 1, iterations=QUICK_ITERATIONS
+        )
         limited = Context(
-            replace(
-                context.options,
-                seed=context.options.seed + turn,
-                iterations=QUICK_ITERATIONS
-                if rounds == QUICK_ROUNDS
-                else context.options.iterations,
-            ),
-            context.deadline.within(seconds),
-            context.replayer,
-            context.progress,
+            options, context.deadline.within(seconds), context.replayer, context.progress
         )
         since = context.deadline.elapsed()
-        upper, found = attack(problem, limited, bounds=bounds, wanted=open_, rounds=rounds)
-        for k, target in enumerate(problem.targets):
-            if target.name not in open_:
-                continue
-            after = context.result(
-                target, "attack", since, upper=float(upper[k]), counterexample=found[k]
-            )
-            results[target.name] = _combine(results[target.name], after)
+        upper, found = attack(
+            self.problem, limited, bounds=presolved.bounds, wanted=open_, rounds=QUICK_ROUNDS
+        )
+        self.take(since, open_, upper, found)
+
+    def attack(self, seconds: float, rounds: int | None = None) -> None:
+        """Go on with the attack for some time, on all open targets together."""
+        if seconds <= 0:
+            return
+        deadline, open_ = self.context.deadline, self.open
+        since = deadline.elapsed()
+        limited = deadline.within(seconds)
+        self.search.look_for(open_)
+        self.search.run(limited, rounds)
+        self.take(since, open_, *self.search.outcome(limited))
+        self.share.spend(deadline.elapsed() - since)
+
+    def take(
+        self,
+        since: float,
+        open_: set[str],
+        upper: FloatArray,
+        found: list[Counterexample | None],
+    ) -> None:
+        """Enter what an attack found."""
+        for k, target in enumerate(self.problem.targets):
+            if target.name in open_:
+                after = self.context.result(
+                    target, "attack", since, upper=float(upper[k]), counterexample=found[k]
+                )
+                self.results[target.name] = _combine(self.results[target.name], after)
+
+    def prove(self, stage: str, presolved: Presolved) -> None:
+        """Try one kind of proof on every open target; the attack gets its share in between."""
+        problem, results, own = self.problem, self.results, self.context.deadline
+        # The target that the attack came closest to is the most likely to fail: look there first.
+        pending = [t for t in problem.targets if t.name in self.open]
+        pending.sort(key=lambda t: results[t.name].upper)
+        stage_end = own
+        if self.is_large and stage in ("lp", "sdp"):
+            stage_end = own.within(PROOF_SHARE * own.remaining())
+        for number, target in enumerate(pending):
+            self.context.report(f"{stage}: {target.name}", number, len(pending))
+            end = self.share.for_proofs().within(stage_end.remaining())
+            if end.passed():
+                return
+            context = replace(self.context, deadline=end)
+            waiting = len(pending) - number
+            after = _stage(stage, problem, context, presolved, target, waiting, self.lessons)
+            if after is not None:
+                if after.status == "timeout" and not own.passed():
+                    # The end of a stage's share is not the end of the time.
+                    after = replace(after, status="unknown")
+                results[target.name] = _combine(results[target.name], after)
+            if after is not None and after.status == "not_robust":
+                return
+            # With the last target settled, nothing is left to attack.
+            if self.open:
+                self.attack(self.share.due())
+            if self.over:
+                return
+
+
+def _stage(
+    stage: str,
+    problem: Problem,
+    context: Context,
+    presolved: Presolved,
+    target: Target,
+    waiting: int,
+    lessons: Lessons,
+) -> TargetResult | None:
+    """Run one stage on one target; None if the stage is not for it."""
+    since = context.deadline.elapsed()
+    # A solver was named for one kind of stage; the others keep their own.
+    named = context.options.solver
+    too_large = is_too_large(presolved)
+    if too_large and stage != "lp":
+        return None
+    if stage == "short bab" and _is_for_milp(problem, target, context):
+        # One program knows all functions at once, a bound only one of them.
+        stage = "milp"
+        share = MILP_SHARE * context.deadline.remaining() / waiting
+        context = replace(context, deadline=context.deadline.within(share))
+    if stage == "milp":
+        own = replace(context.options, solver=named if named == "gurobi" else None)
+        mixed = replace(context, options=own)
+        return solve_target(problem, presolved.bounds, target, mixed, presolved.record)
+    if stage in ("bab", "short bab"):
+        # An equal share of what is left, so that one hard target does not starve the others.
+        share = context.deadline.remaining() / waiting
+        if stage == "short bab":
+            share = min(share, SHORT_SECONDS)
+        limited = replace(context, deadline=context.deadline.within(share))
+        return branch_target(presolved, problem, target, limited, "bab", -np.inf, lessons)
+    objectives = () if too_large else target.objectives
+    reduced = [reduce_objective(presolved, o) for o in objectives]
+    is_large = too_large or any(r.links > WORTH_LP for r in reduced)
+    if stage == "small sdp" and any(r.links + r.size + r.clash_first.size > SMALL for r in reduced):
+        return None
+    if stage == "lp":
+        if not is_large:
+            return None
+        lowers = lp_lower_bounds(problem, presolved.bounds, target, "lattice", context)
+    else:
+        solver = None if named in ("gurobi", "highs", "scip") else named
+        own = replace(context.options, mode="feasibility", solver=solver)
+        decide = replace(context, options=own)
+        # A certificate has no place for the input's variables: branching proves the same.
+        coupled = None if context.tracing or stage == "small sdp" else presolved
+        lowers = [
+            bound_problem(r, o, decide, 0, coupled).lower
+            for r, o in zip(reduced, target.objectives, strict=True)
+        ]
+    proved = any(o.is_proved_by(b) for o, b in zip(target.objectives, lowers, strict=True))
+    lower = max(lowers, default=-np.inf)
+    name = stage.removeprefix("small ")
+    return context.result(target, name, since, lower=lower, proved=proved)
 
 
 def _intervals(
@@ -264,12 +297,12 @@ def _is_for_milp(problem: Problem, target: Target, context: Context) -> bool:
 
     The verdict of milp rests on trust in its solver, so it comes last where a proof is asked for.
     """
-    ball = isinstance(problem.region, Ball) and problem.region.norm == "l2"
+    ball = _is_l2_ball(problem.region)
     return len(target.objectives) > 1 and not ball and not context.tracing
 
 
-def _still_open(problem: Problem, results: dict[str, TargetResult]) -> set[str]:
-    return {t.name for t in problem.targets if results[t.name].status != "robust"}
+def _is_l2_ball(region: Region) -> bool:
+    return isinstance(region, Ball) and region.norm == "l2"
 
 
 def _combine(before: TargetResult, after: TargetResult) -> TargetResult:

@@ -1,0 +1,50 @@
+"""How much of the time belongs to the attack when proofs are attempted as well.
+
+A proof of a large problem may take all the time there is, while a counterexample would have been
+found in a moment.  So the attack has a share of the time that no proof can take:
+
+* at the time limit its share is complete, because proofs end early enough for what it still lacks;
+* before that it gets what it lacks in slices, each twice as long as the one before, so that quick
+  proofs are not held up.
+"""
+
+from __future__ import annotations
+
+from bnncert.deadline import Deadline
+
+#: The attack's share of the time.
+SHARE = 1.0 / 3.0
+
+#: Seconds of the first slice.  Whatever proofs settle before it is due is as quick as without it.
+FIRST_SLICE = 0.25
+
+
+class AttackShare:
+    """The account of the attack's time on the clock of one deadline."""
+
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline = deadline
+        self._since = deadline.elapsed()
+        self._slice = FIRST_SLICE
+        self.seconds = 0.0
+
+    def spend(self, seconds: float) -> None:
+        """Enter what the attack has used."""
+        self.seconds += seconds
+
+    def due(self) -> float:
+        """Return the seconds that the attack shall get now: 0, or at least the next slice."""
+        elapsed = self._deadline.elapsed() - self._since
+        # After so many seconds more of the attack, its share of all seconds is complete.
+        lacking = (SHARE * elapsed - self.seconds) / (1 - SHARE)
+        if lacking < self._slice:
+            return 0.0
+        self._slice *= 2
+        return min(lacking, self._deadline.remaining())
+
+    def for_proofs(self) -> Deadline:
+        """Return when proofs have to end, so that the attack's share fits in before the limit."""
+        if self._deadline.seconds is None:
+            return self._deadline
+        reserved = SHARE * (self._deadline.seconds - self._since) - self.seconds
+        return self._deadline.within(self._deadline.remaining() - max(reserved, 0.0))

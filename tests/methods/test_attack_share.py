@@ -1,0 +1,89 @@
+"""The attack's share of the time: complete at the limit, in slices before it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import bnncert
+from bnncert.deadline import Deadline
+from bnncert.methods import auto
+from bnncert.methods.attack import Attack
+from bnncert.methods.attack_share import FIRST_SLICE, SHARE, AttackShare
+from bnncert.verdict import TargetResult
+from tests.clock import Clock
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def test_nothing_is_due_while_proofs_are_quick(clock: Clock) -> None:
+    share = AttackShare(Deadline(10.0))
+    clock.advance(1.9 * FIRST_SLICE)
+    assert share.due() == 0
+    clock.advance(0.2 * FIRST_SLICE)
+    assert share.due() >= FIRST_SLICE
+
+
+def test_what_is_due_completes_the_share_and_the_next_slice_is_longer(clock: Clock) -> None:
+    share = AttackShare(Deadline(None))
+    clock.advance(1.0)
+    due = share.due()
+    clock.advance(due)
+    share.spend(due)
+    assert share.seconds == pytest.approx(SHARE * (1.0 + due))
+    clock.advance(2 * FIRST_SLICE)
+    assert share.due() == 0
+    clock.advance(2.5 * FIRST_SLICE)
+    assert share.due() >= 2 * FIRST_SLICE
+
+
+def test_proofs_end_when_what_the_attack_lacks_is_all_that_is_left(clock: Clock) -> None:
+    share = AttackShare(Deadline(12.0))
+    assert share.for_proofs().remaining() == pytest.approx(8.0)
+    clock.advance(1.0)
+    share.spend(1.0)
+    assert share.for_proofs().remaining() == pytest.approx(8.0)
+    clock.advance(8.5)
+    assert share.for_proofs().passed()
+    assert AttackShare(Deadline(None)).for_proofs().remaining() == math.inf
+
+
+@pytest.mark.parametrize("limit", [1.0, 5.0, 60.0])
+@pytest.mark.parametrize("greed", [0.01, 0.3, 1.0])
+def test_the_attack_has_a_third_of_the_time_whatever_the_proofs_take(
+    limit: float, greed: float, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attacked = [0.0]
+    searches = []
+
+    def attack(search: Attack, deadline: Deadline, rounds: int | None = None) -> None:
+        used = deadline.remaining() if rounds is None else min(0.02, deadline.remaining())
+        searches.append(search)
+        attacked[0] += used
+        clock.advance(used)
+
+    def prove(stage: str, problem: object, context: auto.Context, *_: object) -> TargetResult:
+        clock.advance(greed * context.deadline.remaining())
+        target = problem.targets[0]  # type: ignore[attr-defined]
+        return context.result(target, stage, 0.0)
+
+    monkeypatch.setattr(Attack, "run", attack)
+    monkeypatch.setattr(auto, "_stage", prove)
+    generator = np.random.default_rng(0)
+    weights = [generator.choice([-1.0, 1.0], (n, m)) for m, n in ((6, 9), (9, 7), (7, 3))]
+    network = bnncert.Network.from_arrays(weights, [np.zeros(9), np.zeros(7), [0.5, 0, 0]])
+    region = bnncert.Ball("linf", np.full(6, 0.1), 0.5)
+    label = int(network.classify(region.center)[0])
+    started = clock.now
+    result = bnncert.verify(network, region, label, timeout=limit)
+    elapsed = clock.now - started
+    assert result.status in ("unknown", "timeout")
+    assert elapsed <= limit + 1e-6
+    assert attacked[0] >= SHARE * limit - 1e-6
+    # One search that goes on, besides the quick one.
+    assert len(set(map(id, searches))) <= 2
