@@ -273,6 +273,10 @@ NODES: dict[str, tuple[Callable[[], Sketch], str]] = {
         lambda: _signed().then("Softmax", axis=3),
         "n2 (Softmax): axis 3 of a tensor with 2 axes",
     ),
+    "negative axis of an old operator set": (
+        lambda: Sketch("N", 3, opset=9).then("Flatten", axis=-1),
+        "n0 (Flatten): axis -1; operator set 9 has no negative axes here",
+    ),
     "axes out of range": (
         lambda: _signed().then("ReduceSum", np.array([4])),
         "n2 (ReduceSum): axis 4 of a tensor with 2 axes",

@@ -304,12 +304,14 @@ def permutation(node: Node, rank: int) -> tuple[int, ...]:
 
 
 def _flatten(node: Node, operands: Sequence[Any], opset: int) -> Any:
-    return operands[0].reshape(flattened_shape(node, operands[0].shape))
+    return operands[0].reshape(flattened_shape(node, operands[0].shape, opset))
 
 
-def flattened_shape(node: Node, shape: tuple[int, ...]) -> tuple[int, int]:
+def flattened_shape(node: Node, shape: tuple[int, ...], opset: int) -> tuple[int, int]:
     """Return the shape after Flatten."""
     axis = node.integer("axis", 1)
+    if axis < 0 and opset < 11:
+        raise node.unsupported(f"axis {axis}; operator set {opset} has no negative axes here")
     axis = axis + len(shape) if axis < 0 else axis
     if not 0 <= axis <= len(shape):  # The rank itself is allowed here.
         raise FormatError(f"{node.place}: axis {axis} of a tensor with shape {shape}")

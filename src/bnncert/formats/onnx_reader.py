@@ -270,7 +270,7 @@ def _reshape(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
 
 def _flatten(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     value = _mover(operands[0], node)
-    return value.reshaped(flattened_shape(node, value.shape))
+    return value.reshaped(flattened_shape(node, value.shape, walk.opset))
 
 
 def _transpose(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:

@@ -93,7 +93,9 @@ def _attribute_left_out(b: Builder) -> None:
 
 
 def _another_operator_set(b: Builder) -> None:
-    b.opset = b.integer(7, newest_opset())
+    # What stands for BipolarQuant in onnxruntime needs operator set 9.
+    oldest = 9 if any(node.domain for node in b.nodes) else 7
+    b.opset = b.integer(oldest, newest_opset())
 
 
 def _another_output(b: Builder) -> None:
