@@ -909,3 +909,31 @@ def test_ctrl_c_ends_a_long_run_at_once(long_runs: dict[str, subprocess.Popen[st
         assert time.monotonic() - started < 3
         assert process.returncode == 130
         assert (out, err) == ("", "bnncert: interrupted\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("info", "/dev/zero"),
+        ("bound", "net.npz", "--input", "/dev/zero", "--radius", "0.1"),
+        ("verify", "net.npz", "/dev/zero"),
+        ("run", "net.npz", "--data", "/dev/zero", "--radius", "0.1", "--out", "r.sqlite"),
+        ("report", "/dev/zero", "-o", "page.html"),
+        ("experiment", "/dev/zero"),
+        ("vnncomp", "/dev/zero", "--out", "answers"),
+        ("train", "--data", "/dev/zero", "--out", "new.npz"),
+        ("convert", "/dev/zero", "new.npz"),
+    ],
+)
+def test_devices_are_refused_at_once(run: Run, folder: Path, arguments: tuple[str, ...]) -> None:
+    outcome = run(*arguments)
+    assert outcome.code == 2
+    assert outcome.err.startswith("bnncert: /dev/zero")
+    assert outcome.err.count("\n") == 1
+
+
+def test_a_page_has_the_suffix_of_a_page(run: Run, folder: Path) -> None:
+    outcome = run("report", "r.sqlite", "-o", "r.pdf")
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+    assert outcome.err.startswith("bnncert: r.pdf: the page is HTML")
+    assert not Path("r.pdf").exists()

@@ -587,3 +587,9 @@ def test_plain_data_describes_the_region(kind: str) -> None:
     rows = np.random.default_rng(0).normal(size=(4, 3))
     np.testing.assert_array_equal(again.support(rows), region.support(rows))
     assert "\n" not in region.describe()
+
+
+def test_points_beyond_float32_are_settled_as_float64_only() -> None:
+    region = Ball("l1", np.array([1e39, 2.0]), 1.0)
+    assert region.settle(np.array([1e39, 2.5]), np.float32) is None
+    assert region.settle(np.array([1e39, 2.5])) is not None

@@ -19,6 +19,8 @@ import pytest
 
 import bnncert
 from bnncert import Ball, InputError, Network
+from bnncert.report.page import write_page
+from bnncert.report.recorded import read_recorded
 from bnncert.results import FORMAT, InputRecord, InstanceKey, NetworkRecord, ResultsFile, Row
 from bnncert.verdict import Counterexample, Result, TargetResult
 
@@ -440,3 +442,39 @@ def test_reading_makes_no_file(tmp_path: Path) -> None:
     with ResultsFile(tmp_path / "r.sqlite", writable=False) as results:
         assert results.rows() == []
     assert (tmp_path / "r.sqlite").read_bytes() == b""
+
+
+BROKEN = {
+    "text that is not UTF-8": "UPDATE results SET stage = CAST(x'ff41fe' AS TEXT)",
+    "seconds that are text": "UPDATE results SET seconds = 'long'",
+    "a status of no kind": "UPDATE results SET status = 'fine'",
+    "sizes nested too deeply": "UPDATE networks SET sizes = '" + "[" * 5000 + "'",
+    "a shape of no size": "UPDATE inputs SET shape = '[1000]'",
+    "a type of no kind": "UPDATE inputs SET dtype = 'object'",
+    "a view that never ends": (
+        "ALTER TABLE results RENAME TO other; CREATE VIEW results AS WITH RECURSIVE r(key) AS "
+        "(SELECT 1 UNION ALL SELECT key + 1 FROM r) SELECT key FROM r"
+    ),
+    "a column that fills the memory": (
+        "ALTER TABLE results ADD COLUMN more TEXT AS (hex(zeroblob(900000000)))"
+    ),
+    "broken text in the layout": (
+        "PRAGMA writable_schema = ON; UPDATE sqlite_master SET name = CAST(x'ff41fe' AS TEXT), "
+        "tbl_name = CAST(x'ff41fe' AS TEXT) WHERE name = 'networks'"
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_broken_cells_are_one_line(tmp_path: Path, case: str) -> None:
+    path = tmp_path / "r.sqlite"
+    with ResultsFile(path) as results:
+        results.add(ROW)
+        results.add_networks([NetworkRecord("m", "n", "s", (2, 2), (2,), None, None, None, 0.5)])
+        results.add_inputs([InputRecord(KEY.input_hash, 0, (2,), np.zeros(2))])
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(BROKEN[case])
+    with pytest.raises(InputError, match=f"^{path}: "), ResultsFile(path) as results:
+        results.rows(), results.networks(), results.inputs()
+    with pytest.raises(InputError, match=f"^{path}: "):
+        write_page(read_recorded(path), tmp_path / "page.html")

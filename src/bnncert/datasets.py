@@ -426,7 +426,7 @@ def _stated(arrays: dict[str, Any], path: Path) -> dict[str, Any]:
     if "input_shape" in arrays:
         dims = np.asarray(arrays["input_shape"]).reshape(-1)
         if dims.dtype.kind not in "iu" or dims.size == 0 or dims.min() < 1:
-            raise FormatError(f"{path}: input_shape is {dims.tolist()}; expected sizes >= 1")
+            raise FormatError(f"{path}: input_shape is {dims}; expected sizes >= 1")
         stated["input_shape"] = tuple(int(n) for n in dims)
     images = next((arrays[n] for n in ("x_train", "images", "x") if n in arrays), None)
     if images is not None and getattr(images, "dtype", None) != np.uint8:
@@ -444,7 +444,7 @@ def _number(arrays: dict[str, Any], name: str, path: Path) -> float | None:
         return None
     array = np.asarray(arrays[name])
     if array.size != 1 or array.dtype.kind not in "fiu" or not np.all(np.isfinite(array)):
-        raise FormatError(f"{path}: {name} is {array.tolist()}; expected one finite number")
+        raise FormatError(f"{path}: {name} is {array}; expected one finite number")
     return float(array.reshape(-1)[0])
 
 
@@ -460,7 +460,7 @@ def _npz_split(arrays: dict[str, Any], images: str, labels: str, path: Path) -> 
     whole = y.dtype.kind in "iuf" and np.all(np.isfinite(y)) and np.all(y == np.rint(y))
     if not whole:
         raise FormatError(f"{path}: {labels} are not whole numbers")
-    if y.ndim != 1 and y.size != len(y):
+    if y.ndim == 0 or y.size != len(y):
         raise FormatError(f"{path}: {labels} has shape {y.shape}; expected one class per image")
     return Split(x, y.reshape(-1).astype(np.int64))
 

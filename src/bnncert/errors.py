@@ -6,9 +6,19 @@ was expected: the command line prints it as it is and exits with code 2.
 
 from __future__ import annotations
 
+#: Characters of the longest message; names in broken files can have any length.
+LONGEST_MESSAGE = 1000
+
 
 class BnncertError(Exception):
-    """Base class of everything bnncert raises on purpose."""
+    """Base class of everything bnncert raises on purpose; its message is one line."""
+
+    def __init__(self, message: str = "") -> None:
+        line = " ".join(message.split())
+        if len(line) > LONGEST_MESSAGE:
+            half = LONGEST_MESSAGE // 2
+            line = f"{line[:half]} ... {line[-half:]}"
+        super().__init__(line)
 
 
 class InputError(BnncertError, ValueError):

@@ -81,8 +81,10 @@ class Region(ABC):
         lo, hi = self.inner_bounds(dtype)
         for pull in INWARD:
             moved = point + pull * (self.center - point)
-            rounded = np.clip(moved.astype(dtype).astype(np.float64), lo, hi)
-            if self.contains(rounded):
+            with np.errstate(over="ignore"):
+                rounded = np.clip(moved.astype(dtype).astype(np.float64), lo, hi)
+            # A number that is too large for `dtype` became infinite.
+            if np.all(np.isfinite(rounded)) and self.contains(rounded):
                 return np.asarray(rounded, dtype=np.float64)
         return None
 
@@ -94,7 +96,8 @@ class Region(ABC):
 def _round_inwards(
     lo: FloatArray, hi: FloatArray, dtype: npt.DTypeLike
 ) -> tuple[FloatArray, FloatArray]:
-    low, high = lo.astype(dtype), hi.astype(dtype)
+    with np.errstate(over="ignore"):
+        low, high = lo.astype(dtype), hi.astype(dtype)
     up, down = np.array([np.inf, -np.inf], dtype=dtype)
     low = np.where(low.astype(np.float64) < lo, np.nextafter(low, up), low)
     high = np.where(high.astype(np.float64) > hi, np.nextafter(high, down), high)

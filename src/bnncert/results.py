@@ -18,10 +18,13 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 import bnncert
-from bnncert.errors import InputError
+from bnncert.errors import FormatError, InputError
+from bnncert.formats.archive import reason
 from bnncert.formats.description import FloatArray
+from bnncert.formats.reading import check_regular
 from bnncert.network import Network
 from bnncert.regions import Norm
+from bnncert.stored_rows import check_cells, plain_tables, stored_point, stored_sizes
 from bnncert.verdict import Result, Status
 
 RowStatus: TypeAlias = Status | Literal["misclassified"]
@@ -379,21 +382,26 @@ class ResultsFile:
         names = tuple(f.name for f in fields(NetworkRecord))
         records = []
         for values in self._all("networks", names):
-            sizes, shape = json.loads(values.pop("sizes")), json.loads(values.pop("input_shape"))
-            records.append(NetworkRecord(sizes=tuple(sizes), input_shape=tuple(shape), **values))
+            where = f"{self.path}: network {str(values['model_hash'])[:12]}"
+            sizes = stored_sizes(values.pop("sizes"), where)
+            shape = stored_sizes(values.pop("input_shape"), where)
+            for name, value in values.items():
+                kind = str if name in ("model_hash", "name", "source") else float | int | None
+                if not isinstance(value, kind):
+                    raise FormatError(f"{where}: {name} is {str(value)[:40]!r}")
+            records.append(NetworkRecord(sizes=sizes, input_shape=shape, **values))
         return records
 
     def inputs(self) -> list[InputRecord]:
         """Return what the input hashes stand for, as far as the file says it."""
-        return [
-            InputRecord(
-                input_hash=values["input_hash"],
-                label=values["label"],
-                shape=tuple(json.loads(values["shape"])),
-                point=np.frombuffer(values["point"], dtype=values["dtype"]).astype(np.float64),
-            )
-            for values in self._all("inputs", ("input_hash", "label", "shape", "dtype", "point"))
-        ]
+        records = []
+        for values in self._all("inputs", ("input_hash", "label", "shape", "dtype", "point")):
+            where = f"{self.path}: input {str(values['input_hash'])[:12]}"
+            check_cells({name: values[name] for name in ("input_hash", "label")}, where)
+            shape = stored_sizes(values["shape"], where)
+            point = stored_point(values["point"], values["dtype"], shape, where)
+            records.append(InputRecord(values["input_hash"], values["label"], shape, point))
+        return records
 
     def relative(self, path: str | Path) -> str:
         """Return a path as seen from this file's folder, so that both can be moved together."""
@@ -441,10 +449,13 @@ class ResultsFile:
                 count = len(_KEY_COLUMNS)
                 key = InstanceKey(**dict(zip(_KEY_COLUMNS, record[:count], strict=True)))
                 rest = dict(zip(_ROW_COLUMNS, record[count:], strict=True))
+                check_cells({**asdict(key), **rest}, f"{self.path}: row {key.input_index}")
                 yield Row(key=key, **rest)
 
     def _refuse_other_files(self) -> None:
         """Look at the first bytes: SQLite takes some short files for empty databases."""
+        if self.path.exists():
+            check_regular(self.path)
         try:
             with self.path.open("rb") as file:
                 start = file.read(len(SQLITE_MAGIC))
@@ -479,15 +490,14 @@ class ResultsFile:
         )
 
     def _tables(self) -> set[str]:
-        found = self._connection.execute("SELECT name FROM sqlite_master")
-        return {name for (name,) in found}
+        return plain_tables(self._connection)
 
     def _check_version(self, tables: set[str]) -> str:
         """Return the version of the file, or refuse it."""
         if not tables and not self._writable:
             # What a kill between making the file and making its tables leaves: no rows.
             return str(SCHEMA_VERSION)
-        meta = self._meta() if "meta" in tables else {}
+        meta = self._meta() if {"meta", "results"} <= tables else {}
         if meta.get("format") != FORMAT:
             raise InputError(f"{self.path}: not a bnncert results file; it was left as it is")
         version = meta.get("schema_version", "")
@@ -527,9 +537,10 @@ class ResultsFile:
         except sqlite3.OperationalError as error:
             wanted = "written" if self._writable else "read"
             raise InputError(f"{self.path}: cannot be {wanted} ({error})") from error
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
+            # Names and messages of SQLite itself may be broken text, too.
             raise InputError(
-                f"{self.path}: not a readable results file ({error}); it was left as it is"
+                f"{self.path}: not a readable results file ({reason(error)}); it was left as it is"
             ) from error
 
 

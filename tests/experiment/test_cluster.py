@@ -130,6 +130,22 @@ def test_a_scheduler_that_is_not_there(
     assert answer.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("address", ["foo", "tcp://foo", "foo:", "foo:99999", ":8786", "a b:1", ""])
+def test_what_is_not_an_address_is_refused_before_anything_else(
+    folder: Path, experiment: Callable[..., Outcome], address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "answer_on_cluster", None)
+    answer = experiment("tiny.json", "--scheduler", address)
+    assert answer.code == 2
+    assert answer.err.startswith(f"bnncert: --scheduler is '{address}'; expected HOST:PORT")
+    assert answer.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("address", ["foo:1", "tcp://10.0.0.1:8786", "tls://[::1]:8786", "a.b:9/"])
+def test_addresses_as_schedulers_print_them(address: str) -> None:
+    assert Place(scheduler=address).scheduler == address
+
+
 def test_without_distributed_the_extra_is_named(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -319,3 +319,10 @@ def test_only_regular_files_are_read(tmp_path: Path, kind: str) -> None:
     for read in (load, read_bytes, lambda path: read_array(str(path)), read_vnnlib, read_document):
         with pytest.raises(FormatError, match=f"^{path}: {expected}"):
             read(path)  # type: ignore[operator]
+
+
+def test_values_that_take_no_space_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.npy"
+    path.write_bytes(npy_header("(1000000000000,)", "|S0"))
+    with pytest.raises(FormatError, match="take no space"):
+        read_array(str(path))

@@ -383,3 +383,26 @@ def test_reader_keeps_the_numbers_of_the_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(scale.factor, [0.1, 0.1])  # type: ignore[union-attr]
     np.testing.assert_array_equal(shift.offset, [0.1, 0.3])  # type: ignore[union-attr]
     np.testing.assert_array_equal(output.weights.toarray(), content["W2"])
+
+
+@pytest.mark.parametrize("kind", [">f8", ">f4", "<f2", ">i4", "<i8"])
+def test_matrices_of_any_type_and_byte_order_are_the_same_network(
+    tmp_path: Path, kind: str
+) -> None:
+    plain, other = tmp_path / "plain.npz", tmp_path / "other.npz"
+    arrays = {"W0": [[1, -1], [1, 1]], "b0": [1, 2], "W1": [[1, 1], [0, -1]], "b1": [0, 1]}
+    np.savez(plain, **{name: np.array(value, float) for name, value in arrays.items()})
+    np.savez(other, **{name: np.array(value, kind) for name, value in arrays.items()})
+    assert load(other).content_hash == load(plain).content_hash
+
+
+@pytest.mark.parametrize("name", ["W0", "b0", "W1", "b1"])
+@pytest.mark.parametrize("kind", ["<i8", "<u8", "<f16"])
+def test_numbers_that_would_be_rounded_are_refused(tmp_path: Path, name: str, kind: str) -> None:
+    path = tmp_path / "net.npz"
+    arrays = {"W0": [[1, -1], [1, 1]], "b0": [1, 2], "W1": [[1, 1], [0, -1]], "b1": [0, 1]}
+    stored = {key: np.array(value, float) for key, value in arrays.items()}
+    stored[name] = np.abs(stored[name]).astype(kind) + np.array(2**53 + 1, kind)
+    np.savez(path, **stored)
+    with pytest.raises(FormatError, match=f"{name} has (numbers that float64|type .*128)"):
+        load(path)

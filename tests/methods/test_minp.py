@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -184,3 +185,24 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_milp_points_to_minp_for_the_disc() -> None:
     with pytest.raises(InputError, match=r"L2 ball is not polyhedral.*minp"):
         bnncert.verify(disc_network(0.5), bnncert.Ball("l2", [0, 0], 1.0), 0, method="milp")
+
+
+@pytest.mark.parametrize("size", [1e16, 1e25, 1e30, 1e38])
+@pytest.mark.parametrize("layer", [0, 2])
+def test_numbers_beyond_the_infinity_of_scip_are_not_decided_wrongly(
+    size: float, layer: int
+) -> None:
+    rng = np.random.default_rng(3)
+    sizes = (4, 6, 5, 3)
+    weights = [rng.integers(-1, 2, (b, a)).astype(float) for a, b in pairwise(sizes)]
+    biases = [rng.normal(size=b) for b in sizes[1:]]
+    weights[layer] *= size
+    biases[layer] *= size
+    network = bnncert.Network.from_arrays(weights, biases)
+    point = rng.normal(size=4)
+    label = int(network.classify(point)[0])
+    for norm in ("linf", "l2"):
+        region = bnncert.Ball(norm, point, 0.5)
+        found = bnncert.verify(network, region, label, method="minp", timeout=5)
+        expected = bnncert.verify(network, region, label, method="bab", timeout=5)
+        assert found.status in ("unknown", expected.status)

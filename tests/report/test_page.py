@@ -597,7 +597,7 @@ def test_bad_files_are_one_line_and_exit_code_2(tmp_path: Path) -> None:
         "cut.sqlite": (good.read_bytes()[:6000], "cut.sqlite: "),
         "noise.sqlite": (good.read_bytes()[:4096] + b"\x55" * 40000, "noise.sqlite: "),
     }
-    cases = {"none.sqlite": "none.sqlite: no such file", ".": "cannot be read (Is a directory)"}
+    cases = {"none.sqlite": "none.sqlite: no such file", ".": "is a directory, expected a file"}
     for name, (content, words) in files.items():
         (tmp_path / name).write_bytes(content)
         cases[name] = words

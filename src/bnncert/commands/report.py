@@ -35,6 +35,8 @@ def report(
     if details < 0:
         raise InputError(f"--details is {details}; expected a number >= 0")
     refuse_unwritable(out, read=(results,))
+    if out is not None and out.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"{out}: the page is HTML; give it a name that ends in .html")
     tables = [] if csv is None else [csv / name for name in CSV_FILES]
     tables += [] if latex is None else latex.glob("*.tex")
     refuse_clashes([out, *tables], (results,))

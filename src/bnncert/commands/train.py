@@ -106,6 +106,7 @@ def train(
         _require_pytorch()
     console = PlainConsole()
     dataset = _limited(_load(data, data_dir), limit)
+    options.check_inputs(dataset.input_shape)
     _require_pytorch()
     # Imported on use: PyTorch is an extra, and takes seconds to import.
     from bnncert.training.export import write_network

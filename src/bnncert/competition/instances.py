@@ -90,8 +90,13 @@ def _limit(text: str, where: str) -> float:
 
 
 def _existing(folder: Path, text: str, where: str) -> Path:
-    found = plain_or_packed(folder / text) if text else folder
-    if not found.is_file():
+    try:
+        found = plain_or_packed(folder / text) if text else folder
+        there = found.is_file()
+    except (OSError, ValueError):
+        # A name that no file can have.
+        there = False
+    if not there:
         raise FormatError(f"{where}: no such file: {text!r}, nor with .gz")
     return found
 

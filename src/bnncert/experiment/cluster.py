@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import pickle
+import re
 import uuid
 import zlib
 from collections.abc import Generator, Iterator, Mapping
@@ -24,6 +25,20 @@ CONNECT_SECONDS, WORKER_SECONDS = 10.0, 60.0
 #: Tasks in flight for each thread of the cluster: enough that none waits, few enough that another
 #: process may answer some.
 AHEAD = 3
+
+
+#: An address as Dask prints it: tcp://10.0.0.1:8786, or without the protocol.
+_ADDRESS = re.compile(r"((tcp|tls|ws|wss|ucx)://)?(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})/?")
+
+
+def check_address(address: str) -> None:
+    """Refuse what is not the address of a scheduler; Dask would take half a minute to do so."""
+    found = _ADDRESS.fullmatch(address)
+    if found is None or not 0 < int(found[4]) < 2**16:
+        raise InputError(
+            f"--scheduler is {address!r}; expected HOST:PORT or PROTOCOL://HOST:PORT, as the "
+            "scheduler prints it (tcp://10.0.0.1:8786)"
+        )
 
 
 def answer_on_cluster(

@@ -230,7 +230,12 @@ def _file(section: Section, node: Node, bundled: tuple[str, ...]) -> str:
     full = section.path.parent / text
     head, colon, key = str(full).rpartition(":")
     bare = Path(head) if colon and head.endswith(".npz") and key else full
-    if not bare.is_file():
+    try:
+        there = bare.is_file()
+    except (OSError, ValueError):
+        # A name that no file can have.
+        there = False
+    if not there:
         raise section.wrong(f"{text}: no such file", node.line)
     return str(full)
 

@@ -17,7 +17,7 @@ from bnncert.atomic import write_atomically
 from bnncert.campaign import certificate_name, describe_instances
 from bnncert.errors import InputError
 from bnncert.experiment.answering import Answer
-from bnncert.experiment.cluster import answer_on_cluster
+from bnncert.experiment.cluster import answer_on_cluster, check_address
 from bnncert.experiment.local import answer_here, answer_in_processes
 from bnncert.experiment.planning import Experiment, Job
 from bnncert.results import ResultsFile, Row
@@ -45,6 +45,8 @@ class Place:
     def __post_init__(self) -> None:
         if self.workers < 0:
             raise InputError(f"workers is {self.workers}; expected at least 0")
+        if self.scheduler is not None:
+            check_address(self.scheduler)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,9 @@ from bnncert.experiment.document import Node, complaint
 #: Numbers that YAML 1.1 takes for text, such as 1e-3.
 _EXPONENT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+")
 
+#: Lists and mappings within each other; a configuration has five levels.
+MOST_NESTED = 50
+
 _SCALARS = {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null")}
 
 
@@ -20,7 +23,13 @@ def read_yaml(text: str, path: Path) -> Node:
     """Read one YAML document."""
     try:
         events: Any = yaml.parse(text, Loader=yaml.SafeLoader)
+        depth = 0
         for event in events:
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > MOST_NESTED:
+                # PyYAML's time grows with the square of the depth.
+                raise complaint(path, event.start_mark.line + 1, "nested too deeply")
             if isinstance(event, yaml.AliasEvent):
                 # A few lines of them can stand for more values than memory holds.
                 raise complaint(path, event.start_mark.line + 1, "an alias (*); write it out")

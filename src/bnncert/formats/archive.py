@@ -92,4 +92,7 @@ def _array(stream: Any) -> npt.NDArray[Any]:
     # NumPy makes room for what the header states and then fills it.  Where the data end before,
     # it refuses the file, and the pages that no data reached were never used.
     array: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+    if array.dtype.itemsize == 0 and array.size:
+        # Any number of them fits into no bytes at all.
+        raise ValueError(f"values of type {array.dtype}, which take no space")
     return array

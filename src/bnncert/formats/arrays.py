@@ -50,7 +50,7 @@ def describe_arrays(
                 f"{source}: {name} has shape {w.shape} and type {w.dtype}; expected a non-empty "
                 "real matrix with one row per neuron"
             )
-        rows = as_sparse(w)
+        rows = as_sparse(_usable(w, name, source))
         if not np.all(np.isfinite(rows.data)):
             raise FormatError(f"{source}: {name} contains NaN or infinity")
         if b.shape != (w.shape[0],):
@@ -97,6 +97,23 @@ def _factor(rows: Any) -> tuple[Any, FloatArray]:
         return rows, np.ones(rows.shape[0])
     ternary = np.sign(rows.data).astype(np.int8)
     return sp.csr_array((ternary, rows.indices, rows.indptr), shape=rows.shape), factor
+
+
+def _usable(matrix: Any, name: str, source: str) -> Any:
+    """Return a matrix in this machine's byte order, of a type that SciPy has."""
+    if matrix.dtype.kind == "f" and matrix.dtype.itemsize > 8:
+        raise FormatError(f"{source}: {name} has type {matrix.dtype}; expected at most float64")
+    stored = matrix.data if sp.issparse(matrix) else matrix
+    if stored.dtype.kind in "iu" and not _is_exact(stored, stored.astype(np.float64)):
+        raise FormatError(f"{source}: {name} has numbers that float64 cannot hold exactly")
+    small = matrix.dtype.kind == "f" and matrix.dtype.itemsize < 4
+    return matrix.astype(np.float32 if small else matrix.dtype.newbyteorder("="), copy=False)
+
+
+def _is_exact(array: npt.NDArray[Any], floats: FloatArray) -> bool:
+    if array.dtype.kind in "iu":
+        return bool(np.all(np.abs(floats) <= 2.0**53))
+    return bool(np.all((floats.astype(array.dtype) == array) | np.isnan(floats)))
 
 
 def _is_real(array: Any) -> bool:
@@ -165,7 +182,7 @@ def _pixel_step(content: Mapping[str, Any], source: str) -> float | None:
         return None
     array = _floats(content["pixel_step"], "pixel_step", source)
     if array.size != 1 or not 0 < float(array.reshape(-1)[0]) < np.inf:
-        raise FormatError(f"{source}: pixel_step is {array.tolist()}; expected one number > 0")
+        raise FormatError(f"{source}: pixel_step is {array}; expected one number > 0")
     return float(array.reshape(-1)[0])
 
 
@@ -181,14 +198,18 @@ def _input_shape(dims: Any, inputs: int, source: str) -> tuple[int, ...]:
 def _floats(array: npt.NDArray[Any], name: str, source: str) -> FloatArray:
     if array.dtype != bool and not _is_real(array):
         raise FormatError(f"{source}: {name} has type {array.dtype}; expected real numbers")
-    return array.astype(np.float64)
+    floats = array.astype(np.float64)
+    if not _is_exact(array, floats):
+        # Rounded numbers would make another network.
+        raise FormatError(f"{source}: {name} has numbers that float64 cannot hold exactly")
+    return floats
 
 
 def _sign_zero(content: Mapping[str, Any], source: str) -> SignZero | None:
     if "sign_zero" not in content:
         return None
     array = np.asarray(content["sign_zero"])
-    value = str(array.reshape(-1)[0]) if array.size == 1 else array.tolist()
+    value = str(array.reshape(-1)[0]) if array.size == 1 else str(array)
     for known in ("plus", "minus", "either"):
         if value == known:
             return known

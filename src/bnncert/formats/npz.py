@@ -72,7 +72,7 @@ def _unpack(arrays: dict[str, Any], source: str, limits: Limits) -> dict[str, An
         try:
             dims = content.pop(f"{name}_shape")
             if not np.issubdtype(dims.dtype, np.integer) or dims.shape != (2,) or dims.min() < 1:
-                raise ValueError(f"shape {dims.tolist()}")
+                raise ValueError(f"shape {dims}")
             shape = (int(dims[0]), int(dims[1]))
             if max(shape) > limits.width:
                 raise too_many(f"{source}: {name}", f"shape {shape}", limits.width, "width")

@@ -5,7 +5,6 @@ Points and the answers of single rivals stay in the file until :meth:`Recorded.e
 
 from __future__ import annotations
 
-import json
 import math
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -18,14 +17,15 @@ from urllib.parse import quote
 import numpy as np
 
 from bnncert.errors import FormatError, InputError
+from bnncert.formats.archive import reason
 from bnncert.formats.description import FloatArray
+from bnncert.formats.limits import DEFAULT_LIMITS, too_many
+from bnncert.formats.reading import check_regular
 from bnncert.results import FORMAT, SQLITE_MAGIC
+from bnncert.stored_rows import check_cells, plain_tables, stored_json, stored_point, stored_sizes
 
 #: Layouts of the file that this reader knows.
 VERSIONS = (1, 2)
-
-STATUSES = ("robust", "not_robust", "unknown", "timeout", "misclassified")
-QUESTIONS = ("verify", "bound")
 
 #: Seconds to wait for a process that is writing at this moment.
 BUSY_SECONDS = 5.0
@@ -109,7 +109,7 @@ class Recorded:
     def evidence(self, records: Sequence[Record]) -> Iterator[tuple[Record, Evidence]]:
         """Read what stands behind these rows, one after the other."""
         with _reading(self.path) as connection:
-            has_inputs = "inputs" in _tables(connection)
+            has_inputs = "inputs" in plain_tables(connection)
             for record in records:
                 row = connection.execute(
                     "SELECT per_target, counterexample, counterexample_json FROM results "
@@ -127,7 +127,8 @@ class Recorded:
                     if stored is not None:
                         where = f"{self.path}: input {record.input_hash[:12]}"
                         blob, dtype, sizes = stored
-                        point, shape = _stored_point(blob, dtype, sizes, where)
+                        shape = stored_sizes(sizes, where)
+                        point = stored_point(blob, dtype, shape, where)
                 where = f"{self.path}: row {record.rowid}"
                 yield (
                     record,
@@ -149,14 +150,19 @@ def read_recorded(path: Path) -> Recorded:
     InputError
         If it cannot be read, is not a results file or a newer one, or holds no row.
     """
+    check_regular(path)
     _refuse_other_files(path)
     with _reading(path) as connection:
-        tables = _tables(connection)
+        tables = plain_tables(connection)
         version = _version(connection, tables, path)
         columns = ", ".join(
             _SINCE_VERSION_2[name] if version < 2 and name in _SINCE_VERSION_2 else name
             for name in _COLUMNS
         )
+        most = DEFAULT_LIMITS.rows
+        (count,) = connection.execute("SELECT count(*) FROM results").fetchone()
+        if count > most:
+            raise too_many(path, f"{count} rows", most, "rows")
         found = connection.execute(f"SELECT {columns} FROM results ORDER BY rowid")
         records = tuple(_record(row, path) for row in found)
         if not records:
@@ -194,13 +200,10 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
         with closing(sqlite3.connect(address, timeout=BUSY_SECONDS, uri=True)) as connection:
             yield connection
     except sqlite3.OperationalError as error:
-        raise InputError(f"{path}: cannot be read ({error})") from error
-    except sqlite3.DatabaseError as error:
-        raise FormatError(f"{path}: not a readable results file ({error})") from error
-
-
-def _tables(connection: sqlite3.Connection) -> set[str]:
-    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+        raise InputError(f"{path}: cannot be read ({reason(error)})") from error
+    except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
+        # Names and messages of SQLite itself may be broken text, too.
+        raise FormatError(f"{path}: not a readable results file ({reason(error)})") from error
 
 
 def _version(connection: sqlite3.Connection, tables: set[str], path: Path) -> int:
@@ -222,29 +225,7 @@ def _version(connection: sqlite3.Connection, tables: set[str], path: Path) -> in
 def _record(row: Sequence[Any], path: Path) -> Record:
     """Check a row: SQLite lets any column hold anything."""
     record = Record(*row)
-    try:
-        if record.status not in STATUSES:
-            raise ValueError(f"status is {record.status!r}")
-        if record.question not in QUESTIONS:
-            raise ValueError(f"question is {record.question!r}")
-        texts = ("model_hash", "input_hash", "norm", "clip", "targets", "method", "ties", "stage")
-        for name in (*texts, "sign_zero", "version", "finished_at"):
-            if not isinstance(getattr(record, name), str):
-                raise ValueError(f"{name} is not text")
-        for name in ("input_index", "label", "seed", "predicted"):
-            if not isinstance(getattr(record, name), int):
-                raise ValueError(f"{name} is not a whole number")
-        for name in ("radius", "seconds"):
-            value = getattr(record, name)
-            if not isinstance(value, float | int) or not 0 <= value < math.inf:
-                raise ValueError(f"{name} is {value!r}")
-        for name in ("timeout", "lower", "upper"):
-            if not isinstance(getattr(record, name), float | int | None):
-                raise ValueError(f"{name} is not a number")
-        if not isinstance(record.certificate, str | None):
-            raise ValueError("certificate is not text")
-    except ValueError as error:
-        raise FormatError(f"{path}: row {record.rowid}: {error}") from None
+    check_cells(record._asdict(), f"{path}: row {record.rowid}")
     if record.lower is not None and not math.isfinite(record.lower):
         record = record._replace(lower=None)
     if record.upper is not None and not math.isfinite(record.upper):
@@ -262,27 +243,14 @@ def _network(row: Sequence[Any], path: Path) -> NetworkNote:
         str(model_hash),
         str(name),
         str(source),
-        _numbers(sizes, where),
-        _numbers(shape, where),
+        stored_sizes(sizes, where),
+        stored_sizes(shape, where),
         *(lo, hi, step if step and step > 0 else None, zeros),
     )
 
 
-def _numbers(text: Any, where: str) -> tuple[int, ...]:
-    try:
-        values = json.loads(text)
-        if isinstance(values, list) and all(isinstance(v, int) and v > 0 for v in values):
-            return tuple(values)
-    except (TypeError, ValueError):
-        pass
-    raise FormatError(f"{where}: {str(text)[:40]!r} is not a JSON list of sizes")
-
-
 def _targets(text: Any, where: str) -> list[dict[str, Any]]:
-    try:
-        tree = json.loads(text)
-    except (TypeError, ValueError):
-        tree = None
+    tree = stored_json(text, where)
     if not isinstance(tree, list) or not all(isinstance(part, dict) for part in tree):
         raise FormatError(f"{where}: not a JSON list of answers")
     return tree
@@ -291,10 +259,7 @@ def _targets(text: Any, where: str) -> list[dict[str, Any]]:
 def _json_object(text: Any, where: str) -> dict[str, Any]:
     if text is None:
         return {}
-    try:
-        tree = json.loads(text)
-    except (TypeError, ValueError):
-        tree = None
+    tree = stored_json(text, where)
     if not isinstance(tree, dict):
         raise FormatError(f"{where}: not a JSON object")
     return tree
@@ -307,14 +272,3 @@ def _floats(blob: Any, dtype: str, where: str) -> FloatArray | None:
         return np.frombuffer(blob, dtype=dtype).astype(np.float64)
     except (TypeError, ValueError):
         raise FormatError(f"{where}: not an array of {dtype}") from None
-
-
-def _stored_point(
-    blob: Any, dtype: Any, shape: Any, where: str
-) -> tuple[FloatArray | None, tuple[int, ...]]:
-    if dtype not in ("<f4", "<f8"):
-        raise FormatError(f"{where}: values of type {dtype!r}; expected '<f4' or '<f8'")
-    point, sizes = _floats(blob, dtype, where), _numbers(shape, where)
-    if point is None or math.prod(sizes) != point.size:
-        raise FormatError(f"{where}: not an array of shape {list(sizes)}")
-    return point, sizes

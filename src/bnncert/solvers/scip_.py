@@ -39,6 +39,9 @@ POLL_SECONDS = 0.05
 #: Seconds that SCIP may take to notice a limit, and to obey an interrupt.
 NOTICE_SECONDS, OBEY_SECONDS = 0.2, 2.0
 
+#: Numbers from here on are infinite for SCIP (1e20), and its sums of smaller ones are not far off.
+LARGEST = 1e15
+
 #: The right-hand side 1 of the ball, with room for the rounding of its data.
 UNIT = 1.0 + 1e-12
 
@@ -75,6 +78,8 @@ class ScipModel:
 
         self._offset = program.offset
         self._cannot_hold = False
+        #: SCIP refused a number of the program: nothing can be said about it.
+        self._refused = False
         self._quicksum = quicksum
         self._model: Any = Model()
         self._model.hideOutput()
@@ -83,6 +88,10 @@ class ScipModel:
         self._model.setParam("randomization/randomseedshift", seed % 2**31)
         # It takes up to half of the time to solve nonlinear programs that never round.
         self._model.setParam("heuristics/mpec/freq", -1)
+        if _beyond(program.cost, program.lower, program.upper, np.array([program.offset])):
+            self._refused = True
+            self._variables: list[Any] = []
+            return
         self._variables = [
             self._model.addVar(lb=low, ub=high, obj=cost, vtype="B" if integer else "C")
             for low, high, cost, integer in zip(
@@ -114,6 +123,9 @@ class ScipModel:
         if not any(values):
             self._cannot_hold |= lower > 0 or upper < 0
             return
+        if self._refused or _beyond(np.array(values), np.array([lower, upper])):
+            self._refused = True
+            return
         # SCIP extends only the original problem, not the presolved one.
         self._model.freeTransform()
         row = self._quicksum(c * self._variables[j] for j, c in zip(columns, values, strict=True))
@@ -127,6 +139,8 @@ class ScipModel:
         left = deadline.remaining()
         if left <= 0:
             return ScipSolution("limit", None, -np.inf)
+        if self._refused:
+            return ScipSolution("failed", None, -np.inf)
         if self._cannot_hold:
             return ScipSolution("infeasible", None, np.inf)
         if not self._variables:
@@ -156,6 +170,11 @@ class ScipModel:
         if abs(bound) >= self._model.infinity():
             bound = float(np.copysign(np.inf, bound))
         return ScipSolution(status, point, bound)
+
+
+def _beyond(*arrays: FloatArray) -> bool:
+    """Whether a number is so large that SCIP takes it for infinity (infinite ones are meant)."""
+    return any(bool(np.any(np.isfinite(a) & (np.abs(a) >= LARGEST))) for a in arrays)
 
 
 class _Run(threading.Thread):

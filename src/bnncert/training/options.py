@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 from bnncert.errors import InputError
+from bnncert.formats.limits import DEFAULT_LIMITS
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class TrainingOptions:
         for name, widths in (("hidden", self.hidden), ("conv", self.conv)):
             if any(width < 1 for width in widths):
                 raise InputError(f"--{name} has a layer of {min(widths)}; expected sizes >= 1")
+        self._check_sizes()
         if not self.hidden and not self.conv:
             raise InputError("--hidden is empty; a binary network needs a hidden layer")
         if not 0.0 <= self.zeros < 1.0:
@@ -61,6 +64,29 @@ class TrainingOptions:
         for name, number in (("robust", self.robust), ("delta", self.delta)):
             if not 0 <= number < math.inf:
                 raise InputError(f"--{name} is {number}; expected a finite number >= 0")
+
+    def _check_sizes(self) -> None:
+        """Refuse an architecture that no reader would take: its weights alone fill the memory."""
+        width, entries = DEFAULT_LIMITS.width, DEFAULT_LIMITS.matrix
+        for name, widths, kernel in (("hidden", self.hidden, 1), ("conv", self.conv, 9)):
+            if max(widths, default=0) > width:
+                raise InputError(f"--{name} has a layer of {max(widths)}; expected at most {width}")
+            for before, after in pairwise(widths):
+                if before * after * kernel > entries:
+                    raise InputError(
+                        f"--{name} has layers of {before} and {after}; between them are "
+                        f"{before * after * kernel} weights, expected at most {entries}"
+                    )
+
+    def check_inputs(self, input_shape: tuple[int, ...]) -> None:
+        """Refuse a first dense layer with more weights than a reader would take."""
+        inputs = math.prod(input_shape)
+        first = 0 if self.conv or not self.hidden else self.hidden[0]
+        if inputs * first > DEFAULT_LIMITS.matrix:
+            raise InputError(
+                f"--hidden has a first layer of {first}; with {inputs} inputs it has "
+                f"{inputs * first} weights, expected at most {DEFAULT_LIMITS.matrix}"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the options as plain values."""

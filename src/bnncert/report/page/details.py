@@ -146,12 +146,22 @@ def _link(certificate: str, results: Path, page: Path) -> dict[str, Any]:
     # With "./" in front and the colon escaped nothing in a name can be taken for a scheme.
     prefix = "" if address.startswith((".", "/")) else "./"
     address = prefix + quote(address.replace(os.sep, "/"))
-    return {"name": Path(certificate).name, "href": address, "there": file.is_file()}
+    try:
+        there = file.is_file()
+    except (OSError, ValueError):
+        # A name that no file can have.
+        there = False
+    return {"name": Path(certificate).name, "href": address, "there": there}
 
 
 def _number(value: Any) -> float | None:
-    plain = isinstance(value, float | int) and not isinstance(value, bool)
-    return float(value) if plain and math.isfinite(value) else None
+    if isinstance(value, bool) or not isinstance(value, float | int):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _list(value: Any) -> list[Any]:
