@@ -95,7 +95,9 @@ def test_bounds_and_statuses_hold_where_time_runs_out(method: str) -> None:
             statuses[answer(question, method, ties, mode, limit).status] += 1
 
     check()
-    assert statuses["timeout"] > 0
+    # The first step of auto's attack is made whatever the limit, and falsifies most of these.
+    if method != "auto":
+        assert statuses["timeout"] > 0
 
 
 @pytest.mark.parametrize("kind", NORMS)
