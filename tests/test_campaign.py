@@ -25,8 +25,9 @@ import pytest
 
 import bnncert
 from bnncert import BnncertError, InputError, Network
-from bnncert.campaign import Data, Settings, plan, read_data, run_campaign
+from bnncert.campaign import Settings, plan, run_campaign
 from bnncert.demo import load_demo_images, load_demo_network
+from bnncert.labelled_points import Data, read_data
 from bnncert.report.summary import summarise
 from bnncert.results import Question, ResultsFile, Row
 from tests.in_process import Outcome, command_line
@@ -129,7 +130,7 @@ def test_each_point_is_answered_at_each_radius(
         (large, 4, 1),
     ]
     assert [(s.robust, s.not_robust, s.undecided) for s in summaries] == [(2, 1, 0), (1, 2, 0)]
-    assert [s.certified_accuracy for s in summaries] == [0.5, 0.25]
+    assert [s.certified for s in summaries] == [0.5, 0.25]
     assert summaries[0].max_seconds == max(row.seconds for row in rows[:4])
 
 

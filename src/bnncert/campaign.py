@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from bnncert.deadline import Deadline
-from bnncert.errors import BnncertError, FormatError, InputError
+from bnncert.errors import BnncertError, InputError
 from bnncert.formats.description import FloatArray
-from bnncert.formats.inputs import count_points, pick_point, read_array, read_names
+from bnncert.formats.inputs import pick_point
+from bnncert.labelled_points import Data
 from bnncert.methods import REGISTRY, Options
 from bnncert.network import Network
 from bnncert.problem import Targets, Ties, robustness
@@ -35,6 +35,7 @@ from bnncert.relaxations.linear import Form
 from bnncert.results import (
     InputRecord,
     InstanceKey,
+    LabelSource,
     NetworkRecord,
     Question,
     ResultsFile,
@@ -42,24 +43,8 @@ from bnncert.results import (
 )
 from bnncert.verification import bound, verify
 
-#: Arrays of these names in a data file are true classes, not points.
-LABEL_NAMES = ("labels", "label", "y")
-
 #: Called with (finished, total, the row just finished or None).
 CampaignProgress: TypeAlias = Callable[[int, int, Row | None], None]
-
-
-@dataclass(frozen=True, eq=False)
-class Data:
-    """Points as they are in a file, and their true classes where it states them."""
-
-    array: npt.NDArray[Any]
-    labels: npt.NDArray[np.int64] | None
-    where: str
-
-    def count(self, network: Network) -> int:
-        """Return how many points there are."""
-        return count_points(self.array, network.inputs)
 
 
 @dataclass(frozen=True)
@@ -122,6 +107,7 @@ class Instance:
     key: InstanceKey
     ball: Ball
     predicted: int
+    labels: LabelSource = "own"
 
     @property
     def label(self) -> int:
@@ -137,31 +123,6 @@ class Campaign:
     settings: Settings
     instances: tuple[Instance, ...]
     notes: tuple[str, ...] = field(default=())
-
-
-def read_data(text: str) -> Data:
-    """Read points, and labels from an array of such a name beside them.
-
-    `FILE.npz` needs no key if it holds one array besides the labels.
-    """
-    head, colon, key = text.rpartition(":")
-    path, wanted = (head, key) if colon and head.endswith(".npz") else (text, None)
-    if not path.endswith(".npz"):
-        return Data(read_array(text), None, text)
-    names = read_names(path)
-    others = [n for n in names if n not in LABEL_NAMES]
-    if wanted is None and len(others) != 1:
-        raise FormatError(f"{path}: holds {', '.join(names)}; name the points as {path}:KEY")
-    array = read_array(f"{path}:{others[0] if wanted is None else wanted}")
-    label_name = next((n for n in LABEL_NAMES if n in names and n != wanted), None)
-    labels = None
-    if label_name is not None:
-        where = f"{path}:{label_name}"
-        raw = read_array(where).reshape(-1)
-        labels = raw.astype(np.int64)
-        if not np.array_equal(labels, raw):
-            raise FormatError(f"{where}: labels are not whole numbers")
-    return Data(array, labels, text)
 
 
 def plan(
@@ -199,8 +160,6 @@ def plan(
         raise InputError(
             f"{data.where}: count is {count}; from {first} on it holds {len(numbers) - first}"
         )
-    if data.labels is not None and data.labels.size != total:
-        raise InputError(f"{data.where}: {data.labels.size} labels for {total} points")
     if not radii:
         raise InputError("no radius given")
     box = None
@@ -214,7 +173,8 @@ def plan(
         where = f"{data.where} [{index}]"
         point = pick_point(data.array, index, network.input_shape, box, data.where)
         predicted = int(network.classify(point)[0])
-        label = predicted if data.labels is None else int(data.labels[index])
+        stated = data.label(index, network)
+        label = predicted if stated is None else stated
         if label == settings.targets:
             left_out += 1
             continue
@@ -245,6 +205,7 @@ def plan(
             ),
             Ball(settings.norm, point, radius, lo, hi),
             predicted,
+            "own" if data.labels is None else "given",
         )
         for radius in dict.fromkeys(radii)
         for index, point, label, predicted in asked
@@ -282,7 +243,7 @@ def answer(network: Network, instance: Instance, settings: Settings, threads: in
             method="interval",
             options=options,
         )
-        row = Row.of(instance.key, instance.predicted, result)
+        row = Row.of(instance.key, instance.predicted, result, instance.labels)
         if row.status == "misclassified":
             return row
     if settings.question == "bound":
@@ -307,7 +268,7 @@ def answer(network: Network, instance: Instance, settings: Settings, threads: in
             options=options,
             certificate=path,
         )
-    return Row.of(instance.key, instance.predicted, result)
+    return Row.of(instance.key, instance.predicted, result, instance.labels)
 
 
 def certificate_name(instance: Instance) -> str:
@@ -328,6 +289,7 @@ def describe_instances(
     }
     results.add_networks([network])
     results.add_inputs(inputs.values())
+    results.mark_labels_given(i.key for i in instances if i.labels == "given")
 
 
 def finished_rows(campaign: Campaign, results: ResultsFile) -> list[Row]:

@@ -30,6 +30,7 @@ from bnncert.formats.archive import (
     reason,
 )
 from bnncert.formats.inputs import IMAGE_SUFFIXES, read_array
+from bnncert.formats.labels import checked_labels, label_name
 from bnncert.formats.reading import read_bytes
 
 FloatArray = npt.NDArray[np.float64]
@@ -393,8 +394,8 @@ def _joined(parts: Sequence[Split]) -> Split:
 
 # -- .npz --------------------------------------------------------------------------------------
 
-#: Names of images and labels in a file without a test part.
-_SINGLE_NAMES = (("images", "labels"), ("x", "y"), ("x_train", "y_train"))
+#: Names of images in a file without a test part.
+_SINGLE_NAMES = ("images", "x", "x_train")
 
 
 def _read_npz(path: Path) -> tuple[Split, Split, dict[str, Any]]:
@@ -409,11 +410,11 @@ def _read_npz(path: Path) -> tuple[Split, Split, dict[str, Any]]:
         }
     stated = _stated(arrays, path)
     if "x_test" in arrays and "x_train" in arrays:
-        train, test = (_npz_split(arrays, f"x_{p}", f"y_{p}", path) for p in ("train", "test"))
+        train, test = (_npz_split(arrays, f"x_{part}", path) for part in ("train", "test"))
         return train, test, stated
-    for images, labels in _SINGLE_NAMES:
+    for images in _SINGLE_NAMES:
         if images in arrays:
-            return *_test_part(_npz_split(arrays, images, labels, path)), stated
+            return *_test_part(_npz_split(arrays, images, path)), stated
     raise FormatError(
         f"{path}: holds {', '.join(sorted(arrays)) or 'nothing'}; expected x_train, y_train, "
         "x_test, y_test, or images and labels"
@@ -448,21 +449,18 @@ def _number(arrays: dict[str, Any], name: str, path: Path) -> float | None:
     return float(array.reshape(-1)[0])
 
 
-def _npz_split(arrays: dict[str, Any], images: str, labels: str, path: Path) -> Split:
-    if labels not in arrays:
-        raise FormatError(f"{path}: array {labels} is missing beside {images}")
+def _npz_split(arrays: dict[str, Any], images: str, path: Path) -> Split:
+    labels = label_name(arrays, images, str(path))
+    if labels is None:
+        expected = "labels" if images == "images" else images.replace("x", "y")
+        raise FormatError(f"{path}: array {expected} is missing beside {images}")
     x, y = arrays[images], arrays[labels]
     if (x.dtype != np.uint8 and x.dtype.kind != "f") or x.ndim < 2:
         raise FormatError(
             f"{path}: {images} has type {x.dtype} and shape {x.shape}; expected pixels (uint8) or "
             "floats, one row or image after the other"
         )
-    whole = y.dtype.kind in "iuf" and np.all(np.isfinite(y)) and np.all(y == np.rint(y))
-    if not whole:
-        raise FormatError(f"{path}: {labels} are not whole numbers")
-    if y.ndim == 0 or y.size != len(y):
-        raise FormatError(f"{path}: {labels} has shape {y.shape}; expected one class per image")
-    return Split(x, y.reshape(-1).astype(np.int64))
+    return Split(x, checked_labels(y, f"{path}:{labels}"))
 
 
 def _test_part(split: Split) -> tuple[Split, Split]:

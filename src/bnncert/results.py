@@ -32,8 +32,12 @@ RowStatus: TypeAlias = Status | Literal["misclassified"]
 #: What is asked: whether the property holds, or how large the margin is.
 Question: TypeAlias = Literal["verify", "bound"]
 
+#: Where the label of an input comes from: given with the data, or the network's own answer; files
+#: before version 3 do not say it.
+LabelSource: TypeAlias = Literal["given", "own", "unknown"]
+
 #: What the file says it is; another number of the schema is another layout.
-FORMAT, SCHEMA_VERSION = "bnncert results", 2
+FORMAT, SCHEMA_VERSION = "bnncert results", 3
 
 #: The first bytes of every SQLite file that is not empty.
 SQLITE_MAGIC = b"SQLite format 3\0"
@@ -96,6 +100,9 @@ _SINCE_VERSION_2 = (
     )""",
 )
 
+#: What version 3 adds: whether labels were given.
+_SINCE_VERSION_3 = ("ALTER TABLE results ADD COLUMN labels TEXT NOT NULL DEFAULT 'unknown'",)
+
 
 @dataclass(frozen=True)
 class InstanceKey:
@@ -148,6 +155,8 @@ class Row:
         JSON: its exact value, exact input where the floats are only near it, scores and target.
     certificate
         The file of the certificate, seen from the folder of the results file.
+    labels
+        Where the label comes from.
     """
 
     key: InstanceKey
@@ -163,9 +172,12 @@ class Row:
     version: str
     finished_at: str
     certificate: str | None = None
+    labels: LabelSource = "unknown"
 
     @staticmethod
-    def of(key: InstanceKey, predicted: int, result: Result) -> Row:
+    def of(
+        key: InstanceKey, predicted: int, result: Result, labels: LabelSource = "unknown"
+    ) -> Row:
         """Return the row of an answer."""
         found = result.counterexample
         exact = None
@@ -187,6 +199,7 @@ class Row:
             version=bnncert.__version__,
             finished_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             certificate=result.certificate,
+            labels=labels,
         )
 
     def point(self) -> FloatArray | None:
@@ -252,12 +265,13 @@ class ResultsFile:
     """A results file, open for reading and writing; made if it does not exist.
 
     Several processes may have the same file open: rows are written in transactions of their own,
-    and the first answer to a question stays.  A file of version 1 is brought to version 2.
+    and the first answer to a question stays.  A file of an older version is brought to
+    version 3.
 
     Parameters
     ----------
     writable
-        False: nothing is written or made, and a file of version 1 is read as it is.
+        False: nothing is written or made, and a file of an older version is read as it is.
 
     Raises
     ------
@@ -344,6 +358,16 @@ class ResultsFile:
                 f"INSERT OR IGNORE INTO results ({names}) VALUES ({marks})", tuple(values.values())
             )
             return cursor.rowcount == 1
+
+    def mark_labels_given(self, keys: Iterable[InstanceKey]) -> None:
+        """Say of rows that are there already that their labels were given with the data."""
+        found = [(key.digest,) for key in keys]
+        if not found:
+            return
+        with self._one_line(), self._transaction():
+            self._connection.executemany(
+                "UPDATE results SET labels = 'given' WHERE key = ? AND labels <> 'given'", found
+            )
 
     def add_networks(self, records: Iterable[NetworkRecord]) -> None:
         """Say what model hashes stand for; what the file says already stays."""
@@ -438,8 +462,12 @@ class ResultsFile:
             }
             if not present:
                 return
-            # What version 1 lacks, as version 2 would have filled it.
-            absent = {"question": "'verify' AS question", "certificate": "NULL AS certificate"}
+            # What older versions lack, as upgrading them would have filled it.
+            absent = {
+                "question": "'verify' AS question",
+                "certificate": "NULL AS certificate",
+                "labels": "'unknown' AS labels",
+            }
             columns = ", ".join(
                 name if name in present else absent.get(name, name)
                 for name in (*_KEY_COLUMNS, *_ROW_COLUMNS)
@@ -473,16 +501,17 @@ class ResultsFile:
         """
         tables = self._tables()
         if not tables:
-            for statement in (*_SCHEMA, *_SINCE_VERSION_2):
+            for statement in (*_SCHEMA, *_SINCE_VERSION_2, *_SINCE_VERSION_3):
                 self._connection.execute(statement)
             self._connection.executemany(
                 "INSERT INTO meta VALUES (?, ?)",
                 [("format", FORMAT), ("schema_version", str(SCHEMA_VERSION))],
             )
             return
-        if self._check_version(tables) == "1":
-            for statement in _SINCE_VERSION_2:
-                self._connection.execute(statement)
+        version = self._check_version(tables)
+        missing = (*_SINCE_VERSION_2, *_SINCE_VERSION_3) if version == "1" else _SINCE_VERSION_3
+        for statement in missing if version != str(SCHEMA_VERSION) else ():
+            self._connection.execute(statement)
         # Also where nothing changes: SQLite opens what it may only read without a word, and it is
         # better to know now than after an hour.
         self._connection.execute(
@@ -501,7 +530,7 @@ class ResultsFile:
         if meta.get("format") != FORMAT:
             raise InputError(f"{self.path}: not a bnncert results file; it was left as it is")
         version = meta.get("schema_version", "")
-        if version not in ("1", str(SCHEMA_VERSION)):
+        if version not in map(str, range(1, SCHEMA_VERSION + 1)):
             raise InputError(
                 f"{self.path}: results of schema version {version}; this bnncert reads and "
                 f"writes version {SCHEMA_VERSION}; give another file"
@@ -542,6 +571,17 @@ class ResultsFile:
             raise InputError(
                 f"{self.path}: not a readable results file ({reason(error)}); it was left as it is"
             ) from error
+
+
+def label_source(rows: Iterable[tuple[LabelSource, int, int]]) -> LabelSource:
+    """Return where the labels of rows come from, each as (what is recorded, label, own answer).
+
+    Own answers never differ from the label: where a row of unknown source does, labels were given.
+    """
+    known = list(rows)
+    given = any(s == "unknown" and label != predicted for s, label, predicted in known)
+    found = {"given" if given and source == "unknown" else source for source, _, _ in known}
+    return found.pop() if len(found) == 1 else "unknown"
 
 
 def _row_status(result: Result) -> RowStatus:

@@ -15,6 +15,7 @@ from bnncert.formats.reading import parse_json
 
 STATUSES = ("robust", "not_robust", "unknown", "timeout", "misclassified")
 QUESTIONS = ("verify", "bound")
+LABEL_SOURCES = ("given", "own", "unknown")
 
 _TEXTS = (
     *("model_hash", "input_hash", "norm", "clip", "targets", "method", "ties", "stage"),
@@ -41,7 +42,8 @@ def plain_tables(connection: sqlite3.Connection) -> set[str]:
 
 def check_cells(cells: Mapping[str, Any], where: str) -> None:
     """Refuse a row with a cell of the wrong kind; columns that are absent are not missed."""
-    for name, known in (("status", STATUSES), ("question", QUESTIONS)):
+    choices = {"status": STATUSES, "question": QUESTIONS, "labels": LABEL_SOURCES}
+    for name, known in choices.items():
         if name in cells and cells[name] not in known:
             raise FormatError(f"{where}: {name} is {repr(cells[name])[:40]}")
     for name, value in cells.items():

@@ -601,8 +601,8 @@ def test_bad_files_are_one_line_and_exit_code_2(tmp_path: Path) -> None:
     for name, (content, words) in files.items():
         (tmp_path / name).write_bytes(content)
         cases[name] = words
-    write_results(tmp_path / "new.sqlite", [{}], version=3)
-    cases["new.sqlite"] = "schema version 3; this bnncert reads up to 2"
+    write_results(tmp_path / "new.sqlite", [{}], version=4)
+    cases["new.sqlite"] = "schema version 4; this bnncert reads up to 3"
     write_results(tmp_path / "norows.sqlite", [])
     cases["norows.sqlite"] = "holds no results yet"
     with sqlite3.connect(tmp_path / "other.sqlite") as connection:

@@ -16,6 +16,7 @@ from bnncert.commands.options import (
     InputOption,
     JsonOption,
     LabelOption,
+    LabelsOption,
     MemoryOption,
     MethodOption,
     ModelArgument,
@@ -54,6 +55,7 @@ def bound(
     input_: InputOption = None,
     index: IndexOption = None,
     label: LabelOption = None,
+    labels: LabelsOption = None,
     norm: NormOption = "linf",
     radius: RadiusOption = None,
     clip: ClipOption = None,
@@ -77,9 +79,9 @@ def bound(
     refuse_unread(ctx, method)
     options = solver_options(seed, form, samples, restarts, pixel_step, memory)
     options = replace(options, solver=solver, sparsity=sparsity, coupling=coupling)
-    refuse_unwritable(json_path(json_), read=(model, input_))
+    refuse_unwritable(json_path(json_), read=(model, input_, labels))
     network = read_network(model, sign_zero)
-    question = read_question(network, input_, index, label, norm, radius, clip, targets)
+    question = read_question(network, input_, index, label, labels, norm, radius, clip, targets)
     with watch(PlainConsole(stderr=True)) as progress:
         result = bound_api(
             network,
@@ -92,10 +94,10 @@ def bound(
             progress=progress,
         )
     console = PlainConsole(stderr=json_ == "-")
-    title = f"{model.name}, {question.title}: label {question.label}, {question.region.describe()}"
+    title = f"{model.name}, {question.title}: {question.label_text}, {question.region.describe()}"
     show_result(console, f"{title}, method {method}", result)
     if explain:
         console.print(presolve_table(result))
         console.print(stage_table(result))
-    extra = {"input": question.where, "seed": seed}
+    extra = {"input": question.where, "labels": question.labels, "seed": seed}
     write_json(json_, result_tree(network, result, question.region, extra))

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from bnncert.commands.console import PlainConsole, counting, say_interrupted
+from bnncert.commands.options import LabelsOption
 from bnncert.commands.output import refuse_clashes, refuse_unwritable
 from bnncert.commands.unused import refuse_together
 from bnncert.deadline import Deadline
@@ -62,6 +63,7 @@ def experiment(
     data: Annotated[
         str | None, typer.Option("--data", help="Points: FILE.npz, FILE.npz:KEY or .npy.")
     ] = None,
+    labels: LabelsOption = None,
     count: Annotated[
         int | None, typer.Option("--count", help="At most so many points of each part.")
     ] = None,
@@ -90,7 +92,12 @@ def experiment(
     target = Path(f"{path.stem}.sqlite") if out is None else out
     refuse_unwritable(target)
     configuration = with_changes(
-        read_configuration(path), networks=files, data=data, count=count, timeout=timeout
+        read_configuration(path),
+        networks=files,
+        data=data,
+        labels=labels,
+        count=count,
+        timeout=timeout,
     )
     if certificates is not None and not any(p.certificates for p in configuration.parts):
         raise InputError(f"--certificates is not used: no part of {path} says `certificates: true`")

@@ -20,7 +20,15 @@ InputOption = Annotated[
 ]
 IndexOption = Annotated[int | None, typer.Option("--index", help="Which point of a batch.")]
 LabelOption = Annotated[
-    int | None, typer.Option("--label", help="True class (default: the network's own answer).")
+    int | None, typer.Option("--label", help="True class (default: as --labels).")
+]
+LabelsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--labels",
+        help="True classes: FILE[:KEY] (.npy, .npz, .csv, .txt, .json), or `own`: the network's "
+        "own answers (default: the labels beside the points, else own).",
+    ),
 ]
 NormOption = Annotated[
     Literal["linf", "l2", "l1"], typer.Option("--norm", help="Norm of the ball.")

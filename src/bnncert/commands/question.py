@@ -11,10 +11,12 @@ import numpy as np
 from bnncert.commands.options import read_targets
 from bnncert.errors import InputError
 from bnncert.formats.description import SignZero
-from bnncert.formats.inputs import count_points, pick_point, read_array
+from bnncert.formats.inputs import pick_point
+from bnncert.labelled_points import OWN, read_data
 from bnncert.network import Network, load
 from bnncert.problem import Targets
 from bnncert.regions import Ball, Norm, Region
+from bnncert.results import LabelSource
 
 
 @dataclass(frozen=True)
@@ -27,9 +29,16 @@ class Question:
     network: Network
     region: Region
     label: int
+    labels: LabelSource
     targets: Targets
     where: str
     title: str
+
+    @property
+    def label_text(self) -> str:
+        """The label, and whether it is only what the network says."""
+        own = " (the network's own answer)" if self.labels == "own" else ""
+        return f"label {self.label}{own}"
 
 
 def read_network(model: Path, sign_zero: SignZero | None) -> Network:
@@ -70,6 +79,7 @@ def read_question(
     source: str | None,
     index: int | None,
     label: int | None,
+    labels: str | None,
     norm: Norm,
     radius: str | None,
     clip: tuple[float, float] | None,
@@ -82,7 +92,11 @@ def read_question(
     data_box = None
     if network.input_lo is not None and network.input_hi is not None:
         data_box = (network.input_lo, network.input_hi)
-    array = read_array(source)
+    if label is not None and labels is not None:
+        raise InputError("--label and --labels both name the true class; give one")
+    # A label that is given needs no other, so none is looked for.
+    data = read_data(source, labels if label is None else OWN)
+    array = data.array
     point = pick_point(array, index, network.input_shape, data_box, source)
     lo: Any = network.input_lo if clip is None else clip[0]
     hi: Any = network.input_hi if clip is None else clip[1]
@@ -94,7 +108,10 @@ def read_question(
         region = Ball(norm, point, size, lo, hi)
     except InputError as error:
         raise InputError(f"{where}: {error}") from error
-    chosen = int(network.classify(point)[0]) if label is None else label
-    count = count_points(array, network.inputs)
+    chosen = data.label(index, network) if label is None else label
+    source_of_label: LabelSource = "own" if chosen is None else "given"
+    if chosen is None:
+        chosen = int(network.classify(point)[0])
+    count = data.count(network)
     title = where if count == 1 else f"{where} (of {count} points)"
-    return Question(network, region, chosen, read_targets(targets), where, title)
+    return Question(network, region, chosen, source_of_label, read_targets(targets), where, title)

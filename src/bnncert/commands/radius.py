@@ -15,6 +15,7 @@ from bnncert.commands.options import (
     InputOption,
     JsonOption,
     LabelOption,
+    LabelsOption,
     MemoryOption,
     MethodOption,
     ModelArgument,
@@ -51,6 +52,7 @@ def radius(
     input_: InputOption = None,
     index: IndexOption = None,
     label: LabelOption = None,
+    labels: LabelsOption = None,
     norm: NormOption = "linf",
     maximum: Annotated[
         float | None, typer.Option("--max", help="Largest radius of interest.")
@@ -76,11 +78,11 @@ def radius(
     """Find the largest certified and the smallest falsified radius around a point."""
     refuse_unread(ctx, method)
     options = solver_options(seed, form, samples, restarts, pixel_step, memory)
-    refuse_unwritable(json_path(json_), read=(model, input_))
+    refuse_unwritable(json_path(json_), read=(model, input_, labels))
     if input_ is None:
         raise InputError("--input is missing; give the point to search around")
     network = read_network(model, sign_zero)
-    question = read_question(network, input_, index, label, norm, "0", clip, targets)
+    question = read_question(network, input_, index, label, labels, norm, "0", clip, targets)
     centre = question.region
     assert isinstance(centre, Ball)
     with watch(PlainConsole(stderr=True)) as progress:
@@ -102,7 +104,7 @@ def radius(
         )
     console = PlainConsole(stderr=json_ == "-")
     console.print(
-        f"{model.name}, {question.title}: label {question.label}, norm {norm}", soft_wrap=True
+        f"{model.name}, {question.title}: {question.label_text}, norm {norm}", soft_wrap=True
     )
     console.print(radius_table(result))
     found = result.counterexample
@@ -121,6 +123,7 @@ def radius(
         "network_hash": network.content_hash,
         "sign_zero": network.sign_zero,
         "input": question.where,
+        "labels": question.labels,
         "method": method,
         "seed": seed,
         **result.to_dict(),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
+from rich.console import Console
 
-from bnncert.campaign import Campaign, Settings, finished_rows, plan, read_data, run_campaign
+from bnncert.campaign import Campaign, Settings, finished_rows, plan, run_campaign
 from bnncert.commands.console import PlainConsole, counting, say_interrupted, wide_console
 from bnncert.commands.options import (
     ClipOption,
+    LabelsOption,
     MemoryOption,
     MethodOption,
     ModelArgument,
@@ -28,7 +31,8 @@ from bnncert.commands.output import (
 from bnncert.commands.question import read_network, read_radius
 from bnncert.commands.unused import refuse_unread
 from bnncert.errors import InputError
-from bnncert.report.summary import summary_table
+from bnncert.labelled_points import read_data
+from bnncert.report.summary import row_labels, summary_table
 from bnncert.results import ResultsFile, Row
 
 
@@ -50,6 +54,7 @@ def run(
     first: Annotated[int, typer.Option("--first", help="Number of the first point.")] = 0,
     norm: NormOption = "linf",
     clip: ClipOption = None,
+    labels: LabelsOption = None,
     targets: TargetsOption = "all",
     ties: TiesOption = "violation",
     method: MethodOption = "auto",
@@ -67,7 +72,7 @@ def run(
 ) -> None:
     """Verify many points at many radii; the same command again goes on where it stopped."""
     refuse_unread(ctx, method)
-    refuse_unwritable(out, read=(model, data))
+    refuse_unwritable(out, read=(model, data, labels))
     if certificates is not None:
         try:
             certificates.mkdir(parents=True, exist_ok=True)
@@ -80,7 +85,7 @@ def run(
         raise InputError(f"--clip is {clip[0]} {clip[1]}; expected finite numbers LO <= HI")
     campaign = plan(
         network,
-        read_data(data),
+        read_data(data, labels),
         tuple(read_radius(part, network, radii) for part in radii.split(",")),
         first=first,
         count=count,
@@ -110,8 +115,18 @@ def _run_campaign(campaign: Campaign, results: ResultsFile, workers: int) -> Non
             rows = run_campaign(campaign, results, workers=workers, progress=report)
     except KeyboardInterrupt:
         rows = finished_rows(campaign, results)
-        console.print(summary_table(rows))
+        _show(console, rows)
         say_interrupted(console, len(rows), total, results.path)
         raise
-    console.print(summary_table(rows))
+    _show(console, rows)
     console.print(f"{len(rows)} instances in {results.path}", soft_wrap=True)
+
+
+def _show(console: Console, rows: Sequence[Row]) -> None:
+    """Print the summary, and what a share of robust inputs means where there are no labels."""
+    console.print(summary_table(rows))
+    if rows and row_labels(rows) == "own":
+        console.print(
+            "agreement with the network's own answer: the data has no labels (--labels FILE)",
+            soft_wrap=True,
+        )

@@ -21,6 +21,7 @@ from bnncert.commands.options import (
     InputOption,
     JsonOption,
     LabelOption,
+    LabelsOption,
     MemoryOption,
     MethodOption,
     ModelArgument,
@@ -63,6 +64,7 @@ def verify(
     input_: InputOption = None,
     index: IndexOption = None,
     label: LabelOption = None,
+    labels: LabelsOption = None,
     norm: NormOption = "linf",
     radius: RadiusOption = None,
     clip: ClipOption = None,
@@ -91,7 +93,7 @@ def verify(
         refuse_beside_query(ctx, str(spec))
     options = solver_options(seed, form, samples, restarts, pixel_step, memory)
     options = replace(options, coupling=coupling)
-    refuse_unwritable(witness, certificate, json_path(json_), read=(model, spec, input_))
+    refuse_unwritable(witness, certificate, json_path(json_), read=(model, spec, input_, labels))
     network = read_network(model, sign_zero)
     console = PlainConsole(stderr=json_ == "-")
     region: Region | None = None
@@ -124,9 +126,9 @@ def verify(
             stated = lost if executed is None else executed
         extra = {"specification": str(spec)}
     else:
-        question = read_question(network, input_, index, label, norm, radius, clip, targets)
+        question = read_question(network, input_, index, label, labels, norm, radius, clip, targets)
         region = question.region
-        title = f"{model.name}, {question.title}: label {question.label}, {region.describe()}"
+        title = f"{model.name}, {question.title}: {question.label_text}, {region.describe()}"
         with watch(PlainConsole(stderr=True)) as progress:
 
             def announce(found: Result) -> None:
@@ -149,7 +151,7 @@ def verify(
                 announce=announce,
             )
         stated = result
-        extra = {"input": question.where}
+        extra = {"input": question.where, "labels": question.labels}
     if certificate is not None:
         _show_certificate(console, result)
     if witness is not None:

@@ -52,6 +52,7 @@ def overdue(job: Job, seconds: float) -> Answer:
     row = Row(
         key=job.instance.key,
         predicted=job.instance.predicted,
+        labels=job.instance.labels,
         status="timeout",
         lower=None,
         upper=None,

@@ -17,6 +17,7 @@ from bnncert.experiment.radii import Radius, read_radius
 from bnncert.experiment.random_network import RandomNetwork
 from bnncert.experiment.section import Section
 from bnncert.formats.description import SignZero
+from bnncert.labelled_points import OWN
 from bnncert.methods import REGISTRY
 from bnncert.problem import Targets, Ties
 from bnncert.regions import Norm
@@ -36,7 +37,7 @@ _PART_KEYS = (
 _TOP_KEYS = ("title", "networks", "parts", *_PART_KEYS)
 _NETWORK_KEYS = ("name", "file", "random", "sign_zero")
 _RANDOM_KEYS = ("sizes", "zeros", "nonzeros", "seed")
-_DATA_KEYS = ("file", "random", "count", "first", "indices")
+_DATA_KEYS = ("file", "labels", "random", "count", "first", "indices")
 _METHOD_KEYS = ("method", "form", "samples", "solver", "timeout")
 
 
@@ -57,13 +58,17 @@ class NetworkSource:
 
 @dataclass(frozen=True)
 class DataSource:
-    """Points: a file, the bundled images, a seed of random ones, or None: the command line."""
+    """Points: a file, the bundled images, a seed of random ones, or None: the command line.
+
+    `labels` is a file of their classes, or "own", where those beside the points are not meant.
+    """
 
     source: str | int | None
     first: int
     count: int | None
     indices: tuple[int, ...] | None
     line: int
+    labels: str | None = None
 
 
 @dataclass(frozen=True)
@@ -125,8 +130,9 @@ class Configuration:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files of networks and points (and the names of bundled ones)."""
-        sources = [n.source for n in self.networks] + [p.data.source for p in self.parts]
+        """The files of networks, points and labels (and the names of bundled ones)."""
+        points = [s for p in self.parts for s in (p.data.source, p.data.labels)]
+        sources = [*(n.source for n in self.networks), *points]
         return tuple(s for s in sources if isinstance(s, str))
 
     def wrong(self, line: int, error: BnncertError) -> BnncertError:
@@ -157,6 +163,7 @@ def with_changes(
     *,
     networks: Mapping[str, str] | None = None,
     data: str | None = None,
+    labels: str | None = None,
     count: int | None = None,
     timeout: float | None = None,
 ) -> Configuration:
@@ -177,7 +184,10 @@ def with_changes(
     for part in configuration.parts:
         points = part.data
         if data is not None:
-            points = replace(points, source=data)
+            # Labels of other points are not those of these.
+            points = replace(points, source=data, labels=None)
+        if labels is not None:
+            points = replace(points, labels=labels)
         if count is not None:
             points = replace(points, count=min(count, points.count or count))
         part = replace(part, data=points)
@@ -220,16 +230,18 @@ def _networks(top: Section) -> dict[str, NetworkSource]:
     return found
 
 
-def _file(section: Section, node: Node, bundled: tuple[str, ...]) -> str:
+def _file(section: Section, node: Node, bundled: tuple[str, ...], key: str = "file") -> str:
     """Return the path of a file that exists, as seen from here, or a bundled name."""
-    text = section.as_text(node, "file")
+    text = section.as_text(node, key)
     if text in bundled:
         return text
     if text.startswith("demo"):
         raise section.wrong(f"file is {text}; bundled are {', '.join(bundled)}", node.line)
     full = section.path.parent / text
-    head, colon, key = str(full).rpartition(":")
-    bare = Path(head) if colon and head.endswith(".npz") and key else full
+    head, colon, name = str(full).rpartition(":")
+    # Also those files of labels that have keys.
+    keyed = colon and name and Path(head).suffix in (".npz", ".json", ".csv", ".txt")
+    bare = Path(head) if keyed else full
     try:
         there = bare.is_file()
     except (OSError, ValueError):
@@ -282,12 +294,16 @@ def _data(section: Section) -> DataSource:
     source: str | int | None = None
     if file_node is not None:
         source = _file(data, file_node, (DEMO_DATA,))
-    elif random is not None:
+    labels_node = data.get("labels")
+    labels = None if labels_node is None else _file(data, labels_node, (OWN,), "labels")
+    if labels_node is not None and random is not None:
+        raise data.wrong("random data has no labels", labels_node.line)
+    if random is not None:
         recipe = Section(section.path, random, "random", ("seed",))
         source = recipe.integer("seed", 0) or 0
         if count is None:
             raise data.wrong("random data has no count", random.line)
-    return DataSource(source, first or 0, count, indices, node.line)
+    return DataSource(source, first or 0, count, indices, node.line, labels)
 
 
 def _part(section: Section, networks: Mapping[str, NetworkSource]) -> Part:

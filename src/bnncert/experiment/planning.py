@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bnncert.campaign import Data, Instance, Settings, plan, read_data
+from bnncert.campaign import Instance, Settings, plan
 from bnncert.demo import load_demo_images, load_demo_network
 from bnncert.errors import BnncertError, InputError
 from bnncert.experiment.configuration import (
@@ -19,6 +19,7 @@ from bnncert.experiment.configuration import (
     Part,
 )
 from bnncert.experiment.random_network import RandomNetwork, random_points
+from bnncert.labelled_points import Data, read_data
 from bnncert.network import Network, load
 from bnncert.results import NetworkRecord
 
@@ -85,7 +86,7 @@ def plan_experiment(configuration: Configuration) -> Experiment:
         networks[source.name], hashes[source.name] = network, network.content_hash
     jobs: dict[str, Job] = {}
     notes: dict[str, None] = {}
-    files: dict[str, Data] = {}
+    files: dict[tuple[str, str | None], Data] = {}
     for part in configuration.parts:
         for name in part.networks:
             try:
@@ -191,7 +192,7 @@ def _load_network(source: NetworkSource) -> Network:
     return network if source.sign_zero is None else network.with_sign_zero(source.sign_zero)
 
 
-def _load_data(part: Part, network: Network, files: dict[str, Data]) -> Data:
+def _load_data(part: Part, network: Network, files: dict[tuple[str, str | None], Data]) -> Data:
     source = part.data.source
     if source is None:
         raise InputError("there is no data; give it with --data FILE")
@@ -199,10 +200,13 @@ def _load_data(part: Part, network: Network, files: dict[str, Data]) -> Data:
         count = part.data.count or 1
         points = random_points(network, part.data.first + count, source, part.clip)
         return Data(points, None, f"random points of seed {source}")
-    if source not in files:
+    key = source, part.data.labels
+    if key not in files:
         if source == DEMO_DATA:
+            if part.data.labels is not None:
+                raise InputError("the bundled images have labels of their own; leave labels out")
             images = load_demo_images()
-            files[source] = Data(images.pixels, images.labels.astype(np.int64), source)
+            files[key] = Data(images.pixels, images.labels.astype(np.int64), source)
         else:
-            files[source] = read_data(source)
-    return files[source]
+            files[key] = read_data(source, part.data.labels)
+    return files[key]

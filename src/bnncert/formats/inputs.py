@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,8 @@ IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".pp
 
 def read_array(text: str) -> npt.NDArray[Any]:
     """Read the array or image that `PATH` or `PATH.npz:KEY` names."""
-    path, key = _split(text)
+    file, key = split_key(text)
+    path = Path(file)
     if path.suffix.lower() in IMAGE_SUFFIXES:
         return _read_image(path)
     content = read_bytes(path)
@@ -48,10 +50,10 @@ def read_array(text: str) -> npt.NDArray[Any]:
     with open_archive(content, path, ".npz") as archive:
         names = array_names(archive)
         if key is None and len(names) != 1:
-            raise FormatError(f"{path}: holds {_listed(names)}; name one as {path}:KEY")
+            raise FormatError(f"{path}: holds {listed_names(names)}; name one as {path}:KEY")
         key = names[0] if key is None else key
         if key not in names:
-            raise FormatError(f"{path}: no array {key!r}; it holds {_listed(names)}")
+            raise FormatError(f"{path}: no array {key!r}; it holds {listed_names(names)}")
         where = f"{path}:{key}"
         return _checked(read_member_array(archive, key, where), where)
 
@@ -65,17 +67,16 @@ def read_names(path: str | Path) -> list[str]:
         return array_names(archive)
 
 
-def _listed(names: list[str]) -> str:
+def listed_names(names: Sequence[str]) -> str:
     """Return the first few names on one line."""
     shown = ["".join(c if c.isprintable() else "?" for c in name) for name in names[:10]]
     return ", ".join(shown) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
 
-def _split(text: str) -> tuple[Path, str | None]:
+def split_key(text: str) -> tuple[str, str | None]:
+    """Return file and key of `FILE.npz:KEY`; other texts have no key."""
     head, colon, key = text.rpartition(":")
-    if colon and head.endswith(".npz"):
-        return Path(head), key
-    return Path(text), None
+    return (head, key) if colon and head.endswith(".npz") else (text, None)
 
 
 def _checked(array: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:

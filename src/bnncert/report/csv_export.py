@@ -50,6 +50,7 @@ def _result_rows(recorded: Recorded) -> Iterable[Sequence[Any]]:
         *("model_hash", "norm", "radius", "clip", "targets", "ties", "question", "method"),
         *("timeout", "seed", "sign_zero", "input_index", "input_hash", "label", "predicted"),
         *("status", "lower", "upper", "seconds", "stage", "certificate", "version", "finished_at"),
+        "labels",
     )
     yield "network", *names
     for r in recorded.records:
@@ -57,12 +58,12 @@ def _result_rows(recorded: Recorded) -> Iterable[Sequence[Any]]:
         yield recorded.network(r.model_hash).name, *(getattr(r, name) for name in names)
 
 
-_PANEL = ("network", "model_hash", "norm", "clip", "targets", "ties")
+_PANEL = ("network", "model_hash", "norm", "clip", "targets", "ties", "labels")
 
 
 def _panel(panel: Panel) -> tuple[str, ...]:
     network = panel.network
-    common = (panel.norm, panel.clip, panel.targets, panel.ties)
+    common = (panel.norm, panel.clip, panel.targets, panel.ties, panel.labels)
     return (network.name, network.model_hash, *common)
 
 

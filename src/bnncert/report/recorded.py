@@ -21,22 +21,24 @@ from bnncert.formats.archive import reason
 from bnncert.formats.description import FloatArray
 from bnncert.formats.limits import DEFAULT_LIMITS, too_many
 from bnncert.formats.reading import check_regular
-from bnncert.results import FORMAT, SQLITE_MAGIC
+from bnncert.results import FORMAT, SQLITE_MAGIC, LabelSource
 from bnncert.stored_rows import check_cells, plain_tables, stored_json, stored_point, stored_sizes
 
 #: Layouts of the file that this reader knows.
-VERSIONS = (1, 2)
+VERSIONS = (1, 2, 3)
 
 #: Seconds to wait for a process that is writing at this moment.
 BUSY_SECONDS = 5.0
 
-#: Columns that every row has, in the order of :class:`Record`; version 1 lacks the last two.
+#: Columns that every row has, in the order of :class:`Record`; older versions lack the last.
 _COLUMNS = (
     *("rowid", "model_hash", "input_index", "input_hash", "label", "norm", "radius", "clip"),
     *("targets", "method", "timeout", "ties", "sign_zero", "seed", "predicted", "status"),
     *("lower", "upper", "seconds", "stage", "version", "finished_at", "question", "certificate"),
+    "labels",
 )
-_SINCE_VERSION_2 = {"question": "'verify'", "certificate": "NULL"}
+#: The first version that has a column, and what stands for it in older ones.
+_SINCE = {"question": (2, "'verify'"), "certificate": (2, "NULL"), "labels": (3, "'unknown'")}
 
 
 class Record(NamedTuple):
@@ -66,6 +68,7 @@ class Record(NamedTuple):
     finished_at: str
     question: str
     certificate: str | None
+    labels: LabelSource
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,7 @@ def read_recorded(path: Path) -> Recorded:
         tables = plain_tables(connection)
         version = _version(connection, tables, path)
         columns = ", ".join(
-            _SINCE_VERSION_2[name] if version < 2 and name in _SINCE_VERSION_2 else name
+            _SINCE[name][1] if name in _SINCE and version < _SINCE[name][0] else name
             for name in _COLUMNS
         )
         most = DEFAULT_LIMITS.rows

@@ -9,10 +9,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from bnncert.report.recorded import NetworkNote, Record, Recorded
+from bnncert.results import LabelSource, label_source
 
 NORM_NAMES = {"linf": "L∞", "l2": "L2", "l1": "L1"}
+
+#: What a share of robust inputs is called, and what is said about the labels behind it.
+SHARE_NAMES: dict[LabelSource, str] = {
+    "given": "accuracy",
+    "own": "agreement with the network's own answer",
+    "unknown": "share of the inputs",
+}
+LABEL_WORDS: dict[LabelSource, str] = {
+    "given": "labels given",
+    "own": "no labels: agreement with the network's own answer",
+    "unknown": "whether labels were given is not recorded",
+}
 
 #: Methods whose gain over the others is of interest, the first that is there.
 REFERENCE_METHODS = (
@@ -69,7 +83,12 @@ class Panel:
             self.targets, f"Rival {self.targets}"
         )
         box = "no data box" if self.clip == "none" else f"data box {self.clip.replace(',', ' to ')}"
-        return f"{rivals}, {box}, ties: {self.ties}"
+        return f"{rivals}, {box}, ties: {self.ties}, {LABEL_WORDS[self.labels]}"
+
+    @cached_property
+    def labels(self) -> LabelSource:
+        """Where the labels of all rows come from."""
+        return label_source((r.labels, r.label, r.predicted) for r in self.records)
 
     def delta(self, radius: float) -> str:
         """Return a radius in pixel steps where the network has them, else as it is."""

@@ -9,12 +9,23 @@ from dataclasses import dataclass
 from rich.table import Table
 
 from bnncert.radius import RadiusResult
-from bnncert.results import Row
+from bnncert.results import LabelSource, Row, label_source
+
+#: Titles of the column with the share of robust inputs.
+CERTIFIED: dict[LabelSource, str] = {
+    "given": "certified accuracy",
+    "own": "certified agreement",
+    "unknown": "certified share",
+}
 
 
 @dataclass(frozen=True)
 class RadiusSummary:
-    """The answers at one radius; `robust` of `instances` is the certified accuracy."""
+    """The answers at one radius; `robust` of `instances` is the certified share.
+
+    That is the certified accuracy if the labels were given, and else only how often the network
+    keeps its own answer.
+    """
 
     radius: float
     instances: int
@@ -26,7 +37,7 @@ class RadiusSummary:
     max_seconds: float
 
     @property
-    def certified_accuracy(self) -> float:
+    def certified(self) -> float:
         """The share of all inputs that are classified as their label throughout the ball."""
         return self.robust / self.instances
 
@@ -55,11 +66,12 @@ def _summary(radius: float, rows: Sequence[Row]) -> RadiusSummary:
 
 
 def summary_table(rows: Iterable[Row]) -> Table:
-    """Return one line for each radius."""
+    """Return one line for each radius; only where labels were given it speaks of accuracy."""
+    rows = list(rows)
     table = Table(box=None, pad_edge=False, header_style="bold")
     titles = (
         *("radius", "instances", "misclassified", "robust", "not robust", "undecided"),
-        *("mean s", "max s", "certified accuracy"),
+        *("mean s", "max s", CERTIFIED[row_labels(rows)]),
     )
     for title in titles:
         table.add_column(title, justify="right")
@@ -70,9 +82,14 @@ def summary_table(rows: Iterable[Row]) -> Table:
             *map(str, (one.not_robust, one.undecided)),
             f"{one.mean_seconds:.2f}",
             f"{one.max_seconds:.2f}",
-            f"{100 * one.certified_accuracy:.1f} %",
+            f"{100 * one.certified:.1f} %",
         )
     return table
+
+
+def row_labels(rows: Iterable[Row]) -> LabelSource:
+    """Return where the labels of rows come from."""
+    return label_source((row.labels, row.key.label, row.predicted) for row in rows)
 
 
 def radius_table(result: RadiusResult) -> Table:

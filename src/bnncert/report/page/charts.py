@@ -20,7 +20,7 @@ from bnncert.report.page.svg import (
     line,
     marker,
 )
-from bnncert.report.statistics import Count, Panel
+from bnncert.report.statistics import SHARE_NAMES, Count, Panel
 
 #: The answers as they are stacked: class, field of a count, words.
 ANSWERS = (
@@ -122,7 +122,7 @@ def outcome_table(panel: Panel, lines: Sequence[Count]) -> str:
 
 
 def accuracy_chart(panel: Panel, lines: Sequence[Count]) -> str:
-    """Return certified accuracy (solid) and what falsification leaves (dashed) by radius."""
+    """Return the certified share (solid) and what falsification leaves (dashed) by radius."""
     step = panel.network.pixel_step or 1.0
     x = Scale(0, max(one.radius for one in lines) / step or 1.0, LEFT, WIDTH - RIGHT - 6)
     y = Scale(0, 100, HEIGHT - BOTTOM, TOP)
@@ -146,8 +146,9 @@ def accuracy_chart(panel: Panel, lines: Sequence[Count]) -> str:
     key = legend([*items, ("key", "certified"), ("key upper bare", "not falsified")])
     if len({one.instances for one in lines}) > 1:
         key += "<p class=hint>Not every method and radius was asked about the same inputs.</p>"
-    words = "Accuracy by radius: solid certified, dashed not falsified"
-    return figure("accuracy", "Accuracy against radius", words, parts, key)
+    share = SHARE_NAMES[panel.labels].capitalize()
+    words = f"{share} by radius: solid certified, dashed not falsified"
+    return figure("accuracy", f"{share} against radius", words, parts, key)
 
 
 def cactus_chart(panel: Panel) -> str | None:
