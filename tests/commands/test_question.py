@@ -80,7 +80,7 @@ def test_the_label_beside_the_points_is_the_label(run: Run, folder: Path, comman
     assert read_json(folder / "a.json")["labels"] == "given"
     # Point 1 has class 2, which is not what the network says.
     if command == "verify":
-        assert "not robust" in run(*ask, "1").out
+        assert "misclassified in" in run(*ask, "1").out
 
 
 @pytest.mark.parametrize("command", ASKING)

@@ -81,7 +81,7 @@ def checked_labels(array: npt.NDArray[Any], where: str) -> IntArray:
         raise FormatError(f"{where}: labels are not whole numbers")
     if array.ndim == 0 or array.size != array.shape[0]:
         raise FormatError(f"{where}: shape {array.shape}; expected one class for each point")
-    if array.size and np.max(np.abs(array.astype(np.float64))) >= 2.0**31:
+    if array.size and np.max(np.abs(array.astype(np.float64))) >= 2.0**53:
         raise FormatError(f"{where}: labels are not classes; the largest is {array.max()}")
     return array.reshape(-1).astype(np.int64)
 
