@@ -286,7 +286,9 @@ def test_json_holds_what_the_terminal_shows(folder: Path, run: Run) -> None:
     question = ("--input", "x.npy", "--radius", "0.6", "--method", "milp", "--seed", "7")
     answer = run("verify", "net.npz", *question, "--json", "out.json")
     tree = read_json(folder / "out.json")
-    assert answer.out.startswith("net.npz, x.npy: label 0, L-inf ball of radius 0.6")
+    assert answer.out.startswith(
+        "net.npz, x.npy: label 0 (the network's own answer), L-inf ball of radius 0.6"
+    )
     assert (tree["model"], tree["input"], tree["label"]) == ("net.npz", "x.npy", 0)
     assert (tree["region"]["norm"], tree["region"]["radius"]) == ("linf", 0.6)
     assert (tree["method"], tree["seed"]) == ("milp", 7)
@@ -558,7 +560,7 @@ def test_names_are_printed_as_they_are(folder: Path, run: Run) -> None:
     write_network(folder / "[red]net.npz", DIAMOND)
     np.savez(folder / "some.npz", a=np.array([1.0, 0.0]))
     answer = run("verify", "[red]net.npz", "--input", "some.npz:a", "--radius", "0.25")
-    assert answer.out.startswith("[red]net.npz, some.npz:a: label 0, ")
+    assert answer.out.startswith("[red]net.npz, some.npz:a: label 0 (the network's own answer), ")
     assert run("info", "[red]net.npz").out.startswith("[red]net.npz (npz)")
 
 
