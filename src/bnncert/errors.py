@@ -14,7 +14,8 @@ class BnncertError(Exception):
     """Base class of everything bnncert raises on purpose; its message is one line."""
 
     def __init__(self, message: str = "") -> None:
-        line = " ".join(message.split())
+        # Names come from files: a control character could change what a terminal shows.
+        line = "".join(c if c.isprintable() else "?" for c in " ".join(message.split()))
         if len(line) > LONGEST_MESSAGE:
             half = LONGEST_MESSAGE // 2
             line = f"{line[:half]} ... {line[-half:]}"

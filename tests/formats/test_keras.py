@@ -379,7 +379,7 @@ STATISTICS = {f"moving_{name}": np.ones(2, dtype=np.float32) for name in ("mean"
         ([("MaxPooling2D", {"name": "p", "pool_size": [2, 2]}, {})], "expected (height, width"),
         ([("Reshape", {"name": "r", "target_shape": [3]}, {})], "cannot have shape (3,)"),
         ([("Reshape", {"name": "r"}, {})], "layer r (Reshape): malformed"),
-        ([("Activation", {"name": "new\nline", "activation": "elu"}, {})], "layer new?line"),
+        ([("Activation", {"name": "new\nline", "activation": "elu"}, {})], "layer new line"),
         ([sound()[0]], "the model has no sign activation"),
         (
             [*sound(), ("Softmax", {"name": "s"}, {}), dense(2, KERNEL, name="after")],
@@ -639,3 +639,20 @@ def test_the_scores_do_not_depend_on_the_container(tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         first.evaluate(points), load(FOLDER / "larq_dense.h5.gz").evaluate(points)
     )
+
+
+@pytest.mark.parametrize("error", [OverflowError, SystemError, ZeroDivisionError, MemoryError])
+def test_whatever_h5py_raises_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise error("in the\nlibrary")
+
+    path = tmp_path / "model.h5"
+    path.write_bytes(gzip.decompress((FOLDER / "larq_functional.h5.gz").read_bytes()))
+    for place in ("h5py.Dataset.__getitem__", "h5py.AttributeManager.get", "h5py.File.__init__"):
+        with monkeypatch.context() as patched:
+            patched.setattr(place, fail)
+            with pytest.raises(FormatError, match=r"model\.h5: .*in the") as caught:
+                load(path)
+            assert "\n" not in str(caught.value)

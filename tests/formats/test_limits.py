@@ -5,6 +5,7 @@ Every bomb is read in a process whose memory is limited.
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -122,6 +123,16 @@ def h5_bomb(width: int) -> bytes:
     return content.getvalue()
 
 
+def protobuf(number: int, data: bytes) -> bytes:
+    """Return a field of bytes as protobuf stores it."""
+
+    def varint(value: int) -> bytes:
+        low = bytes([value & 127 | (128 if value > 127 else 0)])
+        return low + varint(value >> 7) if value > 127 else low
+
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
 def bombs() -> dict[str, bytes]:
     many = 6 * GIB
     array = npy_header("(805306368,)")
@@ -151,6 +162,9 @@ def bombs() -> dict[str, bytes]:
         "text.json.gz": gz(160 * 2**20, '{"W0": "\U0001f600'.encode(), b'"}', fill=b"a"),
         "large.json.gz": gz(3 * GIB, b'{"W0": [', b"0]}", fill=b"0,"),
         "model.onnx.gz": gz(3 * GIB),
+        "nodes.onnx.gz": gzip.compress(protobuf(7, b"\x0a\0" * 2**23), 1),
+        "names.onnx.gz": gzip.compress(protobuf(7, protobuf(1, protobuf(3, bytes(2**25)))), 1),
+        "integers.onnx.gz": gzip.compress(protobuf(7, protobuf(5, protobuf(7, bytes(2**27)))), 1),
         "query.vnnlib.gz": gz(2**27, fill=b"(assert "),
         "model.keras": zip_of("model.weights.h5", deflated, many, {"config.json": b"{}"}),
         "model.h5": h5_bomb(8193),
@@ -219,6 +233,9 @@ SAID = {
     "text.json.gz": "JSON text takes more than 512 MiB",
     "large.json.gz": "unpacks to more than 2 GiB",
     "model.onnx.gz": "unpacks to more than 2 GiB",
+    "nodes.onnx.gz": "too many fields; at most 524288 are read",
+    "names.onnx.gz": "has names and descriptions of more than 16 MiB",
+    "integers.onnx.gz": "holds integers in more than 64 MiB",
     "query.vnnlib.gz": "unpacks to more than 64 MiB",
     "model.keras": "unpacks to more than 2 GiB",
     "model.h5": "has shape (8193, 8193); at most 67108864 are read",

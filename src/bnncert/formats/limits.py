@@ -34,6 +34,8 @@ class Limits:
         Bytes of a CSV file.
     members
         Members of an archive.
+    fields, structure
+        Fields of an ONNX file, and bytes of all in it that are not numbers of tensors.
     matrix
         Entries of one matrix or constant of a model, of all its zeros where it is stored densely.
     width
@@ -51,6 +53,8 @@ class Limits:
     configuration: int = 256 * 2**10
     table: int = 64 * 2**20
     members: int = 10_000
+    fields: int = 2**19
+    structure: int = 16 * 2**20
     matrix: int = 2**26
     width: int = 2**22
     pixels: int = 2**24

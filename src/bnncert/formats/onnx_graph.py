@@ -18,6 +18,7 @@ from onnx import numpy_helper
 
 from bnncert.errors import FormatError, UnsupportedModelError
 from bnncert.formats.limits import DEFAULT_LIMITS
+from bnncert.formats.onnx_size import check_size
 
 #: Below opset 7 broadcasting followed other rules; above the newest one nothing is known.
 OLDEST_OPSET, NEWEST_OPSET = 7, 28
@@ -140,6 +141,7 @@ def tensor_array(tensor: Any, place: str) -> npt.NDArray[Any]:
 
 def parse_graph(content: bytes, source: str) -> Graph:
     """Read the bytes of a model file."""
+    check_size(content, source)
     model = onnx.ModelProto()
     try:
         model.ParseFromString(content)
