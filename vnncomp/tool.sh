@@ -29,7 +29,7 @@ need_python() {
 # The launcher leaves the working directory out of the search path: it may hold anything.
 LAUNCHER='import sys
 sys.path[:] = [sys.argv.pop(1), *filter(None, sys.path)]
-from bnncert.cli import main
+from bnncert.__main__ import main
 main()'
 
 # bnncert ARGUMENTS...: the command line of this copy of the tool.

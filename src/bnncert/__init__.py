@@ -11,33 +11,37 @@ Load a network, choose a region, ask:
 
 from __future__ import annotations
 
-from bnncert.errors import BnncertError, FormatError, InputError, UnsupportedModelError
-from bnncert.formats.limits import Limits
-from bnncert.formats.vnnlib import read_vnnlib
-from bnncert.formats.vnnlib_query import Specification
-from bnncert.methods import REGISTRY, Method, Options
-from bnncert.network import Network, OutputLayer, ThresholdLayer, from_torch, load
-from bnncert.polynomial import Polynomial
-from bnncert.problem import (
-    Objective,
-    Problem,
-    Target,
-    from_vnnlib,
-    output_polytope,
-    robustness,
-    score_objective,
-)
-from bnncert.quadratic import (
-    PolynomialBound,
-    bound_polynomial,
-    last_sign,
-    network_input,
-    score,
-)
-from bnncert.radius import RadiusResult, find_radius
-from bnncert.regions import Ball, Box, Polytope, Region
-from bnncert.verdict import Counterexample, Result, TargetResult
-from bnncert.verification import bound, solve, verify, verify_specification
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bnncert.errors import BnncertError, FormatError, InputError, UnsupportedModelError
+    from bnncert.formats.limits import Limits
+    from bnncert.formats.vnnlib import read_vnnlib
+    from bnncert.formats.vnnlib_query import Specification
+    from bnncert.methods import REGISTRY, Method, Options
+    from bnncert.network import Network, OutputLayer, ThresholdLayer, from_torch, load
+    from bnncert.polynomial import Polynomial
+    from bnncert.problem import (
+        Objective,
+        Problem,
+        Target,
+        from_vnnlib,
+        output_polytope,
+        robustness,
+        score_objective,
+    )
+    from bnncert.quadratic import (
+        PolynomialBound,
+        bound_polynomial,
+        last_sign,
+        network_input,
+        score,
+    )
+    from bnncert.radius import RadiusResult, find_radius
+    from bnncert.regions import Ball, Box, Polytope, Region
+    from bnncert.verdict import Counterexample, Result, TargetResult
+    from bnncert.verification import bound, solve, verify, verify_specification
 
 __version__ = "0.1.0"
 
@@ -85,3 +89,89 @@ __all__ = [
     "verify",
     "verify_specification",
 ]
+
+#: Where the names above come from.  They are imported on use: importing all of them takes a second,
+#: in which the command line could not react to Ctrl-C.
+_HOMES = {
+    "bnncert.errors": (
+        "BnncertError",
+        "FormatError",
+        "InputError",
+        "UnsupportedModelError",
+    ),
+    "bnncert.formats.limits": ("Limits",),
+    "bnncert.formats.vnnlib": ("read_vnnlib",),
+    "bnncert.formats.vnnlib_query": ("Specification",),
+    "bnncert.methods": (
+        "REGISTRY",
+        "Method",
+        "Options",
+    ),
+    "bnncert.network": (
+        "Network",
+        "OutputLayer",
+        "ThresholdLayer",
+        "from_torch",
+        "load",
+    ),
+    "bnncert.polynomial": ("Polynomial",),
+    "bnncert.problem": (
+        "Objective",
+        "Problem",
+        "Target",
+        "from_vnnlib",
+        "output_polytope",
+        "robustness",
+        "score_objective",
+    ),
+    "bnncert.quadratic": (
+        "PolynomialBound",
+        "bound_polynomial",
+        "last_sign",
+        "network_input",
+        "score",
+    ),
+    "bnncert.radius": (
+        "RadiusResult",
+        "find_radius",
+    ),
+    "bnncert.regions": (
+        "Ball",
+        "Box",
+        "Polytope",
+        "Region",
+    ),
+    "bnncert.verdict": (
+        "Counterexample",
+        "Result",
+        "TargetResult",
+    ),
+    "bnncert.verification": (
+        "bound",
+        "solve",
+        "verify",
+        "verify_specification",
+    ),
+}
+
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Import what is asked for the first time: a name of the API, or a module."""
+        if name in _HOME_OF:
+            value = getattr(importlib.import_module(_HOME_OF[name]), name)
+            globals()[name] = value
+            return value
+        if not name.startswith("_"):
+            module = f"{__name__}.{name}"
+            try:
+                return importlib.import_module(module)
+            except ModuleNotFoundError as error:
+                if error.name != module:
+                    raise
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

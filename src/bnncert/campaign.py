@@ -9,12 +9,10 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import os
-import signal
-import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -30,6 +28,7 @@ from bnncert.labelled_points import Data
 from bnncert.methods import REGISTRY, Options
 from bnncert.network import Network
 from bnncert.problem import Targets, Ties, robustness
+from bnncert.processes import become_worker, interrupts_later
 from bnncert.regions import Ball, Norm
 from bnncert.relaxations.linear import Form
 from bnncert.results import (
@@ -390,38 +389,14 @@ def _in_processes(
         executor.shutdown(wait=True, cancel_futures=True)
 
 
-@contextmanager
-def interrupts_later() -> Iterator[None]:
-    """Hold back Ctrl-C; processes started meanwhile never see it (a terminal sends it to all)."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 #: What a worker process works on; set once, when it starts.
 _worker: tuple[Network, Settings, int] | None = None
 
 
 def _start_worker(lifeline: Connection, network: Network, settings: Settings, threads: int) -> None:
     global _worker
+    become_worker(lifeline)
     _worker = network, settings, threads
-    leave_with_parent(lifeline)
-
-
-def leave_with_parent(lifeline: Connection) -> None:
-    """End this process when the other end of the pipe is closed, by whatever end of its owner."""
-
-    def wait_for_it() -> None:
-        # Nothing is ever sent: this returns when the other end is closed.
-        lifeline.poll(None)
-        os._exit(1)
-
-    threading.Thread(target=wait_for_it, daemon=True).start()
 
 
 def _answer_in_worker(instance: Instance) -> Row:

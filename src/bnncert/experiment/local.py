@@ -15,11 +15,11 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from bnncert.campaign import interrupts_later, leave_with_parent
 from bnncert.errors import BnncertError
 from bnncert.experiment.answering import Answer, answer_job, overdue
 from bnncert.experiment.planning import Job
 from bnncert.network import Network
+from bnncert.processes import become_worker, interrupts_later
 
 #: A worker is stopped this long after an instance's time limit: methods look at the clock
 #: themselves, but one step of a general solver may take long.
@@ -165,7 +165,7 @@ class _Worker:
 
 def _serve(connection: Connection, lifeline: Connection, threads: int) -> None:
     """Answer what comes, until the other end is gone."""
-    leave_with_parent(lifeline)
+    become_worker(lifeline)
     network: Network | None = None
     try:
         connection.send(None)

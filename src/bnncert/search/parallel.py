@@ -4,21 +4,19 @@ The tree grows on its own for a moment: most are finished by then, and no proces
 them.  Then its open nodes are dealt out in rounds: every process works on its hand for some seconds
 and returns what is left, which is dealt again.  Clauses that the first process has are shared.
 
-A worker is a process with a pipe, and nothing that outlives it: it ends when the pipe does.
+A worker is a process with two pipes, and nothing that outlives it: it ends when the pipes do.
 """
 
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from multiprocessing import get_context, resource_tracker
+from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -26,6 +24,7 @@ from bnncert.deadline import Deadline
 from bnncert.formats.description import FloatArray, IntArray
 from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Objective, Problem, Target
+from bnncert.processes import become_worker, interrupts_later
 from bnncert.relaxations.reduced import ReducedProblem
 from bnncert.replay import Replayer
 from bnncert.search.incumbent import exact_values
@@ -93,10 +92,11 @@ def _prepare(task: Task) -> Tree:
     )
 
 
-def _serve(connection: Connection, prepare: Callable[[Task], Tree], task: Task) -> None:
+def _serve(
+    connection: Connection, lifeline: Connection, prepare: Callable[[Task], Tree], task: Task
+) -> None:
     """Play hands in a worker process until the pipe ends."""
-    # Ctrl-C goes to the whole group; the first process decides what becomes of it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    become_worker(lifeline)
     try:
         tree = prepare(task)
         while True:
@@ -137,19 +137,12 @@ def play_hand(tree: Tree, nodes: Sequence[OpenNode], seconds: float) -> Hand:
     )
 
 
-@contextmanager
-def _no_interrupts() -> Iterator[None]:
-    """Hold Ctrl-C back: processes started meanwhile never see it, not even while they import."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    # Python starts it with the first process otherwise, and lets Ctrl-C through again after that.
-    resource_tracker.ensure_running()
-    old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, old)
+class _Worker(NamedTuple):
+    """A process, the pipe to talk through, and the one whose end ends it."""
+
+    process: SpawnProcess
+    connection: Connection
+    lifeline: Connection
 
 
 class Workers:
@@ -158,21 +151,23 @@ class Workers:
     def __init__(self, count: int, task: Task) -> None:
         self._task = task
         self._count = count
-        self._all: list[tuple[SpawnProcess, Connection]] = []
+        self._all: list[_Worker] = []
 
     def __enter__(self) -> Workers:
         context = get_context("spawn")
         try:
-            with _no_interrupts():
+            with interrupts_later():
                 for _ in range(self._count):
                     mine, its = context.Pipe()
+                    watched, lifeline = context.Pipe(duplex=False)
                     process = context.Process(
-                        target=_serve, args=(its, _prepare, self._task), daemon=True
+                        target=_serve, args=(its, watched, _prepare, self._task), daemon=True
                     )
                     process.start()
-                    # Its end must be open in the worker alone, or its death would go unnoticed.
+                    # Its ends must be open in the worker alone, or its death would go unnoticed.
                     its.close()
-                    self._all.append((process, mine))
+                    watched.close()
+                    self._all.append(_Worker(process, mine, lifeline))
         except (OSError, MemoryError):
             # Fewer workers, or none: the first process does the rest.
             pass
@@ -182,11 +177,12 @@ class Workers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process, connection in self._all:
-            connection.close()
-            process.kill()
-        for process, _connection in self._all:
-            process.join(JOIN)
+        for worker in self._all:
+            worker.lifeline.close()
+            worker.connection.close()
+            worker.process.kill()
+        for worker in self._all:
+            worker.process.join(JOIN)
         self._all = []
 
     def __len__(self) -> int:
@@ -195,14 +191,14 @@ class Workers:
     def deal(self, number: int, *message: object) -> bool:
         """Send a hand; False if the worker is gone."""
         try:
-            self._all[number][1].send(message)
+            self._all[number].connection.send(message)
         except OSError:
             return False
         return True
 
     def collect(self, number: int, deadline: Deadline) -> Hand | None:
         """Wait for a hand; None if the worker is gone or late."""
-        connection = self._all[number][1]
+        connection = self._all[number].connection
         left = deadline.remaining() + GRACE
         try:
             if not connection.poll(max(left, 0.0) if np.isfinite(left) else None):
