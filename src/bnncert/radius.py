@@ -13,6 +13,7 @@ counterexample is first moved towards the centre as long as it remains one.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -118,6 +119,14 @@ class RadiusResult:
         }
 
 
+class RadiusInterrupt(KeyboardInterrupt):
+    """Ctrl-C during a search; `result` is what was known by then."""
+
+    def __init__(self, result: RadiusResult) -> None:
+        super().__init__("interrupted")
+        self.result = result
+
+
 def find_radius(
     network: Network,
     point: npt.ArrayLike,
@@ -149,6 +158,11 @@ def find_radius(
         The search ends at a gap of this size (default: 1 % of the falsified radius).
     timeout
         Seconds for the whole search.
+
+    Raises
+    ------
+    RadiusInterrupt
+        On Ctrl-C, with what is known by then.
     """
     network = network if sign_zero is None else network.with_sign_zero(sign_zero)
     REGISTRY.make(method)
@@ -184,6 +198,17 @@ def find_radius(
             found = _nearer(robustness(network, ball, label, targets, ties), runtime, found)
         search.learn(Probe(radius, chosen, result.status, result.seconds), found)
 
+    try:
+        _bisect(search, ask, method, deadline)
+    except KeyboardInterrupt as stop:
+        raise RadiusInterrupt(search.result(label, deadline)) from stop
+    return search.result(label, deadline)
+
+
+def _bisect(
+    search: _Search, ask: Callable[[float, float, str], None], method: str, deadline: Deadline
+) -> None:
+    """Ask about one radius after the other until nothing is worth it or the time is up."""
     ask(0.0, 1.0, method)
     share = FIRST_SLICE
     while not deadline.passed():
@@ -199,17 +224,6 @@ def find_radius(
             ask(radius, share * ATTACK_SLICE, "attack")
         else:
             ask(radius, share, method)
-    return RadiusResult(
-        norm=norm,
-        label=int(label),
-        lower=search.lower,
-        upper=search.upper,
-        limit=search.limit,
-        covers_data=search.covers_data,
-        probes=tuple(search.probes),
-        seconds=deadline.elapsed(),
-        counterexample=search.counterexample,
-    )
 
 
 def distance(norm: Norm, center: npt.ArrayLike, found: Counterexample) -> float:
@@ -274,6 +288,20 @@ class _Search:
         self.limit = min(limits)
         self.covers_data = self.limit >= covering
         self.first = min(self.first, self.limit)
+
+    def result(self, label: int, deadline: Deadline) -> RadiusResult:
+        """Return what is known now."""
+        return RadiusResult(
+            norm=self.centre.norm,
+            label=int(label),
+            lower=self.lower,
+            upper=self.upper,
+            limit=self.limit,
+            covers_data=self.covers_data,
+            probes=tuple(self.probes),
+            seconds=deadline.elapsed(),
+            counterexample=self.counterexample,
+        )
 
     def learn(self, probe: Probe, found: Counterexample | None) -> None:
         """Take in one answer."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
@@ -170,6 +170,25 @@ class Result:
             "certificate": self.certificate,
             "trusted": self.trusted,
         }
+
+
+class VerificationInterrupt(KeyboardInterrupt):
+    """Ctrl-C during a verification; `result` is what was known by then."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__("interrupted")
+        self.result = result
+
+
+def best_of(before: TargetResult, after: TargetResult) -> TargetResult:
+    """Return what two answers for one target say together: a verdict, and the better bounds."""
+    decided = before.status in ("robust", "not_robust")
+    return replace(
+        before if decided else after,
+        lower=max(before.lower, after.lower),
+        upper=min(before.upper, after.upper),
+        seconds=before.seconds + after.seconds,
+    )
 
 
 def overall_status(statuses: Sequence[Status]) -> Status:

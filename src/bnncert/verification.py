@@ -17,10 +17,18 @@ from bnncert.formats.description import SignZero
 from bnncert.formats.vnnlib_query import Specification
 from bnncert.methods import REGISTRY, Context, Options, Progress
 from bnncert.network import Network
-from bnncert.problem import Problem, Targets, Ties, from_vnnlib, robustness
+from bnncert.problem import Problem, Target, Targets, Ties, from_vnnlib, robustness
 from bnncert.regions import Region
 from bnncert.replay import OnnxRuntime, Replayer
-from bnncert.verdict import CHEAP_STAGES, Finding, Result, TargetResult, merge, overall_status
+from bnncert.verdict import (
+    CHEAP_STAGES,
+    Finding,
+    Result,
+    TargetResult,
+    VerificationInterrupt,
+    merge,
+    overall_status,
+)
 
 #: Called with an answer when it is there, before anything is written.
 Announce: TypeAlias = Callable[[Result], None]
@@ -158,7 +166,7 @@ def solve(
     """Run a method on each problem of a query and combine the answers.
 
     A certificate can be `wanted` where there is one problem; `announce` gets the answer before
-    that is written.
+    that is written.  Ctrl-C raises a :class:`VerificationInterrupt` with what is known by then.
     """
     engine = REGISTRY.make(method)
     deadline = Deadline(timeout)
@@ -178,26 +186,14 @@ def solve(
         replayer = Replayer(problem, runtime, accept, only_float32=arithmetic == "float32")
         context = Context(chosen, deadline, replayer, progress, tracing=wanted is not None)
         found = _at_centre(problem, context) if check_centre else None
-        answers = found if found is not None else engine.run(problem, context)
-        answers = _after_counterexample(problem, context, answers)
-        notes = list(problem.network.notes)
-        if replayer.rejected and not any(a.counterexample for a in answers):
-            notes.append(
-                f"{replayer.rejected} candidate counterexample(s) did not replay and were dropped"
-            )
-        results.append(
-            Result(
-                status=overall_status([a.status for a in answers]),
-                targets=tuple(answers),
-                seconds=time.monotonic() - started,
-                method=method,
-                counterexample=next(
-                    (a.counterexample for a in answers if a.counterexample is not None), None
-                ),
-                label=problem.label,
-                notes=tuple(notes),
-            )
-        )
+        try:
+            answers = found if found is not None else engine.run(problem, context)
+        except KeyboardInterrupt as stop:
+            known = [context.so_far.get(t.name) or _untouched(t) for t in problem.targets]
+            results.append(_result(problem, context, known, method))
+            partial = replace(merge(results), seconds=time.monotonic() - started)
+            raise VerificationInterrupt(partial) from stop
+        results.append(_result(problem, context, answers, method))
         if results[-1].status == "not_robust":
             break
     result = replace(merge(results), seconds=time.monotonic() - started)
@@ -206,6 +202,31 @@ def solve(
         result = wanted.write(problem, result, context)
         result = replace(result, seconds=time.monotonic() - started)
     return result
+
+
+def _untouched(target: Target) -> TargetResult:
+    return TargetResult(target.name, "unknown", rival=target.rival)
+
+
+def _result(
+    problem: Problem, context: Context, answers: Sequence[TargetResult], method: str
+) -> Result:
+    """Return the answer to one problem."""
+    told = _after_counterexample(problem, context, tuple(answers))
+    found = next((a.counterexample for a in told if a.counterexample is not None), None)
+    notes = list(problem.network.notes)
+    rejected = context.replayer.rejected
+    if rejected and found is None:
+        notes.append(f"{rejected} candidate counterexample(s) did not replay and were dropped")
+    return Result(
+        status=overall_status([a.status for a in told]),
+        targets=told,
+        seconds=context.deadline.elapsed(),
+        method=method,
+        counterexample=found,
+        label=problem.label,
+        notes=tuple(notes),
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,6 +35,7 @@ from bnncert.commands.options import (
 )
 from bnncert.commands.output import (
     json_path,
+    partial_result,
     refuse_unwritable,
     result_tree,
     show_result,
@@ -82,7 +83,10 @@ def bound(
     refuse_unwritable(json_path(json_), read=(model, input_, labels))
     network = read_network(model, sign_zero)
     question = read_question(network, input_, index, label, labels, norm, radius, clip, targets)
-    with watch(PlainConsole(stderr=True)) as progress:
+    console = PlainConsole(stderr=json_ == "-")
+    title = f"{model.name}, {question.title}: {question.label_text}, {question.region.describe()}"
+    title += f", method {method}"
+    with partial_result(console, title), watch(PlainConsole(stderr=True)) as progress:
         result = bound_api(
             network,
             question.region,
@@ -93,9 +97,7 @@ def bound(
             options=options,
             progress=progress,
         )
-    console = PlainConsole(stderr=json_ == "-")
-    title = f"{model.name}, {question.title}: {question.label_text}, {question.region.describe()}"
-    show_result(console, f"{title}, method {method}", result)
+    show_result(console, title, result)
     if explain:
         console.print(presolve_table(result))
         console.print(stage_table(result))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from bnncert.report.tables import (
     result_table,
     status_text,
 )
-from bnncert.verdict import Result
+from bnncert.verdict import Result, VerificationInterrupt
 
 
 def refuse_unwritable(*targets: Path | None, read: Iterable[str | Path | None] = ()) -> None:
@@ -102,6 +103,24 @@ def result_tree(
         **extra,
         **result.to_dict(),
     }
+
+
+@contextmanager
+def partial_result(console: Console, title: str) -> Iterator[None]:
+    """Show what is known if Ctrl-C comes inside the block, and let it go on up."""
+    try:
+        yield
+    except VerificationInterrupt as stop:
+        result = stop.result
+        console.print(title, soft_wrap=True)
+        console.print(result_table(result))
+        decided = sum(t.status in ("robust", "not_robust") for t in result.targets)
+        console.print(
+            f"interrupted after {result.seconds:.2f} s: {decided} of {len(result.targets)} "
+            "targets are decided",
+            soft_wrap=True,
+        )
+        raise
 
 
 def show_result(console: Console, title: str, result: Result) -> None:

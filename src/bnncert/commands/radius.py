@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 import bnncert
 from bnncert.commands.console import PlainConsole, watch
@@ -38,7 +39,7 @@ from bnncert.commands.output import (
 from bnncert.commands.question import read_network, read_question
 from bnncert.commands.unused import refuse_unread
 from bnncert.errors import InputError
-from bnncert.radius import find_radius
+from bnncert.radius import RadiusInterrupt, RadiusResult, find_radius
 from bnncert.regions import Ball
 from bnncert.report.summary import radius_table
 from bnncert.report.tables import (
@@ -85,38 +86,31 @@ def radius(
     question = read_question(network, input_, index, label, labels, norm, "0", clip, targets)
     centre = question.region
     assert isinstance(centre, Ball)
-    with watch(PlainConsole(stderr=True)) as progress:
-        result = find_radius(
-            network,
-            centre.middle,
-            question.label,
-            norm,
-            clip_lo=centre.clip_lo,
-            clip_hi=centre.clip_hi,
-            maximum=maximum,
-            tolerance=tolerance,
-            targets=question.targets,
-            ties=ties,
-            method=method,
-            timeout=timeout,
-            options=options,
-            progress=progress,
-        )
     console = PlainConsole(stderr=json_ == "-")
-    console.print(
-        f"{model.name}, {question.title}: {question.label_text}, norm {norm}", soft_wrap=True
-    )
-    console.print(radius_table(result))
-    found = result.counterexample
-    if found is not None:
-        console.print(
-            f"counterexample for {found.target}, margin {number(float(found.value))}, replayed in "
-            f"{' and '.join(found.replayed_in)} arithmetic",
-            soft_wrap=True,
-        )
-    elif result.lower >= result.limit:
-        reach = "the whole data box" if result.covers_data else "the largest radius looked at"
-        console.print(f"robust up to {reach}", soft_wrap=True)
+    title = f"{model.name}, {question.title}: {question.label_text}, norm {norm}"
+    try:
+        with watch(PlainConsole(stderr=True)) as progress:
+            result = find_radius(
+                network,
+                centre.middle,
+                question.label,
+                norm,
+                clip_lo=centre.clip_lo,
+                clip_hi=centre.clip_hi,
+                maximum=maximum,
+                tolerance=tolerance,
+                targets=question.targets,
+                ties=ties,
+                method=method,
+                timeout=timeout,
+                options=options,
+                progress=progress,
+            )
+    except RadiusInterrupt as stop:
+        _show(console, title, stop.result)
+        console.print(f"interrupted after {stop.result.seconds:.2f} s: the search is not finished")
+        raise
+    _show(console, title, result)
     tree = {
         "bnncert": bnncert.__version__,
         "model": network.source,
@@ -129,3 +123,19 @@ def radius(
         **result.to_dict(),
     }
     write_json(json_, tree)
+
+
+def _show(console: Console, title: str, result: RadiusResult) -> None:
+    """Print the radii, and what they rest on."""
+    console.print(title, soft_wrap=True)
+    console.print(radius_table(result))
+    found = result.counterexample
+    if found is not None:
+        console.print(
+            f"counterexample for {found.target}, margin {number(float(found.value))}, replayed in "
+            f"{' and '.join(found.replayed_in)} arithmetic",
+            soft_wrap=True,
+        )
+    elif result.lower >= result.limit:
+        reach = "the whole data box" if result.covers_data else "the largest radius looked at"
+        console.print(f"robust up to {reach}", soft_wrap=True)

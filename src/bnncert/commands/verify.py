@@ -39,6 +39,7 @@ from bnncert.commands.options import (
 )
 from bnncert.commands.output import (
     json_path,
+    partial_result,
     refuse_unwritable,
     result_tree,
     show_result,
@@ -100,7 +101,8 @@ def verify(
     extra: dict[str, Any]
     if spec is not None:
         specification = read_vnnlib(spec)
-        with watch(PlainConsole(stderr=True)) as progress:
+        title = f"{model.name}, {spec.name}"
+        with partial_result(console, title), watch(PlainConsole(stderr=True)) as progress:
 
             def announce(found: Result) -> None:
                 with progress.paused():
@@ -129,7 +131,7 @@ def verify(
         question = read_question(network, input_, index, label, labels, norm, radius, clip, targets)
         region = question.region
         title = f"{model.name}, {question.title}: {question.label_text}, {region.describe()}"
-        with watch(PlainConsole(stderr=True)) as progress:
+        with partial_result(console, title), watch(PlainConsole(stderr=True)) as progress:
 
             def announce(found: Result) -> None:
                 with progress.paused():

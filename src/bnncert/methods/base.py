@@ -19,7 +19,7 @@ from bnncert.relaxations.cliques import Sparsity
 from bnncert.relaxations.linear import Form
 from bnncert.replay import Replayer
 from bnncert.search.trace import Trace
-from bnncert.verdict import Counterexample, TargetResult
+from bnncert.verdict import Counterexample, TargetResult, best_of
 
 Promise: TypeAlias = Literal["bound", "exact", "counterexample"]
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -98,6 +98,9 @@ class Context:
     tracing: bool = False
     traces: dict[str, Trace] = field(default_factory=dict)
 
+    #: The best answer so far to each target that was worked on, for when Ctrl-C comes.
+    so_far: dict[str, TargetResult] = field(default_factory=dict)
+
     def report(self, text: str, done: int, total: int) -> None:
         """Tell whoever watches how far the work has come."""
         if self.progress is not None:
@@ -128,7 +131,7 @@ class Context:
             status = "robust"
         else:
             status = "timeout" if self.deadline.passed() else "unknown"
-        return TargetResult(
+        made = TargetResult(
             name=target.name,
             status=status,  # type: ignore[arg-type]
             lower=lower,
@@ -140,6 +143,9 @@ class Context:
             note=note,
             details=details or {},
         )
+        before = self.so_far.get(target.name)
+        self.so_far[target.name] = made if before is None else best_of(before, made)
+        return made
 
     def exact_upper_bounds(
         self, targets: Sequence[Target], places: FloatArray, promised: FloatArray
