@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from multiprocessing import get_context
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -91,3 +95,25 @@ def test_two_processes_find_the_minimum_of_one(monkeypatch: pytest.MonkeyPatch) 
 
 def _die(task: parallel.Task) -> Tree:
     raise SystemExit(3)
+
+
+def _busy(task: object) -> Any:
+    """Stand for a worker in the middle of a long round."""
+    while True:
+        time.sleep(0.01)
+
+
+def test_a_busy_worker_ends_with_the_process_it_works_for() -> None:
+    context = get_context("spawn")
+    mine, its = context.Pipe()
+    watched, lifeline = context.Pipe(duplex=False)
+    process = context.Process(target=parallel._serve, args=(its, watched, _busy, None), daemon=True)
+    process.start()
+    watched.close()
+    process.join(0.5)
+    assert process.is_alive()
+    # As when the first process ends, by whatever means.
+    lifeline.close()
+    process.join(20)
+    assert process.exitcode == 1
+    mine.close()
