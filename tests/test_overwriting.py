@@ -120,7 +120,6 @@ def test_a_file_that_is_read_is_not_written(run: Run, folder: Path, line: str) -
         ("verify NET IN --json new --certificate new", "new"),
         ("verify NET IN --witness ./new --json new", "new"),
         ("verify NET IN --witness answers/../new --certificate new", "new"),
-        ("report r.sqlite -o summary.csv --csv .", "summary.csv"),
         ("train --data x.npz --out new.npz --checkpoint new.npz", "new.npz"),
     ],
 )
