@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import bnncert
-from bnncert.campaign import plan, read_data, run_campaign
+from bnncert.campaign import plan, run_campaign
+from bnncert.labelled_points import read_data
 from bnncert.results import ResultsFile
 from tests.in_process import Outcome, command_line
 from tests.test_cli import DECLARATIONS, DIAMOND, NOT_CLASS_0, write_network
@@ -35,6 +36,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     network, point = bnncert.load(folder / "net.npz"), np.array([1.0, 0.0])
     network.save(folder / "net.onnx")
     np.savez(folder / "x.npz", x=point)
+    np.savez(folder / "y.npz", y=np.array([0]))
     box = "(assert (>= X_0 0.9))(assert (<= X_0 1))(assert (>= X_1 0))(assert (<= X_1 0.1))\n"
     (folder / "q.vnnlib").write_text(DECLARATIONS + box + NOT_CLASS_0)
     (folder / "instances.csv").write_text("net.onnx,q.vnnlib,10\n")
@@ -77,6 +79,7 @@ def content(folder: Path) -> dict[str, bytes]:
         "verify NET IN --certificate net.npz",
         "verify NET IN --certificate x.npz",
         "verify NET IN --witness net.npz",
+        "run net.npz --data x.npz:x --labels y.npz:y --radius 0.1 --out y.npz",
         "verify net.onnx q.vnnlib --json q.vnnlib",
         "verify net.onnx q.vnnlib --witness net.onnx",
         "bound NET IN --json net.npz",
