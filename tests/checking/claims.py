@@ -19,7 +19,7 @@ from bnncert.checking.container import Section, Writer, read_sections
 from bnncert.deadline import Deadline
 from bnncert.problem import Problem, robustness
 from bnncert.verification import solve
-from tests.brute_force import TinyNetwork
+from tests.brute_force import TinyNetwork, reachable_last_layers
 from tests.checking.arrangement import patterns
 
 REFUSALS = (RejectedError, UnreadableError)
@@ -70,7 +70,11 @@ def region_of(statement: Section) -> bnncert.Region:
     if kind == "polytope":
         right = arrays["right"]
         matrix = arrays["matrix"].reshape(right.size, -1)
-        return bnncert.Polytope(matrix, right, arrays["lo"], arrays["hi"])
+        # Without the constructor, which looks for a point and refuses where it finds none.
+        region = object.__new__(bnncert.Polytope)
+        region.matrix, region.right = matrix, right
+        region.lo, region.hi = arrays["lo"], arrays["hi"]
+        return region
     radius = Fraction(statement.fields["radius"])
     assert Fraction(float(radius)) == radius
     clip = arrays.get("clip_lo"), arrays.get("clip_hi")
@@ -98,12 +102,14 @@ def functions_of(statement: Section) -> Iterator[list[tuple[dict[int, Fraction],
 
 def last_layers(tiny: TinyNetwork, region: bnncert.Region) -> set[tuple[int, ...]]:
     """Return every reachable sign vector of the last hidden layer."""
+    if region.size != 2:
+        return reachable_last_layers(tiny, region)
     zero = {"plus": (1,), "minus": (-1,), "either": (1, -1)}[tiny.sign_zero]
     current = set(patterns(tiny, region))
     for w, b in zip(tiny.weights[1:-1], tiny.biases[1:-1], strict=True):
         above: set[tuple[int, ...]] = set()
         for y in current:
-            # Half integers: floats are exact.
+            # A whole number and a bias: the sign of their float sum is right.
             above.update(product(*(zero if v == 0 else (int(np.sign(v)),) for v in w @ y + b)))
         current = above
     return current
@@ -111,20 +117,81 @@ def last_layers(tiny: TinyNetwork, region: bnncert.Region) -> set[tuple[int, ...
 
 def is_true(statement: Section, tiny: TinyNetwork) -> bool:
     """Decide a statement by looking at every reachable pattern."""
-    if statement.fields.get("sign_zero") is not None:
-        tiny = replace(tiny, sign_zero=statement.fields["sign_zero"])
-    w = [[Fraction(v) for v in row] for row in tiny.weights[-1].tolist()]
-    b = [Fraction(v) for v in tiny.biases[-1].tolist()]
-    targets = list(functions_of(statement))
-    reached = False
-    for x in last_layers(tiny, region_of(statement)):
-        score = [
-            sum(p * q for p, q in zip(r, x, strict=True)) + c for r, c in zip(w, b, strict=True)
-        ]
-        for target in targets:
-            values = [(sum(c * score[k] for k, c in s.items()) + d, fine) for s, d, fine in target]
-            reached |= all(f < 0 or (f == 0 and not fine) for f, fine in values)
-    return reached == (statement.fields["verdict"] == "not_robust")
+    return Judge(tiny).decide(statement)[0]
+
+
+class Judge:
+    """Decides statements about one network by brute force; regions are remembered."""
+
+    def __init__(self, tiny: TinyNetwork) -> None:
+        self.tiny = tiny
+        self._known: dict[str, set[tuple[int, ...]]] = {}
+
+    def _reachable(self, statement: Section) -> set[tuple[int, ...]]:
+        """Return the last layer's sign vectors on the region of a statement."""
+        fields = statement.fields
+        zero = fields.get("sign_zero") or self.tiny.sign_zero
+        key = f"{zero} {fields['region']} {fields.get('radius')} "
+        key += str({k: v.tolist() for k, v in sorted(statement.arrays.items())})
+        if key not in self._known:
+            tiny = replace(self.tiny, sign_zero=zero)
+            self._known[key] = last_layers(tiny, region_of(statement))
+        return self._known[key]
+
+    def decide(self, statement: Section) -> tuple[bool, bool]:
+        """Return whether a statement is true, and whether its region has any input."""
+        w = [[Fraction(v) for v in row] for row in self.tiny.weights[-1].tolist()]
+        b = [Fraction(v) for v in self.tiny.biases[-1].tolist()]
+        targets = list(functions_of(statement))
+        reached, signs = False, self._reachable(statement)
+        for x in signs:
+            score = [
+                sum(p * q for p, q in zip(r, x, strict=True)) + c for r, c in zip(w, b, strict=True)
+            ]
+            for target in targets:
+                values = [
+                    (sum(c * score[k] for k, c in s.items()) + d, fine) for s, d, fine in target
+                ]
+                reached |= all(f < 0 or (f == 0 and not fine) for f, fine in values)
+        return reached == (statement.fields["verdict"] == "not_robust"), bool(signs)
+
+    def objection(
+        self, report: Report, statement: Section, sign_zero: str | None = None
+    ) -> str | None:
+        """Return what is wrong with an accepted certificate, or None.
+
+        Its statement has to be true, to be about something, and to be what the report says in
+        words; `sign_zero` is the value of sign(0) that the checker was told.
+        """
+        claim, fields = statement.fields["property"], statement.fields
+        zero = sign_zero or self.tiny.sign_zero
+        if fields.get("sign_zero") not in (None, zero):
+            return f"sign(0) is {zero}, and {fields['sign_zero']} was accepted"
+        expected = {"sign_zero": zero, "arithmetic": fields["arithmetic"]}
+        expected["ties"] = claim.get("ties", "as stated")
+        if not expected.items() <= report.assumptions.items():
+            return f"{report.assumptions} for {fields}"
+        if report.verdict != fields["verdict"] or not self._is_named(report.statement, claim):
+            return f"{report.verdict}, {report.statement!r} for {fields}"
+        true, inhabited = self.decide(statement)
+        if not true:
+            return f"not true: {fields}"
+        if not inhabited and report.assumptions["inputs"] == "shown":
+            return f"an empty region that is not called so: {fields}"
+        return None
+
+    def _is_named(self, words: str, claim: dict[str, Any]) -> bool:
+        """Whether the property is about something, and the statement says about what."""
+        classes = range(self.tiny.weights[-1].shape[0])
+        if "label" not in claim:
+            about = all(any(o["scores"] for o in target) for target in claim["targets"])
+            return about and bool(claim["targets"]) and f" {len(claim['targets'])} cond" in words
+        rivals = claim["rivals"]
+        if not rivals or len({claim["label"], *rivals} & set(classes)) != 1 + len(rivals):
+            return False
+        named = "all other classes" if len(rivals) == len(classes) - 1 > 1 else None
+        named = named or f"class{'es' * (len(rivals) > 1)} {', '.join(map(str, rivals))}"
+        return f"class {claim['label']} scores" in words and f" {named} (" in words
 
 
 def random_network(

@@ -1,0 +1,94 @@
+"""Certificates with changes: whatever is accepted is true by brute force.
+
+A case is a random question about a tiny network, the certificate of its answer, which has to be
+accepted, and MUTANTS changed copies.  A copy that is accepted has to state something true, to be
+about something, and to name its assumptions; a copy that is not must be refused with a reason.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from tests.checking.claims import Judge, pack, unpack
+from tests.checking.mutations import Sections, mutant
+from tests.checking.random_claims import Question, random_question
+
+from benchmarks.soundness.part import Outcome
+from bnncert.certificate.writing import CertificateError, write_counterexample, write_proof
+from bnncert.checking import RejectedError, UnreadableError, check
+from bnncert.deadline import Deadline
+from bnncert.regions import EmptyRegionError
+from bnncert.verification import solve
+
+NUMBER = 20_000
+
+#: Changed copies of each certificate, and seconds of processor time that checking one may take.
+MUTANTS, SECONDS = 60, 10.0
+
+
+def _certificate(path: Path, rng: np.random.Generator) -> tuple[Question, Sections] | None:
+    """Return a question and the certificate of its answer, if there is one."""
+    try:
+        question = random_question(rng)
+        problem, arithmetic = question.problem, question.arithmetic
+        result = solve([problem], "auto", 20, arithmetic=arithmetic)  # type: ignore[arg-type]
+        network = question.network
+        if result.status == "robust":
+            write_proof(path, problem, network, arithmetic=arithmetic, deadline=Deadline(20))
+        elif result.counterexample is not None:
+            found = result.counterexample
+            write_counterexample(path, problem, network, found, arithmetic=arithmetic)
+        else:
+            return None
+    except (CertificateError, EmptyRegionError):
+        # Of several functions each may be needed somewhere; a polytope may miss its box.
+        return None
+    return question, unpack(path)
+
+
+def case(seed: int, number: int) -> Outcome:
+    """Write one certificate, change it many times, and judge what is accepted."""
+    rng = np.random.default_rng([seed, number])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "one.cert"
+        made = _certificate(path, rng)
+        other = None
+        while made is not None and other is None:
+            other = _certificate(path, rng)
+        if made is None or other is None:
+            return Outcome(0, {"without a certificate": 1})
+        return _judge(path, rng, *made, other[1])
+
+
+def _judge(
+    path: Path, rng: np.random.Generator, question: Question, valid: Sections, other: Sections
+) -> Outcome:
+    judge, tally, wrong, slowest = Judge(question.tiny), Counter[str](), [], 0.0
+    for k in range(MUTANTS + 1):
+        sections = valid if k == 0 else mutant(rng, valid, (valid, other))
+        pack(path, sections)
+        zero = None if k == 0 or rng.integers(4) else str(rng.choice(["plus", "minus", "either"]))
+        started, reason = time.process_time(), None
+        try:
+            report = check(path, question.network, sign_zero=zero)  # type: ignore[arg-type]
+        except (RejectedError, UnreadableError) as error:
+            tally["refused"] += 1
+            reason = "the certificate itself was refused" if k == 0 else None
+            if not str(error) or not str(error).isprintable() or len(str(error)) > 300:
+                reason = f"a reason that is not one line: {str(error)[:200]!r}"
+        else:
+            tally["accepted"] += 1
+            reason = judge.objection(report, sections[0], zero)
+        seconds = time.process_time() - started
+        slowest = max(slowest, seconds)
+        if reason is None and seconds > SECONDS:
+            reason = f"the check took {seconds:.1f} s"
+        if reason is not None:
+            wrong.append(f"mutant {k}: {reason}")
+    status = valid[0].fields["verdict"]
+    tally[f"{status}, {question.kind}, {question.arithmetic}"] += MUTANTS
+    return Outcome(MUTANTS, dict(tally), tuple(wrong), {"seconds of a check": slowest})

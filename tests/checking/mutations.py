@@ -1,0 +1,263 @@
+"""Changes of certificates: of any number, field, node, clause or section, and of the claim."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from bnncert.checking.container import Section
+
+STRANGE: list[Any] = [
+    None, True, False, 0, 1, 2, -1, 10**30, 0.5, float("nan"), "", "x", "0", "1", "1/2", "4",
+    "1000", "-1", "1/3", "1e9", "1/0", [], [[]], {}, [0, 1], "robust", "not_robust", "violation",
+    "either", "plus", "minus", "box", "linf", "l1", "l2", "polytope", "float32", "real",
+]  # fmt: skip
+
+Sections = list[Section]
+Random = np.random.Generator
+
+
+def _pick(rng: Random, items: list[Any]) -> Any:
+    return items[int(rng.integers(len(items)))]
+
+
+def _array(rng: Random, sections: Sections) -> tuple[Section, str]:
+    places = [(s, k) for s in sections for k, v in s.arrays.items() if v.size]
+    return _pick(rng, places)
+
+
+def change_number(rng: Random, sections: Sections) -> None:
+    section, name = _array(rng, sections)
+    array = section.arrays[name]
+    k = int(rng.integers(array.size))
+    old = array[k]
+    if array.dtype.kind == "f":
+        choices = [old + 1, old - 1, -old, 0.0, 2 * old, old * 1e3, np.nextafter(old, 9e9), 1e90]
+        choices += [old + 0.25, float("nan"), float("inf"), old / 3]
+        array[k] = _pick(rng, choices)
+        return
+    value = int(old)
+    choices = [value + 1, value - 1, -value, 0, -1, 1, 2 * value, value // 2, 2**31, 2**59, 2**62]
+    choices += [int(rng.integers(-9, 10)), -(2**63), 2**63 - 1, value + 2, value ^ 1]
+    section.arrays[name] = array.astype("<i8")
+    section.arrays[name][k] = max(-(2**63), min(2**63 - 1, int(_pick(rng, choices))))
+
+
+def rearrange(rng: Random, sections: Sections) -> None:
+    section, name = _array(rng, sections)
+    array = section.arrays[name]
+    i, j = (int(v) for v in rng.integers(array.size, size=2))
+    change = int(rng.integers(6))
+    if change == 0:
+        array[i], array[j] = array[j], array[i]
+    elif change == 1:
+        section.arrays[name] = np.delete(array, i)
+    elif change == 2:
+        section.arrays[name] = np.insert(array, i, array[j])
+    elif change == 3:
+        section.arrays[name] = array[::-1].copy()
+    elif change == 4:
+        del section.arrays[name]
+    else:
+        with np.errstate(invalid="ignore"):
+            section.arrays[name] = array.astype(_pick(rng, ["|i1", "<i4", "<i8", "<f8"]))
+
+
+def drop_leaf(rng: Random, sections: Sections) -> None:
+    """Remove or repeat a node, with or without its numbers."""
+    section = _pick(rng, [s for s in sections if s.name == "nodes"] or sections)
+    kind = section.arrays.get("kind")
+    if kind is None:
+        return rearrange(rng, sections)
+    k = int(rng.integers(kind.size))
+    if rng.integers(2):
+        section.arrays["kind"] = np.delete(kind, k)
+    else:
+        section.arrays["kind"] = np.insert(
+            kind, k, int(_pick(rng, [-1, -2, -3, 0, 1, int(kind[k])]))
+        )
+    return None
+
+
+def drop_clause(rng: Random, sections: Sections) -> None:
+    """Remove or repeat a clause, consistently."""
+    having = [s for s in sections if s.arrays.get("sizes_of_clauses", np.zeros(0)).size]
+    if not having:
+        return change_number(rng, sections)
+    section = _pick(rng, having)
+    sizes = section.arrays["sizes_of_clauses"]
+    k = int(rng.integers(sizes.size))
+    start = int(sizes[:k].sum())
+    entries = np.arange(start, start + int(sizes[k]))
+    twice = bool(rng.integers(2))
+    for name in ("neurons", "signs", "theta"):
+        array = section.arrays[name]
+        new = np.insert(array, start, array[entries]) if twice else np.delete(array, entries)
+        section.arrays[name] = new
+    per_clause = ["sizes_of_clauses", *(["since"] if "since" in section.arrays else [])]
+    for name in per_clause:
+        array = section.arrays[name]
+        section.arrays[name] = np.insert(array, k, array[k]) if twice else np.delete(array, k)
+    return None
+
+
+def shuffle_sections(rng: Random, sections: Sections) -> None:
+    i, j = (int(v) for v in rng.integers(len(sections), size=2))
+    change = int(rng.integers(4))
+    if change == 0:
+        sections[i], sections[j] = sections[j], sections[i]
+    elif change == 1:
+        del sections[i]
+    elif change == 2:
+        sections.insert(i, copy.deepcopy(sections[j]))
+    else:
+        sections[i].name = _pick(
+            rng, [s.name for s in sections] + ["end of it", "point", "clauses"]
+        )
+
+
+def _places(tree: Any) -> list[tuple[Any, Any]]:
+    """Return (container, key) of every value in a tree of JSON."""
+    if isinstance(tree, dict):
+        pairs = list(tree.items())
+    elif isinstance(tree, list):
+        pairs = list(enumerate(tree))
+    else:
+        return []
+    return [(tree, k) for k, _ in pairs] + [p for _, v in pairs for p in _places(v)]
+
+
+def change_field(rng: Random, sections: Sections) -> None:
+    holder, key = _pick(rng, [p for s in sections for p in _places(s.fields)])
+    old = holder[key]
+    if rng.integers(8) == 0:
+        del holder[key]
+    elif isinstance(old, int) and not isinstance(old, bool) and rng.integers(2):
+        holder[key] = old + int(_pick(rng, [-2, -1, 1, 2]))
+    elif isinstance(old, list) and rng.integers(2):
+        holder[key] = _pick(rng, [old[::-1], old[1:], old + old, *([*old, k] for k in range(3))])
+    elif isinstance(old, dict) and rng.integers(2):
+        holder[key] = {**old, "0": "1"}
+    else:
+        holder[key] = copy.deepcopy(_pick(rng, STRANGE))
+
+
+def larger_region(rng: Random, sections: Sections) -> None:
+    fields, arrays = sections[0].fields, sections[0].arrays
+    if "radius" in fields:
+        fields["radius"] = str(_pick(rng, ["2", "9/4", "5/2", "4", "1000"]))
+        if rng.integers(2):
+            arrays.pop("clip_lo", None)
+            arrays.pop("clip_hi", None)
+    elif "lo" in arrays:
+        arrays["lo"] = arrays["lo"] - _pick(rng, [0.25, 1.0, 100.0])
+    if "right" in arrays:
+        arrays["right"] = arrays["right"] + _pick(rng, [0.25, 1.0, 100.0])
+
+
+def change_claim(rng: Random, sections: Sections) -> None:
+    """Claim something else with the same proof, in a form that makes sense."""
+    fields, arrays = sections[0].fields, sections[0].arrays
+    claim = fields["property"]
+    change = int(rng.integers(9))
+    if change == 0:
+        fields["verdict"] = _pick(rng, ["robust", "not_robust"])
+    elif change == 1:
+        fields["sign_zero"] = _pick(rng, [None, "plus", "minus", "either"])
+    elif change == 2:
+        fields["arithmetic"] = _pick(rng, ["real", "float32"])
+    elif change == 3 and "ties" in claim:
+        claim["ties"] = _pick(rng, ["violation", "robust"])
+    elif change == 4 and "label" in claim:
+        classes = sorted({claim["label"], *claim["rivals"]})
+        claim["label"] = _pick(rng, [*classes, classes[-1] + 1, -1])
+        claim["rivals"] = [k for k in classes if k != claim["label"]]
+    elif change == 5 and "rivals" in claim:
+        claim["rivals"] = _pick(
+            rng, [claim["rivals"][1:], claim["rivals"][::-1], claim["rivals"] * 2, [0], [1, 2]]
+        )
+    elif change == 6 and "targets" in claim:
+        change_targets(rng, claim["targets"])
+    elif change == 7 and fields["region"] in ("linf", "l1", "l2"):
+        fields["region"] = _pick(rng, ["linf", "l1", "l2"])
+    elif "center" in arrays:
+        arrays["center"] = arrays["center"] + _pick(rng, [0.25, -0.25, 2.0**-20, 1.0])
+    elif "lo" in arrays:
+        step = _pick(rng, [0.25, -0.25, 2.0**-20, 1.0])
+        arrays["lo"], arrays["hi"] = arrays["lo"] + step, arrays["hi"] + step
+
+
+def change_targets(rng: Random, targets: list[Any]) -> None:
+    """Change a condition on the scores."""
+    target = _pick(rng, targets)
+    objective = _pick(rng, target)
+    key = _pick(rng, list(objective["scores"]))
+    change = int(rng.integers(6))
+    if change == 0:
+        objective["scores"][key] = str(-Fraction(objective["scores"][key]))
+    elif change == 1:
+        del objective["scores"][key]
+    elif change == 2:
+        objective["constant"] = str(Fraction(objective["constant"]) + _pick(rng, [1, -1, 4, -4]))
+    elif change == 3:
+        objective["tie_is_fine"] = not objective["tie_is_fine"]
+    elif change == 4:
+        target.pop()
+    else:
+        targets.pop()
+
+
+def smaller_region(rng: Random, sections: Sections) -> None:
+    """Claim less: most of these are still proved, or just not."""
+    fields, arrays = sections[0].fields, sections[0].arrays
+    if "radius" in fields:
+        factor = _pick(rng, [Fraction(0), Fraction(1, 2), Fraction(7, 8), Fraction(9, 8)])
+        fields["radius"] = str(Fraction(fields["radius"]) * factor)
+    elif "hi" in arrays:
+        arrays["hi"] = arrays["hi"] - _pick(rng, [0.125, 0.25, 1.0])
+
+
+def turn_clauses(rng: Random, sections: Sections) -> None:
+    """Negate the signs of a list of clauses, or multiply its multipliers."""
+    having = [s for s in sections if s.arrays.get("theta", np.zeros(0)).size]
+    if not having:
+        return change_number(rng, sections)
+    section = _pick(rng, having)
+    if rng.integers(2):
+        section.arrays["signs"] = -section.arrays["signs"]
+    else:
+        section.arrays["theta"] = section.arrays["theta"].astype("<i8") * int(rng.integers(0, 4))
+    return None
+
+
+def borrow(rng: Random, sections: Sections, others: Sequence[Sections]) -> None:
+    """Take a section of another proof."""
+    other = _pick(rng, list(others))
+    sections[int(rng.integers(len(sections)))] = copy.deepcopy(_pick(rng, other))
+
+
+CHANGES: list[Callable[[Random, Sections], None]] = [
+    *[change_number] * 6, rearrange, rearrange, drop_leaf, drop_clause, shuffle_sections,
+    change_field, change_field, larger_region, change_claim, change_claim, smaller_region,
+    turn_clauses,
+]  # fmt: skip
+
+
+def mutant(rng: Random, valid: Sections, others: Sequence[Sections]) -> Sections:
+    """Return a certificate with one or two changes."""
+    sections = copy.deepcopy(valid)
+    for _ in range(int(rng.integers(1, 3))):
+        if not sections:
+            break
+        if rng.integers(20) == 0:
+            borrow(rng, sections, others)
+        else:
+            # A second change may meet what the first one has broken.
+            with suppress(IndexError, KeyError, ValueError, OverflowError, TypeError):
+                _pick(rng, CHANGES)(rng, sections)
+    return sections
