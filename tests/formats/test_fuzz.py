@@ -17,7 +17,16 @@ FILES = 12
 NAMES = (
     *("npz", "json", "json.gz", "onnx", "onnx.gz", "h5", "keras", "safetensors", "layers.json"),
     *("npy", "points.npz", "png", "image", "data.npz", "idx", "cifar.bin", "cifar.pickle"),
-    *("cifar.tar.gz", "vnnlib", "vnnlib.gz", "vnnlib 2.0", "experiment.yaml", "experiment.json"),
+    *(
+        "labels.csv",
+        "labels.json",
+        "cifar.tar.gz",
+        "vnnlib",
+        "vnnlib.gz",
+        "vnnlib 2.0",
+        "experiment.yaml",
+        "experiment.json",
+    ),
     *("instances.csv", "results.csv", "results.sqlite", "resumed.sqlite"),
 )
 

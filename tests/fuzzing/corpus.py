@@ -16,11 +16,12 @@ import numpy as np
 from PIL import Image
 
 import bnncert
-from bnncert.campaign import read_data
 from bnncert.competition.instances import read_instances
 from bnncert.datasets import load_dataset
 from bnncert.experiment.configuration import read_configuration
 from bnncert.formats.inputs import pick_point, read_array
+from bnncert.formats.labels import read_labels
+from bnncert.labelled_points import read_data
 from bnncert.report.competition import Line, ResultsTable
 from bnncert.report.csv_export import write_csv
 from bnncert.report.latex_export import write_latex
@@ -244,6 +245,12 @@ def _data() -> dict[str, Format]:
     return {
         "npy": Format((point.getvalue(),), "npy", ".npy", _point),
         "points.npz": Format((points,), "zip", ".npz", lambda path: read_data(str(path))),
+        "labels.csv": Format(
+            (b"index,label\n0,3\n1,2\n", b"3\n2\n"), "text", ".csv", lambda p: read_labels(str(p))
+        ),
+        "labels.json": Format(
+            (b'{"labels": [3, 2]}', b"[3, 2]"), "text", ".json", lambda p: read_labels(str(p))
+        ),
         "png": Format((images["PNG"],), "png", ".png", _image),
         "image": Format(others, "bytes", ".jpg", _image),
         "data.npz": Format((labelled,), "zip", ".npz", lambda path: load_dataset(str(path))),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -14,7 +13,8 @@ import numpy.typing as npt
 
 from bnncert.errors import FormatError
 from bnncert.formats.inputs import listed_names, read_array, read_names
-from bnncert.formats.reading import read_bytes
+from bnncert.formats.limits import DEFAULT_LIMITS
+from bnncert.formats.reading import parse_json, read_bytes, read_text
 
 IntArray = npt.NDArray[np.int64]
 
@@ -118,10 +118,7 @@ def _only(candidates: Sequence[str], path: Path) -> str:
 
 
 def _read_json(path: Path, key: str | None) -> IntArray:
-    try:
-        tree = json.loads(_text(path))
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"{path}: not a readable JSON file ({error})") from error
+    tree = parse_json(read_bytes(path), str(path))
     where = str(path)
     if isinstance(tree, dict):
         if key is None:
@@ -141,8 +138,9 @@ def _read_json(path: Path, key: str | None) -> IntArray:
 
 def _read_csv(path: Path, key: str | None) -> IntArray:
     """Read a column: the only one, or the one that `key` or a name for labels names."""
+    text = read_text(path, DEFAULT_LIMITS.table, "table")
     try:
-        rows = [row for row in csv.reader(_text(path).splitlines()) if any(map(str.strip, row))]
+        rows = [row for row in csv.reader(text.splitlines()) if any(map(str.strip, row))]
     except csv.Error as error:
         raise FormatError(f"{path}: not a readable table ({error})") from error
     if not rows:
@@ -194,10 +192,3 @@ def _small(values: Sequence[int], where: str) -> IntArray:
     if not values or max(map(abs, values)) >= 2**31:
         raise FormatError(f"{where}: expected classes")
     return np.array(values, dtype=np.int64)
-
-
-def _text(path: Path) -> str:
-    try:
-        return read_bytes(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{path}: not UTF-8 text") from error
