@@ -90,7 +90,7 @@ BAD_FILES = {
     "real.txt": ("1.5\n2\n", "1.5"),
     "large.txt": ("99999999999\n1\n", "expected classes"),
     "a.json": ("[1, true]", "value 1 is True"),
-    "b.json": ("[1, 2", "not a readable JSON file"),
+    "b.json": ("[1, 2", "not valid JSON"),
     "c.json": ("[]", "expected a list"),
     "c.json:a": ("[1]", "has no key 'a'"),
     "d.json:a": ('{"b": [1]}', "no key 'a'; it holds b"),
@@ -119,7 +119,7 @@ def test_other_files_are_one_line_too(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="not UTF-8"):
         read_labels(str(tmp_path / "b.csv"))
     (tmp_path / "deep.json").write_text("[" * 100_000)
-    with pytest.raises(FormatError, match="not a readable JSON"):
+    with pytest.raises(FormatError, match="nested too deeply"):
         read_labels(str(tmp_path / "deep.json"))
     (tmp_path / "huge.json").write_text(json.dumps([10**400]))
     with pytest.raises(FormatError, match="expected classes"):
