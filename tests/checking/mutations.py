@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bnncert.checking.container import Section
+from bnncert.checking.container import CONTENTS, Section
 
 STRANGE: list[Any] = [
     None, True, False, 0, 1, 2, -1, 10**30, 0.5, float("nan"), "", "x", "0", "1", "1/2", "4",
@@ -235,6 +235,39 @@ def turn_clauses(rng: Random, sections: Sections) -> None:
     return None
 
 
+def forge(rng: Random, sections: Sections) -> None:
+    """Claim robustness with clauses that exclude both signs of a neuron: nothing would be left.
+
+    They come as clashes in front of all trees, or as what the only node of each tree has learned.
+    """
+    fields = sections[0].fields
+    claim = fields["property"]
+    fields["verdict"] = "robust"
+    neuron, first = int(rng.integers(4)), int(rng.choice([-1, 1]))
+    entries = [[(neuron, first)], [(neuron, -first)]]
+    for clause in entries:
+        if rng.integers(2):
+            clause.append((int(rng.integers(4)), int(rng.choice([-1, 1]))))
+        if "right" in sections[0].arrays and rng.integers(2):
+            clause.append((-1 - int(rng.integers(sections[0].arrays["right"].size)), 1))
+    together = [entry for clause in entries for entry in clause]
+    arrays = {
+        "sizes_of_clauses": np.array([len(clause) for clause in entries]),
+        "neurons": np.array([j for j, _ in together]),
+        "signs": np.array([s for _, s in together]),
+        "theta": rng.integers(0, 4, len(together)),
+    }
+    if rng.integers(2):
+        sections[1:] = [Section("clashes", {"layer": 0}, arrays)]
+        return
+    empty = dict.fromkeys(CONTENTS["nodes"][1], np.zeros(0, dtype=np.int64))
+    node = {**empty, "kind": np.array([-1]), "since": np.zeros(2, dtype=np.int64), **arrays}
+    sections[1:] = []
+    for number in range(len(claim.get("rivals", claim.get("targets", [])))):
+        sections.append(Section("target", {"number": number, "objective": 0}))
+        sections.append(Section("nodes", {}, dict(node)))
+
+
 def borrow(rng: Random, sections: Sections, others: Sequence[Sections]) -> None:
     """Take a section of another proof."""
     other = _pick(rng, list(others))
@@ -244,7 +277,7 @@ def borrow(rng: Random, sections: Sections, others: Sequence[Sections]) -> None:
 CHANGES: list[Callable[[Random, Sections], None]] = [
     *[change_number] * 6, rearrange, rearrange, drop_leaf, drop_clause, shuffle_sections,
     change_field, change_field, larger_region, change_claim, change_claim, smaller_region,
-    turn_clauses,
+    turn_clauses, forge, forge,
 ]  # fmt: skip
 
 
