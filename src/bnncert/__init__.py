@@ -15,7 +15,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bnncert.errors import BnncertError, FormatError, InputError, UnsupportedModelError
+    from bnncert.errors import (
+        BnncertError,
+        FormatError,
+        InputError,
+        OutsideDataBoxWarning,
+        UnsupportedModelError,
+    )
     from bnncert.formats.limits import Limits
     from bnncert.formats.vnnlib import read_vnnlib
     from bnncert.formats.vnnlib_query import Specification
@@ -58,6 +64,7 @@ __all__ = [
     "Objective",
     "Options",
     "OutputLayer",
+    "OutsideDataBoxWarning",
     "Polynomial",
     "PolynomialBound",
     "Polytope",
@@ -97,6 +104,7 @@ _HOMES = {
         "BnncertError",
         "FormatError",
         "InputError",
+        "OutsideDataBoxWarning",
         "UnsupportedModelError",
     ),
     "bnncert.formats.limits": ("Limits",),

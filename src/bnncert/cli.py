@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from typing import Any
 
 import typer
@@ -87,6 +88,7 @@ def _usage_error() -> type[Exception]:
 def main() -> None:
     """Run the command line; every foreseen error is one line on stderr."""
     usage_error = _usage_error()
+    warnings.showwarning = _show_warning
     code = 2
     try:
         outcome = app(standalone_mode=False)
@@ -118,6 +120,11 @@ def main() -> None:
             text = "no command given; see bnncert --help"
         _complain(text)
     sys.exit(code)
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Show a warning as one line, without the place in the source that Python adds."""
+    _complain(f"warning: {message}")
 
 
 def _complain(text: str) -> None:

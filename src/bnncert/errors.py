@@ -26,6 +26,10 @@ class InputError(BnncertError, ValueError):
     """An argument, array, region or option is not usable."""
 
 
+class OutsideDataBoxWarning(UserWarning):
+    """The centre of a ball is not an input that the network was made for."""
+
+
 class FormatError(InputError):
     """A file cannot be read: broken, truncated, or of an unknown kind."""
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bnncert.errors import FormatError
-from bnncert.formats.inputs import count_points, listed_names, read_array, read_names, split_key
+from bnncert.formats.inputs import (
+    as_pixels,
+    count_points,
+    listed_names,
+    read_array,
+    read_names,
+    split_key,
+)
 from bnncert.formats.labels import checked_labels, label_name, point_names, read_labels
 from bnncert.network import Network
 
@@ -32,6 +39,10 @@ class Data:
     def count(self, network: Network) -> int:
         """Return how many points there are."""
         return count_points(self.array, network.inputs)
+
+    def as_pixels(self) -> Data:
+        """Return the same points as pixels, for a scale that was chosen."""
+        return replace(self, array=as_pixels(self.array, self.where))
 
     def label(self, index: int | None, network: Network) -> int | None:
         """Return the true class of a point, or None where there are no labels.

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
+import numpy as np
+
 from bnncert.arithmetic import Arithmetic, float32_network
 from bnncert.certificate.writing import CertificateError, write_counterexample, write_proof
 from bnncert.deadline import Deadline
-from bnncert.errors import InputError
+from bnncert.errors import InputError, OutsideDataBoxWarning
 from bnncert.formats.description import SignZero
 from bnncert.formats.vnnlib_query import Specification
 from bnncert.methods import REGISTRY, Context, Options, Progress
 from bnncert.network import Network
 from bnncert.problem import Problem, Target, Targets, Ties, from_vnnlib, robustness
-from bnncert.regions import Region
+from bnncert.regions import Ball, Region
 from bnncert.replay import OnnxRuntime, Replayer
 from bnncert.verdict import (
     CHEAP_STAGES,
@@ -73,6 +76,7 @@ def verify(
         takes time and can fail.
     """
     network = network if sign_zero is None else network.with_sign_zero(sign_zero)
+    _warn_outside(network, region)
     executed = _executed(network, region, arithmetic)
     problem = robustness(executed, region, label, targets, ties)
     wanted = None
@@ -146,6 +150,7 @@ def bound(
     """Return lower and upper bounds of the margin over each target, by one method."""
     network = network if sign_zero is None else network.with_sign_zero(sign_zero)
     options = replace(options or Options(), mode="optimum")
+    _warn_outside(network, region)
     problem = robustness(network, region, label, targets)
     return solve([problem], method, timeout, options, progress, check_centre=False)
 
@@ -271,6 +276,28 @@ class Wanted:
             trusted = "highs" if "milp" in stages else "scip" if "minp" in stages else "bnncert"
             return replace(result, notes=(*result.notes, str(error)), trusted=trusted)
         return replace(result, certificate=str(self.path))
+
+
+#: Share of the data box that rounding may take a centre outside it.
+ROUNDING = 1e-6
+
+
+def _warn_outside(network: Network, region: Region) -> None:
+    """Warn if a ball's centre lies outside the network's data box: most often a wrong scale."""
+    lo, hi = network.input_lo, network.input_hi
+    if not isinstance(region, Ball) or lo is None or hi is None or lo.size != region.size:
+        return
+    room = ROUNDING * (hi - lo)
+    outside = np.flatnonzero((region.middle < lo - room) | (region.middle > hi + room))
+    if outside.size:
+        i = int(outside[0])
+        warnings.warn(
+            f"the ball's centre lies outside the network's data box: {outside.size} of "
+            f"{region.size} inputs, the first is input {i} = {region.middle[i]:.9g} with the box "
+            f"[{lo[i]:.9g}, {hi[i]:.9g}]; are the inputs scaled as the network expects?",
+            OutsideDataBoxWarning,
+            stacklevel=3,
+        )
 
 
 def _executed(network: Network, region: Region, arithmetic: Arithmetic) -> Network:

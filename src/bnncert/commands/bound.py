@@ -17,6 +17,7 @@ from bnncert.commands.options import (
     JsonOption,
     LabelOption,
     LabelsOption,
+    MeanOption,
     MemoryOption,
     MethodOption,
     ModelArgument,
@@ -25,12 +26,15 @@ from bnncert.commands.options import (
     RadiusOption,
     RestartsOption,
     SamplesOption,
+    ScaleOption,
     SeedOption,
     SignZeroOption,
     SolverOption,
     SparsityOption,
+    StdOption,
     TargetsOption,
     TimeoutOption,
+    read_scale,
     solver_options,
 )
 from bnncert.commands.output import (
@@ -60,6 +64,9 @@ def bound(
     norm: NormOption = "linf",
     radius: RadiusOption = None,
     clip: ClipOption = None,
+    scale: ScaleOption = None,
+    mean: MeanOption = None,
+    std: StdOption = None,
     targets: TargetsOption = "all",
     method: MethodOption = "sdp",
     timeout: TimeoutOption = None,
@@ -82,7 +89,19 @@ def bound(
     options = replace(options, solver=solver, sparsity=sparsity, coupling=coupling)
     refuse_unwritable(json_path(json_), read=(model, input_, labels))
     network = read_network(model, sign_zero)
-    question = read_question(network, input_, index, label, labels, norm, radius, clip, targets)
+    question = read_question(
+        network,
+        input_,
+        index,
+        label,
+        labels,
+        norm,
+        radius,
+        clip,
+        targets,
+        read_scale(scale, mean, std),
+    )
+    network = question.network
     console = PlainConsole(stderr=json_ == "-")
     title = f"{model.name}, {question.title}: {question.label_text}, {question.region.describe()}"
     title += f", method {method}"

@@ -9,6 +9,7 @@ import typer
 
 from bnncert.errors import InputError
 from bnncert.methods import Options
+from bnncert.pixel_scale import PixelScale
 from bnncert.problem import Targets
 from bnncert.relaxations.linear import Form
 
@@ -40,6 +41,19 @@ RadiusOption = Annotated[
 ClipOption = Annotated[
     tuple[float, float] | None,
     typer.Option("--clip", help="Data box LO HI (default: the one in the network file)."),
+]
+ScaleOption = Annotated[
+    tuple[float, float] | None,
+    typer.Option(
+        "--scale", help="Inputs LO HI that pixels 0 and 255 become (default: the data box)."
+    ),
+]
+MeanOption = Annotated[
+    str | None,
+    typer.Option("--mean", help="With --std: pixels enter as (p/255 - mean)/std; M or M1,M2,M3."),
+]
+StdOption = Annotated[
+    str | None, typer.Option("--std", help="Of --mean: one number, or one for each channel.")
 ]
 TargetsOption = Annotated[str, typer.Option("--targets", help="all, runner-up, or a class.")]
 TiesOption = Annotated[
@@ -116,6 +130,29 @@ def read_targets(text: str) -> Targets:
         return int(text)
     except ValueError:
         raise InputError(f"--targets is {text!r}; expected all, runner-up or a class") from None
+
+
+def read_scale(
+    scale: tuple[float, float] | None, mean: str | None, std: str | None
+) -> PixelScale | None:
+    """Return the scale of pixels that `--scale`, or `--mean` and `--std`, name."""
+    if (mean is None) != (std is None):
+        given, missing = ("--mean", "--std") if std is None else ("--std", "--mean")
+        raise InputError(f"{given} needs {missing}: pixels enter as (p/255 - mean)/std")
+    if mean is None or std is None:
+        return None if scale is None else PixelScale.between(*scale)
+    if scale is not None:
+        raise InputError("--scale and --mean both say how pixels enter; give one")
+    return PixelScale.normalised(_numbers(mean, "--mean"), _numbers(std, "--std"))
+
+
+def _numbers(text: str, option: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(
+            f"{option} is {text!r}; expected numbers as in 0.5 or 0.5,0.4,0.4"
+        ) from None
 
 
 def solver_options(

@@ -14,6 +14,7 @@ from bnncert.formats.description import SignZero
 from bnncert.formats.inputs import pick_point
 from bnncert.labelled_points import OWN, read_data
 from bnncert.network import Network, load
+from bnncert.pixel_scale import PixelScale
 from bnncert.problem import Targets
 from bnncert.regions import Ball, Norm, Region
 from bnncert.results import LabelSource
@@ -69,7 +70,7 @@ def read_radius(text: str, network: Network, option: str | None = None) -> float
     if network.pixel_step is None:
         raise InputError(
             f"--radius is {shown!r}, but {network.source} does not say how large a pixel step is "
-            "(pixel_step); give the radius in input units"
+            "(pixel_step); give --scale, or the radius in input units"
         )
     return radius * network.pixel_step
 
@@ -84,8 +85,10 @@ def read_question(
     radius: str | None,
     clip: tuple[float, float] | None,
     targets: str,
+    scale: PixelScale | None = None,
 ) -> Question:
     """Return the ball around a point that the options describe."""
+    network = network if scale is None else scale.on(network)
     if source is None or radius is None:
         missing = "--input" if source is None else "--radius"
         raise InputError(f"{missing} is missing; give --input and --radius, or a .vnnlib file")
@@ -96,6 +99,7 @@ def read_question(
         raise InputError("--label and --labels both name the true class; give one")
     # A label that is given needs no other, so none is looked for.
     data = read_data(source, labels if label is None else OWN)
+    data = data if scale is None else data.as_pixels()
     array = data.array
     point = pick_point(array, index, network.input_shape, data_box, source)
     lo: Any = network.input_lo if clip is None else clip[0]

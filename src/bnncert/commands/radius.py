@@ -17,6 +17,7 @@ from bnncert.commands.options import (
     JsonOption,
     LabelOption,
     LabelsOption,
+    MeanOption,
     MemoryOption,
     MethodOption,
     ModelArgument,
@@ -24,11 +25,14 @@ from bnncert.commands.options import (
     PixelOption,
     RestartsOption,
     SamplesOption,
+    ScaleOption,
     SeedOption,
     SignZeroOption,
+    StdOption,
     TargetsOption,
     TiesOption,
     TimeoutOption,
+    read_scale,
     solver_options,
 )
 from bnncert.commands.output import (
@@ -63,6 +67,9 @@ def radius(
         typer.Option("--tolerance", help="Gap to end at (default: 1 % of the falsified radius)."),
     ] = None,
     clip: ClipOption = None,
+    scale: ScaleOption = None,
+    mean: MeanOption = None,
+    std: StdOption = None,
     targets: TargetsOption = "all",
     ties: TiesOption = "violation",
     method: MethodOption = "auto",
@@ -83,7 +90,19 @@ def radius(
     if input_ is None:
         raise InputError("--input is missing; give the point to search around")
     network = read_network(model, sign_zero)
-    question = read_question(network, input_, index, label, labels, norm, "0", clip, targets)
+    question = read_question(
+        network,
+        input_,
+        index,
+        label,
+        labels,
+        norm,
+        "0",
+        clip,
+        targets,
+        read_scale(scale, mean, std),
+    )
+    network = question.network
     centre = question.region
     assert isinstance(centre, Ball)
     console = PlainConsole(stderr=json_ == "-")

@@ -15,14 +15,18 @@ from bnncert.commands.console import PlainConsole, counting, say_interrupted, wi
 from bnncert.commands.options import (
     ClipOption,
     LabelsOption,
+    MeanOption,
     MemoryOption,
     MethodOption,
     ModelArgument,
     NormOption,
+    ScaleOption,
     SeedOption,
     SignZeroOption,
+    StdOption,
     TargetsOption,
     TiesOption,
+    read_scale,
     read_targets,
 )
 from bnncert.commands.output import (
@@ -54,6 +58,9 @@ def run(
     first: Annotated[int, typer.Option("--first", help="Number of the first point.")] = 0,
     norm: NormOption = "linf",
     clip: ClipOption = None,
+    scale: ScaleOption = None,
+    mean: MeanOption = None,
+    std: StdOption = None,
     labels: LabelsOption = None,
     targets: TargetsOption = "all",
     ties: TiesOption = "violation",
@@ -80,12 +87,15 @@ def run(
             raise InputError(f"{certificates}: {error.strerror or error}") from error
     folder = None if certificates is None else str(certificates)
     settings = Settings(norm, read_targets(targets), ties, method, timeout, seed, memory, folder)
-    network = read_network(model, sign_zero)
+    network, points = read_network(model, sign_zero), read_data(data, labels)
+    pixels = read_scale(scale, mean, std)
+    if pixels is not None:
+        network, points = pixels.on(network), points.as_pixels()
     if clip is not None and not -np.inf < clip[0] <= clip[1] < np.inf:
         raise InputError(f"--clip is {clip[0]} {clip[1]}; expected finite numbers LO <= HI")
     campaign = plan(
         network,
-        read_data(data, labels),
+        points,
         tuple(read_radius(part, network, radii) for part in radii.split(",")),
         first=first,
         count=count,

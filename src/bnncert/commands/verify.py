@@ -22,6 +22,7 @@ from bnncert.commands.options import (
     JsonOption,
     LabelOption,
     LabelsOption,
+    MeanOption,
     MemoryOption,
     MethodOption,
     ModelArgument,
@@ -30,11 +31,14 @@ from bnncert.commands.options import (
     RadiusOption,
     RestartsOption,
     SamplesOption,
+    ScaleOption,
     SeedOption,
     SignZeroOption,
+    StdOption,
     TargetsOption,
     TiesOption,
     TimeoutOption,
+    read_scale,
     solver_options,
 )
 from bnncert.commands.output import (
@@ -69,6 +73,9 @@ def verify(
     norm: NormOption = "linf",
     radius: RadiusOption = None,
     clip: ClipOption = None,
+    scale: ScaleOption = None,
+    mean: MeanOption = None,
+    std: StdOption = None,
     targets: TargetsOption = "all",
     ties: TiesOption = "violation",
     method: MethodOption = "auto",
@@ -128,7 +135,19 @@ def verify(
             stated = lost if executed is None else executed
         extra = {"specification": str(spec)}
     else:
-        question = read_question(network, input_, index, label, labels, norm, radius, clip, targets)
+        question = read_question(
+            network,
+            input_,
+            index,
+            label,
+            labels,
+            norm,
+            radius,
+            clip,
+            targets,
+            read_scale(scale, mean, std),
+        )
+        network = question.network
         region = question.region
         title = f"{model.name}, {question.title}: {question.label_text}, {region.describe()}"
         with partial_result(console, title), watch(PlainConsole(stderr=True)) as progress:

@@ -19,6 +19,7 @@ from bnncert.experiment.section import Section
 from bnncert.formats.description import SignZero
 from bnncert.labelled_points import OWN
 from bnncert.methods import REGISTRY
+from bnncert.pixel_scale import PixelScale
 from bnncert.problem import Targets, Ties
 from bnncert.regions import Norm
 from bnncert.relaxations.linear import Form
@@ -32,7 +33,7 @@ SOLVERS = ("structured", "low-rank", "clarabel", "scs", "mosek", "highs", "scip"
 
 _PART_KEYS = (
     *("data", "norms", "radii", "methods", "question", "targets", "ties", "timeout", "seed"),
-    *("certificates", "clip", "memory"),
+    *("certificates", "clip", "memory", "scale", "mean", "std"),
 )
 _TOP_KEYS = ("title", "networks", "parts", *_PART_KEYS)
 _NETWORK_KEYS = ("name", "file", "random", "sign_zero")
@@ -100,6 +101,7 @@ class Part:
     memory: float
     certificates: bool
     clip: tuple[float, float] | None
+    scale: PixelScale | None
     line: int
 
     def settings(self, norm: Norm, choice: MethodChoice) -> Settings:
@@ -329,6 +331,7 @@ def _part(section: Section, networks: Mapping[str, NetworkSource]) -> Part:
         memory=4.0 if memory is None else memory,
         certificates=section.flag("certificates", False),
         clip=_clip(section),
+        scale=_scale(section),
         line=section.line,
     )
     if timeout is not None and timeout <= 0:
@@ -417,6 +420,27 @@ def _clip(section: Section) -> tuple[float, float] | None:
     if lo > hi:
         raise section.wrong(f"clip is [{lo:g}, {hi:g}]; expected LO <= HI", node.line)
     return lo, hi
+
+
+def _scale(section: Section) -> PixelScale | None:
+    """Return how pixels enter: `scale: [LO, HI]`, or `mean` and `std`."""
+    given = {k: n for k in ("scale", "mean", "std") if (n := section.get(k)) is not None}
+    if not given:
+        return None
+    line = next(iter(given.values())).line
+    if set(given) not in ({"scale"}, {"mean", "std"}):
+        raise section.wrong(f"{' and '.join(given)}; expected scale, or mean and std", line)
+    values = {
+        key: [section.as_number(item, key) for item in section.items(key) or []] for key in given
+    }
+    try:
+        if "scale" not in given:
+            return PixelScale.normalised(values["mean"], values["std"])
+        if len(values["scale"]) != 2:
+            raise InputError("scale is not a list [LO, HI]")
+        return PixelScale.between(*values["scale"])
+    except InputError as error:
+        raise section.wrong(str(error), line) from error
 
 
 def _method(section: Section, node: Node) -> MethodChoice:

@@ -84,17 +84,25 @@ def plan_experiment(configuration: Configuration) -> Experiment:
             text = f"network {source.name} is the same as network {same}"
             raise configuration.wrong(source.line, InputError(text))
         networks[source.name], hashes[source.name] = network, network.content_hash
+    scaled: dict[str, Network] = {}
     jobs: dict[str, Job] = {}
     notes: dict[str, None] = {}
     files: dict[tuple[str, str | None], Data] = {}
     for part in configuration.parts:
         for name in part.networks:
             try:
-                data = _load_data(part, networks[name], files)
+                network = networks[name]
+                network = network if part.scale is None else part.scale.on(network)
+                data = _load_data(part, network, files)
+                if part.scale is not None and not isinstance(part.data.source, int):
+                    data = data.as_pixels()
             except BnncertError as error:
                 raise configuration.wrong(part.data.line, error) from error
-            for job in _jobs(configuration, part, name, networks[name], data, notes):
+            # The file names one data box; it is that of the first part.
+            scaled.setdefault(name, network)
+            for job in _jobs(configuration, part, name, network, data, notes):
                 jobs.setdefault(job.instance.key.digest, job)
+    networks |= scaled
     return Experiment(
         title=configuration.title,
         networks={hashes[name]: network for name, network in networks.items()},

@@ -126,8 +126,7 @@ def pick_point(
     """Return one flat point from a single point or a batch, in the network's input units.
 
     A batch of several points needs an index: no point is chosen without a word.  uint8 values are
-    pixels: where the network states a data box other than [0, 255], they are mapped linearly onto
-    it.
+    pixels: they are mapped linearly onto the data box, and refused where none is known.
     """
     size = int(np.prod(shape, dtype=np.int64))
     if array.size == size and (array.ndim <= 1 or array.shape[0] != 1 or index is None):
@@ -154,12 +153,33 @@ def pick_point(
     if not np.all(np.isfinite(point)):
         bad = int(np.flatnonzero(~np.isfinite(point))[0])
         raise FormatError(f"{where}: value {bad} is {point[bad]}; expected finite numbers")
+    if array.dtype == np.uint8 and data_box is None:
+        raise FormatError(
+            f"{where}: holds pixels (uint8), and the network does not say what they become; "
+            "give --scale LO HI (--scale 0 1, or --scale 0 255 for pixels as they are) or "
+            "--mean and --std (in a configuration: scale, or mean and std)"
+        )
     if array.dtype == np.uint8 and data_box is not None:
         lo, hi = data_box
         if not (np.all(lo == 0) and np.all(hi == 255)):
             point = lo + (hi - lo) * (point / 255.0)
             point = np.clip(point, lo, hi)
     return point
+
+
+def as_pixels(array: npt.NDArray[Any], where: str) -> npt.NDArray[np.uint8]:
+    """Return whole numbers from 0 to 255 as pixels; other numbers have no scale to be chosen."""
+    if array.dtype.kind not in "iu":
+        raise FormatError(
+            f"{where}: holds {array.dtype} numbers, which enter as they are; a scale (or mean and "
+            "std) is for pixels, whole numbers from 0 to 255"
+        )
+    if array.min() < 0 or array.max() > 255:
+        raise FormatError(
+            f"{where}: holds numbers from {array.min()} to {array.max()}; expected pixels from 0 "
+            "to 255 for a scale (or mean and std)"
+        )
+    return array.astype(np.uint8)
 
 
 def count_points(array: npt.NDArray[Any], size: int) -> int:
