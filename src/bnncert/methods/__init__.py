@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from bnncert.methods import attack, auto, branch, interval, lp, milp, minp, reduced_sdp, sample, sdp
+from bnncert.methods import (
+    attack,
+    auto,
+    branch,
+    interval,
+    lp,
+    milp,
+    minp,
+    propagation,
+    reduced_sdp,
+    sample,
+    sdp,
+)
 from bnncert.methods.base import REGISTRY, Context, Method, Options, Progress
 
 __all__ = [
@@ -18,6 +30,7 @@ __all__ = [
     "lp",
     "milp",
     "minp",
+    "propagation",
     "reduced_sdp",
     "sample",
     "sdp",

@@ -1,0 +1,177 @@
+"""Complete answers by propagation of millions of sign patterns."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from bnncert.ball_leaf import decide_pattern
+from bnncert.deadline import Deadline
+from bnncert.formats.description import FloatArray, IntArray
+from bnncert.methods.base import Context, Method, register
+from bnncert.methods.interval import interval_proof
+from bnncert.presolve.pipeline import Presolved, presolve
+from bnncert.problem import Problem, Target
+from bnncert.search.batch_propagation import BoolArray, SignArray
+from bnncert.search.circuit import Circuit, build_circuit, is_small_enough
+from bnncert.search.flip_descent import FlipDescent
+from bnncert.search.flips import flip_budget
+from bnncert.search.pattern_search import PatternSearch, Realisation, SearchOutcome
+from bnncert.search.reachability import meet
+from bnncert.verdict import Counterexample, TargetResult
+
+#: What is said where the dense matrices of the circuit would not fit.
+TOO_LARGE = "too large for a search over sign patterns"
+
+#: Starts of the local search, and the share of the time and the seconds that it may take.
+DESCENTS, DESCENT_SHARE, DESCENT_SECONDS = 12, 0.2, 3.0
+
+
+class PatternEngine:
+    """The search over sign patterns of one region, for all open targets together.
+
+    It may be run in slices of time: what is found stays.
+    """
+
+    def __init__(
+        self, presolved: Presolved, problem: Problem, targets: tuple[Target, ...], context: Context
+    ) -> None:
+        self.problem, self.targets, self.context = problem, targets, context
+        self.presolved = presolved
+        self.layer = presolved.network.layers[0]
+        self.circuit: Circuit = build_circuit(presolved, targets)
+        self.budget = flip_budget(self.layer, self.circuit.neurons, problem.region)
+        self.found: Counterexample | None = None
+        self.search = PatternSearch(
+            self.circuit, self._excluded(), self.budget, self._realise
+        )
+        self._descent: FlipDescent | None = None
+        home = self._home()
+        if self.budget is not None or self._disjoint():
+            self._descent = FlipDescent(
+                self.circuit, self.budget, home, self._realise, context.options.seed
+            )
+        self._deadline = Deadline(None)
+
+    def run(self, deadline: Deadline) -> SearchOutcome:
+        """Search until the deadline; the outcome's status says how far it came."""
+        self._deadline = deadline
+        if self._descent is not None:
+            seconds = min(DESCENT_SECONDS, DESCENT_SHARE * deadline.remaining())
+            if self._descent.run(deadline.within(seconds), DESCENTS):
+                self.search.outcome.status = "violated"
+                return self.search.outcome
+        return self.search.run(deadline)
+
+    def _home(self) -> SignArray:
+        """Return the signs at the region's centre; where they are undetermined, +1."""
+        signs = self.layer.exact_signs(self.problem.region.center)[self.circuit.neurons]
+        return np.where(signs == -1, -1, 1).astype(np.int8)
+
+    def _disjoint(self) -> bool:
+        """Whether the first-layer neurons read disjoint inputs, so that all patterns are possible."""
+        columns = self.layer.weights[self.circuit.neurons].indices
+        return bool(np.unique(columns).size == columns.size)
+
+    def _excluded(self) -> BoolArray:
+        """Return the table of first-layer literals that exclude each other."""
+        clashes, size = self.presolved.clashes, self.circuit.inputs
+        table = np.zeros((2 * size, 2 * size), dtype=bool)
+        mine = (clashes.first // 2 < size) & (clashes.second // 2 < size)
+        table[clashes.first[mine], clashes.second[mine]] = True
+        return table | table.T
+
+    def _realise(self, pattern: SignArray, targets: BoolArray) -> Realisation:
+        """Look for an input of the region with these first-layer signs."""
+        neurons, region = self.circuit.neurons, self.problem.region
+        meeting = meet(self.layer, neurons, pattern, region, self._deadline)
+        if meeting.conflict is not None:
+            return Realisation(conflict=_literals(meeting.conflict, pattern))
+        if meeting.point is not None and self._confirm(meeting.point, None, targets):
+            return Realisation(found=True)
+        leaf = decide_pattern(self.layer, neurons, pattern, region, self._deadline)
+        if leaf.conflict:
+            places = np.flatnonzero(np.isin(neurons, leaf.conflict))
+            return Realisation(conflict=_literals(places, pattern))
+        if leaf.point is not None:
+            point = np.array([float(v) for v in leaf.point])
+            return Realisation(found=self._confirm(point, leaf.point, targets))
+        return Realisation()
+
+    def _confirm(
+        self, point: FloatArray, exact: tuple[Fraction, ...] | None, targets: BoolArray
+    ) -> bool:
+        for k in np.flatnonzero(targets).tolist():
+            found = self.context.replayer.confirm(self.targets[k], point, exact)
+            if found is not None:
+                self.found = found
+                return True
+        return False
+
+    def result(self, target: Target, name: str, since: float, lower: float) -> TargetResult:
+        """Return what the search so far says about one target."""
+        outcome, number = self.search.outcome, self.targets.index(target)
+        details = {"nodes": outcome.nodes, "patterns": outcome.patterns}
+        if self.found is not None and self.found.target == target.name:
+            return self.context.result(
+                target, name, since, lower=lower, counterexample=self.found, details=details
+            )
+        if not outcome.closed[number]:
+            return self.context.result(target, name, since, lower=lower, details=details)
+        bounds = [
+            o.round_up(float(outcome.lower[k]))
+            for k, o in zip(
+                np.flatnonzero(self.circuit.target == number).tolist(), target.objectives, strict=True
+            )
+            if np.isfinite(outcome.lower[k])
+        ]
+        # With one objective its least bound holds everywhere; of several, each closed a part.
+        least = bounds[0] if len(target.objectives) == 1 and bounds else 0.0
+        note = f"{outcome.nodes} nodes, {outcome.patterns} patterns"
+        return self.context.result(
+            target, name, since, lower=max(lower, least), proved=True, note=note, details=details
+        )
+
+
+def _literals(places: IntArray, pattern: SignArray) -> IntArray:
+    return np.asarray(2 * places + (pattern[places] < 0), dtype=np.int64)
+
+
+@register
+class PropagationMethod(Method):
+    """Search over sign patterns of the first layer."""
+
+    name = "propagation"
+    summary = "search over first-layer sign patterns by integer propagation in batches: deep networks"
+    promises = ("bound", "exact", "counterexample")
+
+    def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
+        """Decide all targets in one search."""
+        presolved = presolve(problem.network, problem.region, deadline=context.deadline)
+        since = context.deadline.elapsed()
+        known: dict[str, TargetResult] = {}
+        lowers: dict[str, float] = {}
+        for target in problem.targets:
+            lower, proved = interval_proof(target, presolved.bounds[-1])
+            if presolved.contradiction:
+                lower, proved = np.inf, True
+            lowers[target.name] = lower
+            known[target.name] = context.result(
+                target, self.name, since, lower=lower, proved=proved
+            )
+        open_ = tuple(t for t in problem.targets if known[t.name].status != "robust")
+        if open_ and not context.deadline.passed():
+            if is_small_enough(presolved):
+                engine = PatternEngine(presolved, problem, open_, context)
+                engine.run(context.deadline)
+                for target in open_:
+                    known[target.name] = engine.result(
+                        target, self.name, since, lowers[target.name]
+                    )
+            else:
+                for target in open_:
+                    known[target.name] = context.result(
+                        target, self.name, since, lower=lowers[target.name], note=TOO_LARGE
+                    )
+        return tuple(known[t.name] for t in problem.targets)
