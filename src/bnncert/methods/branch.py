@@ -54,7 +54,7 @@ def branch_target(
     note = ""
     for number, objective in enumerate(target.objectives):
         problem = reduce_objective(presolved, objective, with_triples=True)
-        evaluate = exact_values(question, objective) if minimum else None
+        evaluate = exact_values(question, target) if minimum else None
         tree = Tree(
             presolved,
             problem,

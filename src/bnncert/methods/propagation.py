@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from bnncert.search.batch_propagation import BoolArray, SignArray
 from bnncert.search.circuit import Circuit, build_circuit, is_small_enough
 from bnncert.search.flip_descent import FlipDescent
 from bnncert.search.flips import flip_budget
+from bnncert.search.incumbent import exact_values
 from bnncert.search.pattern_search import PatternSearch, Realisation, SearchOutcome
 from bnncert.search.reachability import meet
 from bnncert.verdict import Counterexample, TargetResult
@@ -43,12 +45,21 @@ class PatternEngine:
         self.circuit: Circuit = build_circuit(presolved, targets)
         self.budget = flip_budget(self.layer, self.circuit.neurons, problem.region)
         self.found: Counterexample | None = None
-        self.search = PatternSearch(
-            self.circuit, self._excluded(), self.budget, self._realise
-        )
+        self.search = PatternSearch(self.circuit, self._excluded(), self.budget, self._realise)
+        # For the minimum of F the search goes on below the best point found.
+        self._values = []
+        if context.options.mode == "optimum":
+            self._values = [exact_values(problem, target) for target in targets]
+        self.upper = np.full(len(targets), np.inf)
+        self.lowest: list[tuple[FloatArray, tuple[Fraction, ...] | None] | None]
+        self.lowest = [None] * len(targets)
+        if self._values:
+            self.search.goal[:] = np.inf
+            for k in range(len(targets)):
+                self._offer(k, problem.region.center, None)
         self._descent: FlipDescent | None = None
         home = self._home()
-        if self.budget is not None or self._disjoint():
+        if not self._values and (self.budget is not None or self._disjoint()):
             self._descent = FlipDescent(
                 self.circuit, self.budget, home, self._realise, context.options.seed
             )
@@ -70,7 +81,7 @@ class PatternEngine:
         return np.where(signs == -1, -1, 1).astype(np.int8)
 
     def _disjoint(self) -> bool:
-        """Whether the first-layer neurons read disjoint inputs, so that all patterns are possible."""
+        """Whether the first-layer neurons read disjoint inputs and so do not exclude each other."""
         columns = self.layer.weights[self.circuit.neurons].indices
         return bool(np.unique(columns).size == columns.size)
 
@@ -80,7 +91,7 @@ class PatternEngine:
         table = np.zeros((2 * size, 2 * size), dtype=bool)
         mine = (clashes.first // 2 < size) & (clashes.second // 2 < size)
         table[clashes.first[mine], clashes.second[mine]] = True
-        return table | table.T
+        return np.asarray(table | table.T)
 
     def _realise(self, pattern: SignArray, targets: BoolArray) -> Realisation:
         """Look for an input of the region with these first-layer signs."""
@@ -102,35 +113,72 @@ class PatternEngine:
     def _confirm(
         self, point: FloatArray, exact: tuple[Fraction, ...] | None, targets: BoolArray
     ) -> bool:
+        """Whether the point ends the search; for the minimum it only lowers the goals."""
         for k in np.flatnonzero(targets).tolist():
+            if self._values:
+                self._offer(k, point, exact)
+                continue
             found = self.context.replayer.confirm(self.targets[k], point, exact)
             if found is not None:
                 self.found = found
                 return True
         return False
 
+    def _offer(self, k: int, point: FloatArray, exact: tuple[Fraction, ...] | None) -> None:
+        """Take a point as the lowest of target k if it is."""
+        value = self._values[k](point, exact)
+        if value >= self.upper[k]:
+            return
+        self.upper[k], self.lowest[k] = value, (point, exact)
+        objectives = self.targets[k].objectives
+        for place, objective in zip(
+            np.flatnonzero(self.circuit.target == k).tolist(), objectives, strict=True
+        ):
+            # Nothing lies between the best value and the one below it on the lattice.
+            step = 0.0
+            if len(objectives) == 1 and objective.lattice is not None:
+                step = float(objective.lattice[1])
+            below = float(np.nextafter(value, -np.inf))
+            self.search.goal[place] = min(below, value - step / 2)
+
     def result(self, target: Target, name: str, since: float, lower: float) -> TargetResult:
         """Return what the search so far says about one target."""
         outcome, number = self.search.outcome, self.targets.index(target)
-        details = {"nodes": outcome.nodes, "patterns": outcome.patterns}
-        if self.found is not None and self.found.target == target.name:
-            return self.context.result(
-                target, name, since, lower=lower, counterexample=self.found, details=details
-            )
-        if not outcome.closed[number]:
-            return self.context.result(target, name, since, lower=lower, details=details)
-        bounds = [
-            o.round_up(float(outcome.lower[k]))
-            for k, o in zip(
-                np.flatnonzero(self.circuit.target == number).tolist(), target.objectives, strict=True
-            )
-            if np.isfinite(outcome.lower[k])
-        ]
-        # With one objective its least bound holds everywhere; of several, each closed a part.
-        least = bounds[0] if len(target.objectives) == 1 and bounds else 0.0
+        details: dict[str, Any] = {"nodes": outcome.nodes, "patterns": outcome.patterns}
         note = f"{outcome.nodes} nodes, {outcome.patterns} patterns"
+        closed = bool(outcome.closed[number])
+        if closed and len(target.objectives) == 1:
+            lower = max(lower, target.objectives[0].round_up(float(outcome.lower[number])))
+        elif closed:
+            lower = max(lower, float(outcome.lower[number]))
+        found, upper = self.found, float(self.upper[number])
+        proved = closed
+        if self._values:
+            found, kept = None, self.lowest[number]
+            if kept is not None:
+                found = self.context.replayer.confirm(target, *kept)
+            # A bound of F is one of its objectives', and those say what a tie means.
+            proved = found is None and any(o.is_proved_by(lower) for o in target.objectives)
+        if found is not None and found.target == target.name:
+            return self.context.result(
+                target,
+                name,
+                since,
+                lower=lower,
+                upper=upper,
+                counterexample=found,
+                note=note,
+                details=details,
+            )
         return self.context.result(
-            target, name, since, lower=max(lower, least), proved=True, note=note, details=details
+            target,
+            name,
+            since,
+            lower=lower,
+            upper=upper,
+            proved=proved,
+            note=note,
+            details=details,
         )
 
 
@@ -143,8 +191,9 @@ class PropagationMethod(Method):
     """Search over sign patterns of the first layer."""
 
     name = "propagation"
-    summary = "search over first-layer sign patterns by integer propagation in batches: deep networks"
+    summary = "search over first-layer signs by integer propagation in batches; for deep networks"
     promises = ("bound", "exact", "counterexample")
+    reads = frozenset({"seed", "mode"})
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
         """Decide all targets in one search."""
@@ -160,7 +209,11 @@ class PropagationMethod(Method):
             known[target.name] = context.result(
                 target, self.name, since, lower=lower, proved=proved
             )
-        open_ = tuple(t for t in problem.targets if known[t.name].status != "robust")
+        open_ = problem.targets
+        if context.options.mode == "feasibility":
+            open_ = tuple(t for t in open_ if known[t.name].status != "robust")
+        if presolved.contradiction:
+            open_ = ()
         if open_ and not context.deadline.passed():
             if is_small_enough(presolved):
                 engine = PatternEngine(presolved, problem, open_, context)

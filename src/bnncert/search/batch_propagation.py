@@ -1,9 +1,9 @@
 r"""Interval propagation of many nodes at once.
 
 A node is a row of a matrix with entries -1, 0 and +1 over the first-layer variables; 0 is a sign
-that is not fixed.  With fixed part u = W x and radius r = |W| [x = 0] a gate is +1 if u - r is above
-the largest sum at which -1 is allowed, and -1 if u + r is below the smallest at which +1 is.
-Everything is done for all nodes by two matrix products per level.
+that is not fixed.  With fixed part u = W x and radius r = |W| [x = 0] a gate is +1 if u - r is
+above the largest sum at which -1 is allowed, and -1 if u + r is below the smallest at which +1 is.
+Two matrix products per level do this for all nodes of a batch.
 """
 
 from __future__ import annotations
@@ -123,13 +123,21 @@ def evaluate(circuit: Circuit, patterns: SignArray) -> Propagated:
     return Propagated(states, last, lower, np.ones(patterns.shape[0], dtype=bool))
 
 
-def open_targets(circuit: Circuit, lower: FloatArray) -> BoolArray:
-    """Return which targets (columns) the lower bounds of the objectives leave open."""
-    proved = lower > circuit.enough
+def open_targets(circuit: Circuit, lower: FloatArray, goal: FloatArray) -> BoolArray:
+    """Return which targets (columns) no objective excludes: one that is above its goal does."""
+    proved = lower > goal
     excluded = np.zeros((lower.shape[0], circuit.targets), dtype=bool)
     for k, target in enumerate(circuit.target.tolist()):
         excluded[:, target] |= proved[:, k]
     return ~excluded
+
+
+def target_bounds(circuit: Circuit, lower: FloatArray) -> FloatArray:
+    """Return lower bounds of F = max_i f_i for each target (columns)."""
+    bounds = np.full((lower.shape[0], circuit.targets), -np.inf)
+    for k, target in enumerate(circuit.target.tolist()):
+        np.maximum(bounds[:, target], lower[:, k], out=bounds[:, target])
+    return bounds
 
 
 def influence(circuit: Circuit, made: Propagated, open_: BoolArray) -> Float32Array:

@@ -77,8 +77,8 @@ class Circuit:
     """First-layer variables, gates, and the objectives of all targets.
 
     f_k = constant_k + coefficients_k . x, where x is the last level, or the variables themselves
-    for a network with one sign layer.  A lower bound of f_k above `enough_k` proves objective k, and
-    a target is excluded as soon as one of its objectives is proved.
+    for a network with one sign layer.  A lower bound of f_k above `enough_k` proves objective k,
+    and a target is excluded as soon as one of its objectives is proved.
 
     Attributes
     ----------
@@ -181,7 +181,7 @@ def _level(presolved: Presolved, number: int, neurons: IntArray, outputs: IntArr
     inputs = np.unique(rows.indices).astype(np.int64)
     shift = made.shift[neurons]
 
-    def moved(values: FloatArray) -> Float32Array:
+    def moved(values: FloatArray | IntArray) -> Float32Array:
         return np.asarray(values[neurons] - shift, dtype=np.float32)
 
     return Level(
@@ -204,9 +204,7 @@ def _over_variables(presolved: Presolved, objective: Objective) -> FloatArray:
     return total
 
 
-def _constants(
-    presolved: Presolved, objectives: list[Objective]
-) -> tuple[FloatArray, FloatArray]:
+def _constants(presolved: Presolved, objectives: list[Objective]) -> tuple[FloatArray, FloatArray]:
     """Return the constants of the objectives, fixed neurons included, and their slacks."""
     state = presolved.bounds[-1].state.astype(np.float64)
     constant, slack = np.zeros(len(objectives)), np.zeros(len(objectives))

@@ -1,7 +1,7 @@
 """All patterns of one node, evaluated outright.
 
-With numba (extra `fast`) and weights -1, 0 and +1 the patterns are packed into bits and enumerated by
-a compiled loop; else they are evaluated by matrix products, many at a time.  Both give the same
+With numba (extra `fast`) and weights -1, 0 and +1 the patterns are packed into bits and enumerated
+by a compiled loop; else they are evaluated by matrix products, many at a time.  Both give the same
 answers.
 """
 
@@ -37,7 +37,7 @@ class Enumerated:
     violating
         Those that reach a wanted target, at most MOST_FOUND.
     least
-        For each objective the least bound among the patterns at which it excludes its target.
+        For each target the least bound of F among the patterns at which it is excluded.
     complete
         Whether all patterns were evaluated.
     """
@@ -87,7 +87,7 @@ class FlipEnumerator:
             ]
         )
 
-    def run(self, node: SignArray, wanted: BoolArray) -> Enumerated:
+    def run(self, node: SignArray, wanted: BoolArray, goal: FloatArray) -> Enumerated:
         """Enumerate the patterns of one node."""
         packed, budget = self._packed, self._budget
         open_ = np.flatnonzero(node == 0)
@@ -105,11 +105,11 @@ class FlipEnumerator:
         sums[: self._rows.shape[0]] = self._rows @ base[self._inputs].astype(np.float32)
         gains = self._columns[open_] * other[:, None].astype(np.int32)
         found = np.full((MOST_FOUND, open_.size + 1), -1, dtype=np.int64)
-        least = np.full(packed.constant.size, np.inf)
+        least = np.full(packed.targets, np.inf)
         count, violations = self._enumerate(
             sums, gains, cost, left, wanted, packed.first_above, packed.signs, packed.masks,
             packed.start, packed.width, packed.limit, packed.gate, packed.objective_signs,
-            packed.objective_masks, packed.scale, packed.reach, packed.constant, packed.enough,
+            packed.objective_masks, packed.scale, packed.reach, packed.constant, goal,
             packed.target, MOST_FOUND, found, least,
         )  # fmt: skip
         violating = np.repeat(base[None, :], violations, axis=0)

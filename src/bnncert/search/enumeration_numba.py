@@ -11,7 +11,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _popcount(_context: Any, word: Any) -> Any:
     """Return the number of ones in a word, by the processor's own instruction."""
 
@@ -23,9 +23,9 @@ def _popcount(_context: Any, word: Any) -> Any:
     return types.uint64(types.uint64), generate
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _pack_above(values, limits, words):
-    """Set the bits at which a value is above its limit; the number of values is a multiple of 64."""
+    """Set the bits of the values above their limits; there is a multiple of 64 of them."""
     for block in range(values.size >> 6):
         part, least = values[block << 6 : (block + 1) << 6], limits[block << 6 : (block + 1) << 6]
         word = np.uint64(0)
@@ -34,14 +34,14 @@ def _pack_above(values, limits, words):
         words[block] = word
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _add_disagreements(word, signs, masks, counts):
     """Add, for each gate, the number of signs in one word that disagree with its weights."""
     for j in range(counts.size):
         counts[j] += np.int64(_popcount((word ^ signs[j]) & masks[j]))
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _lower_bounds(
     sums, first_above, signs, masks, start, width, limit, gate,
     objective_signs, objective_masks, scale, reach, constant, below, counts, lower,
@@ -55,7 +55,9 @@ def _lower_bounds(
         mine = counts[:size]
         mine[:] = 0
         for w in range(width[level]):
-            _add_disagreements(below[w], signs[place : place + size], masks[place : place + size], mine)
+            _add_disagreements(
+                below[w], signs[place : place + size], masks[place : place + size], mine
+            )
             place += size
         _pack_above(limit[first:end], mine, below)
     for k in range(constant.size):
@@ -65,25 +67,29 @@ def _lower_bounds(
         lower[k] = constant[k] + (reach[k] - 2 * scale[k] * np.float64(count))
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _violates(lower, enough, target, wanted, excluded, least):
+@numba.njit(cache=True, nogil=True)
+def _violates(lower, goal, target, wanted, excluded, largest, least):
     """Whether some wanted target is not excluded; note the least bounds of those that are."""
     excluded[:] = False
+    largest[:] = -np.inf
     for k in range(lower.size):
-        if lower[k] > enough[k]:
-            excluded[target[k]] = True
-            if wanted[target[k]] and lower[k] < least[k]:
-                least[k] = lower[k]
+        t = target[k]
+        excluded[t] |= lower[k] > goal[k]
+        largest[t] = max(largest[t], lower[k])
+    violates = False
     for t in range(wanted.size):
-        if wanted[t] and not excluded[t]:
-            return True
-    return False
+        if wanted[t]:
+            if not excluded[t]:
+                violates = True
+            elif largest[t] < least[t]:
+                least[t] = largest[t]
+    return violates
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def enumerate_flips(
     base, gains, cost, left, wanted, first_above, signs, masks, start, width, limit, gate,
-    objective_signs, objective_masks, scale, reach, constant, enough, target, most, found, least,
+    objective_signs, objective_masks, scale, reach, constant, goal, target, most, found, least,
 ):  # fmt: skip
     """Evaluate every set of flips whose costs fit `left`, depth first.
 
@@ -98,6 +104,7 @@ def enumerate_flips(
     lower = np.zeros(constant.size)
     counts = np.zeros(64 * words, np.int64)
     excluded = np.zeros(wanted.size, np.bool_)
+    largest = np.zeros(wanted.size)
     sums = base.copy()
     stack = np.zeros(cost.size + 1, np.int64)
     depth, count, violations, following = 0, 0, 0, 0
@@ -109,7 +116,7 @@ def enumerate_flips(
                 sums, first_above, signs, masks, start, width, limit, gate,
                 objective_signs, objective_masks, scale, reach, constant, below, counts, lower,
             )  # fmt: skip
-            if _violates(lower, enough, target, wanted, excluded, least):
+            if _violates(lower, goal, target, wanted, excluded, largest, least):
                 for d in range(depth):
                     found[violations, d] = stack[d]
                 found[violations, depth] = -1

@@ -1,8 +1,9 @@
-r"""Local search over sign patterns: which flips within the budget reach a target?
+r"""Local search over sign patterns, for counterexamples of deep networks.
 
-Surrogate gradients lose their way through many layers of signs.  Here a step looks at every single flip
-of the present pattern at once, moves to the one with the lowest objective (the same flip is not undone
-for some steps), and starts again from a random pattern when nothing has improved for a while.
+Surrogate gradients lose their way through many layers of signs.  Here a step looks at every single
+flip of the present pattern at once and moves to the one with the lowest objective.  A flip is not
+undone for some steps, and the search starts again from a random pattern when nothing has improved
+for a while.
 """
 
 from __future__ import annotations
@@ -54,13 +55,13 @@ class FlipDescent:
 
     def _start(self) -> SignArray:
         """Return the centre's pattern first, and random ones later."""
-        pattern = self.home.copy()
+        pattern: SignArray = self.home.copy()
         self._starts += 1
         if self._starts == 1:
             return pattern
         if self.budget is None:
             flip = self._generator.random(pattern.size) < RANDOM_SHARE * self._generator.random()
-            return np.where(flip, -pattern, pattern).astype(np.int8)
+            return np.asarray(np.where(flip, -pattern, pattern), dtype=np.int8)
         left = float(UNITS) * self._generator.random()
         for i in self._generator.permutation(pattern.size).tolist():
             if self.budget.cost[i] <= left:

@@ -1,16 +1,16 @@
 r"""Balls as budgets: what it costs to change the sign of a first-layer neuron.
 
 In an L1 or L2 ball around c, first-layer neurons that read disjoint inputs share the radius as a
-budget.  Let s_j be the sign of neuron j at c, and g_j = |w_j.c + b_j| its distance from the threshold.
-Changing it takes at least
+budget.  Let g_j = |w_j.c + b_j| be the distance of neuron j from its threshold at c.  Changing its
+sign takes at least
 
     L1:  g_j / max_i |w_ji|  of the radius r,          L2:  g_j^2 / |w_j|_2^2  of r^2,
 
 and for disjoint inputs these costs add up.  So a pattern is possible only if the costs of its flips
 fit the budget, and a sum of signs above can move by no more than the cheapest flips that help it.
 
-Costs are rounded down and the budget up to integers of a 2^20th of the budget: sums of them are exact
-in float32, and rounding only ever allows more.
+Costs are rounded down to integers of a 2^20th of the budget: their sums are exact in float32, and
+rounding only ever allows more.
 """
 
 from __future__ import annotations
@@ -168,9 +168,7 @@ def flip_budget(layer: ThresholdLayer, neurons: IntArray, region: Region) -> Fli
     return FlipBudget(home, cost.astype(np.float32))
 
 
-def _gaps(
-    layer: ThresholdLayer, neurons: IntArray, region: Ball
-) -> tuple[SignArray, FloatArray]:
+def _gaps(layer: ThresholdLayer, neurons: IntArray, region: Ball) -> tuple[SignArray, FloatArray]:
     """Return the sign of each neuron at the centre and a lower bound of its distance to flip."""
     assert layer.bias_lo is not None and layer.bias_hi is not None
     rows = layer.weights[neurons].astype(np.float64)
@@ -184,7 +182,7 @@ def _gaps(
 
 
 def fits_level(circuit: Circuit, level: Level) -> bool:
-    """Whether all inputs of a level are first-layer variables, so that the budget bounds its sums."""
+    """Whether all inputs of a level are first-layer variables: then the budget bounds its sums."""
     return bool(np.all(level.inputs < circuit.inputs))
 
 

@@ -8,6 +8,7 @@ number of disagreements is below a limit.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +32,8 @@ class PackedCircuit:
     first_above
         The largest first-level sums at which the gate is -1.
     signs, masks
-        Words of all rows, first the first word of every gate of a level; `start[k]` is where level k
-        begins, `width[k]` the words of a row.
+        Words of all rows: of each level the first words of all gates, then the second ones, and so
+        on.  `start[k]` is where level k begins, `width[k]` the words of a row.
     limit
         Disagreements below which a gate is +1; `gate[k]` is the first gate of level k.
     objective_signs, objective_masks
@@ -53,7 +54,6 @@ class PackedCircuit:
     scale: FloatArray
     reach: FloatArray
     constant: FloatArray
-    enough: FloatArray
     target: npt.NDArray[np.int64]
     targets: int
 
@@ -82,7 +82,7 @@ def pack(circuit: Circuit) -> PackedCircuit | None:
     if not np.array_equal(levels[0].inputs, levels[0].inputs[levels[0].inputs < circuit.inputs]):
         return None
     signs, masks, limits = [], [], []
-    for below, level in zip(levels, levels[1:], strict=False):
+    for below, level in pairwise(levels):
         place = np.full(circuit.size, -1, dtype=np.int64)
         place[below.outputs] = np.arange(below.size)
         where = place[level.inputs]
@@ -120,7 +120,6 @@ def pack(circuit: Circuit) -> PackedCircuit | None:
         scale=scale,
         reach=scale * np.count_nonzero(sizes, axis=1),
         constant=circuit.constant - circuit.slack,
-        enough=circuit.enough,
         target=circuit.target,
         targets=circuit.targets,
     )

@@ -85,7 +85,7 @@ def _prepare(task: Task) -> Tree:
         task.problem,
         task.objective,
         lambda point, exact: replayer.confirm(task.target, point, exact) is not None,
-        evaluate=exact_values(task.question, task.objective) if task.minimum else None,
+        evaluate=exact_values(task.question, task.target) if task.minimum else None,
         seed=task.seed,
         keep_leaves=task.keep_leaves,
         memory=task.memory,

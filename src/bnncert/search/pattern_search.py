@@ -1,10 +1,10 @@
 r"""Search over sign patterns of the first layer, by propagation of many nodes at once.
 
 A node fixes some signs.  Interval propagation through all layers closes it for every target whose
-objective stays positive; what remains is split on one more sign, depth first, thousands of nodes at a
-time.  Where few signs are open, or the region allows one more flip at most, all patterns are
-evaluated outright.  A pattern that reaches a target is looked for in the region: a point that has it
-is a counterexample, and signs that exclude each other become a clause for the rest of the search.
+objective stays positive; what remains is split on one more sign, depth first, thousands of nodes
+at a time.  Where few patterns are left, all of them are evaluated outright.  A pattern that reaches
+a target is looked for in the region: a point that has it is a counterexample, and signs that
+exclude each other become a clause for the rest of the search.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from bnncert.search.batch_propagation import (
     influence,
     open_targets,
     propagate,
+    target_bounds,
 )
 from bnncert.search.circuit import Circuit
 from bnncert.search.clauses import Clauses
@@ -66,7 +67,7 @@ class SearchOutcome:
     Attributes
     ----------
     lower
-        For each objective the least lower bound over the nodes that it closed.
+        For each target the least lower bound of F over the nodes in which it is excluded.
     closed
         Which targets are excluded on the whole region.
     nodes, patterns
@@ -132,9 +133,11 @@ class PatternSearch:
         root = np.zeros((1, circuit.inputs), dtype=np.int8)
         self._stack = [_Batch(root, np.ones((1, circuit.targets), dtype=bool))]
         self._undecided = False
+        #: A lower bound of objective k above goal[k] excludes its target in a node.
+        self.goal = circuit.enough.copy()
         self.outcome = SearchOutcome(
             "interrupted",
-            np.full(circuit.constant.size, np.inf),
+            np.full(circuit.targets, np.inf),
             np.zeros(circuit.targets, dtype=bool),
         )
 
@@ -225,9 +228,9 @@ class PatternSearch:
         """Enumerate node k: True if it is closed, False to split it, None ends the search."""
         assert self._compiled is not None
         wanted = batch.targets[k]
-        made = self._compiled.run(batch.nodes[k], wanted)
+        made = self._compiled.run(batch.nodes[k], wanted, self.goal)
         self.outcome.patterns += made.count
-        np.minimum(self.outcome.lower, made.least, out=self.outcome.lower)
+        self._note(made.least)
         if made.violating.shape[0]:
             targets = np.repeat(wanted[None, :], made.violating.shape[0], axis=0)
             if self._evaluate(_Batch(made.violating, targets)):
@@ -243,24 +246,19 @@ class PatternSearch:
 
     def _close(self, batch: _Batch, made: Propagated) -> tuple[_Batch, IntArray]:
         """Note what the bounds exclude; return the nodes that are left and their numbers."""
-        open_ = open_targets(self.circuit, made.lower) & batch.targets
+        open_ = open_targets(self.circuit, made.lower, self.goal) & batch.targets
         open_[~made.possible] = False
         closed = batch.targets & ~open_ & made.possible[:, None]
-        self._note(made.lower, closed)
+        bounds = np.where(closed, target_bounds(self.circuit, made.lower), np.inf)
+        self._note(bounds.min(axis=0, initial=np.inf))
         kept = np.flatnonzero(open_.any(axis=1))
         return _Batch(batch.nodes[kept], open_[kept]), kept
 
-    def _note(self, lower: FloatArray, closed: BoolArray) -> None:
-        """Remember the least bound of each objective where it excluded its target."""
-        proved = lower > self.circuit.enough
-        mine = closed[:, self.circuit.target] & proved
-        least = np.where(mine, lower, np.inf).min(axis=0, initial=np.inf)
+    def _note(self, least: FloatArray) -> None:
         np.minimum(self.outcome.lower, least, out=self.outcome.lower)
 
     def _split(self, batch: _Batch, made: Propagated, kept: IntArray) -> None:
-        part = Propagated(
-            made.states[kept], made.last[kept], made.lower[kept], made.possible[kept]
-        )
+        part = Propagated(made.states[kept], made.last[kept], made.lower[kept], made.possible[kept])
         score = influence(self.circuit, part, batch.targets)
         if self.budget is not None:
             score = score / (1 + self.budget.cost / np.maximum(self.budget.cost.max(), 1))
@@ -324,11 +322,16 @@ class PatternSearch:
             made = self.realise(batch.nodes[0], batch.targets[0])
             if made.found:
                 return True
-            if made.conflict is None:
-                self._undecided = True
-            else:
+            if made.conflict is not None:
                 self.learn(made.conflict)
-            batch = self._possible(batch.take(slice(1, None)))
+                batch = self._possible(batch.take(slice(1, None)))
+                continue
+            # Where the minimum is asked for, a point that was found has moved the goal.
+            before = len(batch)
+            batch, _ = self._close(batch, evaluate(self.circuit, batch.nodes))
+            if len(batch) == before:
+                self._undecided = True
+                batch = batch.take(slice(1, None))
         return False
 
 

@@ -45,6 +45,8 @@ def meet(
 ) -> Meeting:
     """Look for a point of the region where `neurons` have `signs`."""
     if isinstance(region, Ball) and region.norm == "l2":
+        if region.radius == 0:
+            return Meeting(None, None)
         guide = cone_guide(layer, neurons, signs, region, deadline)
     else:
         guide = _linear_guide(layer, neurons, signs, region, deadline)
