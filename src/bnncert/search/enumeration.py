@@ -108,8 +108,8 @@ class FlipEnumerator:
         least = np.full(packed.targets, np.inf)
         count, violations = self._enumerate(
             sums, gains, cost, left, wanted, packed.first_above, packed.signs, packed.masks,
-            packed.start, packed.width, packed.limit, packed.gate, packed.objective_signs,
-            packed.objective_masks, packed.scale, packed.reach, packed.constant, goal,
+            packed.start, packed.width, packed.limit, packed.gate, packed.part_signs,
+            packed.part_masks, packed.part, packed.scale, packed.reach, packed.constant, goal,
             packed.target, MOST_FOUND, found, least,
         )  # fmt: skip
         violating = np.repeat(base[None, :], violations, axis=0)

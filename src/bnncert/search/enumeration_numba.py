@@ -44,7 +44,7 @@ def _add_disagreements(word, signs, masks, counts):
 @numba.njit(cache=True, nogil=True)
 def _lower_bounds(
     sums, first_above, signs, masks, start, width, limit, gate,
-    objective_signs, objective_masks, scale, reach, constant, below, counts, lower,
+    part_signs, part_masks, part, scale, reach, constant, below, counts, lower,
 ):  # fmt: skip
     """Fill `lower` with the objectives' values at the pattern whose first-level sums are given."""
     _pack_above(sums, first_above, below)
@@ -60,11 +60,12 @@ def _lower_bounds(
             )
             place += size
         _pack_above(limit[first:end], mine, below)
-    for k in range(constant.size):
+    lower[:] = constant
+    for p in range(part.size):
         count = np.uint64(0)
-        for w in range(objective_signs.shape[1]):
-            count += _popcount((below[w] ^ objective_signs[k, w]) & objective_masks[k, w])
-        lower[k] = constant[k] + (reach[k] - 2 * scale[k] * np.float64(count))
+        for w in range(part_signs.shape[1]):
+            count += _popcount((below[w] ^ part_signs[p, w]) & part_masks[p, w])
+        lower[part[p]] += reach[p] - 2 * scale[p] * np.float64(count)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -89,7 +90,7 @@ def _violates(lower, goal, target, wanted, excluded, largest, least):
 @numba.njit(cache=True, nogil=True)
 def enumerate_flips(
     base, gains, cost, left, wanted, first_above, signs, masks, start, width, limit, gate,
-    objective_signs, objective_masks, scale, reach, constant, goal, target, most, found, least,
+    part_signs, part_masks, part, scale, reach, constant, goal, target, most, found, least,
 ):  # fmt: skip
     """Evaluate every set of flips whose costs fit `left`, depth first.
 
@@ -114,7 +115,7 @@ def enumerate_flips(
             count += 1
             _lower_bounds(
                 sums, first_above, signs, masks, start, width, limit, gate,
-                objective_signs, objective_masks, scale, reach, constant, below, counts, lower,
+                part_signs, part_masks, part, scale, reach, constant, below, counts, lower,
             )  # fmt: skip
             if _violates(lower, goal, target, wanted, excluded, largest, least):
                 for d in range(depth):

@@ -22,6 +22,9 @@ Int32Array = npt.NDArray[np.int32]
 #: Bits of a word.
 WORD = 64
 
+#: Different sizes that the weights of an objective may have on average.
+MOST_PARTS = 6
+
 
 @dataclass(frozen=True, eq=False)
 class PackedCircuit:
@@ -36,10 +39,10 @@ class PackedCircuit:
         on.  `start[k]` is where level k begins, `width[k]` the words of a row.
     limit
         Disagreements below which a gate is +1; `gate[k]` is the first gate of level k.
-    objective_signs, objective_masks
-        The objectives' rows in the same form, where each has weights of one size only.
-    scale
-        That size, and the number of non-zero weights times it is `reach`.
+    part_signs, part_masks
+        The objectives' rows in the same form, one part for each size of an objective's weights.
+    part
+        The objective of each part; `scale` is the size, and `reach` the sum of all sizes.
     """
 
     first_above: Int32Array
@@ -49,8 +52,9 @@ class PackedCircuit:
     width: npt.NDArray[np.int64]
     limit: Int32Array
     gate: npt.NDArray[np.int64]
-    objective_signs: Words
-    objective_masks: Words
+    part_signs: Words
+    part_masks: Words
+    part: npt.NDArray[np.int64]
     scale: FloatArray
     reach: FloatArray
     constant: FloatArray
@@ -98,11 +102,16 @@ def pack(circuit: Circuit) -> PackedCircuit | None:
         limit = np.zeros(rows.shape[0])
         limit[: level.size] = np.ceil((nonzero - level.minus_upto) / 2)
         limits.append(limit)
-    sizes = circuit.absolute
-    scale = sizes.max(axis=1, initial=0.0)
-    if np.any((sizes != 0) & (sizes != scale[:, None])):
+    parts = [
+        (k, size, np.where(np.abs(row) == size, row, 0.0))
+        for k, row in enumerate(circuit.coefficients)
+        for size in np.unique(np.abs(row[row != 0])).tolist()
+    ]
+    if len(parts) > MOST_PARTS * circuit.constant.size:
         return None
-    objective_signs, objective_masks = pack_rows(circuit.coefficients)
+    rows_of_parts = np.array([row for _, _, row in parts]).reshape(len(parts), circuit.last.size)
+    part_signs, part_masks = pack_rows(rows_of_parts)
+    scale = np.array([size for _, size, _ in parts])
     first_above = np.full(_padded(levels[0].size), LARGEST_SUM, dtype=np.int32)
     first_above[: levels[0].size] = levels[0].minus_upto
     words = np.array([s.size for s in signs], dtype=np.int64)
@@ -115,10 +124,11 @@ def pack(circuit: Circuit) -> PackedCircuit | None:
         width=np.array([s.shape[1] for s in signs], dtype=np.int64),
         limit=np.concatenate(limits).astype(np.int32) if limits else np.zeros(0, dtype=np.int32),
         gate=np.concatenate([[0], np.cumsum(gates)]).astype(np.int64),
-        objective_signs=objective_signs,
-        objective_masks=objective_masks,
+        part_signs=part_signs,
+        part_masks=part_masks,
+        part=np.array([k for k, _, _ in parts], dtype=np.int64),
         scale=scale,
-        reach=scale * np.count_nonzero(sizes, axis=1),
+        reach=scale * np.count_nonzero(rows_of_parts, axis=1),
         constant=circuit.constant - circuit.slack,
         target=circuit.target,
         targets=circuit.targets,
