@@ -14,12 +14,15 @@ from bnncert.methods.branch import BranchMethod, branch_target
 from bnncert.methods.interval import interval_proof
 from bnncert.methods.lp import LpMethod, lp_lower_bounds
 from bnncert.methods.milp import MilpMethod, solve_target
+from bnncert.methods.propagation import PatternEngine, PropagationMethod
 from bnncert.methods.reduced_sdp import WORTH_LP, ReducedSdpMethod, bound_problem
 from bnncert.presolve.pipeline import Presolved, presolve
 from bnncert.presolve.stability import LayerBounds, stability
 from bnncert.problem import Problem, Target
 from bnncert.regions import Ball, Region
 from bnncert.relaxations.reduced import is_too_large, reduce_objective
+from bnncert.search.circuit import is_small_enough
+from bnncert.search.flips import flip_budget
 from bnncert.search.lessons import Lessons
 from bnncert.verdict import Counterexample, TargetResult
 
@@ -51,10 +54,39 @@ SHORT_SECONDS = 1.5
 #: Share of the time that milp gets before branching, for a target with several functions.
 MILP_SHARE = 0.5
 
-STAGES = ("small sdp", "quick attack", "lp", "sdp", "short bab", "attack", "bab", "milp")
+#: Open first-layer signs up to which all their patterns take less time than a relaxation.
+FEW_SIGNS = 12
+
+#: Sign layers from which on a relaxation says little, and patterns are searched first.
+DEEP = 3
+
+#: Seconds of the first search over patterns, and the share and seconds of the long one in a deep
+#: network.
+SHORT_PATTERNS, PATTERNS_SHARE, PATTERNS_SECONDS = 0.5, 0.5, 60.0
+
+STAGES = (
+    "short propagation",
+    "small sdp",
+    "quick attack",
+    "propagation",
+    "lp",
+    "sdp",
+    "short bab",
+    "attack",
+    "last propagation",
+    "bab",
+    "milp",
+)
 
 #: The methods that these stages are.
-STAGE_METHODS = (AttackMethod, LpMethod, ReducedSdpMethod, BranchMethod, MilpMethod)
+STAGE_METHODS = (
+    AttackMethod,
+    LpMethod,
+    ReducedSdpMethod,
+    BranchMethod,
+    MilpMethod,
+    PropagationMethod,
+)
 
 
 @register
@@ -62,7 +94,7 @@ class AutoMethod(Method):
     """Cheap stages first; see STAGES for their order."""
 
     name = "auto"
-    summary = "interval, attack, lp, sdp, branch and bound and milp in turn, for what is still open"
+    summary = "cheap methods first, exact ones for what is still open: the default"
     promises = ("bound", "exact", "counterexample")
     reads = frozenset[str]().union(*(stage.reads for stage in STAGE_METHODS))
 
@@ -83,6 +115,7 @@ class _Run:
         # The same search as that of the method `attack`, from its first point on.
         self.search = Attack(problem, context, bounds=self.bounds)
         self.share = AttackShare(context.deadline)
+        self.patterns: PatternEngine | None = None
 
     @property
     def open(self) -> set[str]:
@@ -115,12 +148,37 @@ class _Run:
                 break
             if "attack" in stage:
                 self.planned_attack(stage, presolved)
+            elif "propagation" in stage:
+                self.search_patterns(stage, presolved)
             elif stage != "milp" or not _is_l2_ball(problem.region):
                 self.prove(stage, presolved)
         limit = context.deadline.seconds
         if not self.over and limit is not None:
             self.attack(SHARE * limit - self.share.seconds)
         return tuple(_timed(self.results[t.name], context) for t in problem.targets)
+
+    def search_patterns(self, stage: str, presolved: Presolved) -> None:
+        """Search over sign patterns, for all open targets together, for a part of the time."""
+        end = self.share.for_proofs()
+        seconds = _pattern_seconds(stage, presolved, end.remaining())
+        if seconds <= 0 or self.context.tracing or not is_small_enough(presolved):
+            return
+        since = self.context.deadline.elapsed()
+        if self.patterns is None:
+            own = tuple(t for t in self.problem.targets if t.name in self.open)
+            decide = replace(
+                self.context, options=replace(self.context.options, mode="feasibility")
+            )
+            self.patterns = PatternEngine(presolved, self.problem, own, decide)
+        self.context.report("propagation", 0, 1)
+        self.patterns.run(end.within(seconds))
+        for target in self.patterns.targets:
+            before = self.results[target.name]
+            after = self.patterns.result(target, "propagation", since, before.lower)
+            if before.status != "robust":
+                if after.status == "timeout" and not self.context.deadline.passed():
+                    after = replace(after, status="unknown")
+                self.results[target.name] = _combine(before, after)
 
     def planned_attack(self, stage: str, presolved: Presolved) -> None:
         """Run one of the two attacks that have a place among the stages."""
@@ -290,6 +348,22 @@ def _intervals(
             details={"seconds": took},
         )
         results[target.name] = after if before is None else _combine(before, after)
+
+
+def _pattern_seconds(stage: str, presolved: Presolved, remaining: float) -> float:
+    """Return how long a stage of the search over patterns may take; 0 leaves it out."""
+    deep = presolved.network.depth >= DEEP
+    first = np.flatnonzero(presolved.owner_layer == 0)
+    is_budget = (
+        flip_budget(presolved.network.layers[0], presolved.owner[first], presolved.region)
+        is not None
+    )
+    if stage == "short propagation":
+        return SHORT_PATTERNS if is_budget or first.size <= FEW_SIGNS else 0.0
+    if stage == "propagation":
+        return min(PATTERNS_SHARE * remaining, PATTERNS_SECONDS) if deep or is_budget else 0.0
+    # Branching on a bound takes over where the network is shallow.
+    return remaining if deep else 0.0
 
 
 def _is_for_milp(problem: Problem, target: Target, context: Context) -> bool:
