@@ -12,6 +12,8 @@ from bnncert.deadline import Deadline
 from bnncert.methods import auto
 from bnncert.methods.attack import Attack
 from bnncert.methods.attack_share import FIRST_SLICE, SHARE, AttackShare
+from bnncert.methods.propagation import PatternEngine
+from bnncert.search.pattern_search import SearchOutcome
 from bnncert.verdict import TargetResult
 from tests.clock import Clock
 
@@ -72,7 +74,12 @@ def test_the_attack_has_a_third_of_the_time_whatever_the_proofs_take(
         target = problem.targets[0]  # type: ignore[attr-defined]
         return context.result(target, stage, 0.0)
 
+    def search(engine: PatternEngine, deadline: Deadline) -> SearchOutcome:
+        clock.advance(greed * deadline.remaining())
+        return engine.search.outcome
+
     monkeypatch.setattr(Attack, "run", attack)
+    monkeypatch.setattr(PatternEngine, "run", search)
     monkeypatch.setattr(auto, "_stage", prove)
     generator = np.random.default_rng(0)
     weights = [generator.choice([-1.0, 1.0], (n, m)) for m, n in ((6, 9), (9, 7), (7, 3))]
