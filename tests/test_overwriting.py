@@ -134,6 +134,14 @@ def test_two_results_do_not_go_to_one_file(run: Run, folder: Path, line: str, na
     assert content(folder) == before
 
 
+def test_a_certificate_does_not_replace_the_network_in_python_either(folder: Path) -> None:
+    before = content(folder)
+    network, ball = bnncert.load("net.npz"), bnncert.Ball("linf", np.array([1.0, 0.0]), 0.4)
+    with pytest.raises(bnncert.InputError, match="hard: cannot be written"):
+        bnncert.verify(network, ball, 0, certificate="hard")
+    assert content(folder) == before
+
+
 def test_devices_may_be_named_twice(run: Run, folder: Path) -> None:
     ended = run("verify", *ABOUT_X, "--json", os.devnull, "--certificate", os.devnull)
     assert ended.code == 0

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from bnncert.arithmetic import Arithmetic, float32_network
+from bnncert.atomic import file_identity
 from bnncert.certificate.writing import CertificateError, write_counterexample, write_proof
 from bnncert.deadline import Deadline
 from bnncert.errors import InputError, OutsideDataBoxWarning
@@ -242,6 +243,12 @@ class Wanted:
     network: Network
     arithmetic: Arithmetic
     sign_zero: SignZero | None
+
+    def __post_init__(self) -> None:
+        # Before the work begins, and not after it.
+        source = self.network.source
+        if os.path.isfile(source) and file_identity(source) == file_identity(self.path):
+            raise InputError(f"{self.path}: cannot be written (the network was read from it)")
 
     def write(self, problem: Problem, result: Result, context: Context) -> Result:
         """Write the certificate of a verdict; without one, say whose word it rests on."""
