@@ -79,6 +79,25 @@ def test_in_the_first_second_there_is_no_traceback(seconds: float) -> None:
     interrupt(process)
 
 
+def test_while_the_arguments_are_read_it_is_one_line_too() -> None:
+    # Not in a command yet: typer makes this an exit code of its own.
+    script = (
+        "import typer.core\n"
+        "def parse(*arguments, **options):\n"
+        "    raise KeyboardInterrupt\n"
+        "typer.core.TyperGroup.make_context = parse\n" + START
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, "methods"],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (130, "bnncert: interrupted\n")
+
+
 def test_the_package_itself_is_imported_in_no_time() -> None:
     code = "import sys, bnncert; sys.exit('numpy' in sys.modules or not bnncert.__version__)"
     subprocess.run([sys.executable, "-c", code], env=environment(), check=True, timeout=60)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -23,6 +23,9 @@ from bnncert.commands.train import train
 from bnncert.commands.verify import verify
 from bnncert.commands.vnncomp import vnncomp, vnncomp_instance, vnncomp_prepare
 from bnncert.errors import BnncertError
+
+#: The exit code after Ctrl-C.
+INTERRUPTED = 130
 
 
 class _InterruptedError(Exception):
@@ -96,10 +99,7 @@ def main() -> None:
     except BnncertError as error:
         _complain(str(error))
     except (_InterruptedError, KeyboardInterrupt, typer.Abort):
-        _complain("interrupted")
-        sys.stderr.flush()
-        # At once: a solver's threads may still be at work, and C++ aborts when it finds them.
-        os._exit(130)
+        _end_interrupted()
     except MemoryError:
         _complain("out of memory; try a smaller batch (--restarts, --samples) or model")
     except (_SystemError, OSError) as error:
@@ -119,7 +119,17 @@ def main() -> None:
             # Bare `bnncert`: the message would be the whole help text.
             text = "no command given; see bnncert --help"
         _complain(text)
+    if code == INTERRUPTED:
+        # While the arguments are read, before any command, typer makes Ctrl-C an exit code.
+        _end_interrupted()
     sys.exit(code)
+
+
+def _end_interrupted() -> NoReturn:
+    _complain("interrupted")
+    sys.stderr.flush()
+    # At once: a solver's threads may still be at work, and C++ aborts when it finds them.
+    os._exit(INTERRUPTED)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
