@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import warnings
 from typing import Any, NoReturn
 
@@ -12,6 +13,7 @@ from typer.core import TyperGroup
 
 from bnncert.commands.bound import bound
 from bnncert.commands.check import check
+from bnncert.commands.clock import is_command_line
 from bnncert.commands.convert import convert
 from bnncert.commands.experiment import experiment
 from bnncert.commands.info import info
@@ -122,6 +124,18 @@ def main() -> None:
     if code == INTERRUPTED:
         # While the arguments are read, before any command, typer makes Ctrl-C an exit code.
         _end_interrupted()
+    _leave(code)
+
+
+def _leave(code: int) -> None:
+    """End the process with that code."""
+    others = any(thread is not threading.current_thread() for thread in threading.enumerate())
+    if others and is_command_line():
+        # A solver that ignored its time limit is still at work: nobody waits for it, and C++ aborts
+        # when it finds such a thread.
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
     sys.exit(code)
 
 

@@ -9,6 +9,10 @@ from dataclasses import dataclass, field
 from bnncert.errors import InputError
 
 
+class OutOfTimeError(Exception):
+    """The deadline passed inside a computation that has no result before its end."""
+
+
 @dataclass(frozen=True)
 class Deadline:
     """A moment on the monotonic clock; `Deadline(None)` never passes."""
@@ -31,6 +35,11 @@ class Deadline:
     def passed(self) -> bool:
         """Whether the time is up."""
         return self.remaining() <= 0
+
+    def check(self) -> None:
+        """Raise OutOfTimeError if the time is up."""
+        if self.passed():
+            raise OutOfTimeError("time is up")
 
     def within(self, seconds: float | None) -> Deadline:
         """Return a deadline `seconds` from now, or this one if it is earlier."""

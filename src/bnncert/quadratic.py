@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bnncert.deadline import Deadline
+from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.errors import InputError
 from bnncert.methods.base import REGISTRY, Options
 from bnncert.methods.sdp import MomentMethod
 from bnncert.network import Network
 from bnncert.polynomial import Polynomial
-from bnncert.presolve.reduction import reduce_target
+from bnncert.presolve.reduction import OpenProblem, reduce_target
 from bnncert.presolve.stability import stability
 from bnncert.problem import Objective, Target
 from bnncert.regions import Region
@@ -74,7 +74,7 @@ def bound_polynomial(
     options: Options | None = None,
 ) -> PolynomialBound:
     """Bound the minimum of a polynomial of degree 2 in inputs and last signs over a region."""
-    started = time.monotonic()
+    started, deadline = time.monotonic(), Deadline(timeout)
     engine = REGISTRY.make(method)
     if not isinstance(engine, MomentMethod):
         raise InputError(f"method {method} does not bound polynomials; use one of the sdp-* ones")
@@ -86,22 +86,33 @@ def bound_polynomial(
         raise InputError(f"the polynomial names variable {max(polynomial.variables)}")
     mask[used] = 1.0
     reduced = reduce_target(network, bounds, Target("f", (Objective(mask, 0.0),)))
-    encoded = encode(reduced, region, engine.encoding, polynomial)
-    family = cliques(encoded, chosen.sparsity or engine.sparsity)
-    if chosen.sparsity is None and not covers(encoded, family):
-        # Products that the layered cliques do not hold, e.g. of two last neurons.
-        family = cliques(encoded, "chordal")
-    relaxation = relax(encoded, family, engine.order)
-    solver = conic_solver(chosen.solver or "clarabel")
-    answer = solver.solve(relaxation.program, Deadline(timeout))
+    try:
+        lower, note = _lower_bound(reduced, region, polynomial, engine, chosen, deadline)
+    except OutOfTimeError:
+        lower, note = -np.inf, "no time to build the relaxation or to derive its bound"
     points = region.sample(np.random.default_rng(chosen.seed), chosen.samples)
     points[0] = region.center
     signs = network.last_signs(points).astype(np.float64)
     upper = float(np.min(polynomial.values(np.concatenate([points, signs], axis=1))))
-    return PolynomialBound(
-        relaxation.dual_bound(answer.dual),
-        upper,
-        method,
-        time.monotonic() - started,
-        "" if answer.status == "solved" else f"{solver.name}: {answer.status}",
-    )
+    return PolynomialBound(lower, upper, method, time.monotonic() - started, note)
+
+
+def _lower_bound(
+    reduced: OpenProblem,
+    region: Region,
+    polynomial: Polynomial,
+    engine: MomentMethod,
+    options: Options,
+    deadline: Deadline,
+) -> tuple[float, str]:
+    """Return the bound of the relaxation, and what there is to say about it."""
+    encoded = encode(reduced, region, engine.encoding, polynomial, deadline)
+    family = cliques(encoded, options.sparsity or engine.sparsity, deadline)
+    if options.sparsity is None and not covers(encoded, family):
+        # Products that the layered cliques do not hold, e.g. of two last neurons.
+        family = cliques(encoded, "chordal", deadline)
+    relaxation = relax(encoded, family, engine.order, deadline)
+    solver = conic_solver(options.solver or "clarabel")
+    answer = solver.solve(relaxation.program, deadline)
+    note = "" if answer.status == "solved" else f"{solver.name}: {answer.status}"
+    return relaxation.dual_bound(answer.dual, deadline), note

@@ -15,7 +15,7 @@ import numpy as np
 from bnncert.arithmetic import Arithmetic, float32_network
 from bnncert.atomic import file_identity
 from bnncert.certificate.writing import CertificateError, write_counterexample, write_proof
-from bnncert.deadline import Deadline
+from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.errors import InputError, OutsideDataBoxWarning
 from bnncert.formats.description import SignZero
 from bnncert.formats.vnnlib_query import Specification
@@ -262,7 +262,7 @@ class Wanted:
                     arithmetic=self.arithmetic,
                     sign_zero=self.sign_zero,
                 )
-            except CertificateError as error:
+            except (CertificateError, OutOfTimeError) as error:
                 return replace(result, notes=(*result.notes, str(error)))
             return replace(result, certificate=str(self.path))
         if result.status != "robust":
@@ -278,7 +278,7 @@ class Wanted:
                 deadline=context.deadline,
                 progress=context.progress,
             )
-        except CertificateError as error:
+        except (CertificateError, OutOfTimeError) as error:
             stages = {t.stage for t in result.targets}
             trusted = "highs" if "milp" in stages else "scip" if "minp" in stages else "bnncert"
             return replace(result, notes=(*result.notes, str(error)), trusted=trusted)

@@ -76,7 +76,8 @@ def window_problem(
     region = bnncert.Ball("linf", point, radius, -1.0, 1.0)
     label = int(np.argmax(network.evaluate(point)))
     target = robustness(network, region, label, "runner-up").targets[0]
-    return reduce_objective(presolve(network, region), target.objectives[0], with_triples=True)
+    presolved = presolve(network, region)
+    return reduce_objective(presolved, target.objectives[0], triples=presolved.triples)
 
 
 def solve(problem: ReducedProblem, last: bool) -> PartAnswer:

@@ -65,7 +65,7 @@ def test_two_processes_have_the_leaves_and_proofs_of_the_whole_tree(
     (target,) = problem.targets
     (objective,) = target.objectives
     presolved = presolve(network, region)
-    reduced = reduce_objective(presolved, objective, with_triples=True)
+    reduced = reduce_objective(presolved, objective, triples=presolved.triples)
     task = parallel.Task(presolved, reduced, objective, problem, target, 0, keep_leaves=True)
     tree = Tree(presolved, reduced, objective, lambda point, exact: False, keep_leaves=True)
     outcome = parallel.search_together(tree, task, Deadline(120), 2)

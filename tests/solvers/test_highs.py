@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +12,9 @@ import scipy.sparse as sp
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
 from bnncert.deadline import Deadline
-from bnncert.solvers.highs_ import HighsModel
+from bnncert.solvers.highs_ import LEAVE_SECONDS, HighsModel
 from bnncert.solvers.linear_program import LinearProgram
+from tests.clock import Clock
 
 Array = npt.NDArray[Any]
 
@@ -185,3 +186,36 @@ def test_no_deadline_is_no_limit() -> None:
     assert found.status == "optimal"
     assert found.point is not None
     assert found.point[0] == pytest.approx(0.25)
+
+
+def test_a_solve_that_ignores_its_end_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+
+    class Deaf:
+        """HiGHS in a phase in which it hears nothing."""
+
+        calls: ClassVar[list[str]] = []
+
+        def getRunTime(self) -> float:  # noqa: N802
+            return 0.0
+
+        def wait(self, seconds: float) -> tuple[bool, None]:
+            clock.advance(seconds)
+            return False, None
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *_: self.calls.append(name)
+
+    model = HighsModel(program([1.0], np.zeros((0, 1)), [], [], (0.0, 1.0), integer=True))
+    model._highs = Deaf()
+    started = clock.now
+    answer = model.solve(Deadline(2.0))
+    assert (answer.status, answer.point, answer.dual_bound) == ("limit", None, -np.inf)
+    assert clock.now - started < 2.0 + LEAVE_SECONDS + 0.2
+    assert "cancelSolve" in Deaf.calls
+    # Its thread still works on the model, which is not touched again.
+    Deaf.calls.clear()
+    model.add_row(0.0, 1.0, [0], [1.0])
+    model.set_cost(np.zeros(1), 0.0)
+    assert model.solve(Deadline(None)).status == "limit"
+    assert not Deaf.calls

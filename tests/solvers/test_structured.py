@@ -291,9 +291,20 @@ def test_the_clock_is_looked_at_in_every_iteration() -> None:
             self.looks += 1
             return self.looks > 3
 
+        def remaining(self) -> float:
+            return 1.0
+
     program = relax_reduced(hard_problem(6)).program
     solution = solve_structured(program, Clock())  # type: ignore[arg-type]
     assert solution.status == "interrupted" and solution.iterations == 3
+
+
+def test_a_step_that_would_end_too_late_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = relax_reduced(hard_problem(6)).program
+    monkeypatch.setattr("bnncert.solvers.structured.FLOPS", 1e-3)
+    solution = solve_structured(program, Deadline(60.0))
+    assert solution.status == "interrupted" and solution.iterations == 0
+    assert is_dual_feasible(program, solution.multipliers)
 
 
 # -- warm start --------------------------------------------------------------------------------

@@ -129,7 +129,7 @@ class LeafProblem:
         if not problem.size:
             return None, None
         relaxation = relax_reduced(problem)
-        moments, probabilities = starting_moments(problem)
+        moments, probabilities = starting_moments(problem, deadline=deadline)
         solution = solve_structured(
             relaxation.program,
             deadline,

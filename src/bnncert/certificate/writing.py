@@ -79,7 +79,7 @@ def write_proof(
     traces = hints or {}
     if any(len(t.leaves) > 1 for t in traces.values()):
         # Looked for when first asked, and recorded then.
-        _ = presolved.triples
+        presolved.triples_within(limit)
     prover = Prover(
         problem.network,
         stated,

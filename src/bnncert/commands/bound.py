@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import typer
 
+from bnncert.commands.clock import remaining
 from bnncert.commands.console import PlainConsole, watch
 from bnncert.commands.options import (
     ClipOption,
@@ -112,7 +113,7 @@ def bound(
             question.label,
             targets=question.targets,
             method=method,
-            timeout=timeout,
+            timeout=remaining(timeout),
             options=options,
             progress=progress,
         )

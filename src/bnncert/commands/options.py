@@ -62,7 +62,11 @@ TiesOption = Annotated[
 ]
 MethodOption = Annotated[str, typer.Option("--method", help="See `bnncert methods`.")]
 TimeoutOption = Annotated[
-    float | None, typer.Option("--timeout", help="Seconds for the whole question.")
+    float | None,
+    typer.Option(
+        "--timeout",
+        help="Seconds of wall time for the whole question, from the start of the process on.",
+    ),
 ]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of all randomness.")]
 SignZeroOption = Annotated[

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 import bnncert
+from bnncert.commands.clock import remaining
 from bnncert.commands.console import PlainConsole, watch
 from bnncert.commands.options import (
     ClipOption,
@@ -121,7 +122,7 @@ def radius(
                 targets=question.targets,
                 ties=ties,
                 method=method,
-                timeout=timeout,
+                timeout=remaining(timeout),
                 options=options,
                 progress=progress,
             )

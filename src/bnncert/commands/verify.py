@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from bnncert.atomic import write_atomically
+from bnncert.commands.clock import remaining
 from bnncert.commands.console import PlainConsole, watch
 from bnncert.commands.options import (
     ArithmeticOption,
@@ -119,7 +120,7 @@ def verify(
                 network,
                 specification,
                 method=method,
-                timeout=timeout,
+                timeout=remaining(timeout),
                 sign_zero=sign_zero,
                 options=options,
                 progress=progress,
@@ -163,7 +164,7 @@ def verify(
                 targets=question.targets,
                 ties=ties,
                 method=method,
-                timeout=timeout,
+                timeout=remaining(timeout),
                 sign_zero=sign_zero,
                 options=options,
                 progress=progress,

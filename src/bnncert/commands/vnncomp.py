@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from bnncert.atomic import write_atomically
+from bnncert.commands.clock import process_age
 from bnncert.commands.console import PlainConsole, counting, say_interrupted, wide_console
 from bnncert.commands.options import MemoryOption, MethodOption
 from bnncert.commands.output import refuse_clashes
@@ -113,7 +114,7 @@ def vnncomp_instance(
     ] = None,
 ) -> None:
     """Answer one instance as vnncomp/run_instance.sh has to."""
-    used = 0.0 if started is None else max(0.0, time.time() - started)
+    used = process_age() if started is None else max(0.0, time.time() - started)
     begin = time.monotonic() - used
     model, query = plain_or_packed(onnx), plain_or_packed(vnnlib)
     refuse_clashes((result,), (model, query))

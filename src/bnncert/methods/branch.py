@@ -53,7 +53,8 @@ def branch_target(
     details: dict[str, Any] = {}
     note = ""
     for number, objective in enumerate(target.objectives):
-        problem = reduce_objective(presolved, objective, with_triples=True)
+        triples = presolved.triples_within(context.deadline)
+        problem = reduce_objective(presolved, objective, triples=triples)
         evaluate = exact_values(question, target) if minimum else None
         tree = Tree(
             presolved,

@@ -16,8 +16,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from bnncert.ball_leaf import decide_pattern
+from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.formats.description import FloatArray
-from bnncert.methods.base import Context, Method, Options
+from bnncert.methods.base import Context, Method
 from bnncert.methods.interval import interval_proof
 from bnncert.presolve.pipeline import presolve
 from bnncert.presolve.record import Record
@@ -69,8 +70,8 @@ class ExactMethod(Method):
         return input_block(region, reduced.layers[0].inputs)
 
     @abstractmethod
-    def solver(self, model: LinearModel, region: Region, options: Options) -> Solver:
-        """Hand a model to the solver."""
+    def solver(self, model: LinearModel, region: Region, context: Context) -> Solver:
+        """Hand a model to the solver; OutOfTimeError if the deadline passes meanwhile."""
 
     def check_region(self, region: Region) -> None:
         """Raise InputError if the solver cannot express the region."""
@@ -117,15 +118,21 @@ class ExactMethod(Method):
             reduced, problem.region, context.options.form, integer=True, block=block
         )
         model = _with_objective(model, target, optimise)
-        solver = self.solver(model, problem.region, context.options)
+        try:
+            solver = self.solver(model, problem.region, context)
+        except OutOfTimeError:
+            return context.result(target, self.name, since, lower=lower)
         if record is not None:
-            _add_clashes(solver, model, record)
+            _add_clashes(solver, model, record, context.deadline)
         search = _Search(self.name, solver, problem, target, model, context, lower, optimise)
         return search.run(since)
 
 
-def _add_clashes(solver: Solver, model: LinearModel, record: Record) -> None:
-    """Forbid every pair of first-layer signs that presolve found to exclude each other."""
+def _add_clashes(solver: Solver, model: LinearModel, record: Record, deadline: Deadline) -> None:
+    """Forbid pairs of first-layer signs that presolve found to exclude each other.
+
+    The model is as correct without them, so the deadline may end this at any pair.
+    """
     index = model.problem.layers[0].index
     for step in record.steps:
         if step.rule != "clash" or step.layer != 0:
@@ -136,6 +143,8 @@ def _add_clashes(solver: Solver, model: LinearModel, record: Record) -> None:
         second = np.searchsorted(index, step.other[kept])
         signs, others = step.signs[kept], step.other_signs[kept]
         for a, b, s, t in zip(first, second, signs, others, strict=True):
+            if deadline.passed():
+                return
             # Of the literals z (sign +1) or 1 - z (sign -1) at most one holds.
             limit = 1.0 - float((s < 0) + (t < 0))
             columns = model.offsets[0] + np.array([a, b])

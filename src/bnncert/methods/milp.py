@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bnncert.errors import InputError
-from bnncert.methods.base import Context, Options, register
+from bnncert.methods.base import Context, register
 from bnncert.methods.exact_search import ExactMethod, Solver
 from bnncert.presolve.record import Record
 from bnncert.presolve.stability import LayerBounds
@@ -31,8 +31,9 @@ class MilpMethod(ExactMethod):
                 "sample or attack for the L2 norm"
             )
 
-    def solver(self, model: LinearModel, region: Region, options: Options) -> Solver:
+    def solver(self, model: LinearModel, region: Region, context: Context) -> Solver:
         """Hand a model to HiGHS, or to Gurobi where the user has it."""
+        options = context.options
         if options.solver == "gurobi":
             return GurobiModel(model.program, threads=options.threads, seed=options.seed)
         if options.solver not in (None, "highs"):

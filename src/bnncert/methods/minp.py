@@ -8,7 +8,7 @@ signs that the box makes impossible.
 from __future__ import annotations
 
 from bnncert.errors import InputError
-from bnncert.methods.base import Options, register
+from bnncert.methods.base import Context, register
 from bnncert.methods.exact_search import ExactMethod, Solver
 from bnncert.presolve.reduction import OpenProblem
 from bnncert.regions import Ball, Region
@@ -33,8 +33,9 @@ class MinpMethod(ExactMethod):
             return ball_block(region, reduced.layers[0])
         return super().inputs(reduced, region)
 
-    def solver(self, model: LinearModel, region: Region, options: Options) -> Solver:
+    def solver(self, model: LinearModel, region: Region, context: Context) -> Solver:
         """Hand a model to SCIP, or to Gurobi where the user has it."""
+        options = context.options
         is_ball = isinstance(region, Ball) and region.norm == "l2"
         ball = model.inputs.size if is_ball else 0
         if options.solver == "gurobi":
@@ -48,4 +49,5 @@ class MinpMethod(ExactMethod):
             # Once the first layer is fixed, all later signs follow.
             branch_first=range(start, start + model.problem.layers[0].size),
             seed=options.seed,
+            deadline=context.deadline,
         )

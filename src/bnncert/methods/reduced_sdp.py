@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bnncert.deadline import OutOfTimeError
 from bnncert.errors import InputError
 from bnncert.formats.description import FloatArray
 from bnncert.methods.base import Context, Method, register
@@ -31,7 +32,7 @@ from bnncert.relaxations.windows import PartAnswer, split_bound
 from bnncert.solvers.low_rank import solve_low_rank
 from bnncert.solvers.registry import conic_solver
 from bnncert.solvers.structured import solve_structured
-from bnncert.solvers.structured_program import Multipliers
+from bnncert.solvers.structured_program import Multipliers, starting_point
 from bnncert.verdict import TargetResult
 
 #: A cut round is tried while the relaxation misses its goal by less than this share of its reach.
@@ -287,7 +288,10 @@ def _solve(
         known = objective.round_up(dual * scale + constant - ROUNDING_ROOM * step)
         return known >= objective.round_up(primal * scale + constant)
 
-    moments, probabilities = starting_moments(problem, context.options.seed)
+    try:
+        moments, probabilities = starting_moments(problem, context.options.seed, context.deadline)
+    except OutOfTimeError:
+        return _Answer("structured", "interrupted", 0, starting_point(program), None, np.inf)
     solution = solve_structured(
         program,
         context.deadline,

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from bnncert.deadline import OutOfTimeError
 from bnncert.methods.base import Context, Method, register
 from bnncert.methods.interval import interval_proof
 from bnncert.presolve.reduction import OpenProblem, reduce_target
@@ -55,13 +56,20 @@ class MomentMethod(Method):
         if not reduced.layers[-1].size:
             # Everything is fixed: f is a constant, and interval arithmetic has it already.
             return -np.inf, ""
-        encoded = encode(reduced, problem.region, self.encoding, objective)
-        family = cliques(encoded, context.options.sparsity or self.sparsity)
-        relaxation = relax(encoded, family, self.order)
+        deadline = context.deadline
         solver = conic_solver(context.options.solver or "clarabel")
-        solution = solver.solve(relaxation.program, context.deadline)
+        try:
+            encoded = encode(reduced, problem.region, self.encoding, objective, deadline)
+            family = cliques(encoded, context.options.sparsity or self.sparsity, deadline)
+            relaxation = relax(encoded, family, self.order, deadline)
+        except OutOfTimeError:
+            return -np.inf, "no time to build the relaxation"
+        solution = solver.solve(relaxation.program, deadline)
         note = "" if solution.status == "solved" else f"{solver.name}: {solution.status}"
-        return relaxation.dual_bound(solution.dual), note
+        try:
+            return relaxation.dual_bound(solution.dual, deadline), note
+        except OutOfTimeError:
+            return -np.inf, f"{note or solver.name}; no time to derive the bound"
 
 
 @register

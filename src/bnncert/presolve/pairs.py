@@ -82,13 +82,13 @@ def pair_clashes(
             break
         found.append(over_box(part, need, lo, hi, a, b))
         if isinstance(region, Ball) and region.norm == "l2":
-            found.append(_l2_ball(part, need, region.middle[used], region.radius, a, b))
+            found.append(_l2_ball(part, need, region, used, a, b, deadline))
     known = _union(found)
     # These have more to say than a box or a ball alone, at a price for each pair.
     if isinstance(region, Ball) and region.norm != "linf":
-        return _union([known, _by_support(region, weights, need, known, MOST_ROWS)])
+        return _union([known, _by_support(region, weights, need, known, MOST_ROWS, deadline)])
     if isinstance(region, Polytope):
-        return _union([known, _by_support(region, weights, need, known, MOST_PROGRAMS)])
+        return _union([known, _by_support(region, weights, need, known, MOST_PROGRAMS, deadline)])
     return known
 
 
@@ -294,9 +294,10 @@ def _bisect_box(
 
 
 def _l2_ball(
-    weights: Any, need: FloatArray, middle: FloatArray, radius: float, a: Any, b: Any
+    weights: Any, need: FloatArray, ball: Ball, used: IntArray, a: Any, b: Any, deadline: Deadline
 ) -> Clashes:
     """Minimise r |theta v + (1 - theta) w|_2 + linear, from the Gram matrix."""
+    middle, radius = ball.middle[used], ball.radius
     dense = weights.astype(np.float64)
     rows = dense[a].toarray()
     others = dense.toarray() if b is None else dense[b].toarray()
@@ -309,6 +310,8 @@ def _l2_ball(
     found = []
     for s in (1, -1):
         for t in (1, -1):
+            if deadline.passed():
+                break
             own = s * at + need[int(s < 0)][a]
             bound = need[int(t < 0)] if b is None else need[int(t < 0)][b]
             theirs = t * other_at + bound
@@ -348,11 +351,21 @@ def _minimise_norm(
 #: where each is a linear program.
 MOST_ROWS, MOST_PROGRAMS = 3000, 200
 
+#: This share of them between two looks at the clock.
+ROWS_AT_ONCE = 1 / 12
+
 
 def _by_support(
-    region: Region, weights: Any, need: FloatArray, known: Clashes, most: int
+    region: Region,
+    weights: Any,
+    need: FloatArray,
+    known: Clashes,
+    most: int,
+    deadline: Deadline,
 ) -> Clashes:
     """Try theta = 1/2 with the region's own support function, closest pairs first."""
+    if deadline.passed():
+        return Clashes.none()
     count = weights.shape[0]
     dense = weights.astype(np.float64)
     alone = np.stack([region.support(dense), region.support(-dense)]) + need
@@ -366,9 +379,18 @@ def _by_support(
     # The less room two signs have on their own, the likelier they exclude each other.
     order = np.argsort(room, kind="stable")[:most]
     order = order[np.isfinite(room[order])]
-    if not order.size:
-        return Clashes.none()
-    a, b = a[order], b[order]
+    found = []
+    step = int(ROWS_AT_ONCE * most)
+    for start in range(0, order.size, step):
+        if deadline.passed():
+            break
+        chosen = order[start : start + step]
+        found.append(_supported(region, dense, need, a[chosen], b[chosen]))
+    return _union(found)
+
+
+def _supported(region: Region, dense: Any, need: FloatArray, a: IntArray, b: IntArray) -> Clashes:
+    """Return those of the pairs of literals that theta = 1/2 excludes."""
     s, t = 1.0 - 2.0 * (a % 2), 1.0 - 2.0 * (b % 2)
     left, right = dense[a // 2], dense[b // 2]
     rows = left.multiply((0.5 * s)[:, None]) + right.multiply((0.5 * t)[:, None])

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from bnncert.deadline import Deadline
+from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.formats.description import FloatArray, IntArray
 from bnncert.layers import ThresholdLayer
 from bnncert.network import Network
@@ -80,6 +80,18 @@ class Presolved:
     @cached_property
     def triples(self) -> Triples:
         """Triples of first-layer variables that exclude each other, looked for when first asked."""
+        return self._find_triples(Deadline(None))
+
+    def triples_within(self, deadline: Deadline) -> Triples:
+        """Return the triples, or none if the deadline passes before they are found."""
+        if "triples" not in self.__dict__:
+            try:
+                self.__dict__["triples"] = self._find_triples(deadline)
+            except OutOfTimeError:
+                return Triples.none()
+        return self.triples
+
+    def _find_triples(self, deadline: Deadline) -> Triples:
         layer = self.network.layers[0]
         assert layer.bias_lo is not None and layer.bias_hi is not None
         own = self.owner[self.owner_layer == 0]
@@ -93,6 +105,7 @@ class Presolved:
             -layer.bias_hi[own],
             -layer.bias_lo[own],
             among.matrix(own.size),
+            deadline,
         )
         signs = np.where(found.literals % 2 == 0, 1, -1).astype(np.int8)
         self.record.add(
@@ -176,7 +189,7 @@ class _Presolve:
         rows.eliminate_zeros()
         rows.sort_indices()
         shift = np.asarray(weights @ below.bounds.state.astype(np.int64), dtype=np.float64)
-        low, high = sum_ranges(rows, self._table())
+        low, high = sum_ranges(rows, self._table(), self.deadline)
         reach = np.asarray(abs(rows).sum(axis=1), dtype=np.float64).reshape(-1)
         bounds = settle_states(layer, shift + low, shift + high)
         # Over clashes alone a program says little more than the ranges do.

@@ -11,14 +11,21 @@ from typing import Any
 
 import numpy as np
 
+from bnncert.deadline import Deadline
 from bnncert.formats.description import FloatArray, IntArray
 from bnncert.presolve.clashes import BoolArray
 
 
-def sum_ranges(weights: Any, excluded: BoolArray) -> tuple[FloatArray, FloatArray]:
-    """Return (Lo, U) of every row of a CSR matrix of integers, given the table of clashes."""
-    upper = _upper(weights, excluded, 0)
-    return -_upper(weights, excluded, 1), upper
+def sum_ranges(
+    weights: Any, excluded: BoolArray, deadline: Deadline | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Return (Lo, U) of every row of a CSR matrix of integers, given the table of clashes.
+
+    When the deadline has passed, what is left of the rows counts in full.
+    """
+    limit = deadline or Deadline(None)
+    upper = _upper(weights, excluded, 0, limit)
+    return -_upper(weights, excluded, 1, limit), upper
 
 
 def _padded(weights: Any) -> tuple[IntArray, FloatArray]:
@@ -35,7 +42,7 @@ def _padded(weights: Any) -> tuple[IntArray, FloatArray]:
     return np.take_along_axis(columns, order, 1), np.take_along_axis(values, order, 1)
 
 
-def _upper(weights: Any, excluded: BoolArray, flip: int) -> FloatArray:
+def _upper(weights: Any, excluded: BoolArray, flip: int, deadline: Deadline) -> FloatArray:
     count = weights.shape[0]
     if not weights.indices.size:
         return np.zeros(count)
@@ -50,6 +57,8 @@ def _upper(weights: Any, excluded: BoolArray, flip: int) -> FloatArray:
     everyone = np.arange(count)
     bound = np.zeros(count)
     while left.any():
+        if deadline.passed():
+            return np.asarray(bound + (size * left).sum(axis=1))
         active = everyone[left.any(axis=1)]
         member = np.argmax(left[active], axis=1)
         left[active, member] = False
@@ -58,7 +67,7 @@ def _upper(weights: Any, excluded: BoolArray, flip: int) -> FloatArray:
         candidates = left[active] & excluded[up[active, member][:, None], up[active]]
         while True:
             more = candidates.any(axis=1)
-            if not more.any():
+            if not more.any() or deadline.passed():
                 break
             rows = np.flatnonzero(more)
             member = np.argmax(candidates[rows], axis=1)

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from bnncert.deadline import Deadline
 from bnncert.formats.description import FloatArray, IntArray
 from bnncert.presolve.clashes import BoolArray
 from bnncert.regions import Ball, Box, Region
@@ -65,8 +66,12 @@ def triple_clashes(
     plus_from: FloatArray,
     minus_upto: FloatArray,
     excluded: BoolArray,
+    deadline: Deadline,
 ) -> Triples:
-    """Return triples of signs that exclude each other; `excluded` is the table of pairs."""
+    """Return triples of signs that exclude each other; `excluded` is the table of pairs.
+
+    Raises OutOfTimeError if the deadline passes before all are known.
+    """
     count = weights.shape[0]
     used = np.unique(weights.indices)
     if not 3 <= count <= MOST_NEURONS or not used.size:
@@ -75,9 +80,9 @@ def triple_clashes(
     dense = weights[:, used].astype(np.float64).toarray()
     is_box = isinstance(region, Box) or (isinstance(region, Ball) and region.norm == "linf")
     if is_box and np.all(np.abs(weights.data) == 1):
-        return _over_box(dense, need, region.lo[used], region.hi[used], excluded)
+        return _over_box(dense, need, region.lo[used], region.hi[used], excluded, deadline)
     if isinstance(region, Ball) and region.norm == "l2":
-        return _over_ball(dense, need, region.middle[used], region.radius, excluded)
+        return _over_ball(dense, need, region.middle[used], region.radius, excluded, deadline)
     return Triples.none()
 
 
@@ -95,12 +100,15 @@ def _coefficients(shape: tuple[int, int, int]) -> dict[tuple[int, ...], float]:
     return {e: float(c) for e, c in zip(_EVEN, rounded, strict=True) if c}
 
 
-def _moments(dense: FloatArray, half: FloatArray) -> dict[tuple[int, ...], FloatArray]:
+def _moments(
+    dense: FloatArray, half: FloatArray, deadline: Deadline
+) -> dict[tuple[int, ...], FloatArray]:
     """Return sum_i half_i x_a^e1 x_b^e2 x_c^e3 as arrays that broadcast to (n, n, n)."""
     n = dense.shape[0]
     powers = (np.ones_like(dense), dense, np.abs(dense))
     out: dict[tuple[int, ...], FloatArray] = {}
     for e in _EVEN:
+        deadline.check()
         if e.count(0) == 3:
             out[e] = np.full((1, 1, 1), half.sum())
         elif e.count(0) == 2:
@@ -115,25 +123,33 @@ def _moments(dense: FloatArray, half: FloatArray) -> dict[tuple[int, ...], Float
             shape[kept[0]] = shape[kept[1]] = n
             out[e] = pair.reshape(shape)
         else:
-            left = (powers[e[0]] * half)[:, None, :] * powers[e[1]][None, :, :]
-            out[e] = (left.reshape(n * n, -1) @ powers[e[2]].T).reshape(n, n, n)
+            out[e] = np.empty((n, n, n))
+            for a, weighted in enumerate(powers[e[0]] * half):
+                deadline.check()
+                out[e][a] = (weighted * powers[e[1]]) @ powers[e[2]].T
     return out
 
 
 def _over_box(
-    dense: FloatArray, need: FloatArray, lo: FloatArray, hi: FloatArray, excluded: BoolArray
+    dense: FloatArray,
+    need: FloatArray,
+    lo: FloatArray,
+    hi: FloatArray,
+    excluded: BoolArray,
+    deadline: Deadline,
 ) -> Triples:
     middle = lo + (hi - lo) / 2
     half = np.maximum(hi - middle, middle - lo)
     at = dense @ middle
     size = np.abs(dense) @ np.maximum(np.abs(lo), np.abs(hi))
-    moments = _moments(dense, half)
+    moments = _moments(dense, half, deadline)
     # All sums above have at most this many terms, each rounded once or twice.
     slack = (dense.shape[1] + 64) * UNIT * 64
     found = []
     for shape in SHAPES:
         coefficients = _coefficients(shape)
         for signs in product((1, -1), repeat=3):
+            deadline.check()
             value: FloatArray = np.zeros((1, 1, 1))
             for e, c in coefficients.items():
                 sign = np.prod([s for s, k in zip(signs, e, strict=True) if k == 1], initial=1)
@@ -144,7 +160,12 @@ def _over_box(
 
 
 def _over_ball(
-    dense: FloatArray, need: FloatArray, middle: FloatArray, radius: float, excluded: BoolArray
+    dense: FloatArray,
+    need: FloatArray,
+    middle: FloatArray,
+    radius: float,
+    excluded: BoolArray,
+    deadline: Deadline,
 ) -> Triples:
     gram = dense @ dense.T
     norm = np.sqrt(np.diag(gram))
@@ -157,6 +178,7 @@ def _over_ball(
         square = np.diag(gram)
         plain = i * i * square[:, None, None] + j * j * square[None, :, None] + k * k * square
         for signs in product((1, -1), repeat=3):
+            deadline.check()
             s, t, r = signs
             inside = plain + 2 * (
                 (i * j * s * t) * gram[:, :, None]

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
+from bnncert.deadline import Deadline
 from bnncert.errors import InputError
 from bnncert.polynomial import PolynomialProblem
 
@@ -22,12 +23,17 @@ Clique: TypeAlias = tuple[int, ...]
 Sparsity: TypeAlias = Literal["layered", "pairwise", "chordal", "dense"]
 
 
-def cliques(problem: PolynomialProblem, sparsity: Sparsity) -> tuple[Clique, ...]:
-    """Return cliques that cover every variable of the problem."""
+def cliques(
+    problem: PolynomialProblem, sparsity: Sparsity, deadline: Deadline | None = None
+) -> tuple[Clique, ...]:
+    """Return cliques that cover every variable of the problem.
+
+    Raises OutOfTimeError if the deadline passes before they are found.
+    """
     if sparsity == "dense":
         return (tuple(range(len(problem.variables))),)
     if sparsity == "chordal":
-        return chordal_cliques(problem)
+        return chordal_cliques(problem, deadline)
     if sparsity == "layered":
         family = layered_cliques(problem.layers)
     elif sparsity == "pairwise":
@@ -62,8 +68,11 @@ def pairwise_cliques(layers: Sequence[Clique]) -> tuple[Clique, ...]:
     return tuple((a, b) for below, above in pairwise(layers) for a in below for b in above)
 
 
-def chordal_cliques(problem: PolynomialProblem) -> tuple[Clique, ...]:
+def chordal_cliques(
+    problem: PolynomialProblem, deadline: Deadline | None = None
+) -> tuple[Clique, ...]:
     """Eliminate the variable that adds the fewest edges, again and again; keep maximal cliques."""
+    limit = deadline or Deadline(None)
     neighbours: dict[int, set[int]] = {v: set() for v in range(len(problem.variables))}
     for _, polynomial in (("", problem.objective), *problem.inequalities):
         for monomial in polynomial.terms:
@@ -72,7 +81,7 @@ def chordal_cliques(problem: PolynomialProblem) -> tuple[Clique, ...]:
     made: list[frozenset[int]] = []
     remaining = dict(neighbours)
     while remaining:
-        vertex = min(remaining, key=lambda v: (_fill(v, remaining), len(remaining[v]), v))
+        vertex = min(remaining, key=lambda v: (_fill(v, remaining, limit), len(remaining[v]), v))
         near = remaining.pop(vertex)
         clique = frozenset(near | {vertex})
         if not any(clique <= other for other in made):
@@ -83,7 +92,8 @@ def chordal_cliques(problem: PolynomialProblem) -> tuple[Clique, ...]:
     return tuple(tuple(sorted(c)) for c in reversed(made))
 
 
-def _fill(vertex: int, graph: dict[int, set[int]]) -> int:
+def _fill(vertex: int, graph: dict[int, set[int]], deadline: Deadline) -> int:
+    deadline.check()
     near = graph[vertex]
     missing = sum(len(near) - 1 - len(graph[v] & near) for v in near)
     return missing // 2

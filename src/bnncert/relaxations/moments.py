@@ -20,6 +20,7 @@ from itertools import combinations_with_replacement
 import numpy as np
 import scipy.sparse as sp
 
+from bnncert.deadline import Deadline
 from bnncert.errors import InputError
 from bnncert.formats.description import FloatArray
 from bnncert.polynomial import Monomial, Polynomial, PolynomialProblem, reduce_monomial
@@ -49,8 +50,11 @@ class MomentRelaxation:
     blocks: tuple[_Block, ...]
     moments: dict[Monomial, int]
 
-    def dual_bound(self, dual: FloatArray) -> float:
-        """Return the lower bound of f that a dual vector proves, rounding included."""
+    def dual_bound(self, dual: FloatArray, deadline: Deadline | None = None) -> float:
+        """Return the lower bound of f that a dual vector proves, rounding included.
+
+        Raises OutOfTimeError if the deadline passes before the bound is known.
+        """
         program = self.program
         cone = np.array(dual, dtype=np.float64)
         cone[~np.isfinite(cone)] = 0.0
@@ -58,6 +62,10 @@ class MomentRelaxation:
         cone[head] = np.maximum(cone[head], 0.0)
         loss = 0.0
         for n, rows in zip(program.blocks, program.block_rows(), strict=True):
+            if not cone[rows].any():
+                continue
+            if deadline is not None:
+                deadline.check()
             # Shift negative eigenvalues away; the projection may itself be off by rounding,
             # which costs trace(v v') <= n times that on a block of bounded monomials.
             gram = unpack(cone[rows], n)
@@ -96,9 +104,16 @@ def _basis(variables: Clique, order: int, problem: PolynomialProblem) -> tuple[M
 
 
 def relax(
-    problem: PolynomialProblem, family: tuple[Clique, ...], order: int = 1
+    problem: PolynomialProblem,
+    family: tuple[Clique, ...],
+    order: int = 1,
+    deadline: Deadline | None = None,
 ) -> MomentRelaxation:
-    """Return the moment relaxation of the given order on a family of cliques."""
+    """Return the moment relaxation of the given order on a family of cliques.
+
+    Raises OutOfTimeError if the deadline passes before it is built.
+    """
+    deadline = deadline or Deadline(None)
     if order not in (1, 2):
         raise InputError(f"order is {order}; expected 1 or 2")
     one = Polynomial.constant(1.0)
@@ -107,10 +122,14 @@ def relax(
         raise InputError(
             f"the relaxation has about {estimate:.2g} moments, too many for a general solver"
         )
-    blocks = [_Block(_basis(c, order, problem), one, "clique") for c in family]
+    blocks = []
+    for c in family:
+        deadline.check()
+        blocks.append(_Block(_basis(c, order, problem), one, "clique"))
     scalars = []
     members = [frozenset(c) for c in family]
     for name, g in problem.inequalities:
+        deadline.check()
         g = g.reduced(problem.binary)
         home = None
         if order > 1:
@@ -121,11 +140,14 @@ def relax(
         else:
             basis = _basis(tuple(sorted(home)), order - 1, problem)
             blocks.append(_Block(basis, g, name))
-    return _assemble(problem, tuple(scalars), tuple(blocks))
+    return _assemble(problem, tuple(scalars), tuple(blocks), deadline)
 
 
 def _assemble(
-    problem: PolynomialProblem, scalars: tuple[_Block, ...], blocks: tuple[_Block, ...]
+    problem: PolynomialProblem,
+    scalars: tuple[_Block, ...],
+    blocks: tuple[_Block, ...],
+    deadline: Deadline,
 ) -> MomentRelaxation:
     """Write all blocks as rows  s = b - A y  over numbered moments."""
     moments: dict[Monomial, int] = {}
@@ -147,12 +169,14 @@ def _assemble(
 
     row = 0
     for scalar in scalars:
+        deadline.check()
         for monomial, c in scalar.factor.terms.items():
             put(row, monomial, c)
         row += 1
     for block in blocks:
         plain = len(block.factor.terms) == 1 and () in block.factor.terms
         for i, a in enumerate(block.basis):
+            deadline.check()
             for b in block.basis[: i + 1]:
                 scale = 1.0 if a is b else root
                 product = reduce_monomial(tuple(sorted(a + b)), binary)
@@ -171,6 +195,7 @@ def _assemble(
     for monomial, c in objective.terms.items():
         if monomial:
             cost[moments[monomial]] = c
+    deadline.check()
     matrix = sp.coo_array((values, (rows, columns)), shape=(count, len(moments))).tocsr()
     program = ConicProgram(cost, matrix, right, len(scalars), tuple(len(b.basis) for b in blocks))
     return MomentRelaxation(problem, program, scalars, blocks, moments)

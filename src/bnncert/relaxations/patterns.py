@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from bnncert.deadline import Deadline
 from bnncert.formats.description import FloatArray
 from bnncert.relaxations.reduced import Lattice, ReducedProblem
 
@@ -19,9 +20,16 @@ BLEND = 0.5
 
 
 def consistent_patterns(
-    problem: ReducedProblem, generator: np.random.Generator, count: int
+    problem: ReducedProblem,
+    generator: np.random.Generator,
+    count: int,
+    deadline: Deadline | None = None,
 ) -> npt.NDArray[np.int8]:
-    """Return sign vectors of the variables, one per row, that violate no clash and no gate."""
+    """Return sign vectors of the variables, one per row, that violate no clash and no gate.
+
+    Raises OutOfTimeError if the deadline passes before they are complete.
+    """
+    limit = deadline or Deadline(None)
     n = problem.size
     signs = np.zeros((count, n), dtype=np.int8)
     blocked = np.zeros((count, 2 * n), dtype=bool)
@@ -32,6 +40,7 @@ def consistent_patterns(
     # A leaning that differs by row spreads the patterns over more than the most frequent ones.
     lean = generator.uniform(0.1, 0.9, size=(count, n))
     for v in generator.permutation(free).tolist():
+        limit.check()
         up = generator.uniform(size=count) < lean[:, v]
         up = np.where(blocked[:, 2 * v], False, np.where(blocked[:, 2 * v + 1], True, up))
         signs[:, v] = np.where(up, 1, -1)
@@ -46,15 +55,22 @@ def consistent_patterns(
     return signs
 
 
-def starting_moments(problem: ReducedProblem, seed: int = 0) -> tuple[FloatArray, list[FloatArray]]:
-    """Return moments of consistent patterns, and the distributions of all tables and gates."""
+def starting_moments(
+    problem: ReducedProblem, seed: int = 0, deadline: Deadline | None = None
+) -> tuple[FloatArray, list[FloatArray]]:
+    """Return moments of consistent patterns, and the distributions of all tables and gates.
+
+    Raises OutOfTimeError if the deadline passes before they are known.
+    """
+    limit = deadline or Deadline(None)
     generator = np.random.default_rng(seed)
     count = 8 * (problem.size + 4)
-    signs = consistent_patterns(problem, generator, count).astype(np.float64)
+    signs = consistent_patterns(problem, generator, count, limit).astype(np.float64)
     z = np.hstack([np.ones((count, 1)), signs])
     moments = (1 - BLEND) * (z.T @ z) / count + BLEND * np.eye(problem.size + 1)
-    table = _distribution(problem.table, signs, None, None)
-    gates = _distribution(problem.gates, signs, problem.gate_signs, signs[:, problem.outputs])
+    table = _distribution(problem.table, signs, None, None, limit)
+    outputs = signs[:, problem.outputs]
+    gates = _distribution(problem.gates, signs, problem.gate_signs, outputs, limit)
     if problem.coupling is None:
         return moments, [table, gates]
     # The input starts apart from the signs: no point need have a pattern.
@@ -69,6 +85,7 @@ def _distribution(
     signs: FloatArray,
     point_signs: FloatArray | None,
     outputs: FloatArray | None,
+    deadline: Deadline,
 ) -> FloatArray:
     """Return how often each lattice point occurs, blended with a bell around zero."""
     rows, points = lattice.rows, lattice.points
@@ -78,6 +95,7 @@ def _distribution(
     mass = np.zeros_like(points)
     u = signs @ rows.T
     for j in range(rows.shape[0]):
+        deadline.check()
         distance = np.abs(u[:, j : j + 1] - points[j][None, :])
         if point_signs is not None and outputs is not None:
             distance = distance + 1e6 * (outputs[:, j : j + 1] != point_signs[j][None, :])

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
+from bnncert.deadline import Deadline
 from bnncert.errors import InputError
 from bnncert.formats.description import FloatArray, IntArray
 from bnncert.polynomial import Polynomial, PolynomialProblem, Variable
@@ -49,8 +50,9 @@ def encode(
     region: Region,
     encoding: Encoding,
     objective: int | Polynomial = 0,
+    deadline: Deadline | None = None,
 ) -> PolynomialProblem:
-    """Encode an open problem.
+    """Encode an open problem; raise OutOfTimeError if the deadline passes before that is done.
 
     Parameters
     ----------
@@ -58,6 +60,7 @@ def encode(
         The number of one of its objectives, or a polynomial of degree 2 over the inputs
         (variables 0 .. n_0 - 1) and the last layer's signs (n_0 .. n_0 + n_L - 1).
     """
+    deadline = deadline or Deadline(None)
     used = problem.layers[0].inputs
     if isinstance(objective, Polynomial):
         mentioned = sorted(v for v in objective.variables if v < region.size)
@@ -73,6 +76,7 @@ def encode(
     for number, layer in enumerate(problem.layers, start=1):
         weights, bias, doubt = _first_layer(layer, inputs) if number == 1 else _later_layer(layer)
         for j in range(layer.size):
+            deadline.check()
             row = {
                 layers[number - 1][i]: float(w)
                 for i, w in zip(

@@ -41,6 +41,7 @@ from bnncert.formats.description import FloatArray, IntArray
 from bnncert.presolve.clashes import Clashes
 from bnncert.presolve.merging import row_keys
 from bnncert.presolve.pipeline import Presolved
+from bnncert.presolve.triples import Triples
 from bnncert.problem import Objective
 from bnncert.relaxations.coupling import Coupling
 from bnncert.solvers.structured_program import Multipliers, StructuredProgram, Tables
@@ -148,9 +149,9 @@ def _pad(lists: list[FloatArray]) -> FloatArray:
 
 
 def reduce_objective(
-    presolved: Presolved, objective: Objective, *, with_triples: bool = False
+    presolved: Presolved, objective: Objective, *, triples: Triples | None = None
 ) -> ReducedProblem:
-    """Return the reduced problem of one objective; triples take a moment to find."""
+    """Return the reduced problem of one objective, with those of the triples that concern it."""
     network = presolved.network
     last = network.depth - 1
     layer = presolved.layers[last]
@@ -206,9 +207,7 @@ def reduce_objective(
         outputs,
         2 * place[first[kept] // 2] + first[kept] % 2,
         2 * place[second[kept] // 2] + second[kept] % 2,
-        _renumbered(
-            presolved.triples.literals if with_triples else np.zeros((0, 3), dtype=np.int64), place
-        ),
+        _renumbered((triples or Triples.none()).literals, place),
     )
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.ball_leaf import decide_pattern
-from bnncert.deadline import Deadline
+from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.formats.description import FloatArray, IntArray
 from bnncert.layers import ThresholdLayer
 from bnncert.presolve.pipeline import Presolved
@@ -344,7 +344,10 @@ class Tree:
         start: Multipliers | None = None
         if parent is not None:
             start = start_from(parent, self.problem, left, relaxation)
-        moments, probabilities = starting_moments(problem, self.seed)
+        try:
+            moments, probabilities = starting_moments(problem, self.seed, deadline)
+        except OutOfTimeError:
+            return -np.inf, None, None, None
         still, chunk = NODE_ITERATIONS, NODE_ITERATIONS if thorough else FIRST_LOOK
         while True:
             solution = solve_structured(

@@ -12,7 +12,6 @@ from bnncert.solvers.conic import (
     ConicSolution,
     ConicSolver,
     ConicStatus,
-    solution,
 )
 
 _STATUS: dict[str, ConicStatus] = {
@@ -32,7 +31,7 @@ class ClarabelSolver(ConicSolver):
     name = "clarabel"
     package = "clarabel"
 
-    def solve(self, program: ConicProgram, deadline: Deadline) -> ConicSolution:
+    def solve_here(self, program: ConicProgram, deadline: Deadline) -> ConicSolution:
         """Solve within the time that is left."""
         settings = clarabel.DefaultSettings()
         settings.verbose = False
@@ -55,8 +54,7 @@ class ClarabelSolver(ConicSolver):
             settings,
         )
         answer = solver.solve()
-        return solution(
-            program,
+        return ConicSolution(
             _STATUS.get(str(answer.status), "failed"),
             np.array(answer.x),
             np.array(answer.z),

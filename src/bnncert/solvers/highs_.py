@@ -25,6 +25,9 @@ _STATUS: dict[Any, Status] = {
     highspy.HighsModelStatus.kObjectiveTarget: "feasible",
 }
 
+#: Seconds after the limit at which a solve is cancelled, and at which it is left behind.
+CANCEL_SECONDS, LEAVE_SECONDS = 0.1, 0.5
+
 #: Seconds between looks at the clock and at Ctrl-C while HiGHS works in its own thread.
 POLL_SECONDS = 0.05
 
@@ -51,6 +54,8 @@ class HighsModel:
             self._highs.setOptionValue(name, value)
         # Without these, a Ctrl-C or a passed deadline could not stop a running solve.
         self._highs.HandleUserInterrupt = True
+        # Whether a solve ignored its end: its thread works on the model for some time to come.
+        self._left_behind = False
         self._is_mip = bool(np.any(program.integer))
         self._highs.passModel(_to_highs(program))
 
@@ -58,11 +63,15 @@ class HighsModel:
         """Replace the objective; the next solve starts from the last basis."""
         count = cost.size
         self._offset = offset
+        if self._left_behind:
+            return
         self._highs.changeColsCost(count, np.arange(count, dtype=np.int32), cost)
         self._highs.changeObjectiveOffset(offset)
 
     def add_row(self, lower: float, upper: float, columns: Any, values: Any) -> None:
         """Add one constraint."""
+        if self._left_behind:
+            return
         index = np.asarray(columns, dtype=np.int32)
         self._highs.addRow(
             max(lower, -highspy.kHighsInf),
@@ -75,7 +84,7 @@ class HighsModel:
     def solve(self, deadline: Deadline) -> HighsSolution:
         """Solve within the time that is left; a KeyboardInterrupt stops HiGHS and goes on up."""
         left = deadline.remaining()
-        if left <= 0:
+        if left <= 0 or self._left_behind:
             return HighsSolution("limit", None, None, -np.inf)
         if self._program.cost.size == 0:
             return self._without_variables()
@@ -85,8 +94,12 @@ class HighsModel:
         self._highs.startSolve()
         try:
             while not self._highs.wait(POLL_SECONDS)[0]:
-                if deadline.remaining() < -0.2:
+                if deadline.remaining() < -CANCEL_SECONDS:
                     self._highs.cancelSolve()
+                if deadline.remaining() < -LEAVE_SECONDS:
+                    # Presolve and factorisations hear nothing: the thread ends by itself.
+                    self._left_behind = True
+                    return HighsSolution("limit", None, None, -np.inf)
         except KeyboardInterrupt:
             self._highs.cancelSolve()
             # Long enough for a MIP node, short enough for a person; the thread is a daemon.

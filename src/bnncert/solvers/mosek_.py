@@ -18,7 +18,6 @@ from bnncert.solvers.conic import (
     ConicSolver,
     ConicStatus,
     pack,
-    solution,
 )
 
 
@@ -28,7 +27,7 @@ class MosekSolver(ConicSolver):
     name = "mosek"
     package = "mosek"
 
-    def solve(self, program: ConicProgram, deadline: Deadline) -> ConicSolution:
+    def solve_here(self, program: ConicProgram, deadline: Deadline) -> ConicSolution:
         """Solve within the time that is left."""
         import mosek
 
@@ -89,4 +88,4 @@ class MosekSolver(ConicSolver):
             status = "solved"
         elif code == mosek.rescode.trm_max_time:
             status = "limit"
-        return solution(program, status, primal, dual, iterations, time.monotonic() - started)
+        return ConicSolution(status, primal, dual, iterations, time.monotonic() - started)

@@ -37,7 +37,7 @@ _STATUS: dict[str, Status] = {
 POLL_SECONDS = 0.05
 
 #: Seconds that SCIP may take to notice a limit, and to obey an interrupt.
-NOTICE_SECONDS, OBEY_SECONDS = 0.2, 2.0
+NOTICE_SECONDS, OBEY_SECONDS = 0.1, 0.5
 
 #: Numbers from here on are infinite for SCIP (1e20), and its sums of smaller ones are not far off.
 LARGEST = 1e15
@@ -64,6 +64,8 @@ class ScipModel:
         The number n of leading variables with sum v_i^2 <= 1 (0: none).
     branch_first
         Variables to branch on before any other.
+    deadline
+        Of handing over the program, which takes a while for a large one: OutOfTimeError.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class ScipModel:
         ball: int = 0,
         branch_first: Sequence[int] = (),
         seed: int = 0,
+        deadline: Deadline | None = None,
     ) -> None:
         from pyscipopt import Model, quicksum
 
@@ -107,6 +110,8 @@ class ScipModel:
             self._model.chgVarBranchPriority(self._variables[j], 1)
         matrix = program.matrix
         for i in range(program.row_lower.size):
+            if deadline is not None:
+                deadline.check()
             entries = slice(matrix.indptr[i], matrix.indptr[i + 1])
             self.add_row(
                 float(program.row_lower[i]),

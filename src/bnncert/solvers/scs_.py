@@ -11,7 +11,6 @@ from bnncert.solvers.conic import (
     ConicSolution,
     ConicSolver,
     ConicStatus,
-    solution,
 )
 
 _STATUS: dict[int, ConicStatus] = {1: "solved", 2: "inaccurate", -2: "infeasible", -7: "infeasible"}
@@ -32,7 +31,7 @@ class ScsSolver(ConicSolver):
     name = "scs"
     package = "scs"
 
-    def solve(self, program: ConicProgram, deadline: Deadline) -> ConicSolution:
+    def solve_here(self, program: ConicProgram, deadline: Deadline) -> ConicSolution:
         """Solve within the time that is left."""
         import scs
 
@@ -55,8 +54,7 @@ class ScsSolver(ConicSolver):
         ).solve()
         dual = np.zeros(program.right.size)
         dual[permutation] = np.nan_to_num(answer["y"])
-        return solution(
-            program,
+        return ConicSolution(
             _STATUS.get(int(answer["info"]["status_val"]), "limit"),
             np.nan_to_num(np.array(answer["x"])),
             dual,

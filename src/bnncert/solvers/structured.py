@@ -37,6 +37,10 @@ NEARLY_FEASIBLE = 1e-5
 #: A second correction is taken where it makes both steps longer by so much together.
 LONGER = 0.02
 
+#: Operations per second that the first step is assumed to take (one core), and by how many seconds
+#: a step may be late: one that would be later is not begun.
+FLOPS, LATE_SECONDS = 2e10, 0.4
+
 
 @dataclass(eq=False)
 class Iterate:
@@ -173,6 +177,8 @@ class _Iteration:
         began = deadline.elapsed()
         degree = program.size + sum(t.values.size for t in program.tables)
         primal = np.inf
+        # The first step is not known beforehand, those after it take as long as the last one.
+        step_seconds = g.unknowns**3 / 3 / FLOPS
         for count in range(iterations + 1):
             s = [self._slack(t, y) for t, y in zip(program.tables, self.y.theta, strict=True)]
             slack = self.base + g.combine(self._signed(self.y))
@@ -206,16 +212,18 @@ class _Iteration:
             if closed(dual, primal, gap, worst):
                 status = "optimal"
                 break
-            if deadline.passed():
+            if deadline.passed() or deadline.remaining() < step_seconds - LATE_SECONDS:
                 status = "interrupted"
                 break
             if count == iterations:
                 break
+            step_began = deadline.elapsed()
             try:
                 self._step(factor, moment_factor, slack, s, mu, degree)
             except (sl.LinAlgError, FloatingPointError):
                 status = "stalled"
                 break
+            step_seconds = deadline.elapsed() - step_began
         return StructuredSolution(status, best_y, self.m, self.p, best, primal, history)
 
     def _equations(self, m: FloatArray, p: list[FloatArray]) -> tuple[FloatArray, list[FloatArray]]:
