@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from bnncert.report.recorded import read_recorded
+from bnncert.batch.recorded import read_recorded
 from bnncert.report.statistics import Count, counts, panels
 
 #: network, norm, delta: robust | counterexamples of 100 images, and mean seconds.

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 import bnncert
-from bnncert.datasets import load_dataset
+from bnncert.training.datasets import load_dataset
 
 METHODS = ("lp", "sdp")
 RADII = {"0.2/255": 0.2 / 255.0, "0.2/127.5": 0.2 / 127.5}

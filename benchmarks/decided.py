@@ -18,7 +18,7 @@ from collections import Counter
 import numpy as np
 
 import bnncert
-from bnncert.demo import load_demo_images, load_demo_network
+from bnncert.bundled import load_demo_images, load_demo_network
 
 SCALE = {"linf": 127.5, "l2": 255.0}
 

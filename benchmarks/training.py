@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 import bnncert
-from bnncert.datasets import Dataset, load_dataset
+from bnncert.training.datasets import Dataset, load_dataset
 from bnncert.training.export import write_network
 from bnncert.training.fitting import Progress, fit
 from bnncert.training.options import TrainingOptions

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import bnncert
-from bnncert.formats.description import SignZero
+from bnncert.description.model import SignZero
 
 #: a.x <= b, or a.x < b when strict.
 Inequality = tuple[tuple[Fraction, ...], Fraction, bool]

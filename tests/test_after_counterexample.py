@@ -19,8 +19,8 @@ from bnncert.problem import robustness
 from bnncert.replay import Replayer
 from bnncert.verdict import TargetResult
 from bnncert.verification import _after_counterexample
+from tests.commands.test_cli import DIAMOND, write_network
 from tests.in_process import Outcome, command_line
-from tests.test_cli import DIAMOND, write_network
 
 Run = Callable[..., Outcome]
 

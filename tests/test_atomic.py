@@ -17,8 +17,8 @@ import pytest
 
 from bnncert.atomic import replacing, write_atomically
 from bnncert.errors import InputError
+from tests.commands.test_cli import DIAMOND, write_network
 from tests.in_process import Outcome, command_line
-from tests.test_cli import DIAMOND, write_network
 
 resource = pytest.importorskip("resource", reason="needs limits of POSIX")
 

@@ -20,11 +20,11 @@ from bnncert.presolve.ranges import sum_ranges
 from bnncert.presolve.reduction import reduce_target
 from bnncert.presolve.stability import stability
 from bnncert.problem import robustness
-from bnncert.relaxations.cliques import cliques
-from bnncert.relaxations.moments import relax
-from bnncert.relaxations.patterns import starting_moments
-from bnncert.relaxations.polynomial_encoding import encode
-from bnncert.relaxations.reduced import reduce_objective
+from bnncert.relaxations.moments.cliques import cliques
+from bnncert.relaxations.moments.encoding import encode
+from bnncert.relaxations.moments.relaxation import relax
+from bnncert.relaxations.reduced.patterns import starting_moments
+from bnncert.relaxations.reduced.relaxation import reduce_objective
 from bnncert.solvers.scip_ import ScipModel
 from tests.clock import Clock
 

@@ -16,9 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bnncert.description.model import ModelDescription, Normalise, Shift, Stage, as_sparse
+from bnncert.description.rationals import float_above, float_below
 from bnncert.errors import InputError
-from bnncert.formats.description import ModelDescription, Normalise, Shift, Stage, as_sparse
-from bnncert.formats.vnnlib import Specification, parse_vnnlib
+from bnncert.formats.vnnlib.query import Specification
+from bnncert.formats.vnnlib.reader import parse_vnnlib
 from bnncert.network import Network
 from bnncert.problem import (
     Objective,
@@ -28,7 +30,6 @@ from bnncert.problem import (
     robustness,
     score_objective,
 )
-from bnncert.rationals import float_above, float_below
 from bnncert.regions import Ball, Box, Polytope
 
 CASES = settings(max_examples=100, deadline=None, derandomize=True)

@@ -17,8 +17,8 @@ import pytest
 import bnncert
 from bnncert import Ball, BnncertError, Counterexample, InputError, Network, Result, TargetResult
 from bnncert import radius as radius_module
+from bnncert.bundled import load_demo_images, load_demo_network
 from bnncert.cli import main
-from bnncert.demo import load_demo_images, load_demo_network
 from bnncert.radius import distance, find_radius
 
 #: Class 0 wins on the quarter plane x0 > |x1|: see tests/test_cli.py.

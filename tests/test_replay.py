@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert import Ball, Box, Network, Problem, robustness
-from bnncert.formats.vnnlib import parse_vnnlib
+from bnncert.formats.vnnlib.reader import parse_vnnlib
 from bnncert.replay import OnnxRuntime, Replayer
 from tests.brute_force import TinyNetwork
 

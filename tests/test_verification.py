@@ -14,9 +14,9 @@ import pytest
 
 import bnncert
 from bnncert import Ball, Box, Counterexample, InputError, Network, Options, Result, TargetResult
+from bnncert.bundled import load_demo_images, load_demo_network
 from bnncert.deadline import Deadline
-from bnncert.demo import load_demo_images, load_demo_network
-from bnncert.formats.vnnlib import parse_vnnlib
+from bnncert.formats.vnnlib.reader import parse_vnnlib
 from bnncert.verdict import VNNCOMP_WORD, merge, overall_status
 
 #: Scores by pattern: (+,+) 3, 0, 0.5; (-,+) 1, 2, -1.5; (+,-) 1, -2, 2.5; (-,-) -1, 0, 0.5.

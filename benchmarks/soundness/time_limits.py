@@ -24,7 +24,7 @@ import numpy as np
 
 import bnncert
 from benchmarks.soundness.part import Outcome
-from bnncert.experiment.random_network import RandomNetwork
+from bnncert.batch.config.random_network import RandomNetwork
 
 #: Wall time is what is measured, so nothing may run beside it.
 WORKERS = 1

@@ -14,6 +14,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from bnncert.version import __version__
+
 if TYPE_CHECKING:
     from bnncert.errors import (
         BnncertError,
@@ -23,11 +25,10 @@ if TYPE_CHECKING:
         UnsupportedModelError,
     )
     from bnncert.formats.limits import Limits
-    from bnncert.formats.vnnlib import read_vnnlib
-    from bnncert.formats.vnnlib_query import Specification
+    from bnncert.formats.vnnlib.query import Specification
+    from bnncert.formats.vnnlib.reader import read_vnnlib
     from bnncert.methods import REGISTRY, Method, Options
     from bnncert.network import Network, OutputLayer, ThresholdLayer, from_torch, load
-    from bnncert.polynomial import Polynomial
     from bnncert.problem import (
         Objective,
         Problem,
@@ -46,10 +47,10 @@ if TYPE_CHECKING:
     )
     from bnncert.radius import RadiusResult, find_radius
     from bnncert.regions import Ball, Box, Polytope, Region
+    from bnncert.relaxations.moments.polynomial import Polynomial
     from bnncert.verdict import Counterexample, Result, TargetResult
     from bnncert.verification import bound, solve, verify, verify_specification
 
-__version__ = "0.1.0"
 
 __all__ = [
     "Ball",
@@ -108,8 +109,8 @@ _HOMES = {
         "UnsupportedModelError",
     ),
     "bnncert.formats.limits": ("Limits",),
-    "bnncert.formats.vnnlib": ("read_vnnlib",),
-    "bnncert.formats.vnnlib_query": ("Specification",),
+    "bnncert.formats.vnnlib.reader": ("read_vnnlib",),
+    "bnncert.formats.vnnlib.query": ("Specification",),
     "bnncert.methods": (
         "REGISTRY",
         "Method",
@@ -122,7 +123,7 @@ _HOMES = {
         "from_torch",
         "load",
     ),
-    "bnncert.polynomial": ("Polynomial",),
+    "bnncert.relaxations.moments.polynomial": ("Polynomial",),
     "bnncert.problem": (
         "Objective",
         "Problem",

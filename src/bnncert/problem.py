@@ -18,13 +18,13 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from bnncert.arrays import FloatArray
+from bnncert.description.rationals import float_above, float_below, square_root
 from bnncert.errors import InputError
-from bnncert.formats.description import FloatArray
-from bnncert.formats.vnnlib_query import Disjunct, EuclideanBall, LinearConstraint, Specification
+from bnncert.formats.vnnlib.query import Disjunct, EuclideanBall, LinearConstraint, Specification
 from bnncert.network import Network
-from bnncert.rationals import float_above, float_below, square_root
+from bnncert.network.signed_sums import SignedSums
 from bnncert.regions import Ball, Box, EmptyRegionError, Polytope, Region
-from bnncert.signed_sums import SignedSums
 
 Targets: TypeAlias = Literal["all", "runner-up"] | int
 Ties: TypeAlias = Literal["violation", "robust"]

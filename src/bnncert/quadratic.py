@@ -19,14 +19,14 @@ from bnncert.errors import InputError
 from bnncert.methods.base import REGISTRY, Options
 from bnncert.methods.sdp import MomentMethod
 from bnncert.network import Network
-from bnncert.polynomial import Polynomial
 from bnncert.presolve.reduction import OpenProblem, reduce_target
 from bnncert.presolve.stability import stability
 from bnncert.problem import Objective, Target
 from bnncert.regions import Region
-from bnncert.relaxations.cliques import cliques, covers
-from bnncert.relaxations.moments import relax
-from bnncert.relaxations.polynomial_encoding import encode
+from bnncert.relaxations.moments.cliques import cliques, covers
+from bnncert.relaxations.moments.encoding import encode
+from bnncert.relaxations.moments.polynomial import Polynomial
+from bnncert.relaxations.moments.relaxation import relax
 from bnncert.solvers.registry import conic_solver
 
 

@@ -22,12 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.deadline import Deadline
+from bnncert.description.model import SignZero
+from bnncert.description.rationals import float_above, square_root
 from bnncert.errors import BnncertError, InputError
-from bnncert.formats.description import SignZero
 from bnncert.methods import REGISTRY, Options, Progress
 from bnncert.network import Network
 from bnncert.problem import Problem, Targets, Ties, robustness
-from bnncert.rationals import float_above, square_root
 from bnncert.regions import LARGEST_VALUE, Ball, Norm
 from bnncert.replay import OnnxRuntime, Replayer
 from bnncert.verdict import Counterexample, Status

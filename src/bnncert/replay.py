@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from bnncert.formats.description import FloatArray
+from bnncert.arrays import FloatArray
+from bnncert.description.rationals import float_above
 from bnncert.formats.reading import read_bytes
 from bnncert.network import Network
 from bnncert.problem import Problem, Target
-from bnncert.rationals import float_above
 from bnncert.verdict import Counterexample
 
 

@@ -9,9 +9,8 @@ from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from bnncert.formats.description import FloatArray
+from bnncert.arrays import FloatArray
 
 Status: TypeAlias = Literal["robust", "not_robust", "unknown", "timeout"]
 
@@ -213,6 +212,3 @@ def merge(results: Sequence[Result]) -> Result:
         counterexample=found,
         notes=tuple(dict.fromkeys(note for r in results for note in r.notes)),
     )
-
-
-SignArray: TypeAlias = npt.NDArray[np.int8]

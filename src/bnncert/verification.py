@@ -12,13 +12,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bnncert.arithmetic import Arithmetic, float32_network
 from bnncert.atomic import file_identity
 from bnncert.certificate.writing import CertificateError, write_counterexample, write_proof
 from bnncert.deadline import Deadline, OutOfTimeError
+from bnncert.description.model import SignZero
 from bnncert.errors import InputError, OutsideDataBoxWarning
-from bnncert.formats.description import SignZero
-from bnncert.formats.vnnlib_query import Specification
+from bnncert.float32 import Arithmetic, float32_network
+from bnncert.formats.vnnlib.query import Specification
 from bnncert.methods import REGISTRY, Context, Options, Progress
 from bnncert.network import Network
 from bnncert.problem import Problem, Target, Targets, Ties, from_vnnlib, robustness

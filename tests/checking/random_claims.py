@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import bnncert
-from bnncert.arithmetic import float32_network
+from bnncert.float32 import float32_network
 from bnncert.problem import Problem
 from tests import random_questions
 from tests.brute_force import TinyNetwork

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import bnncert
-from bnncert.arithmetic import float32_network
 from bnncert.certificate.writing import CertificateError, write_proof
 from bnncert.checking import RejectedError, check
 from bnncert.checking.container import Section
 from bnncert.checking.geometry import Geometry
 from bnncert.checking.statement import Space
 from bnncert.deadline import Deadline
+from bnncert.float32 import float32_network
 from bnncert.problem import robustness
 from tests.checking.claims import accepted, pack, unpack
 

@@ -41,6 +41,8 @@ def test_code_lines_are_counted_as_they_should_be() -> None:
     assert code_lines('"""Doc."""\n\n# Why.\nx = (\n    1\n)\n\ndef f():\n    "Doc."\n') == 4
 
 
-def test_the_kernel_has_under_800_lines_of_code() -> None:
+def test_every_file_of_the_kernel_can_be_read_in_one_go() -> None:
     folder = Path(checking.__file__).parent
-    assert sum(code_lines((folder / f"{name}.py").read_text()) for name in KERNEL) < 800
+    sizes = {name: code_lines((folder / f"{name}.py").read_text("utf-8")) for name in KERNEL}
+    assert max(sizes.values()) < 300, sizes
+    assert sum(sizes.values()) < 1100, sizes

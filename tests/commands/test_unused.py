@@ -15,9 +15,9 @@ from bnncert.methods import REGISTRY, Context, Method, Options
 from bnncert.problem import robustness
 from bnncert.regions import Ball
 from bnncert.replay import Replayer
+from tests.commands.test_cli import DECLARATIONS, DIAMOND, NOT_CLASS_0, Run, write_network
 from tests.commands.test_question import one_line
 from tests.in_process import command_line
-from tests.test_cli import DECLARATIONS, DIAMOND, NOT_CLASS_0, Run, write_network
 
 BALL = ("--input", "x.npy", "--radius", "0.1")
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import onnxruntime
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from bnncert.formats.onnx_reader import read_onnx
+from bnncert.formats.onnx.reader import read_onnx
 from bnncert.network import Network
 
 

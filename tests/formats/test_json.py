@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bnncert.description.model import Shift
 from bnncert.errors import FormatError
-from bnncert.formats.description import Shift
 from bnncert.formats.json_ import read_json
 from bnncert.network import Network, load
 

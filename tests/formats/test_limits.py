@@ -24,12 +24,12 @@ import numpy.typing as npt
 import pytest
 
 from bnncert import FormatError, Limits, load, read_vnnlib
-from bnncert.experiment.document import read_document
+from bnncert.batch.config.document import read_document
 from bnncert.formats.archive import open_archive, read_member
 from bnncert.formats.inputs import read_array
 from bnncert.formats.layer_chain import Layer
 from bnncert.formats.reading import parse_json, read_bytes
-from bnncert.formats.torch_ import tensor_array
+from bnncert.formats.torch.model import tensor_array
 
 GIB = 2**30
 
@@ -189,7 +189,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         import h5py, onnx, yaml, PIL.Image
         from bnncert import BnncertError, load, read_vnnlib
         from bnncert.competition.instances import read_instances
-        from bnncert.experiment.document import read_document
+        from bnncert.batch.config.document import read_document
         from bnncert.formats.inputs import read_array
         resource.setrlimit(resource.RLIMIT_AS, ({MEMORY}, {MEMORY}))
         for path in sorted(Path(sys.argv[1]).iterdir()):

@@ -16,21 +16,21 @@ import numpy as np
 from PIL import Image
 
 import bnncert
+from bnncert.batch.config.configuration import read_configuration
+from bnncert.batch.labelled_points import read_data
+from bnncert.batch.recorded import read_recorded
+from bnncert.batch.store import ResultsFile
 from bnncert.competition.instances import read_instances
-from bnncert.datasets import load_dataset
-from bnncert.experiment.configuration import read_configuration
 from bnncert.formats.inputs import pick_point, read_array
 from bnncert.formats.labels import read_labels
-from bnncert.labelled_points import read_data
 from bnncert.report.competition import Line, ResultsTable
 from bnncert.report.csv_export import write_csv
 from bnncert.report.latex_export import write_latex
 from bnncert.report.page import write_page
-from bnncert.report.recorded import read_recorded
-from bnncert.results import ResultsFile
+from bnncert.training.datasets import load_dataset
+from tests.batch.tiny import CONFIG
+from tests.batch.tiny import write_files as write_experiment
 from tests.competition_files import diamond, square
-from tests.experiment.tiny import CONFIG
-from tests.experiment.tiny import write_files as write_experiment
 from tests.formats.onnx_sketch import Sketch, normalisation, ternary
 from tests.report.results_sketch import NETWORK, campaign_rows, stored_input, write_results
 

@@ -13,7 +13,7 @@ from bnncert.methods import auto
 from bnncert.methods.attack import Attack
 from bnncert.methods.attack_share import FIRST_SLICE, SHARE, AttackShare
 from bnncert.methods.propagation import PatternEngine
-from bnncert.search.pattern_search import SearchOutcome
+from bnncert.search.patterns.search import SearchOutcome
 from bnncert.verdict import TargetResult
 from tests.clock import Clock
 

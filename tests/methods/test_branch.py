@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert import Options
-from bnncert.demo import load_demo_images, load_demo_network
+from bnncert.bundled import load_demo_images, load_demo_network
 from bnncert.search.tree import Tree
 from tests.strategies import NORMS, questions
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert import Options
-from bnncert.ball_leaf import decide_pattern
-from bnncert.demo import load_demo_images, load_demo_network
+from bnncert.bundled import load_demo_images, load_demo_network
 from bnncert.errors import InputError, MissingExtraError
-from bnncert.leaf import Leaf
-from bnncert.relaxations.linear import input_block
+from bnncert.reachability.ball import decide_pattern
+from bnncert.reachability.polyhedron import Leaf
+from bnncert.regions.linear_block import input_block
 from tests.brute_force import TinyNetwork, TinyQuestion, check_counterexample
 from tests.strategies import NORMS, questions, regions, tiny_networks
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert.deadline import Deadline
-from bnncert.formats.description import SignZero
-from bnncert.layers import ThresholdLayer
+from bnncert.description.model import SignZero
+from bnncert.network.layers import ThresholdLayer
 from bnncert.presolve import pairs
 from bnncert.presolve.clashes import Clashes
 from bnncert.presolve.pairs import pair_clashes

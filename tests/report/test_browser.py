@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from bnncert.batch.recorded import read_recorded
 from bnncert.report.page import write_page
-from bnncert.report.recorded import read_recorded
 from tests.report.results_sketch import NETWORK, campaign_file, large_file, write_results
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

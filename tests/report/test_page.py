@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bnncert.batch.recorded import read_recorded
 from bnncert.errors import FormatError, InputError
 from bnncert.report.csv_export import write_csv
 from bnncert.report.latex_export import escape, write_latex
@@ -28,7 +29,6 @@ from bnncert.report.page.pictures import Album, as_image, difference, shades
 from bnncert.report.page.png import png_bytes
 from bnncert.report.page.svg import Scale
 from bnncert.report.page.table_data import shortened
-from bnncert.report.recorded import read_recorded
 from bnncert.report.statistics import gaps, panels
 from tests.report.results_sketch import (
     NETWORK,
@@ -619,7 +619,7 @@ def test_bad_files_are_one_line_and_exit_code_2(tmp_path: Path) -> None:
 
 
 def test_a_locked_file_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bnncert.report.recorded.BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("bnncert.batch.recorded.BUSY_SECONDS", 0.1)
     results = write_results(tmp_path / "r.sqlite", [{}])
     connection = sqlite3.connect(results, isolation_level=None)
     connection.execute("BEGIN EXCLUSIVE")

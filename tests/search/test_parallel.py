@@ -11,10 +11,10 @@ import pytest
 
 import bnncert
 from bnncert import Options
+from bnncert.bundled import load_demo_images, load_demo_network
 from bnncert.deadline import Deadline
-from bnncert.demo import load_demo_images, load_demo_network
 from bnncert.presolve.pipeline import presolve
-from bnncert.relaxations.reduced import reduce_objective
+from bnncert.relaxations.reduced.relaxation import reduce_objective
 from bnncert.search import parallel
 from bnncert.search.tree import Tree
 

@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bnncert
-from bnncert.ball_leaf import cannot_meet
+from bnncert.bundled import load_demo_images, load_demo_network
 from bnncert.deadline import Deadline
-from bnncert.demo import load_demo_images, load_demo_network
 from bnncert.presolve.pipeline import presolve
-from bnncert.relaxations.reduced import reduce_objective
+from bnncert.reachability.ball import cannot_meet
+from bnncert.relaxations.reduced.relaxation import reduce_objective
 from bnncert.search.frontier import Frontier, Node
 from bnncert.search.tree import Tree
 from tests.brute_force import true_margins

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert import Options
+from bnncert.bundled import load_demo_images, load_demo_network
 from bnncert.deadline import Deadline
-from bnncert.demo import load_demo_images, load_demo_network
 from bnncert.methods.interval import interval_proof
 from bnncert.presolve.pipeline import presolve
 from bnncert.problem import Target, robustness
-from bnncert.relaxations.reduced import (
+from bnncert.relaxations.reduced.relaxation import (
     ReducedProblem,
     ReducedRelaxation,
     reduce_objective,
@@ -25,7 +25,7 @@ from bnncert.relaxations.reduced import (
 from bnncert.solvers.low_rank import solve_low_rank
 from bnncert.solvers.structured import solve_structured
 from tests.brute_force import true_margins
-from tests.relaxations.test_windows import window_rows
+from tests.relaxations.reduced.test_windows import window_rows
 from tests.strategies import NORMS, regions, tiny_networks
 
 #: How far the bound may stay below the optimum, as a share of what the tables can vary by.

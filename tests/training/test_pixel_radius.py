@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import bnncert
+from bnncert.bundled import load_demo_network
 from bnncert.cli import main
 from bnncert.commands.question import read_radius
-from bnncert.demo import load_demo_network
 from bnncert.errors import FormatError, InputError
 
 STEP = 0.125

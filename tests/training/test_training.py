@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pytest
 
 import bnncert
-from bnncert.datasets import BYTES, Scaling, Split
 from bnncert.errors import BnncertError, FormatError, InputError
+from bnncert.training.datasets import BYTES, Scaling, Split
 from bnncert.training.options import TrainingOptions
 from tests.training.tiny import CLASSES, SIDE, blobs
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bnncert.datasets import Split
+from bnncert.training.datasets import Split
 
 #: Image size of :func:`blobs`.
 SIDE = 8

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.ball_leaf import decide_pattern
+from bnncert.arrays import FloatArray, IntArray
+from bnncert.arrays import SignArray as Signs
 from bnncert.certificate.clause_proof import kept, many, prove_clause
 from bnncert.certificate.leaf_proof import LeafProblem
 from bnncert.checking.checker import BOUND, CONFLICT, RANGES
@@ -27,14 +28,13 @@ from bnncert.checking.reading import Clauses, Multipliers, joined
 from bnncert.checking.skeleton import Skeleton
 from bnncert.checking.statement import Space
 from bnncert.deadline import Deadline
-from bnncert.formats.description import FloatArray, IntArray
-from bnncert.layers import SignArray as Signs
 from bnncert.network import Network
 from bnncert.presolve.pipeline import Presolved
 from bnncert.presolve.record import Step
+from bnncert.reachability.ball import decide_pattern
+from bnncert.reachability.fast import meet
 from bnncert.regions import Polytope, Region
 from bnncert.search.branching import choose_variable
-from bnncert.search.reachability import meet
 from bnncert.search.trace import Trace
 
 #: theta of a pair is a multiple of 2^-12.

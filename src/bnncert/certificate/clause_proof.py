@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bnncert.arrays import FloatArray, IntArray
 from bnncert.checking.container import RejectedError
 from bnncert.checking.geometry import Geometry
 from bnncert.checking.reading import Clauses
-from bnncert.formats.description import FloatArray, IntArray
-from bnncert.layers import ThresholdLayer
+from bnncert.network.layers import ThresholdLayer
 from bnncert.regions import Polytope, Region
 
 #: Bits of the largest multiplier: so many first, and more where rounding spoils the proof.

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from bnncert.arrays import FloatArray, IntArray
 from bnncert.checking.container import RejectedError
 from bnncert.checking.leaves import MOST, Goal, Sums, View
 from bnncert.checking.reading import FINEST, Multipliers
 from bnncert.deadline import Deadline
-from bnncert.formats.description import FloatArray, IntArray
-from bnncert.relaxations.patterns import starting_moments
-from bnncert.relaxations.reduced import (
+from bnncert.relaxations.reduced.patterns import starting_moments
+from bnncert.relaxations.reduced.relaxation import (
     Certificate,
     Lattice,
     ReducedProblem,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from bnncert.checking.container import Section
+from bnncert.description.model import SignZero
 from bnncert.errors import InputError
-from bnncert.formats.description import SignZero
 from bnncert.network import Network
 from bnncert.problem import Problem
 from bnncert.regions import Ball, Box, Polytope, Region

@@ -20,8 +20,8 @@ from bnncert.checking.container import RejectedError, Section, UnreadableError, 
 from bnncert.checking.reading import Clauses, Multipliers, joined
 from bnncert.checking.statement import Statement
 from bnncert.deadline import Deadline
+from bnncert.description.model import SignZero
 from bnncert.errors import InputError
-from bnncert.formats.description import SignZero
 from bnncert.network import Network
 from bnncert.presolve.pipeline import presolve
 from bnncert.problem import Problem

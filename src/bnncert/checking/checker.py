@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from bnncert.arrays import SignArray as Signs
 from bnncert.checking import reading
 from bnncert.checking.container import (
     AnyPath,
@@ -27,7 +28,6 @@ from bnncert.checking.leaves import Goal
 from bnncert.checking.reading import Clauses, Multipliers
 from bnncert.checking.skeleton import Skeleton
 from bnncert.checking.statement import Report, Statement, Zero
-from bnncert.layers import SignArray as Signs
 from bnncert.network import Network
 
 #: Kinds of nodes besides a branch, whose number is its variable.

@@ -10,12 +10,14 @@ from math import lcm
 
 import numpy as np
 
+from bnncert.arrays import SignArray
 from bnncert.checking.container import RejectedError, Section, UnreadableError, exactly
 from bnncert.checking.function import Function
 from bnncert.checking.geometry import Geometry, digits, dot
 from bnncert.checking.statement import Statement
-from bnncert.layers import TIED, UNDECIDED, SignArray
-from bnncert.network import MOST_TIE_CHOICES, Network
+from bnncert.network import Network
+from bnncert.network.layers import TIED, UNDECIDED
+from bnncert.network.network import MOST_TIE_CHOICES
 
 #: The common denominator of a counterexample has at most this many bits.
 MOST_POINT_BITS = 2**16

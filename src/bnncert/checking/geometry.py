@@ -28,11 +28,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from bnncert.arrays import SignArray
 from bnncert.checking.container import RejectedError
 from bnncert.checking.function import Objects, scaled
 from bnncert.checking.reading import Clauses, Integers
 from bnncert.checking.statement import Space
-from bnncert.layers import SignArray, ThresholdLayer
+from bnncert.network.layers import ThresholdLayer
 
 Table = npt.NDArray[np.bool_]
 

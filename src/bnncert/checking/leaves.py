@@ -24,12 +24,12 @@ from math import floor
 import numpy as np
 import scipy.sparse as sp
 
+from bnncert.arrays import SignArray as Signs
 from bnncert.checking.container import RejectedError
 from bnncert.checking.function import Function
 from bnncert.checking.geometry import Table
 from bnncert.checking.reading import FINEST, Clauses, Integers, Multipliers
 from bnncert.checking.skeleton import Rows, Skeleton
-from bnncert.layers import SignArray as Signs
 
 #: Sums of products stay below four times this, and so within 64-bit integers.
 MOST = 2**61

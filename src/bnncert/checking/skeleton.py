@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from bnncert.arrays import SignArray as Signs
 from bnncert.checking.container import RejectedError
 from bnncert.checking.geometry import Geometry, Table
 from bnncert.checking.reading import Clauses, Integers
-from bnncert.layers import SignArray as Signs
-from bnncert.layers import ThresholdLayer
 from bnncert.network import Network
+from bnncert.network.layers import ThresholdLayer
 
 #: Variables that a table of all pairs is made for, at most.
 MOST_VARIABLES = 8000

@@ -10,26 +10,26 @@ from typing import Annotated
 
 import typer
 
-from bnncert.commands.console import PlainConsole, counting, say_interrupted
-from bnncert.commands.options import LabelsOption
-from bnncert.commands.output import refuse_clashes, refuse_unwritable
-from bnncert.commands.unused import refuse_together
-from bnncert.deadline import Deadline
-from bnncert.errors import BnncertError, InputError
-from bnncert.experiment.answering import Answer
-from bnncert.experiment.configuration import read_configuration, with_changes
-from bnncert.experiment.estimate import Estimate, duration
-from bnncert.experiment.planning import Experiment, Group, group_of, groups, plan_experiment
-from bnncert.experiment.running import (
+from bnncert.batch.answering import Answer
+from bnncert.batch.config.configuration import read_configuration, with_changes
+from bnncert.batch.config.shipped import find_configuration
+from bnncert.batch.estimate import Estimate, duration
+from bnncert.batch.planning import Experiment, Group, group_of, groups, plan_experiment
+from bnncert.batch.running import (
     Finished,
     Place,
     default_folder,
     finished_jobs,
     run_experiment,
 )
-from bnncert.experiment.shipped import find_configuration
-from bnncert.experiment.tables import experiment_table, plan_table
-from bnncert.results import ResultsFile
+from bnncert.batch.store import ResultsFile
+from bnncert.commands.console import PlainConsole, counting, say_interrupted
+from bnncert.commands.options import LabelsOption
+from bnncert.commands.output import refuse_clashes, refuse_unwritable
+from bnncert.commands.unused import refuse_together
+from bnncert.deadline import Deadline
+from bnncert.errors import BnncertError, InputError
+from bnncert.report.experiment_tables import experiment_table, plan_table
 
 #: Seconds between two lines where no terminal shows a bar.
 LINE_SECONDS = 30.0

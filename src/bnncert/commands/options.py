@@ -9,7 +9,7 @@ import typer
 
 from bnncert.errors import InputError
 from bnncert.methods import Options
-from bnncert.pixel_scale import PixelScale
+from bnncert.network.pixel_scale import PixelScale
 from bnncert.problem import Targets
 from bnncert.relaxations.linear import Form
 

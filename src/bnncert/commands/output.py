@@ -14,7 +14,6 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-import bnncert
 from bnncert.atomic import file_identity, write_atomically
 from bnncert.errors import InputError
 from bnncert.network import Network
@@ -25,6 +24,7 @@ from bnncert.report.tables import (
     status_text,
 )
 from bnncert.verdict import Result, VerificationInterrupt
+from bnncert.version import __version__
 
 
 def refuse_unwritable(*targets: Path | None, read: Iterable[str | Path | None] = ()) -> None:
@@ -95,7 +95,7 @@ def result_tree(
 ) -> dict[str, Any]:
     """Return a result and what it is about, for JSON."""
     return {
-        "bnncert": bnncert.__version__,
+        "bnncert": __version__,
         "model": network.source,
         "network_hash": network.content_hash,
         "sign_zero": network.sign_zero,

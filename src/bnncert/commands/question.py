@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from bnncert.batch.labelled_points import OWN, read_data
+from bnncert.batch.store import LabelSource
 from bnncert.commands.options import read_targets
+from bnncert.description.model import SignZero
 from bnncert.errors import InputError
-from bnncert.formats.description import SignZero
 from bnncert.formats.inputs import pick_point
-from bnncert.labelled_points import OWN, read_data
 from bnncert.network import Network, load
-from bnncert.pixel_scale import PixelScale
+from bnncert.network.pixel_scale import PixelScale
 from bnncert.problem import Targets
 from bnncert.regions import Ball, Norm, Region
-from bnncert.results import LabelSource
 
 
 @dataclass(frozen=True)

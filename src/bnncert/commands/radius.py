@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-import bnncert
 from bnncert.commands.clock import remaining
 from bnncert.commands.console import PlainConsole, watch
 from bnncert.commands.options import (
@@ -50,6 +49,7 @@ from bnncert.report.summary import radius_table
 from bnncert.report.tables import (
     number,
 )
+from bnncert.version import __version__
 
 
 def radius(
@@ -132,7 +132,7 @@ def radius(
         raise
     _show(console, title, result)
     tree = {
-        "bnncert": bnncert.__version__,
+        "bnncert": __version__,
         "model": network.source,
         "network_hash": network.content_hash,
         "sign_zero": network.sign_zero,

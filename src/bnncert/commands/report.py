@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
+from bnncert.batch.recorded import read_recorded
 from bnncert.commands.console import PlainConsole
 from bnncert.commands.output import refuse_clashes, refuse_unwritable
 from bnncert.errors import InputError
 from bnncert.report.csv_export import CSV_FILES, write_csv
 from bnncert.report.latex_export import write_latex
 from bnncert.report.page import write_page
-from bnncert.report.recorded import read_recorded
 
 
 def report(

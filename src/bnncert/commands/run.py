@@ -10,7 +10,9 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from bnncert.campaign import Campaign, Settings, finished_rows, plan, run_campaign
+from bnncert.batch.campaign import Campaign, Settings, finished_rows, plan, run_campaign
+from bnncert.batch.labelled_points import read_data
+from bnncert.batch.store import ResultsFile, Row
 from bnncert.commands.console import PlainConsole, counting, say_interrupted, wide_console
 from bnncert.commands.options import (
     ClipOption,
@@ -35,9 +37,7 @@ from bnncert.commands.output import (
 from bnncert.commands.question import read_network, read_radius
 from bnncert.commands.unused import refuse_unread
 from bnncert.errors import InputError
-from bnncert.labelled_points import read_data
 from bnncert.report.summary import row_labels, summary_table
-from bnncert.results import ResultsFile, Row
 
 
 def run(

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from bnncert.commands.console import PlainConsole
-from bnncert.demo import run_demo
+from bnncert.commands.demo import run_demo
 from bnncert.report.tables import (
     methods_table,
 )

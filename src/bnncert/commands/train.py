@@ -18,8 +18,8 @@ from bnncert.commands.console import PlainConsole
 from bnncert.commands.options import SeedOption
 from bnncert.commands.output import refuse_unwritable
 from bnncert.commands.unused import refuse_without
-from bnncert.datasets import REMOTE, Dataset, Split, data_folder, load_dataset
 from bnncert.errors import InputError, MissingExtraError
+from bnncert.training.datasets import REMOTE, Dataset, Split, data_folder, load_dataset
 from bnncert.training.options import TrainingOptions
 
 if TYPE_CHECKING:

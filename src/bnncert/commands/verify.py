@@ -53,7 +53,7 @@ from bnncert.commands.output import (
 from bnncert.commands.question import read_network, read_question
 from bnncert.commands.unused import refuse_beside_query, refuse_unread
 from bnncert.competition.executed import as_executed
-from bnncert.formats.vnnlib import read_vnnlib
+from bnncert.formats.vnnlib.reader import read_vnnlib
 from bnncert.regions import Region
 from bnncert.report.witness import vnncomp_result
 from bnncert.verdict import Result

@@ -27,7 +27,7 @@ from bnncert.competition import (
 )
 from bnncert.competition.category import certificate_path
 from bnncert.errors import BnncertError, InputError
-from bnncert.formats.vnnlib import read_vnnlib
+from bnncert.formats.vnnlib.reader import read_vnnlib
 from bnncert.network import load
 from bnncert.problem import from_vnnlib
 from bnncert.report.competition import Line, category_table, totals

@@ -22,7 +22,7 @@ from typing import IO, Any
 from bnncert.competition.executed import as_executed
 from bnncert.deadline import Deadline
 from bnncert.errors import BnncertError
-from bnncert.formats.vnnlib import read_vnnlib
+from bnncert.formats.vnnlib.reader import read_vnnlib
 from bnncert.methods import Options
 from bnncert.network import load
 from bnncert.problem import from_vnnlib

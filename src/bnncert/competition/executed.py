@@ -10,8 +10,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from bnncert.formats.description import FloatArray
-from bnncert.formats.vnnlib_query import Specification
+from bnncert.arrays import FloatArray
+from bnncert.formats.vnnlib.query import Specification
 from bnncert.network import Network
 from bnncert.problem import from_vnnlib
 from bnncert.replay import OnnxRuntime, Replayer

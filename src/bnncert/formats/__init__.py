@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Literal
 
 from bnncert.atomic import replacing
+from bnncert.description.model import ModelDescription
 from bnncert.errors import FormatError, InputError
 from bnncert.formats.archive import ZIP_MAGIC, open_archive
-from bnncert.formats.description import ModelDescription
 from bnncert.formats.json_ import read_json, write_json
 from bnncert.formats.limits import DEFAULT_LIMITS, Limits
 from bnncert.formats.npz import read_npz, write_npz
@@ -55,7 +55,7 @@ def read_description(
         raise FormatError(f"{source}: not a PyTorch checkpoint; only these need a file of layers")
     # Imported on use: onnx takes half a second to import and .npz users do not need it.
     if family == "keras":
-        from bnncert.formats.keras_reader import read_keras
+        from bnncert.formats.keras.reader import read_keras
 
         return read_keras(content, source, limits)
     if content.startswith(ZIP_MAGIC):
@@ -64,7 +64,7 @@ def read_description(
         return read_json(content, source, limits)
     if path.suffix in (".npz", ".json"):
         raise FormatError(f"{source}: the content is not {path.suffix}")
-    from bnncert.formats.onnx_reader import read_onnx
+    from bnncert.formats.onnx.reader import read_onnx
 
     return read_onnx(content, source)
 
@@ -89,7 +89,7 @@ def _family(content: bytes, path: Path, limits: Limits) -> Literal["keras", "che
 def _read_checkpoint(
     content: bytes, path: Path, layers: Path | None, limits: Limits
 ) -> ModelDescription:
-    from bnncert.formats.torch_checkpoint import read_checkpoint
+    from bnncert.formats.torch.checkpoint import read_checkpoint
 
     beside = path.with_suffix(".layers.json")
     if layers is None and not beside.exists():
@@ -117,7 +117,7 @@ def write_description(
         elif path.suffix == ".json":
             write_json(description, file)
         else:
-            from bnncert.formats.onnx_writer import write_onnx
+            from bnncert.formats.onnx.writer import write_onnx
 
             write_onnx(description, file, path)
         if check is not None:

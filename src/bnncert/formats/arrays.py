@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from bnncert.errors import FormatError
-from bnncert.formats.description import (
-    FloatArray,
+from bnncert.arrays import FloatArray
+from bnncert.description.model import (
     ModelDescription,
     Scale,
     Shift,
@@ -20,6 +19,7 @@ from bnncert.formats.description import (
     Step,
     as_sparse,
 )
+from bnncert.errors import FormatError
 from bnncert.formats.limits import DEFAULT_LIMITS, Limits, too_many
 
 

@@ -11,9 +11,9 @@ from typing import Any, BinaryIO
 import numpy as np
 import scipy.sparse as sp
 
+from bnncert.description.model import ModelDescription
 from bnncert.errors import FormatError
 from bnncert.formats.arrays import describe_mapping, mapping_of
-from bnncert.formats.description import ModelDescription
 from bnncert.formats.limits import DEFAULT_LIMITS, Limits
 from bnncert.formats.reading import parse_json
 

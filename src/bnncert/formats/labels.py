@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bnncert.arrays import IntArray
 from bnncert.errors import FormatError
 from bnncert.formats.inputs import listed_names, read_array, read_names
 from bnncert.formats.limits import DEFAULT_LIMITS
 from bnncert.formats.reading import parse_json, read_bytes, read_text
-
-IntArray = npt.NDArray[np.int64]
 
 #: Words in the name of an array that say that it holds classes, or points.
 LABEL_WORDS = frozenset({"y", "label", "labels", "target", "targets"})

@@ -15,22 +15,16 @@ import numpy as np
 import numpy.typing as npt
 from onnx import helper
 
+from bnncert.arrays import FloatArray
+from bnncert.description.model import ModelDescription, Normalise, Scale, Shift, SignZero
 from bnncert.errors import BnncertError, FormatError, UnsupportedModelError
-from bnncert.formats.description import (
-    FloatArray,
-    ModelDescription,
-    Normalise,
-    Scale,
-    Shift,
-    SignZero,
-)
-from bnncert.formats.onnx_constants import exact_floats
-from bnncert.formats.onnx_exact import InexactError, multiply
-from bnncert.formats.onnx_graph import LARGEST_VALUE, Node, printable
-from bnncert.formats.onnx_linear import average_pool, convolution, matmul, pad, reduction
-from bnncert.formats.onnx_signs import binarise, max_pool, output_stage
-from bnncert.formats.onnx_value import Value, Walk, plain, positions
-from bnncert.formats.onnx_windows import convolution_matrix, image_of, windows_of
+from bnncert.formats.onnx.constants import exact_floats
+from bnncert.formats.onnx.exact import InexactError, multiply
+from bnncert.formats.onnx.graph import LARGEST_VALUE, Node, printable
+from bnncert.formats.onnx.linear import average_pool, convolution, matmul, pad, reduction
+from bnncert.formats.onnx.signs import binarise, max_pool, output_stage
+from bnncert.formats.onnx.value import Value, Walk, plain, positions
+from bnncert.formats.onnx.windows import convolution_matrix, image_of, windows_of
 
 #: The operator set whose meaning the operators below have.
 OPSET = 17

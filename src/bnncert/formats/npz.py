@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from bnncert.description.model import ModelDescription
 from bnncert.errors import FormatError
 from bnncert.formats.archive import array_names, open_archive, read_member_array
 from bnncert.formats.arrays import describe_mapping, mapping_of
-from bnncert.formats.description import ModelDescription
 from bnncert.formats.limits import DEFAULT_LIMITS, Limits, too_many
 
 #: A sparse matrix with at most this share of non-zeros is stored as sparse.

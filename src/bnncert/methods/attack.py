@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
-from bnncert.formats.description import FloatArray
 from bnncert.methods.base import Context, Method, register
 from bnncert.network import Network
 from bnncert.presolve.stability import LayerBounds, stability

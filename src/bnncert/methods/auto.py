@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bnncert.formats.description import FloatArray
+from bnncert.arrays import FloatArray
 from bnncert.methods.attack import Attack, AttackMethod, attack
 from bnncert.methods.attack_share import SHARE, AttackShare
 from bnncert.methods.base import Context, Method, register
@@ -20,10 +20,10 @@ from bnncert.presolve.pipeline import Presolved, presolve
 from bnncert.presolve.stability import LayerBounds, stability
 from bnncert.problem import Problem, Target
 from bnncert.regions import Ball, Region
-from bnncert.relaxations.reduced import is_too_large, reduce_objective
-from bnncert.search.circuit import is_small_enough
-from bnncert.search.flips import flip_budget
+from bnncert.relaxations.reduced.relaxation import is_too_large, reduce_objective
 from bnncert.search.lessons import Lessons
+from bnncert.search.patterns.circuit import is_small_enough
+from bnncert.search.patterns.flips import flip_budget
 from bnncert.verdict import Counterexample, TargetResult
 
 #: Share of the time limit, and seconds at most, that the quick and the long attack may take.  What

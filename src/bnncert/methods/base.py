@@ -10,13 +10,13 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
+from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
+from bnncert.description.rationals import float_above
 from bnncert.errors import InputError, MissingExtraError
-from bnncert.formats.description import FloatArray
 from bnncert.problem import Problem, Target
-from bnncert.rationals import float_above
-from bnncert.relaxations.cliques import Sparsity
 from bnncert.relaxations.linear import Form
+from bnncert.relaxations.moments.cliques import Sparsity
 from bnncert.replay import Replayer
 from bnncert.search.trace import Trace
 from bnncert.verdict import Counterexample, TargetResult, best_of

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from bnncert.formats.description import FloatArray
+from bnncert.arrays import FloatArray
+from bnncert.description.rationals import float_above
 from bnncert.methods.base import Context, Method, register
 from bnncert.methods.interval import interval_proof
 from bnncert.methods.reduced_sdp import TOO_LARGE
 from bnncert.presolve.pipeline import Presolved, presolve
 from bnncert.problem import Problem, Target
-from bnncert.rationals import float_above
-from bnncert.relaxations.reduced import is_too_large, reduce_objective
+from bnncert.relaxations.reduced.relaxation import is_too_large, reduce_objective
 from bnncert.search.incumbent import exact_values
 from bnncert.search.lessons import Lessons
 from bnncert.search.parallel import Task, search_together

@@ -15,9 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from bnncert.ball_leaf import decide_pattern
+from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline, OutOfTimeError
-from bnncert.formats.description import FloatArray
 from bnncert.methods.base import Context, Method
 from bnncert.methods.interval import interval_proof
 from bnncert.presolve.pipeline import presolve
@@ -25,8 +24,10 @@ from bnncert.presolve.record import Record
 from bnncert.presolve.reduction import OpenProblem, reduce_target
 from bnncert.presolve.stability import LayerBounds, stability
 from bnncert.problem import Problem, Target
+from bnncert.reachability.ball import decide_pattern
 from bnncert.regions import Region
-from bnncert.relaxations.linear import InputBlock, LinearModel, input_block, linear_model
+from bnncert.regions.linear_block import InputBlock, input_block
+from bnncert.relaxations.linear import LinearModel, linear_model
 from bnncert.verdict import Counterexample, TargetResult
 
 #: A solver's bound is believed up to this much, relative to the size of f.

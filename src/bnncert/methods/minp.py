@@ -1,8 +1,8 @@
 """Exact answers by mixed-integer nonlinear programming (SCIP): the L2 ball, and all other regions.
 
-The model is that of `milp`; for an L2 ball its inputs are those of :mod:`bnncert.relaxations.ball`,
-with the constraint |v|_2^2 <= 1.  What that leaves out of the data box comes back as clauses on the
-signs that the box makes impossible.
+The model is that of `milp`; for an L2 ball its inputs are those of
+:mod:`bnncert.relaxations.moments.ball`, with the constraint |v|_2^2 <= 1.  What that leaves out of
+the data box comes back as clauses on the signs that the box makes impossible.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from bnncert.methods.base import Context, register
 from bnncert.methods.exact_search import ExactMethod, Solver
 from bnncert.presolve.reduction import OpenProblem
 from bnncert.regions import Ball, Region
-from bnncert.relaxations.ball import ball_block
-from bnncert.relaxations.linear import InputBlock, LinearModel
+from bnncert.regions.linear_block import InputBlock
+from bnncert.relaxations.linear import LinearModel
+from bnncert.relaxations.moments.ball import ball_block
 from bnncert.solvers.gurobi_ import GurobiModel
 from bnncert.solvers.scip_ import ScipModel
 

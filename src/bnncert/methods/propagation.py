@@ -7,20 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from bnncert.ball_leaf import decide_pattern
+from bnncert.arrays import BoolArray, FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline
-from bnncert.formats.description import FloatArray, IntArray
 from bnncert.methods.base import Context, Method, register
 from bnncert.methods.interval import interval_proof
 from bnncert.presolve.pipeline import Presolved, presolve
 from bnncert.problem import Problem, Target
-from bnncert.search.batch_propagation import BoolArray, SignArray
-from bnncert.search.circuit import Circuit, build_circuit, is_small_enough
-from bnncert.search.flip_descent import FlipDescent
-from bnncert.search.flips import flip_budget
+from bnncert.reachability.ball import decide_pattern
+from bnncert.reachability.fast import meet
 from bnncert.search.incumbent import exact_values
-from bnncert.search.pattern_search import PatternSearch, Realisation, SearchOutcome
-from bnncert.search.reachability import meet
+from bnncert.search.patterns.circuit import Circuit, build_circuit, is_small_enough
+from bnncert.search.patterns.descent import FlipDescent
+from bnncert.search.patterns.flips import flip_budget
+from bnncert.search.patterns.search import PatternSearch, Realisation, SearchOutcome
 from bnncert.verdict import Counterexample, TargetResult
 
 #: What is said where the dense matrices of the circuit would not fit.

@@ -7,19 +7,20 @@ from typing import Any
 
 import numpy as np
 
+from bnncert.arrays import FloatArray
 from bnncert.deadline import OutOfTimeError
 from bnncert.errors import InputError
-from bnncert.formats.description import FloatArray
 from bnncert.methods.base import Context, Method, register
 from bnncert.methods.interval import interval_proof
 from bnncert.methods.lp import lp_lower_bounds
 from bnncert.presolve.pipeline import Presolved, presolve
 from bnncert.problem import Objective, Problem
-from bnncert.relaxations.coupling import couple
-from bnncert.relaxations.lattice_cuts import add_cuts
-from bnncert.relaxations.lazy_clashes import for_all_clashes, violated_clashes, with_clashes
-from bnncert.relaxations.patterns import starting_moments
-from bnncert.relaxations.reduced import (
+from bnncert.relaxations.reduced.conic import conic_program, multipliers_of
+from bnncert.relaxations.reduced.coupling import couple
+from bnncert.relaxations.reduced.lattice_cuts import add_cuts
+from bnncert.relaxations.reduced.lazy_clashes import for_all_clashes, violated_clashes, with_clashes
+from bnncert.relaxations.reduced.patterns import starting_moments
+from bnncert.relaxations.reduced.relaxation import (
     Certificate,
     ReducedProblem,
     ReducedRelaxation,
@@ -27,8 +28,7 @@ from bnncert.relaxations.reduced import (
     reduce_objective,
     relax_reduced,
 )
-from bnncert.relaxations.reduced_conic import conic_program, multipliers_of
-from bnncert.relaxations.windows import PartAnswer, split_bound
+from bnncert.relaxations.reduced.windows import PartAnswer, split_bound
 from bnncert.solvers.low_rank import solve_low_rank
 from bnncert.solvers.registry import conic_solver
 from bnncert.solvers.structured import solve_structured

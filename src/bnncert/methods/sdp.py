@@ -12,9 +12,9 @@ from bnncert.methods.interval import interval_proof
 from bnncert.presolve.reduction import OpenProblem, reduce_target
 from bnncert.presolve.stability import stability
 from bnncert.problem import Problem
-from bnncert.relaxations.cliques import Sparsity, cliques
-from bnncert.relaxations.moments import relax
-from bnncert.relaxations.polynomial_encoding import Encoding, encode
+from bnncert.relaxations.moments.cliques import Sparsity, cliques
+from bnncert.relaxations.moments.encoding import Encoding, encode
+from bnncert.relaxations.moments.relaxation import relax
 from bnncert.solvers.registry import conic_solver
 from bnncert.verdict import TargetResult
 

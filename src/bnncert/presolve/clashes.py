@@ -12,11 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.formats.description import FloatArray, IntArray
-
-BoolArray = npt.NDArray[np.bool_]
-SignArray = npt.NDArray[np.int8]
-
+from bnncert.arrays import BoolArray, FloatArray, IntArray, SignArray
 
 #: Neurons up to which all that follows from clashes is derived; the tables have 4 n^2 entries.
 MOST_CLOSED = 3000

@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from bnncert.formats.description import FloatArray, IntArray
-
-SignArray = npt.NDArray[np.int8]
+from bnncert.arrays import FloatArray, IntArray, SignArray
 
 
 def row_keys(rows: Any) -> tuple[list[bytes], SignArray]:

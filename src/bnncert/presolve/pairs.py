@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline
-from bnncert.formats.description import FloatArray, IntArray
 from bnncert.presolve.clashes import Clashes
 from bnncert.regions import Ball, Polytope, Region
 

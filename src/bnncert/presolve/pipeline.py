@@ -12,14 +12,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
+from bnncert.arrays import BoolArray, FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline, OutOfTimeError
-from bnncert.formats.description import FloatArray, IntArray
-from bnncert.layers import ThresholdLayer
 from bnncert.network import Network
-from bnncert.presolve.clashes import BoolArray, Clashes, close
+from bnncert.network.layers import ThresholdLayer
+from bnncert.presolve.clashes import Clashes, close
 from bnncert.presolve.merging import equal_rows
 from bnncert.presolve.pairs import pair_clashes
 from bnncert.presolve.ranges import sum_ranges
@@ -29,8 +28,6 @@ from bnncert.presolve.tightening import Gates
 from bnncert.presolve.tightening import tighten as tighten_sums
 from bnncert.presolve.triples import Triples, triple_clashes
 from bnncert.regions import Box, Region
-
-SignArray = npt.NDArray[np.int8]
 
 #: Beyond this many variables the table of clashes would not fit; ranges then do without it.
 MOST_TABLE = 6000

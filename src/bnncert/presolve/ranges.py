@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from bnncert.arrays import BoolArray, FloatArray, IntArray
 from bnncert.deadline import Deadline
-from bnncert.formats.description import FloatArray, IntArray
-from bnncert.presolve.clashes import BoolArray
 
 
 def sum_ranges(

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.formats.description import FloatArray, IntArray
+from bnncert.arrays import FloatArray, IntArray
 
 Rule: TypeAlias = Literal[
     "stable",  # one sign is impossible by the bounds of u = w.y

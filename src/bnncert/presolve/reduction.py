@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.formats.description import FloatArray, IntArray
+from bnncert.arrays import FloatArray, IntArray
 from bnncert.network import Network
 from bnncert.presolve.stability import LayerBounds
 from bnncert.problem import Target

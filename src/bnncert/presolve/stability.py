@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.formats.description import FloatArray
-from bnncert.layers import ThresholdLayer
+from bnncert.arrays import FloatArray
 from bnncert.network import Network
+from bnncert.network.layers import ThresholdLayer
 from bnncert.regions import Region
-from bnncert.support import same_places
+from bnncert.regions.support import same_places
 
 
 @dataclass(frozen=True, eq=False)

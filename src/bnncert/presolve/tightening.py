@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline
-from bnncert.formats.description import FloatArray, IntArray
 from bnncert.presolve.clashes import Clashes
 from bnncert.presolve.merging import row_keys
 from bnncert.solvers.highs_ import HighsModel

@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from bnncert.arrays import BoolArray, FloatArray, IntArray
 from bnncert.deadline import Deadline
-from bnncert.formats.description import FloatArray, IntArray
-from bnncert.presolve.clashes import BoolArray
 from bnncert.regions import Ball, Box, Region
 
 UNIT = 2.0**-52

@@ -22,92 +22,17 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from bnncert.arrays import FloatArray
 from bnncert.errors import InputError
-from bnncert.formats.description import FloatArray, IntArray
 from bnncert.presolve.reduction import OpenLayer, OpenObjective, OpenProblem
-from bnncert.regions import Ball, Polytope, Region
+from bnncert.regions import Region
+from bnncert.regions.linear_block import InputBlock, input_block
 from bnncert.solvers.linear_program import LinearProgram
 
 Form: TypeAlias = Literal["paper", "soft", "lattice"]
 
 #: The paper's margin on the sign of a pre-activation.
 SOFT_MARGIN = 1e-7
-
-#: Covers the rounding of a quotient.
-GROW = 1 + 1e-14
-
-
-@dataclass(frozen=True, eq=False)
-class InputBlock:
-    """x = base + spread v for the inputs that matter, with v in a box and perhaps rows on v."""
-
-    index: IntArray
-    base: FloatArray
-    spread: Any
-    lower: FloatArray
-    upper: FloatArray
-    rows: Any
-    right: FloatArray
-
-    @property
-    def size(self) -> int:
-        """The number of variables v."""
-        return int(self.lower.size)
-
-
-def input_block(region: Region, used: IntArray) -> InputBlock:
-    """Describe the region by variables for the inputs `used` (others stay at the centre)."""
-    if isinstance(region, Polytope):
-        used = np.union1d(used, np.flatnonzero(np.any(region.matrix != 0, axis=0)))
-    if isinstance(region, Ball) and region.norm == "l1":
-        return _l1_block(region, used)
-    if isinstance(region, Ball) and region.norm == "l2":
-        return _l2_block(region, used)
-    lo, hi = region.lo[used], region.hi[used]
-    base = lo + (hi - lo) / 2
-    # The half width is rounded up, so that base +- spread covers the box.
-    half = np.nextafter(np.maximum(hi - base, base - lo), np.inf)
-    half = np.where(hi > lo, half, 0.0)
-    rows, right = sp.csr_array((0, used.size)), np.zeros(0)
-    if isinstance(region, Polytope):
-        part = region.matrix[:, used]
-        rows = sp.csr_array(part * half)
-        magnitude = np.abs(part) @ (np.abs(base) + half) + np.abs(region.right)
-        right = region.right - part @ base + 1e-14 * (used.size + 8) * magnitude
-    ones = np.ones(used.size)
-    return InputBlock(used, base, sp.diags_array(half).tocsr(), -ones, ones, rows, right)
-
-
-def _ball_sides(region: Ball, used: IntArray) -> tuple[FloatArray, float, FloatArray, FloatArray]:
-    """Return m and r, and how far v = (x - m) / r reaches down and up (rounded up, at most 1)."""
-    middle, radius = region.middle[used], max(region.radius, 1e-300)
-    down = np.minimum((middle - region.lo[used]) / radius * GROW, 1.0)
-    up = np.minimum((region.hi[used] - middle) / radius * GROW, 1.0)
-    return middle, radius, down, up
-
-
-def _l1_block(region: Ball, used: IntArray) -> InputBlock:
-    """Describe the L1 ball: x = m + r (v+ - v-) with v >= 0 and sum v <= 1."""
-    n = used.size
-    middle, radius, down, up = _ball_sides(region, used)
-    eye = sp.identity(n, format="csr") * radius
-    return InputBlock(
-        used,
-        middle,
-        sp.csr_array(sp.hstack([eye, -eye])),
-        np.zeros(2 * n),
-        np.concatenate([up, down]),
-        sp.csr_array(np.ones((1, 2 * n))),
-        np.array([GROW]),
-    )
-
-
-def _l2_block(region: Ball, used: IntArray) -> InputBlock:
-    """Describe the box around the L2 ball: x = m + r v with |v_i| <= 1, or less if clipped."""
-    n = used.size
-    middle, radius, down, up = _ball_sides(region, used)
-    spread = sp.csr_array(sp.identity(n, format="csr") * radius)
-    return InputBlock(used, middle, spread, -down, up, sp.csr_array((0, n)), np.zeros(0))
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bnncert.atomic import write_atomically
+from bnncert.batch.recorded import Recorded
 from bnncert.errors import InputError
-from bnncert.report.recorded import Recorded
 from bnncert.report.statistics import Panel, counts, gaps, panels
 
 #: The files that are written: every answer, the sums, and what one method adds to another.

@@ -13,8 +13,8 @@ from decimal import ROUND_FLOOR, Decimal
 from pathlib import Path
 
 from bnncert.atomic import write_atomically
+from bnncert.batch.recorded import Record, Recorded
 from bnncert.report.csv_export import make_folder
-from bnncert.report.recorded import Record, Recorded
 from bnncert.report.statistics import Panel, counts, mean, panels, reference_series
 
 _SPECIAL = {

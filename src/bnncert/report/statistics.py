@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from bnncert.report.recorded import NetworkNote, Record, Recorded
-from bnncert.results import LabelSource, label_source
+from bnncert.batch.recorded import NetworkNote, Record, Recorded
+from bnncert.batch.store import LabelSource, label_source
 
 NORM_NAMES = {"linf": "L∞", "l2": "L2", "l1": "L1"}
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
+from bnncert.batch.store import LabelSource, Row, label_source
 from bnncert.radius import RadiusResult
-from bnncert.results import LabelSource, Row, label_source
 
 #: Titles of the column with the share of robust inputs.
 CERTIFIED: dict[LabelSource, str] = {

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bnncert.formats.description import FloatArray, IntArray
-from bnncert.relaxations.reduced import ReducedProblem
+from bnncert.arrays import FloatArray, IntArray
+from bnncert.relaxations.reduced.relaxation import ReducedProblem
 
 
 def influences(problem: ReducedProblem) -> FloatArray:

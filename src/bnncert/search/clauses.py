@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.formats.description import IntArray
-
-SignArray = npt.NDArray[np.int8]
+from bnncert.arrays import IntArray, SignArray
 
 #: Bytes of a Python object and an array's head, about.
 OVERHEAD = 250

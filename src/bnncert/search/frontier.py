@@ -10,11 +10,9 @@ import heapq
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from bnncert.arrays import SignArray
 from bnncert.search.warm_start import Kept
-
-SignArray = npt.NDArray[np.int8]
 
 #: Bytes of a node besides its signs, about.
 OVERHEAD = 400

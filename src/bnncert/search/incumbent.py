@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from bnncert.formats.description import FloatArray
+from bnncert.arrays import FloatArray
+from bnncert.description.rationals import float_above
 from bnncert.problem import Problem, Target
-from bnncert.rationals import float_above
 from bnncert.replay import Replayer
 from bnncert.search.tree import Evaluate
 

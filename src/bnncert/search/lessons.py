@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bnncert.formats.description import FloatArray, IntArray
+from bnncert.arrays import FloatArray, IntArray
 from bnncert.search.tree import Tree
 
 #: Longer conflicts exclude too little to be worth their time in another tree.

@@ -20,15 +20,15 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline
-from bnncert.formats.description import FloatArray, IntArray
 from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Objective, Problem, Target
 from bnncert.processes import become_worker, interrupts_later
-from bnncert.relaxations.reduced import ReducedProblem
+from bnncert.relaxations.reduced.relaxation import ReducedProblem
 from bnncert.replay import Replayer
 from bnncert.search.incumbent import exact_values
-from bnncert.search.tree import MEMORY, Leaf, Outcome, SignArray, Tree
+from bnncert.search.tree import MEMORY, Leaf, Outcome, Tree
 
 #: Seconds before other processes are started, of the first round, and of the longest one.
 ALONE, FIRST_ROUND, LONGEST_ROUND = 3.0, 3.0, 20.0

@@ -13,13 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from bnncert.formats.description import FloatArray, IntArray
+from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.presolve.ranges import sum_ranges
 from bnncert.presolve.triples import Triples
-from bnncert.relaxations.reduced import Lattice, ReducedProblem, packed, widen
+from bnncert.relaxations.reduced.relaxation import Lattice, ReducedProblem, packed, widen
 from bnncert.search.clauses import Clauses
-
-SignArray = npt.NDArray[np.int8]
 
 #: Beyond this many variables the cubic table of triples would not fit.
 MOST_CUBIC = 150

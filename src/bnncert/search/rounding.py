@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.formats.description import FloatArray
-from bnncert.relaxations.reduced import ReducedProblem
+from bnncert.arrays import FloatArray
+from bnncert.relaxations.reduced.relaxation import ReducedProblem
 
 
 def round_moments(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bnncert.formats.description import FloatArray, IntArray
+from bnncert.arrays import FloatArray, IntArray
 from bnncert.presolve.pipeline import Presolved
 from bnncert.search.tree import Tree
 

@@ -18,28 +18,25 @@ from fractions import Fraction
 from typing import Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from bnncert.ball_leaf import decide_pattern
+from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline, OutOfTimeError
-from bnncert.formats.description import FloatArray, IntArray
-from bnncert.layers import ThresholdLayer
+from bnncert.description.rationals import float_below
+from bnncert.network.layers import ThresholdLayer
 from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Objective
-from bnncert.rationals import float_below
+from bnncert.reachability.ball import decide_pattern
+from bnncert.reachability.fast import Meeting, meet
 from bnncert.regions import Region
-from bnncert.relaxations.patterns import starting_moments
-from bnncert.relaxations.reduced import Certificate, ReducedProblem, relax_reduced
+from bnncert.relaxations.reduced.patterns import starting_moments
+from bnncert.relaxations.reduced.relaxation import Certificate, ReducedProblem, relax_reduced
 from bnncert.search.branching import choose_variable
 from bnncert.search.frontier import Frontier, Node
-from bnncert.search.reachability import Meeting, meet
 from bnncert.search.restrict import Restriction, Restrictor
 from bnncert.search.rounding import clash_count, objective_values, round_moments
 from bnncert.search.warm_start import Kept, keep, start_from
 from bnncert.solvers.structured import Iterate, solve_structured
 from bnncert.solvers.structured_program import Multipliers
-
-SignArray = npt.NDArray[np.int8]
 
 TreeStatus: TypeAlias = Literal["proved", "violated", "open", "interrupted"]
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bnncert.formats.description import FloatArray, IntArray
-from bnncert.relaxations.reduced import ReducedProblem, ReducedRelaxation
+from bnncert.arrays import FloatArray, IntArray
+from bnncert.relaxations.reduced.relaxation import ReducedProblem, ReducedRelaxation
 from bnncert.search.restrict import Restriction
 from bnncert.solvers.structured_program import Multipliers, starting_point
 

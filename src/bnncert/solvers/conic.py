@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
+from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
-from bnncert.formats.description import FloatArray
 from bnncert.solvers.apart import call_apart
 
 #: Work (see `ConicProgram.work`) up to which one iteration of any solver takes well below a second,

@@ -9,8 +9,8 @@ import highspy
 import numpy as np
 import scipy.sparse as sp
 
+from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
-from bnncert.formats.description import FloatArray
 from bnncert.solvers.linear_program import LinearProgram
 
 Status = Literal["optimal", "infeasible", "feasible", "limit", "failed"]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.formats.description import FloatArray
+from bnncert.arrays import FloatArray
 
 
 @dataclass(frozen=True, eq=False)

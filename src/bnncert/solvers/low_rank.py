@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
+from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
-from bnncert.formats.description import FloatArray
 from bnncert.solvers.structured_program import Multipliers, StructuredProgram, Tables
 
 #: Outer rounds, L-BFGS steps in the first one, how many more each round may take and the most, and

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bnncert.formats.description import FloatArray, IntArray
+from bnncert.arrays import FloatArray, IntArray
 from bnncert.solvers.structured_program import StructuredProgram
 
 Index: TypeAlias = Any

@@ -17,8 +17,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
-from bnncert.formats.description import FloatArray
 from bnncert.solvers.linear_program import LinearProgram
 
 Status = Literal["optimal", "infeasible", "limit", "failed"]

@@ -13,8 +13,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 import scipy.linalg as sl
 
+from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
-from bnncert.formats.description import FloatArray
 from bnncert.solvers.product_matrices import ProductMatrices
 from bnncert.solvers.structured_program import (
     Multipliers,

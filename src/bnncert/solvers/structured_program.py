@@ -23,7 +23,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bnncert.formats.description import FloatArray, IntArray
+from bnncert.arrays import FloatArray, IntArray
 
 #: How far T starts from the boundary of its cone.
 MARGIN = 5.0

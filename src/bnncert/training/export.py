@@ -10,16 +10,15 @@ import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 
-from bnncert.datasets import Scaling, Split
+from bnncert.arrays import FloatArray
 from bnncert.errors import BnncertError
 from bnncert.formats.arrays import describe_arrays
 from bnncert.network import Network, load
+from bnncert.training.datasets import Scaling, Split
 from bnncert.training.model import KERNEL, POOL, HiddenLayer, TernaryNet
 
 #: Images compared at once.
 CHUNK = 1000
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class Written(NamedTuple):

@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bnncert.datasets import Scaling, Split
 from bnncert.errors import InputError
 from bnncert.training.checkpoint import TrainingState, load_checkpoint, save_checkpoint
+from bnncert.training.datasets import Scaling, Split
 from bnncert.training.model import TernaryNet
 from bnncert.training.options import TrainingOptions
 from bnncert.training.robust import penalised_scores

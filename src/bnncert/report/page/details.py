@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 import numpy as np
 
+from bnncert.batch.recorded import Evidence, NetworkNote, Record, Recorded
 from bnncert.report.page.pictures import Album, as_image, difference, shades
 from bnncert.report.page.table_data import shortened
-from bnncert.report.recorded import Evidence, NetworkNote, Record, Recorded
 
 #: Characters of base64 that all pictures together may take.
 PICTURE_LIMIT = 9_000_000

@@ -11,8 +11,8 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path, PurePath
 
-import bnncert
 from bnncert.atomic import write_atomically
+from bnncert.batch.recorded import NetworkNote, Recorded
 from bnncert.report.page.charts import (
     accuracy_chart,
     cactus_chart,
@@ -22,8 +22,8 @@ from bnncert.report.page.charts import (
 from bnncert.report.page.details import collect_details
 from bnncert.report.page.gap_chart import gap_chart
 from bnncert.report.page.table_data import packed, table_columns
-from bnncert.report.recorded import NetworkNote, Recorded
 from bnncert.report.statistics import Panel, counts, gaps, panels
+from bnncert.version import __version__
 
 #: How many instances get pictures and the answers of single rivals.
 MOST_DETAILS = 2000
@@ -105,7 +105,7 @@ def _head(recorded: Recorded) -> str:
         f"<h1>{escape(recorded.path.name)}</h1>"
         f"<p class=sub>{len(records)} answers, written {escape(written)} "
         f"by bnncert {escape(', '.join(versions))}; page made {made} by "
-        f"bnncert {escape(bnncert.__version__)}</p>"
+        f"bnncert {escape(__version__)}</p>"
         f"<ul class=tiles>{tiles}</ul>"
         f"<h2>Networks</h2><div class=wide><table><thead><tr><th scope=col>name"
         "<th scope=col>sizes<th scope=col>zero weights<th scope=col>data box<th scope=col>answers"

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.formats.description import FloatArray
+from bnncert.arrays import FloatArray
 from bnncert.report.page.png import png_bytes
 
 #: Ends of the scale of differences, darker and lighter than before; their middle is no change.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from typing import Any
 
-from bnncert.report.recorded import Record
+from bnncert.batch.recorded import Record
 from bnncert.report.statistics import Panel
 
 #: Digits of a number in the table.

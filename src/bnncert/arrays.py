@@ -1,0 +1,16 @@
+"""Array types by content."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+Float32Array: TypeAlias = npt.NDArray[np.float32]
+IntArray: TypeAlias = npt.NDArray[np.int64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+#: Signs -1 and +1, and 0 for a sign that is open.
+SignArray: TypeAlias = npt.NDArray[np.int8]

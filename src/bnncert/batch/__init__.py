@@ -1,0 +1,1 @@
+"""Many questions: plans, workers here and on a cluster, and the results file."""

@@ -1,0 +1,137 @@
+"""Workers of a Dask cluster.
+
+Each instance is a task that returns its row; only the coordinating process writes.  When a worker
+dies, the scheduler gives its tasks to others; networks are tasks, too, so that they are made again.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import pickle
+import re
+import uuid
+import zlib
+from collections.abc import Generator, Iterator, Mapping
+from typing import Any
+
+from bnncert.batch.answering import Answer, answer_job
+from bnncert.batch.planning import Job
+from bnncert.errors import BnncertError, InputError, MissingExtraError
+from bnncert.network import Network
+
+#: Seconds to wait for the scheduler, and then for its first worker.
+CONNECT_SECONDS, WORKER_SECONDS = 10.0, 60.0
+
+#: Tasks in flight for each thread of the cluster: enough that none waits, few enough that another
+#: process may answer some.
+AHEAD = 3
+
+
+#: An address as Dask prints it: tcp://10.0.0.1:8786, or without the protocol.
+_ADDRESS = re.compile(r"((tcp|tls|ws|wss|ucx)://)?(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})/?")
+
+
+def check_address(address: str) -> None:
+    """Refuse what is not the address of a scheduler; Dask would take half a minute to do so."""
+    found = _ADDRESS.fullmatch(address)
+    if found is None or not 0 < int(found[4]) < 2**16:
+        raise InputError(
+            f"--scheduler is {address!r}; expected HOST:PORT or PROTOCOL://HOST:PORT, as the "
+            "scheduler prints it (tcp://10.0.0.1:8786)"
+        )
+
+
+def answer_on_cluster(
+    networks: Mapping[str, Network], jobs: Iterator[Job], address: str
+) -> Generator[Answer, None, None]:
+    """Answer instances on the workers of a scheduler, in the order in which they get done.
+
+    Raises
+    ------
+    InputError
+        If there is no scheduler at the address, or it has no workers.
+    BnncertError
+        If the connection is lost; what was answered before is not.
+    """
+    if importlib.util.find_spec("distributed") is None:
+        raise MissingExtraError("--scheduler needs distributed: pip install 'bnncert[cluster]'")
+    import distributed
+
+    try:
+        client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        text = " ".join(str(error).split())
+        raise InputError(f"--scheduler {address}: cannot be reached ({text})") from error
+    try:
+        try:
+            client.wait_for_workers(1, timeout=WORKER_SECONDS)
+        except (TimeoutError, OSError) as error:
+            raise InputError(f"--scheduler {address}: it has no workers") from error
+        yield from _answers(distributed, client, networks, jobs, address)
+    finally:
+        client.close(timeout=5)
+
+
+def _answers(
+    distributed: Any,
+    client: Any,
+    networks: Mapping[str, Network],
+    jobs: Iterator[Job],
+    address: str,
+) -> Generator[Answer, None, None]:
+    run = uuid.uuid4().hex[:8]
+    shared: dict[str, Any] = {}
+    flying: dict[str, Job] = {}
+    # Results are fetched one by one: a batch that holds a failed task would raise as a whole.
+    done = distributed.as_completed(loop=client.loop)
+
+    def submit() -> bool:
+        job = next(jobs, None)
+        if job is None:
+            return False
+        content = job.instance.key.model_hash
+        if content not in shared:
+            # Only the last is held here (instances come network by network); the tasks that need
+            # an earlier one hold it on the scheduler.
+            shared.clear()
+            packed = zlib.compress(pickle.dumps(networks[content]))
+            shared[content] = client.submit(_unpack, packed, key=f"bnncert-network-{run}-{content}")
+        key = f"bnncert-{run}-{job.instance.key.digest}"
+        future = client.submit(_answer, shared[content], job, key=key, pure=False)
+        flying[key] = job
+        done.add(future)
+        return True
+
+    def top_up() -> None:
+        threads = sum(client.nthreads().values())
+        while len(flying) < max(4, AHEAD * threads) and submit():
+            pass
+
+    top_up()
+    for future in done:
+        job = flying.pop(future.key)
+        try:
+            answer = future.result()
+        except distributed.KilledWorker:
+            answer = Answer(job, None, failure="every worker that tried it ended unexpectedly")
+        except Exception as error:
+            if client.status != "running" or future.cancelled() or future.status == "lost":
+                raise BnncertError(
+                    f"--scheduler {address}: the connection was lost; the rows before are written, "
+                    "and the same command goes on from there"
+                ) from error
+            answer = Answer(job, None, failure=f"{type(error).__name__}: {error}")
+        future.release()
+        yield answer
+        top_up()
+
+
+def _unpack(packed: bytes) -> Network:
+    network = pickle.loads(zlib.decompress(packed))
+    assert isinstance(network, Network)
+    return network
+
+
+def _answer(network: Network, job: Job) -> Answer:
+    # One thread: how many tasks a worker runs at once is the cluster's business.
+    return answer_job(network, job, 1)

@@ -1,0 +1,1 @@
+"""Configurations of experiments: YAML and JSON with line numbers, checked completely."""

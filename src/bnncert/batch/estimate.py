@@ -1,0 +1,56 @@
+"""How long the rest of an experiment will take.
+
+Methods differ by orders of magnitude, so an open instance is expected to take as long as the
+finished ones of its own kind did; where there are none, as those of its method, or its time limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bnncert.batch.planning import Group, Job, group_of
+
+
+class Estimate:
+    """Seconds of work left, learnt from what is finished."""
+
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        self._open: dict[Group, int] = {}
+        self._sums: dict[object, tuple[float, int]] = {}
+        for job in jobs:
+            kind = group_of(job)
+            self._open[kind] = self._open.get(kind, 0) + 1
+
+    def finish(self, job: Job, seconds: float) -> None:
+        """Take note of an instance that took `seconds`."""
+        kind = group_of(job)
+        self._open[kind] -= 1
+        for name in (kind, kind.method):
+            total, count = self._sums.get(name, (0.0, 0))
+            self._sums[name] = total + seconds, count + 1
+
+    def remaining(self, workers: int) -> float | None:
+        """Return the seconds left for that many workers, or None while nothing is known."""
+        left = 0.0
+        for kind, count in self._open.items():
+            if count == 0:
+                continue
+            total, seen = self._sums.get(kind) or self._sums.get(kind.method) or (0.0, 0)
+            if seen:
+                left += count * total / seen
+            elif kind.timeout is not None:
+                left += count * kind.timeout
+            else:
+                return None
+        return left / max(1, workers)
+
+
+def duration(seconds: float) -> str:
+    """Return seconds in words, two units at most."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    for size, unit, smaller, name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min")):
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // smaller} {name}"
+    return f"{whole // 60} min {whole % 60} s"

@@ -1,0 +1,179 @@
+"""Worker processes on this machine, each with one instance at a time.
+
+A worker that dies takes nothing with it: its instance is tried once more, in a new process.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections import deque
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from bnncert.batch.answering import Answer, answer_job, overdue
+from bnncert.batch.planning import Job
+from bnncert.errors import BnncertError
+from bnncert.network import Network
+from bnncert.processes import become_worker, interrupts_later
+
+#: A worker is stopped this long after an instance's time limit: methods look at the clock
+#: themselves, but one step of a general solver may take long.
+GRACE_SHARE, GRACE_SECONDS = 0.25, 15.0
+
+#: How often an instance may lose its worker, and how often a worker may fail to start.
+MOST_ATTEMPTS, MOST_FALSE_STARTS = 2, 3
+
+
+def answer_here(
+    networks: Mapping[str, Network], jobs: Iterator[Job]
+) -> Generator[Answer, None, None]:
+    """Answer one instance after the other in this process."""
+    for job in jobs:
+        yield answer_job(networks[job.instance.key.model_hash], job, 0)
+
+
+def answer_in_processes(
+    networks: Mapping[str, Network], jobs: Iterator[Job], workers: int
+) -> Generator[Answer, None, None]:
+    """Answer instances in worker processes, in the order in which they get done."""
+    threads = max(1, (os.cpu_count() or 1) // workers)
+    again: deque[Job] = deque()
+    attempts: dict[str, int] = {}
+    false_starts = 0
+    team: list[_Worker] = []
+    waiting = next(jobs, None)
+    try:
+        while True:
+            # A new process only if there is something to do for it.
+            idle = sum(w.job is None for w in team)
+            wanted = len(again) + (waiting is not None)
+            if len(team) < workers and idle < wanted:
+                team.append(_Worker.start(threads))
+            for worker in team:
+                if worker.ready and worker.job is None:
+                    if again:
+                        worker.give(again.popleft(), networks)
+                    elif waiting is not None:
+                        worker.give(waiting, networks)
+                        waiting = next(jobs, None)
+            if waiting is None and not again and all(w.job is None for w in team):
+                return
+            # Returns early for any news; the clock is looked at now and then.
+            pause = 0.05 if len(team) < workers and waiting is not None else 0.5
+            wait([w.connection for w in team], timeout=pause)
+            for worker in list(team):
+                job = worker.job
+                if worker.lost:
+                    team.remove(worker)
+                    worker.stop()
+                    if job is None:
+                        false_starts += not worker.ready
+                        if false_starts >= MOST_FALSE_STARTS:
+                            raise BnncertError("worker processes end before they begin to work")
+                        continue
+                    digest = job.instance.key.digest
+                    attempts[digest] = attempts.get(digest, 0) + 1
+                    if attempts[digest] < MOST_ATTEMPTS:
+                        again.append(job)
+                    else:
+                        reason = "its worker process ended unexpectedly (killed, or out of memory)"
+                        yield Answer(job, None, failure=reason)
+                elif (answer := worker.news()) is not None:
+                    yield answer
+                elif job is not None and worker.is_overdue():
+                    team.remove(worker)
+                    worker.stop()
+                    yield overdue(job, worker.busy_seconds())
+    finally:
+        for worker in team:
+            worker.stop()
+
+
+@dataclass(eq=False)
+class _Worker:
+    """A process, the instance it works on, and the network it has."""
+
+    process: BaseProcess
+    connection: Any
+    lifeline: Any
+    ready: bool = False
+    lost: bool = False
+    job: Job | None = None
+    network: str = ""
+    since: float = field(default=0.0)
+
+    @staticmethod
+    def start(threads: int) -> _Worker:
+        context = multiprocessing.get_context("spawn")
+        with interrupts_later():
+            ours, theirs = context.Pipe()
+            receiving, sending = context.Pipe(duplex=False)
+            process = context.Process(target=_serve, args=(theirs, receiving, threads), daemon=True)
+            process.start()
+            # Only the process itself may keep its ends open: else its death would go unnoticed.
+            theirs.close()
+            receiving.close()
+        return _Worker(process, ours, sending)
+
+    def give(self, job: Job, networks: Mapping[str, Network]) -> None:
+        """Send an instance, and its network where the process has another."""
+        content = job.instance.key.model_hash
+        network = None if content == self.network else networks[content]
+        self.job, self.network, self.since = job, content, time.monotonic()
+        try:
+            self.connection.send((job, network))
+        except OSError:
+            self.lost = True
+
+    def news(self) -> Answer | None:
+        """Return the answer if it is there."""
+        try:
+            if not self.connection.poll():
+                return None
+            message = self.connection.recv()
+        except (EOFError, OSError):
+            self.lost = True
+            return None
+        if message is None:
+            self.ready = True
+            return None
+        assert isinstance(message, Answer)
+        self.job = None
+        return message
+
+    def busy_seconds(self) -> float:
+        return time.monotonic() - self.since
+
+    def is_overdue(self) -> bool:
+        limit = None if self.job is None else self.job.settings.timeout
+        if limit is None:
+            return False
+        return self.busy_seconds() > (1 + GRACE_SHARE) * limit + GRACE_SECONDS
+
+    def stop(self) -> None:
+        """End the process, whatever it is doing."""
+        self.lifeline.close()
+        self.connection.close()
+        self.process.kill()
+        self.process.join()
+
+
+def _serve(connection: Connection, lifeline: Connection, threads: int) -> None:
+    """Answer what comes, until the other end is gone."""
+    become_worker(lifeline)
+    network: Network | None = None
+    try:
+        connection.send(None)
+        while True:
+            job, sent = connection.recv()
+            network = network if sent is None else sent
+            assert network is not None
+            connection.send(answer_job(network, job, threads))
+    except (EOFError, OSError):
+        # The parent is gone.
+        return

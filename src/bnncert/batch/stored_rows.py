@@ -1,0 +1,92 @@
+"""Cells of a results file: SQLite lets any column hold anything, so every one is checked."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bnncert.arrays import FloatArray
+from bnncert.errors import FormatError
+from bnncert.formats.reading import parse_json
+
+STATUSES = ("robust", "not_robust", "unknown", "timeout", "misclassified")
+QUESTIONS = ("verify", "bound")
+LABEL_SOURCES = ("given", "own", "unknown")
+
+_TEXTS = (
+    *("model_hash", "input_hash", "norm", "clip", "targets", "method", "ties", "stage"),
+    *("sign_zero", "version", "finished_at", "per_target"),
+)
+_TEXTS_OR_NONE = ("certificate", "counterexample_json")
+_WHOLE = ("input_index", "label", "seed", "predicted")
+_NUMBERS_OR_NONE = ("timeout", "lower", "upper")
+
+
+def plain_tables(connection: sqlite3.Connection) -> set[str]:
+    """Return the names of the plain tables of a file.
+
+    A view or a computed column may never end or fill the memory, so such tables do not count.
+    """
+    found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    columns = "SELECT hidden FROM pragma_table_xinfo(?)"
+    return {
+        name
+        for (name,) in found
+        if not any(hidden for (hidden,) in connection.execute(columns, (name,)))
+    }
+
+
+def check_cells(cells: Mapping[str, Any], where: str) -> None:
+    """Refuse a row with a cell of the wrong kind; columns that are absent are not missed."""
+    choices = {"status": STATUSES, "question": QUESTIONS, "labels": LABEL_SOURCES}
+    for name, known in choices.items():
+        if name in cells and cells[name] not in known:
+            raise FormatError(f"{where}: {name} is {repr(cells[name])[:40]}")
+    for name, value in cells.items():
+        if name in _TEXTS and not isinstance(value, str):
+            raise FormatError(f"{where}: {name} is not text")
+        if name in _TEXTS_OR_NONE and not isinstance(value, str | None):
+            raise FormatError(f"{where}: {name} is not text")
+        if name in _WHOLE and not isinstance(value, int):
+            raise FormatError(f"{where}: {name} is not a whole number")
+        if name in _NUMBERS_OR_NONE and not isinstance(value, float | int | None):
+            raise FormatError(f"{where}: {name} is not a number")
+        if name == "counterexample" and (
+            not isinstance(value, bytes | None) or len(value or b"") % 8
+        ):
+            raise FormatError(f"{where}: {name} is not an array of float64")
+        if name in ("radius", "seconds") and not (
+            isinstance(value, float | int) and 0 <= value < math.inf
+        ):
+            raise FormatError(f"{where}: {name} is {repr(value)[:40]}")
+
+
+def stored_json(text: Any, where: str) -> Any:
+    """Return the JSON in a cell, None if it is not JSON."""
+    if not isinstance(text, str | bytes):
+        return None
+    try:
+        return parse_json(text, where)
+    except FormatError:
+        return None
+
+
+def stored_sizes(text: Any, where: str) -> tuple[int, ...]:
+    """Return the sizes in a cell: a JSON list of positive integers."""
+    values = stored_json(text, where)
+    if isinstance(values, list) and all(type(v) is int and v > 0 for v in values):
+        return tuple(values)
+    raise FormatError(f"{where}: {str(text)[:40]!r} is not a JSON list of sizes")
+
+
+def stored_point(blob: Any, dtype: Any, shape: tuple[int, ...], where: str) -> FloatArray:
+    """Return the point in a cell: as many floats as its shape says."""
+    if dtype not in ("<f4", "<f8"):
+        raise FormatError(f"{where}: values of type {str(dtype)[:40]!r}; expected '<f4' or '<f8'")
+    if not isinstance(blob, bytes) or len(blob) != math.prod(shape) * int(dtype[2]):
+        raise FormatError(f"{where}: not an array of shape {list(shape)}")
+    return np.frombuffer(blob, dtype=dtype).astype(np.float64)

@@ -1,0 +1,152 @@
+"""The demonstration: the bundled MNIST network, verified live."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Literal
+
+import numpy as np
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from bnncert.bundled import DemoData, load_demo_images, load_demo_network
+from bnncert.errors import InputError
+from bnncert.methods import Options
+from bnncert.network import Network
+from bnncert.regions import Ball
+from bnncert.report.picture import picture_lines, side_by_side
+from bnncert.report.tables import number, status_text
+from bnncert.verdict import Result
+from bnncert.verification import verify
+
+#: Radii, in steps of 1/127.5, at which the demo looks for a counterexample to show.
+ATTACK_DELTAS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
+
+
+def run_demo(
+    console: Console,
+    *,
+    count: int,
+    delta: float,
+    timeout: float,
+    which: Literal["sparse", "dense"],
+) -> None:
+    """Verify the first images, print a table, and draw one counterexample."""
+    data = load_demo_images()
+    if not 1 <= count <= len(data.labels):
+        raise InputError(f"--count is {count}; expected 1 to {len(data.labels)}")
+    if not (np.isfinite(delta) and delta >= 0):
+        raise InputError(f"--delta is {delta}; expected a finite number >= 0")
+    network = load_demo_network(which)
+    console.print(
+        f"MNIST network {'-'.join(map(str, network.sizes))}, "
+        f"{100 * network.zero_fraction:.0f} % zero weights; L-inf radius {delta:g}/127.5 on "
+        "data in [-1, 1]; all nine rival classes",
+        highlight=False,
+        soft_wrap=True,
+    )
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("image", "label", "answer", "margin", "hardest rival", "stages", "seconds"):
+        table.add_column(title, justify="left" if title in ("answer", "stages") else "right")
+    columns = (
+        TextColumn("verifying"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[text]}"),
+        TimeElapsedColumn(),
+    )
+    started = time.monotonic()
+    results: list[Result] = []
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("verifying", total=count, text="")
+        for i in range(count):
+            region = Ball("linf", data.point(i), delta / 127.5, -1.0, 1.0)
+            bar.update(task, text=f"image {i}")
+            result = verify(network, region, int(data.labels[i]), timeout=timeout)
+            results.append(result)
+            table.add_row(*_row(i, int(data.labels[i]), result))
+            bar.advance(task)
+    console.print(table)
+    words = ["misclassified" if r.is_misclassified else r.status for r in results]
+    decided = {w: words.count(w) for w in ("robust", "not_robust", "misclassified")}
+    console.print(
+        f"{decided['robust']} robust, {decided['not_robust']} not robust, "
+        f"{decided['misclassified']} misclassified, {count - sum(decided.values())} undecided of "
+        f"{count} in {time.monotonic() - started:.1f} s",
+        highlight=False,
+    )
+    _show_counterexample(console, network, data, results, timeout)
+
+
+def _row(index: int, label: int, result: Result) -> list[RenderableType]:
+    hardest = min(result.targets, key=lambda t: t.lower)
+    stages = ", ".join(dict.fromkeys(t.stage for t in result.targets))
+    found = result.counterexample
+    if found is not None:
+        margin, rival = f"<= {number(float(found.value))}", found.target
+        stages = result.deciding_stage
+    else:
+        margin = f">= {number(result.lower)}" if np.isfinite(result.lower) else "-"
+        rival = hardest.name
+    return [
+        str(index),
+        str(label),
+        status_text(result),
+        margin,
+        rival,
+        stages,
+        f"{result.seconds:.2f}",
+    ]
+
+
+def _show_counterexample(
+    console: Console,
+    network: Network,
+    data: DemoData,
+    results: list[Result],
+    timeout: float,
+) -> None:
+    """Draw an image beside a point near it that the network gets wrong."""
+    index = next((i for i, r in enumerate(results) if r.status == "robust"), None)
+    if index is None:
+        return
+    label = int(data.labels[index])
+    point = data.point(index)
+    for delta in ATTACK_DELTAS:
+        region = Ball("linf", point, delta / 127.5, -1.0, 1.0)
+        result = verify(
+            network,
+            region,
+            label,
+            method="attack",
+            timeout=min(timeout, 3.0),
+            options=Options(seed=0),
+        )
+        found = result.counterexample
+        if found is None:
+            continue
+        predicted = int(np.argmax(found.scores))
+        colour = console.is_terminal and console.color_system is not None
+        shape = (28, 28)
+        blocks: list[tuple[str, list[Any]]] = [
+            (
+                f"image {index}: {label}",
+                picture_lines(point.reshape(shape), -1.0, 1.0, colour=colour),
+            ),
+            (
+                f"counterexample: {predicted}",
+                picture_lines(found.point.reshape(shape), -1.0, 1.0, colour=colour),
+            ),
+        ]
+        console.print()
+        console.print(
+            f"Image {index} is robust above, but at radius {delta:g}/127.5 the attack finds a "
+            f"point that is classified as {predicted} (margin {number(float(found.value))}, "
+            "replayed in exact arithmetic):",
+            highlight=False,
+            soft_wrap=True,
+        )
+        for line in side_by_side(blocks):
+            console.print(line, soft_wrap=True)
+        return

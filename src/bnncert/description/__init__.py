@@ -1,0 +1,1 @@
+"""What a model file says, and the exact arithmetic that decides its thresholds."""

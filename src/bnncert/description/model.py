@@ -1,0 +1,159 @@
+"""What a model file says, before it is brought to normal form.
+
+Readers produce a :class:`ModelDescription`; :mod:`bnncert.network` turns it into threshold layers,
+deciding every threshold exactly.  Keeping the two apart means that no reader ever rounds: a
+description holds the numbers of the file, and the operations on them in the order of the file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from bnncert.arrays import FloatArray, IntArray
+
+SignZero: TypeAlias = Literal["plus", "minus", "either"]
+
+#: Integer weights above this are not weights of a binary network, however they came about.
+LARGEST_INTEGER_WEIGHT = 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """v -> factor * v, neuron by neuron."""
+
+    factor: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Shift:
+    """v -> v + offset, neuron by neuron."""
+
+    offset: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Divide:
+    """v -> v / divisor, neuron by neuron (kept apart from Scale: 1/3 is not a float)."""
+
+    divisor: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Normalise:
+    """v -> gamma * (v - mean) / sqrt(variance + epsilon) + beta, neuron by neuron."""
+
+    gamma: FloatArray
+    beta: FloatArray
+    mean: FloatArray
+    variance: FloatArray
+    epsilon: FloatArray
+
+
+Step: TypeAlias = Scale | Shift | Divide | Normalise
+
+
+def step_arrays(step: Step) -> tuple[FloatArray, ...]:
+    """Return the parameter arrays of a step, in the order of its fields."""
+    if isinstance(step, Scale):
+        return (step.factor,)
+    if isinstance(step, Shift):
+        return (step.offset,)
+    if isinstance(step, Divide):
+        return (step.divisor,)
+    return (step.gamma, step.beta, step.mean, step.variance, step.epsilon)
+
+
+def take_step(step: Step, index: IntArray) -> Step:
+    """Return the step restricted to the neurons `index` (gather)."""
+    return type(step)(*(array[index] for array in step_arrays(step)))
+
+
+@dataclass(frozen=True, eq=False)
+class Convolution:
+    """A 2-D convolution, kept beside its sparse matrix so that batches can use dense BLAS.
+
+    The stage's row r is ``flip * conv(x[source].reshape(shape)).ravel()[rows[r]]``.
+    """
+
+    kernel: FloatArray
+    shape: tuple[int, int, int]
+    strides: tuple[int, int]
+    pads: tuple[int, int, int, int]
+    dilations: tuple[int, int]
+    groups: int
+    source: IntArray
+    rows: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One linear map, the elementwise steps after it, and what follows.
+
+    Attributes
+    ----------
+    weights
+        Sparse (rows are neurons).  Integer dtype when exact integers, float64 otherwise.
+    steps
+        Applied in order to ``weights @ x``.
+    sign_zero
+        The value of sign at exactly zero as the file defines it, or None if it does not.
+    pool
+        Sparse 0/1 incidence: the steps apply to the *maximum* over each of its rows.
+    name
+        Where in the file the stage comes from, for messages.
+    structural
+        True when integer weights beyond -1, 0, 1 arise from pooling rather than from the file.
+    """
+
+    weights: Any
+    steps: tuple[Step, ...]
+    name: str
+    sign_zero: SignZero | None = None
+    pool: Any = None
+    structural: bool = False
+    convolution: Convolution | None = None
+
+
+OutputTransform: TypeAlias = Literal["scores", "softmax", "argmax"]
+
+
+@dataclass(frozen=True, eq=False)
+class ModelDescription:
+    """A network as its file describes it: hidden stages, each followed by sign, then scores."""
+
+    stages: tuple[Stage, ...]
+    input_shape: tuple[int, ...]
+    input_lo: FloatArray | None = None
+    input_hi: FloatArray | None = None
+    output_transform: OutputTransform = "scores"
+    source: str = "<memory>"
+    kind: str = "memory"
+    metadata: dict[str, str] = field(default_factory=dict)
+    #: Input units per pixel level, where the file states it; says nothing about the function.
+    pixel_step: float | None = None
+
+
+def factor_rows(rows: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int8], FloatArray] | None:
+    """Split a matrix into ternary rows and one positive factor each, ``rows = factor * ternary``.
+
+    Returns None when some row has two different non-zero magnitudes.
+    """
+    magnitude = np.abs(rows)
+    factor = magnitude.max(axis=1, initial=0.0).astype(np.float64)
+    factor[factor == 0.0] = 1.0
+    if not bool(np.all((magnitude == 0) | (magnitude == factor[:, None]))):
+        return None
+    return np.sign(rows).astype(np.int8), factor
+
+
+def as_sparse(rows: npt.NDArray[Any]) -> Any:
+    """Return a canonical CSR matrix of a dense one."""
+    matrix = sp.csr_array(rows)
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    return matrix

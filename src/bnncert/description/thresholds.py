@@ -1,0 +1,295 @@
+r"""Thresholds of sign neurons, decided exactly.
+
+A neuron is x = sign(F(u)) with u = <w, y> and F a chain of scalings, shifts, divisions and batch
+normalisations, so F(u) = a u + c with real a, c.  Writing t for the root of F,
+
+    a > 0:  x = +1  iff  u >= t,          a < 0:  x = +1  iff  -u >= -t,
+
+and a = 0 is a constant neuron.  For layers whose inputs are signs, u lives on the lattice
+{-nv, -nv+2, ..., nv} with nv = sum |w|, so only the smallest lattice point p >= t matters; it is
+found in rational interval arithmetic, with more and more digits until it is certain.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.arrays import FloatArray, IntArray
+from bnncert.description.model import Divide, Normalise, Scale, Shift, Step, step_arrays
+from bnncert.description.rationals import Interval, square_root
+from bnncert.errors import UnsupportedModelError
+
+#: Bits of the square-root enclosure tried in turn before a threshold is called undecidable.
+PRECISIONS = (80, 320, 1280, 5120)
+
+#: Roundings that a float32 execution of the chain may commit, relative to its largest term.
+FLOAT32_ROUNDING = 8 * 2.0**-24
+
+
+@dataclass(frozen=True, eq=False)
+class LatticeThresholds:
+    """Per neuron: sign of a (0 for a constant neuron), p, whether F(p) = 0, and doubts."""
+
+    direction: npt.NDArray[np.int8]
+    on_from: IntArray
+    tie: npt.NDArray[np.bool_]
+    bias: FloatArray
+    ambiguous: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class RealThresholds:
+    """Per neuron: sign of a, and floats with  bias_lo <= -t * sign(a) <= bias_hi."""
+
+    direction: npt.NDArray[np.int8]
+    bias_lo: FloatArray
+    bias_hi: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class AffineCoefficients:
+    """Per row: enclosures of a and c in F(u) = a u + c, and the group of identical chains."""
+
+    gain: tuple[Interval, ...]
+    offset: tuple[Interval, ...]
+    group: IntArray
+
+
+def _unique_chains(
+    steps: Sequence[Step], extra: Sequence[FloatArray], count: int
+) -> tuple[FloatArray, IntArray]:
+    """Deduplicate the parameters of all neurons: a convolution has one chain per channel."""
+    columns = [array for step in steps for array in step_arrays(step)] + list(extra)
+    if not columns:
+        return np.zeros((1, 0)), np.zeros(count, dtype=np.int64)
+    table = np.column_stack([np.broadcast_to(column, (count,)) for column in columns])
+    # By the bytes of each row, which is far quicker than sorting rows; + 0.0 turns -0.0 into 0.0.
+    rows = np.ascontiguousarray(table.astype(np.float64) + 0.0)
+    numbers: dict[bytes, int] = {}
+    raw, width = rows.tobytes(), rows.shape[1] * rows.itemsize
+    inverse = np.fromiter(
+        (numbers.setdefault(raw[k : k + width], len(numbers)) for k in range(0, len(raw), width)),
+        dtype=np.int64,
+        count=count,
+    )
+    first = np.full(len(numbers), -1, dtype=np.int64)
+    first[inverse[::-1]] = np.arange(count)[::-1]
+    return rows[first], inverse
+
+
+def _rebuild(steps: Sequence[Step], row: FloatArray) -> list[tuple[type, tuple[Fraction, ...]]]:
+    """Return the chain of one neuron with its parameters as rationals."""
+    chain: list[tuple[type, tuple[Fraction, ...]]] = []
+    position = 0
+    for step in steps:
+        width = len(step_arrays(step))
+        values = tuple(Fraction(float(v)) for v in row[position : position + width])
+        chain.append((type(step), values))
+        position += width
+    return chain
+
+
+def _direction(chain: list[tuple[type, tuple[Fraction, ...]]]) -> int:
+    sign = 1
+    for kind, values in chain:
+        if kind in (Scale, Divide, Normalise):
+            sign *= (values[0] > 0) - (values[0] < 0)
+    return sign
+
+
+def _forward(
+    chain: list[tuple[type, tuple[Fraction, ...]]], bits: int
+) -> tuple[Interval, Interval]:
+    """Return enclosures of a and c with F(u) = a u + c."""
+    gain, offset = Interval.exactly(1), Interval.exactly(0)
+    for kind, values in chain:
+        if kind is Scale:
+            factor = Interval.exactly(values[0])
+            gain, offset = gain * factor, offset * factor
+        elif kind is Shift:
+            offset = offset + Interval.exactly(values[0])
+        elif kind is Divide:
+            divisor = Interval.exactly(values[0])
+            gain, offset = gain / divisor, offset / divisor
+        else:
+            gamma, beta, mean, variance, epsilon = values
+            deviation = square_root(variance + epsilon, bits)
+            gain = gain * Interval.exactly(gamma) / deviation
+            centred = (offset - Interval.exactly(mean)) * Interval.exactly(gamma)
+            offset = Interval.exactly(beta)
+            # An exact zero must stay one, or a tie at the mean would look undecidable.
+            if centred != Interval.exactly(0):
+                offset = offset + centred / deviation
+    return gain, offset
+
+
+def _root(chain: list[tuple[type, tuple[Fraction, ...]]], bits: int) -> Interval:
+    """Enclose the root t of F by undoing the chain from its end."""
+    value = Interval.exactly(0)
+    for kind, values in reversed(chain):
+        if kind is Scale:
+            value = value / Interval.exactly(values[0])
+        elif kind is Shift:
+            value = value - Interval.exactly(values[0])
+        elif kind is Divide:
+            value = value * Interval.exactly(values[0])
+        else:
+            gamma, beta, mean, variance, epsilon = values
+            value = value - Interval.exactly(beta)
+            if value != Interval.exactly(0):
+                value = value * square_root(variance + epsilon, bits) / Interval.exactly(gamma)
+            value = value + Interval.exactly(mean)
+    return value
+
+
+def _magnitude(chain: list[tuple[type, tuple[Fraction, ...]]]) -> float:
+    """Return the size, in units of u, of the largest terms that a float execution adds up."""
+    value = 0.0
+    for kind, values in reversed(chain):
+        if kind is Scale:
+            value /= abs(float(values[0]))
+        elif kind is Shift:
+            value += abs(float(values[0]))
+        elif kind is Divide:
+            value *= abs(float(values[0]))
+        else:
+            gamma, beta, mean, variance, epsilon = (float(v) for v in values)
+            deviation = math.sqrt(variance + epsilon)
+            value = abs(mean) + (value + abs(beta)) * deviation / abs(gamma)
+    return value
+
+
+def check_steps(steps: Sequence[Step], where: str) -> None:
+    """Reject parameters that no chain can have: non-finite, division by 0, negative variance."""
+    for step in steps:
+        for array in step_arrays(step):
+            if not np.all(np.isfinite(array)):
+                raise UnsupportedModelError(f"{where}: a parameter is NaN or infinite")
+        if isinstance(step, Divide) and np.any(step.divisor == 0):
+            raise UnsupportedModelError(f"{where}: division by zero")
+        if isinstance(step, Normalise) and np.any(step.variance + step.epsilon <= 0):
+            raise UnsupportedModelError(
+                f"{where}: batch normalisation with variance + epsilon <= 0"
+            )
+
+
+def lattice_thresholds(steps: Sequence[Step], norm: IntArray, where: str) -> LatticeThresholds:
+    """Decide p for every neuron of a layer with integer pre-activations.
+
+    Parameters
+    ----------
+    steps
+        The chain F, one array per parameter (broadcast over neurons).
+    norm
+        nv = sum |w| per neuron.
+    where
+        Named in errors.
+    """
+    count = norm.shape[0]
+    check_steps(steps, where)
+    unique, inverse = _unique_chains(steps, [norm.astype(np.float64)], count)
+    size = unique.shape[0]
+    direction = np.zeros(size, dtype=np.int8)
+    on_from = np.zeros(size, dtype=np.int64)
+    tie = np.zeros(size, dtype=bool)
+    bias = np.zeros(size)
+    ambiguous = np.zeros(size, dtype=bool)
+    # A lone shift is evaluated without rounding where it matters (the difference is tiny).
+    rounds = any(not isinstance(step, Shift) for step in steps)
+    for k in range(size):
+        chain = _rebuild(steps, unique[k, :-1])
+        nv = int(unique[k, -1])
+        direction[k] = _direction(chain)
+        if direction[k] == 0:
+            value, tie_here = _constant_sign(chain, where)
+            # F is constant: the caller empties the row, u = 0 is the whole lattice, and the
+            # neuron is on (p = 0), off (p = 2) or tied (p = 0 with F(p) = 0).
+            on_from[k] = 0 if value >= 0 else 2
+            tie[k] = tie_here
+            bias[k] = float(value)
+            continue
+        p, is_tie, t = _lattice_point(chain, int(direction[k]), nv, where)
+        near = [abs(t - point) for point in (p, p - 2) if -nv <= point <= nv]
+        if near and (rounds or not is_tie):
+            doubt = FLOAT32_ROUNDING * (_magnitude(chain) + nv)
+            ambiguous[k] = float(min(near)) <= doubt
+        p = min(max(p, -nv), nv + 2)
+        on_from[k] = p
+        tie[k] = is_tie and t == p <= nv
+        # Any real threshold in (p - 2, p] is the same neuron; keep the file's own where it fits.
+        bias[k] = min(
+            float(min(max(-t, Fraction(-p)), Fraction(2 - p))), math.nextafter(2.0 - p, -math.inf)
+        )
+    return LatticeThresholds(
+        direction[inverse], on_from[inverse], tie[inverse], bias[inverse], ambiguous[inverse]
+    )
+
+
+def _constant_sign(chain: list[tuple[type, tuple[Fraction, ...]]], where: str) -> tuple[int, bool]:
+    for bits in PRECISIONS:
+        _, offset = _forward(chain, bits)
+        if offset.lo > 0:
+            return 1, False
+        if offset.hi < 0:
+            return -1, False
+        if offset.is_exact:
+            return 0, True
+    raise UnsupportedModelError(f"{where}: cannot decide the sign of a constant neuron")
+
+
+def _lattice_point(
+    chain: list[tuple[type, tuple[Fraction, ...]]], direction: int, nv: int, where: str
+) -> tuple[int, bool, Fraction]:
+    """Return (p, whether p = t, a rational inside the enclosure of t), t signed by direction."""
+    for bits in PRECISIONS:
+        root = _root(chain, bits)
+        t = root if direction > 0 else -root
+        # p = nv - 2 floor((nv - t) / 2)
+        below = math.floor((nv - t.hi) / 2)
+        above = math.floor((nv - t.lo) / 2)
+        if below == above:
+            p = nv - 2 * above
+            return p, t.is_exact and t.lo == p, t.lo
+    raise UnsupportedModelError(
+        f"{where}: a batch-norm threshold cannot be told apart from a lattice point"
+    )
+
+
+def real_thresholds(steps: Sequence[Step], count: int, where: str) -> RealThresholds:
+    """Enclose the threshold of every neuron of a layer with real inputs in floats."""
+    check_steps(steps, where)
+    unique, inverse = _unique_chains(steps, [], count)
+    size = unique.shape[0]
+    direction = np.zeros(size, dtype=np.int8)
+    lo = np.zeros(size)
+    hi = np.zeros(size)
+    for k in range(size):
+        chain = _rebuild(steps, unique[k])
+        direction[k] = _direction(chain)
+        if direction[k] == 0:
+            value, _ = _constant_sign(chain, where)
+            # With the row set to zero, bias +-1 (or an exact 0) is the same constant neuron.
+            lo[k] = hi[k] = float(value)
+            continue
+        root = _root(chain, PRECISIONS[0])
+        bias = -root if direction[k] > 0 else root
+        lo[k], hi[k] = bias.floats()
+        if not (math.isfinite(lo[k]) and math.isfinite(hi[k])):
+            raise UnsupportedModelError(f"{where}: a threshold is beyond the range of floats")
+    return RealThresholds(direction[inverse], lo[inverse], hi[inverse])
+
+
+def affine_coefficients(steps: Sequence[Step], count: int, where: str) -> AffineCoefficients:
+    """Enclose a and c of F(u) = a u + c for every output row."""
+    check_steps(steps, where)
+    unique, inverse = _unique_chains(steps, [], count)
+    pairs = [_forward(_rebuild(steps, row), PRECISIONS[0]) for row in unique]
+    return AffineCoefficients(
+        tuple(pairs[k][0] for k in inverse), tuple(pairs[k][1] for k in inverse), inverse
+    )

@@ -1,1 +1,0 @@
-"""Experiments: networks, data, norms, radii and methods from one file, answered once each."""

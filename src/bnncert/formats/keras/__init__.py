@@ -1,0 +1,1 @@
+"""Keras and Larq models (`.h5`, `.keras`), read without TensorFlow."""

@@ -1,0 +1,23 @@
+"""Keras and Larq model files, ``.h5`` and ``.keras``, read without TensorFlow."""
+
+from __future__ import annotations
+
+from bnncert.description.model import ModelDescription
+from bnncert.formats.keras.archive import KerasArchive
+from bnncert.formats.keras.layers import apply_layer, roles_of
+from bnncert.formats.keras.model import parse_model
+from bnncert.formats.layer_chain import Chain, one_line_errors
+from bnncert.formats.limits import DEFAULT_LIMITS, Limits
+
+
+def read_keras(content: bytes, source: str, limits: Limits = DEFAULT_LIMITS) -> ModelDescription:
+    """Read a network from the bytes of a Keras file."""
+    with one_line_errors(), KerasArchive(content, source, limits) as archive:
+        model = parse_model(archive.config, source)
+        chain = Chain(source, model.input_shape)
+        for configured in model.layers:
+            layer = configured.layer
+            with layer.reading():
+                arrays = archive.arrays(layer, configured.group, roles_of(configured))
+                apply_layer(chain, configured, arrays)
+        return chain.description("keras")

@@ -1,0 +1,1 @@
+"""ONNX models: reading, exact folding of constants, writing."""

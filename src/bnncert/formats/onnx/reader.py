@@ -1,0 +1,410 @@
+"""ONNX model files.
+
+The graph is followed from its input to its output.  Between two signs everything must be affine
+(or a maximum over windows), and it is kept as the numbers of the file in the order of the file.
+Whatever cannot be kept exactly is refused, by the name of its node.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+
+from bnncert.arrays import FloatArray
+from bnncert.description.model import Divide, ModelDescription, Normalise, Scale, Shift
+from bnncert.errors import BnncertError, FormatError, UnsupportedModelError
+from bnncert.formats.onnx.constants import (
+    FOLDS,
+    axis_of,
+    exact_floats,
+    flattened_shape,
+    fold,
+    integer_list,
+    permutation,
+    reshaped_shape,
+    scalar,
+    shape_of,
+    squeezed_shape,
+    target_type,
+)
+from bnncert.formats.onnx.graph import (
+    STANDARD_DOMAINS,
+    Graph,
+    Node,
+    parse_graph,
+    printable,
+    tensor_array,
+)
+from bnncert.formats.onnx.linear import (
+    average_pool,
+    convolution,
+    gemm,
+    matmul,
+    pad,
+    reduction,
+)
+from bnncert.formats.onnx.schema import check_node
+from bnncert.formats.onnx.signs import (
+    bipolar_quant,
+    choose,
+    clip,
+    compare,
+    max_pool,
+    negate,
+    output_stage,
+    sign,
+)
+from bnncert.formats.onnx.value import (
+    INTEGERS,
+    LARGEST_INTEGER,
+    MOST_INTEGER_STEPS,
+    Operand,
+    Value,
+    Walk,
+    constant,
+    plain,
+    positions,
+    spread,
+)
+
+#: Prefix of the metadata that this project writes into a model.
+OWN_METADATA = "bnncert."
+
+Handler: TypeAlias = Callable[[Walk, Node, Sequence[Operand]], Value]
+
+
+def read_onnx(content: bytes, source: str) -> ModelDescription:
+    """Read a network from the bytes of an ONNX file."""
+    try:
+        return _read(content, source)
+    except FormatError as error:
+        # Names come from the file: whatever they contain, a message is one line.
+        if str(error).isprintable():
+            raise
+        raise type(error)(printable(str(error))) from error
+
+
+def _read(content: bytes, source: str) -> ModelDescription:
+    graph = parse_graph(content, source)
+    walk = Walk(opset=graph.opset, as_written=_own(graph, "form", source) == "normal")
+    value = _follow(graph, walk)
+    if value.pool is not None or value.clipped or value.kind == "bool":
+        raise UnsupportedModelError(
+            f"{source}: output {graph.output_name}: the scores must be a linear function of signs"
+        )
+    if _own(graph, "sign_zero", source) == "either":
+        walk.stages = [
+            stage if stage.sign_zero else replace(stage, sign_zero="either")
+            for stage in walk.stages
+        ]
+    shape = graph.input_shape
+    return ModelDescription(
+        stages=(*walk.stages, output_stage(value)),
+        input_shape=shape[1:] if len(shape) > 1 else shape,
+        input_lo=_own_bound(graph, "input_lo", source),
+        input_hi=_own_bound(graph, "input_hi", source),
+        output_transform=value.transform,
+        source=source,
+        kind="onnx",
+        metadata={k: v for k, v in graph.metadata.items() if not k.startswith(OWN_METADATA)},
+        pixel_step=_own_pixel_step(graph, source),
+    )
+
+
+def _own(graph: Graph, key: str, source: str) -> object:
+    """Return an entry of this project's metadata, None if there is none."""
+    text = graph.metadata.get(OWN_METADATA + key)
+    if text is None:
+        return None
+    try:
+        parsed: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{source}: metadata {OWN_METADATA}{key} is not valid JSON") from error
+    return parsed
+
+
+def _own_pixel_step(graph: Graph, source: str) -> float | None:
+    content = _own(graph, "pixel_step", source)
+    if content is None:
+        return None
+    if (
+        isinstance(content, bool)
+        or not isinstance(content, int | float)
+        or not 0 < content < np.inf
+    ):
+        raise FormatError(f"{source}: metadata {OWN_METADATA}pixel_step is not a number > 0")
+    return float(content)
+
+
+def _own_bound(graph: Graph, key: str, source: str) -> FloatArray | None:
+    content = _own(graph, key, source)
+    if content is None:
+        return None
+    try:
+        return np.array(content, dtype=np.float64).reshape(-1)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise FormatError(
+            f"{source}: metadata {OWN_METADATA}{key} is not a number or a list of numbers"
+        ) from error
+
+
+def _follow(graph: Graph, walk: Walk) -> Value:
+    size = int(np.prod(graph.input_shape, dtype=np.int64))
+    known: dict[str, Operand] = {
+        graph.input_name: Value(
+            shape=graph.input_shape, index=positions(size), width=size, dtype=graph.input_type
+        )
+    }
+    reader: dict[str, Node] = {}
+    for node in graph.nodes:
+        operands: list[Operand] = []
+        for name in node.inputs:
+            if name and name not in known:
+                if name not in graph.tensors:
+                    raise node.unsupported(f"it reads {name}, which is not a first output")
+                known[name] = tensor_array(graph.tensors[name], graph.source)
+            operands.append(known[name] if name else None)
+            if isinstance(operands[-1], Value) and node.op not in ("Shape", "Size"):
+                if name in reader and reader[name] is not node:
+                    raise node.unsupported(
+                        f"its input {name} is also read by node {reader[name].name} "
+                        f"({reader[name].op}); branches and residual connections are not supported"
+                    )
+                reader[name] = node
+        if not node.outputs or not node.outputs[0]:
+            raise node.unsupported("only its first output is supported")
+        known[node.outputs[0]] = _result(walk, node, operands)
+    value = known.get(graph.output_name)
+    if not isinstance(value, Value):
+        raise UnsupportedModelError(
+            f"{graph.source}: output {graph.output_name} does not depend on the input"
+        )
+    return value
+
+
+def _result(walk: Walk, node: Node, operands: Sequence[Operand]) -> Operand:
+    if node.domain not in STANDARD_DOMAINS and node.op != "BipolarQuant":
+        raise node.unsupported(f"operators of domain {node.domain} are not supported")
+    if any(attribute.HasField("g") for attribute in node.attributes.values()):
+        raise node.unsupported("control flow is not supported")
+    if node.op in FOLDS or node.op in HANDLERS:
+        types = [None if operand is None else operand.dtype for operand in operands]
+        check_node(node, types, walk.opset)
+    try:
+        if not any(isinstance(operand, Value) for operand in operands):
+            return fold(node, [o for o in operands if not isinstance(o, Value)], walk.opset)
+        first = operands[0]
+        if node.op == "Shape" and isinstance(first, Value):
+            return shape_of(node, first.shape)
+        if node.op == "Size" and isinstance(first, Value):
+            return np.array(first.size, dtype=np.int64)
+        handler = HANDLERS.get(node.op)
+        if handler is None:
+            raise node.unsupported(
+                "not part of a binary network as bnncert reads them (signs, linear maps, "
+                "normalisation and pooling)"
+            )
+        return handler(walk, node, operands)
+    except BnncertError:
+        raise
+    except MemoryError as error:
+        raise node.unsupported("not enough memory for this layer") from error
+    except (ValueError, TypeError, IndexError, KeyError, OverflowError, ArithmeticError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise FormatError(f"{node.place}: malformed ({reason})") from error
+
+
+# -- operators that only move entries -----------------------------------------------------
+
+
+def _mover(operand: Operand, node: Node) -> Value:
+    if not isinstance(operand, Value):
+        raise node.unsupported("expected its first input to depend on the network's input")
+    if operand.transform == "argmax":
+        raise node.unsupported("ArgMax must be the last operation of the network")
+    return operand
+
+
+def _same(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+    if node.op == "Dropout":
+        ratio, training = ([*operands[1:], None, None])[:2]
+        if ratio is not None:
+            scalar(constant(ratio, node, "its ratio"), node, "its ratio")
+        if training is not None and scalar(constant(training, node, "its mode"), node, "its mode"):
+            raise node.unsupported("dropout in training mode")
+    return _mover(operands[0], node)
+
+
+def _cast(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+    value = _mover(operands[0], node)
+    target = np.dtype(target_type(node))
+    if value.kind == "bool":
+        if target.name not in ("float16", "float32", "float64") and target not in INTEGERS:
+            # 2 x - 1 of an unsigned 0 is not -1.
+            raise node.unsupported(f"a truth value as {target}; expected a float or int32, int64")
+        half = value.uniformly(0.5)
+        value = replace(value, dtype=target)
+        return value.then(Scale(half)).then(Shift(half))
+    signs = value.is_signs and not value.steps
+    exact = value.kind == "integer" or signs or target.itemsize >= value.dtype.itemsize
+    if target.name not in ("float32", "float64") or not exact:
+        raise node.unsupported(f"a conversion from {value.dtype} to {target} may round")
+    return replace(value, dtype=target)
+
+
+def _reshape(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+    value = _mover(operands[0], node)
+    target = integer_list(constant(operands[1], node, "the new shape"), node, "the new shape")
+    return value.reshaped(reshaped_shape(node, target or (), value.shape))
+
+
+def _flatten(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+    value = _mover(operands[0], node)
+    return value.reshaped(flattened_shape(node, value.shape, walk.opset))
+
+
+def _transpose(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+    value = _mover(operands[0], node)
+    return value.transposed(permutation(node, len(value.shape)))
+
+
+def _squeeze(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+    value = _mover(operands[0], node)
+    if len(operands) > 1:
+        constant(operands[1], node, "its list of axes")
+    return value.reshaped(squeezed_shape(node, operands, value.shape, walk.opset))
+
+
+# -- elementwise arithmetic ---------------------------------------------------------------
+
+
+def _arithmetic(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+    left, right = operands[0], operands[1]
+    value = plain(left if isinstance(left, Value) else right, node, ("real", "integer"))
+    other = constant(right if isinstance(left, Value) else left, node, "its other input")
+    shape, numbers = spread(value, other, node)
+    value = value.reshaped(shape)
+    reverse = not isinstance(left, Value)
+    if value.kind == "integer" and (
+        len(value.steps) > MOST_INTEGER_STEPS or np.any(np.abs(numbers) > LARGEST_INTEGER)
+    ):
+        raise node.unsupported("arithmetic on integers that may overflow")
+    if node.op == "Mul":
+        return value.then(Scale(numbers))
+    if node.op == "Add":
+        return value.then(Shift(numbers))
+    if node.op == "Sub" and reverse:
+        return value.then(Scale(value.uniformly(-1.0))).then(Shift(numbers))
+    if node.op == "Sub":
+        return value.then(Shift(-numbers))
+    if reverse:
+        raise node.unsupported("divides by something that depends on the network's input")
+    if value.kind == "integer":
+        raise node.unsupported("a division of integers")
+    if np.any(numbers == 0):
+        raise node.unsupported("division by zero")
+    return value.then(Divide(numbers))
+
+
+def _negative(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+    value = plain(operands[0], node)
+    return value.then(Scale(value.uniformly(-1.0)))
+
+
+def _batch_normalisation(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+    value = plain(operands[0], node)
+    if len(operands) != 5:
+        raise FormatError(f"{node.place}: {len(operands)} inputs; expected 5")
+    # Before operator set 14 the number of outputs says whether this is training.
+    if node.integer("training_mode", 0) or any(node.outputs[1:]):
+        raise node.unsupported("training mode (more outputs than one)")
+    if node.integer("spatial", 1) != 1:
+        raise node.unsupported("statistics for single positions")
+    if len(value.shape) < 2:
+        raise node.unsupported(f"its input has shape {value.shape}; expected (1, C, ...)")
+    channels = value.shape[1]
+    arrays = []
+    for operand, what in zip(operands[1:], ("scale", "bias", "mean", "variance"), strict=True):
+        array = exact_floats(constant(operand, node, f"its {what}"), node, f"its {what}")
+        if array.shape != (channels,):
+            raise FormatError(
+                f"{node.place}: {what} of shape {array.shape} for {channels} channels"
+            )
+        wide = array.reshape(1, channels, *(1,) * (len(value.shape) - 2))
+        arrays.append(np.broadcast_to(wide, value.shape).reshape(-1).copy())
+    gamma, beta, mean, variance = arrays
+    epsilon = value.uniformly(node.number("epsilon", 1e-5))
+    if np.any(variance + epsilon <= 0):
+        raise node.unsupported("variance + epsilon is not positive")
+    return value.then(Normalise(gamma, beta, mean, variance, epsilon))
+
+
+# -- the end of a network -----------------------------------------------------------------
+
+
+def _softmax(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+    value = plain(operands[0], node)
+    rank = len(value.shape)
+    axis = axis_of(node, node.integer("axis", 1 if walk.opset < 13 else -1), rank)
+    # Before opset 13 softmax runs over all axes from `axis` on.
+    over = value.shape[axis:] if walk.opset < 13 else value.shape[axis : axis + 1]
+    if int(np.prod(over, dtype=np.int64)) != value.size:
+        raise node.unsupported(f"axis {axis} of shape {value.shape} does not hold all scores")
+    return replace(value, transform="softmax")
+
+
+def _argmax(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+    value = _mover(operands[0], node)
+    # Softmax keeps the order of the scores.
+    value = plain(replace(value, transform="scores"), node)
+    axis = axis_of(node, node.integer("axis", 0), len(value.shape))
+    if value.shape[axis] != value.size:
+        raise node.unsupported(f"axis {axis} of shape {value.shape} does not hold all scores")
+    if node.integer("select_last_index", 0):
+        raise node.unsupported("select_last_index decides ties for the last class")
+    return replace(value, transform="argmax")
+
+
+#: What can be done with the tensor that flows through the network, by operator.
+HANDLERS: dict[str, Handler] = {
+    "Identity": _same,
+    "Dropout": _same,
+    "Cast": _cast,
+    "Reshape": _reshape,
+    "Flatten": _flatten,
+    "Transpose": _transpose,
+    "Squeeze": _squeeze,
+    "Unsqueeze": _squeeze,
+    "Add": _arithmetic,
+    "Sub": _arithmetic,
+    "Mul": _arithmetic,
+    "Div": _arithmetic,
+    "Neg": _negative,
+    "BatchNormalization": _batch_normalisation,
+    "MatMul": matmul,
+    "Gemm": gemm,
+    "Conv": convolution,
+    "AveragePool": average_pool,
+    "GlobalAveragePool": reduction,
+    "ReduceMean": reduction,
+    "ReduceSum": reduction,
+    "Pad": pad,
+    "MaxPool": max_pool,
+    "GlobalMaxPool": max_pool,
+    "Sign": sign,
+    "BipolarQuant": bipolar_quant,
+    "Greater": compare,
+    "GreaterOrEqual": compare,
+    "Less": compare,
+    "LessOrEqual": compare,
+    "Not": negate,
+    "Where": choose,
+    "Clip": clip,
+    "Softmax": _softmax,
+    "LogSoftmax": _softmax,
+    "ArgMax": _argmax,
+}

@@ -1,0 +1,195 @@
+"""What is known about the one tensor that flows through a network while its graph is read.
+
+Position k of the tensor, flattened in C order, is
+
+    steps_k( max over the window of  factor_r * <row_r, y>  )      r = index[k]
+
+where y is the network's input or the signs of the last stage.  Without a matrix, r is an entry
+of y itself (and `index` a permutation of them); without a window, there is no maximum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.arrays import FloatArray, IntArray
+from bnncert.description.model import (
+    Convolution,
+    Divide,
+    OutputTransform,
+    Scale,
+    Shift,
+    Stage,
+    Step,
+    take_step,
+)
+from bnncert.formats.onnx.constants import Tensor, exact_floats
+from bnncert.formats.onnx.graph import LARGEST_VALUE, Node
+
+#: Types of integers that values may have: -1 is one of their numbers, as it is not for uint8.
+INTEGERS = (np.dtype(np.int32), np.dtype(np.int64))
+
+#: Integers up to this size, and so many steps with them, are exact in float32 and far from an
+#: overflow.
+LARGEST_INTEGER, MOST_INTEGER_STEPS = 8, 6
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """A tensor, as an affine (or windowed) function of the last signs or of the input.
+
+    Attributes
+    ----------
+    shape
+        Its shape, with a batch axis of 1.
+    index
+        Flat position -> row of `pool`, else row of `matrix`, else entry of the source.
+    width
+        The number of entries of the source.
+    signs
+        Whether the source is a stage's signs (rather than the network's input).
+    matrix, factor
+        Sparse rows over the source, and a positive factor for each of them.
+    pool
+        Sparse 0/1 incidence of windows and rows of `matrix`.
+    steps
+        Applied to each position, in order.
+    dtype
+        The element type of the tensor in the file.
+    clipped
+        Whether a Clip around zero was passed, of which only a sign may follow.
+    open_stages
+        Stages whose sign(0) the file has not defined so far, and of which this value is made.
+    """
+
+    shape: tuple[int, ...]
+    index: IntArray
+    width: int
+    signs: bool = False
+    matrix: Any = None
+    factor: FloatArray | None = None
+    pool: Any = None
+    steps: tuple[Step, ...] = ()
+    convolution: Convolution | None = None
+    structural: bool = False
+    dtype: np.dtype[Any] = np.dtype(np.float32)  # noqa: RUF009
+    clipped: bool = False
+    transform: OutputTransform = "scores"
+    name: str = ""
+    open_stages: tuple[int, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """The number of entries."""
+        return int(self.index.shape[0])
+
+    @property
+    def kind(self) -> Literal["real", "bool", "integer"]:
+        """What can be computed with it; false is -1 and true is +1 here."""
+        if self.dtype.kind == "b":
+            return "bool"
+        return "integer" if self.dtype.kind in "iu" else "real"
+
+    @property
+    def is_signs(self) -> bool:
+        """Whether every entry is a function of one sign."""
+        return self.signs and self.matrix is None
+
+    def reshaped(self, shape: tuple[int, ...]) -> Value:
+        """Return the value with another shape of the same size."""
+        return replace(self, shape=shape)
+
+    def transposed(self, axes: tuple[int, ...]) -> Value:
+        """Return the value with its axes in another order."""
+        order = np.arange(self.size, dtype=np.int64).reshape(self.shape).transpose(axes)
+        flat = order.reshape(-1)
+        return replace(
+            self,
+            shape=order.shape,
+            index=self.index[flat],
+            steps=tuple(take_step(step, flat) for step in self.steps),
+        )
+
+    def then(self, step: Step) -> Value:
+        """Return the value after one more step (left out if it does nothing)."""
+        if isinstance(step, Scale) and bool(np.all(step.factor == 1.0)):
+            return self
+        if isinstance(step, Divide) and bool(np.all(step.divisor == 1.0)):
+            return self
+        if isinstance(step, Shift) and not bool(np.any(step.offset)):
+            return self
+        return replace(self, steps=(*self.steps, step))
+
+    def uniformly(self, number: float) -> FloatArray:
+        """Return one number for each position."""
+        return np.full(self.size, number)
+
+
+Operand: TypeAlias = Value | Tensor | None
+
+
+@dataclass(eq=False)
+class Walk:
+    """What reading a graph has produced so far.
+
+    `as_written` is set for files that say their weights are in normal form: rows are then taken
+    as they are, without looking for a factor in them.
+    """
+
+    opset: int
+    stages: list[Stage] = field(default_factory=list)
+    as_written: bool = False
+
+
+def plain(operand: Operand, node: Node, kinds: tuple[str, ...] = ("real",)) -> Value:
+    """Return a value that arithmetic can be done on; say why if it is not one."""
+    if not isinstance(operand, Value):
+        raise node.unsupported("expected its first input to depend on the network's input")
+    if operand.transform != "scores":
+        raise node.unsupported(f"{operand.transform} must be the last operation of the network")
+    if operand.clipped:
+        raise node.unsupported("after a Clip only a sign is supported")
+    if operand.kind not in kinds:
+        raise node.unsupported(f"its input has type {operand.kind}; expected {' or '.join(kinds)}")
+    if operand.dtype == np.float16:
+        raise node.unsupported("float16 rounds already sums of signs; convert the model to float32")
+    return operand
+
+
+def constant(operand: Operand, node: Node, what: str) -> Tensor:
+    """Return an operand that must be constant."""
+    if isinstance(operand, Value):
+        raise node.unsupported(
+            f"{what} depends on the network's input; two such inputs of one node (a residual "
+            "connection or a branch) are not supported"
+        )
+    if operand is None:
+        raise node.unsupported(f"{what} is missing")
+    return operand
+
+
+def spread(
+    value: Value, tensor: Tensor, node: Node, what: str = "its constant"
+) -> tuple[tuple[int, ...], FloatArray]:
+    """Broadcast a constant against a value; return the shape and one number per position."""
+    floats = exact_floats(tensor, node, what)
+    try:
+        shape = np.broadcast_shapes(value.shape, floats.shape)
+    except ValueError as error:
+        raise node.unsupported(
+            f"{what} of shape {floats.shape} does not fit shape {value.shape}"
+        ) from error
+    if int(np.prod(shape, dtype=np.int64)) != value.size or value.size > LARGEST_VALUE:
+        raise node.unsupported(
+            f"{what} of shape {floats.shape} would repeat a tensor of shape {value.shape}"
+        )
+    return shape, np.broadcast_to(floats, shape).reshape(-1).copy()
+
+
+def positions(count: int) -> npt.NDArray[np.int64]:
+    """Return 0, 1, .., count - 1."""
+    return np.arange(count, dtype=np.int64)

@@ -1,0 +1,1 @@
+"""PyTorch models, checkpoints and safetensors files."""

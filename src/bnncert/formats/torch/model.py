@@ -1,0 +1,260 @@
+"""PyTorch models in memory: a ``torch.nn.Sequential`` of layers that a binary network has.
+
+A module is recognised by its exact class.  A subclass may do something else in its forward pass
+(a binarising ``Linear`` does), so it needs a role, and its weights a quantiser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.arrays import FloatArray
+from bnncert.description.model import ModelDescription, SignZero
+from bnncert.errors import InputError, MissingExtraError
+from bnncert.formats.layer_chain import Layer
+from bnncert.formats.limits import DEFAULT_LIMITS, too_many
+from bnncert.formats.torch.layers import (
+    AS_STORED,
+    LAYER_TYPES,
+    TorchLayer,
+    describe_layers,
+    quantised,
+)
+
+#: How messages call a model in memory.
+SOURCE = "<torch model>"
+
+#: Classes of modules, by their full names, and the type of layer that they are.
+_TYPES = {
+    "Linear": "linear",
+    "Conv2d": "conv2d",
+    "BatchNorm1d": "batchnorm",
+    "BatchNorm2d": "batchnorm",
+    "Hardtanh": "hardtanh",
+    "MaxPool2d": "maxpool2d",
+    "Flatten": "flatten",
+    "Identity": "identity",
+    "Dropout": "dropout",
+    "Dropout1d": "dropout",
+    "Dropout2d": "dropout",
+    "Softmax": "softmax",
+    "LogSoftmax": "softmax",
+}
+
+#: Names of classes that are taken for signs (what they compute is looked at, too).
+SIGN_CLASSES = (
+    "Sign",
+    "SignSTE",
+    "STESign",
+    "SteSign",
+    "SignActivation",
+    "Binarize",
+    "BinarizeSTE",
+    "BinaryActivation",
+)
+
+#: Roles that other classes can have: those whose result can be compared with what it should be.
+ROLES = ("sign", "linear", "conv2d")
+
+#: Where the result of a sign module is looked at, beside zero.
+_PROBES = (-3.0, -1.0, -0.5, -1e-6, 1e-6, 0.5, 1.0, 3.0)
+
+
+def describe_torch(
+    model: Any,
+    input_shape: tuple[int, ...],
+    *,
+    roles: Mapping[Any, str] | None = None,
+    weights: str | Mapping[str, str] | None = None,
+    sign_zero: SignZero | None = None,
+    input_lo: FloatArray | None = None,
+    input_hi: FloatArray | None = None,
+) -> ModelDescription:
+    """Describe a ``torch.nn.Sequential`` as it computes in evaluation mode.
+
+    Parameters
+    ----------
+    roles
+        The type of layer ("sign", "linear" or "conv2d") that a class of modules is.
+    weights
+        The quantiser of all linear and convolution weights, or one for each module by its name
+        in the model ("0", "block.conv"): "sign", "ternary:T" or "as stored".  Modules of PyTorch
+        itself are taken as stored by default; those with a role must be given one.
+    sign_zero
+        The value of sign(0); by default, what each sign module returns at zero.
+    """
+    torch = import_torch("models in memory")
+    if type(model) is not torch.nn.Sequential:
+        raise InputError(
+            f"{SOURCE}: {type(model).__name__}; expected a torch.nn.Sequential, whose layers are "
+            "applied one after the other"
+        )
+    _check_hooks(model, Layer(SOURCE, "model", "Sequential"))
+    chosen = dict(roles or {})
+    for kind in chosen.values():
+        if kind not in ROLES:
+            raise InputError(f"{SOURCE}: role {kind!r}; expected {', '.join(ROLES)}")
+    layers = []
+    names = set()
+    for name, module in _modules(torch, model, ""):
+        names.add(name)
+        layer = _layer(torch, name, module, chosen)
+        options, arrays = _content(module, layer)
+        if layer.kind in ("linear", "conv2d"):
+            stated = weights if isinstance(weights, str) else (weights or {}).get(name)
+            options["quantizer"] = AS_STORED if stated is None else stated
+            if type(module) in chosen:
+                _check_forward(torch, module, layer, stated, arrays)
+        if layer.kind == "sign":
+            found = _zero(torch, module, layer)
+            options["zero"] = found if sign_zero is None else sign_zero
+        layers.append(TorchLayer(layer, options, arrays))
+    unknown = set() if isinstance(weights, str) else set(weights or {}) - names
+    if unknown:
+        raise InputError(f"{SOURCE}: weights for {min(unknown)}, which is not one of the modules")
+    return describe_layers(layers, input_shape, SOURCE, input_lo, input_hi)
+
+
+def import_torch(what: str) -> Any:
+    """Return the module torch, which only these readers need."""
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingExtraError(
+            f"reading PyTorch {what} needs torch: pip install bnncert[train]"
+        ) from error
+    return torch
+
+
+def _modules(torch: Any, model: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    """Yield the modules in order, those of a Sequential inside the model included."""
+    for name, module in model.named_children():
+        if type(module) is torch.nn.Sequential:
+            _check_hooks(module, Layer(SOURCE, prefix + name, "Sequential"))
+            yield from _modules(torch, module, f"{prefix}{name}.")
+        else:
+            yield prefix + name, module
+
+
+def _layer(torch: Any, name: str, module: Any, roles: Mapping[Any, str]) -> Layer:
+    kind = roles.get(type(module))
+    class_name = type(module).__name__
+    if kind is None and getattr(torch.nn, class_name, None) is type(module):
+        kind = _TYPES.get(class_name)
+    if kind is None and class_name in SIGN_CLASSES:
+        kind = "sign"
+    if kind is None:
+        raise Layer(SOURCE, name, class_name).unsupported(
+            "this module is not part of a binary network as bnncert reads them; if it is one, say "
+            "so with roles={" + class_name + ': "sign"}'
+        )
+    layer = Layer(SOURCE, name, kind)
+    _check_hooks(module, layer)
+    return layer
+
+
+def _check_hooks(module: Any, layer: Layer) -> None:
+    if module._forward_hooks or module._forward_pre_hooks:
+        raise layer.unsupported("it has hooks, which may change what it computes")
+
+
+def _content(module: Any, layer: Layer) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    known, needed, optional = LAYER_TYPES[layer.kind]
+    options = {
+        key: getattr(module, key)
+        for key in known
+        if key not in ("quantizer", "zero") and hasattr(module, key)
+    }
+    if getattr(module, "padding_mode", "zeros") != "zeros":
+        raise layer.unsupported(f"padding mode {module.padding_mode}; expected zeros")
+    if getattr(module, "return_indices", False):
+        raise layer.unsupported("it returns indices")
+    if layer.kind == "flatten" and (module.start_dim, module.end_dim) != (1, -1):
+        raise layer.unsupported("it flattens some axes only")
+    if layer.kind == "softmax" and module.dim not in (1, -1):
+        raise layer.unsupported(f"dim {module.dim}; expected 1")
+    arrays = {}
+    for key in (*needed, *optional):
+        tensor = getattr(module, key, None)
+        if tensor is not None:
+            arrays[key] = tensor_array(tensor, layer, key)
+        elif key in needed:
+            raise layer.unsupported(f"it has no {key}")
+    return options, arrays
+
+
+def tensor_array(tensor: Any, layer: Layer, what: str) -> npt.NDArray[Any]:
+    """Return a tensor as an array of its own type, which must be exact in float64."""
+    try:
+        array: npt.NDArray[Any] = tensor.detach().cpu().numpy()
+    except (TypeError, RuntimeError, AttributeError) as error:
+        raise layer.unsupported(f"its {what} is not a plain tensor of numbers") from error
+    # A few bytes, repeated by strides of 0, can stand for any number of entries.
+    if array.size > DEFAULT_LIMITS.matrix:
+        limit = DEFAULT_LIMITS.matrix
+        raise too_many(layer.place, f"its {what} has {array.size} entries", limit, "matrix")
+    if array.dtype not in (np.float32, np.float64) and array.dtype.kind not in "iu":
+        raise layer.unsupported(f"its {what} has type {array.dtype}; expected float32 or float64")
+    return array
+
+
+def _check_forward(
+    torch: Any, module: Any, layer: Layer, quantizer: str | None, arrays: Mapping[str, Any]
+) -> None:
+    """Refuse a class with a role that computes something else than its weights say."""
+    name = type(module).__name__
+    if quantizer is None:
+        raise layer.unsupported(
+            f'{name} may quantise its weights: say how with weights={{"{layer.name}": "sign"}} '
+            f'(or "ternary:T", "{AS_STORED}")'
+        )
+    matrix = quantised(arrays["weight"], quantizer, layer).astype(arrays["weight"].dtype)
+    weight = torch.from_numpy(matrix)
+    bias = torch.from_numpy(arrays["bias"]) if "bias" in arrays else None
+    made = torch.Generator().manual_seed(0)
+    if layer.kind == "linear":
+        points = torch.randn(16, weight.shape[1], generator=made, dtype=weight.dtype)
+        expected = torch.nn.functional.linear(points, weight, bias)
+    else:
+        reach = [d * (k - 1) + 4 for d, k in zip(module.dilation, weight.shape[2:], strict=True)]
+        shape = (16, weight.shape[1] * module.groups, *reach)
+        points = torch.randn(shape, generator=made, dtype=weight.dtype)
+        geometry = (module.stride, module.padding, module.dilation, module.groups)
+        expected = torch.nn.functional.conv2d(points, weight, bias, *geometry)
+    values = _applied(torch, module, points, layer)
+    # Rounding is far below one weight that is different.
+    slack = 1e-3 * float(weight.abs().max())
+    if values.shape != expected.shape or not torch.allclose(values, expected, 1e-4, slack):
+        raise layer.unsupported(
+            f'{name} does not compute what its weights with the quantiser "{quantizer}" say'
+        )
+
+
+def _applied(torch: Any, module: Any, points: Any, layer: Layer) -> Any:
+    """Return what a module computes in evaluation mode."""
+    training = module.training
+    try:
+        module.eval()
+        with torch.no_grad():
+            return module(points.to(next(module.parameters(), points).device)).cpu()
+    except Exception as error:  # whatever the module raises, it is not the layer that it should be
+        raise layer.unsupported(
+            f"{type(module).__name__} cannot be applied to a tensor ({type(error).__name__})"
+        ) from error
+    finally:
+        module.train(training)
+
+
+def _zero(torch: Any, module: Any, layer: Layer) -> SignZero | None:
+    """Return what a sign module gives at zero, after a look at whether it is a sign at all."""
+    points = torch.tensor([[*_PROBES, 0.0]])
+    values = _applied(torch, module, points, layer).reshape(-1).tolist()
+    signs = [1.0 if p > 0 else -1.0 for p in _PROBES]
+    if values[:-1] != signs or values[-1] not in (1, 0, -1):
+        raise layer.unsupported(f"{type(module).__name__} is not the sign of its input")
+    # torch.sign(0) is 0, which does not say which of the two signs is meant.
+    return "plus" if values[-1] == 1 else "minus" if values[-1] == -1 else None

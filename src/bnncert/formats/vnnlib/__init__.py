@@ -1,0 +1,1 @@
+"""VNN-LIB queries, versions 1.0 and 2.0."""

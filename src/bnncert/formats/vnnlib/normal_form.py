@@ -1,0 +1,335 @@
+"""From linear comparisons joined by and, or and not to a disjunctive normal form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import chain
+from typing import Final, NamedTuple, cast
+
+from bnncert.description.rationals import square_root
+from bnncert.errors import FormatError
+from bnncert.formats.vnnlib.query import Disjunct, EuclideanBall, LinearConstraint
+
+MAX_DISJUNCTS: Final = 100_000
+MAX_PRODUCT_SIZE: Final = 5_000_000
+MAX_BOX_ENTRIES: Final = 20_000_000
+
+_ZERO: Final = Fraction(0)
+
+
+def error_at(path: str, line: int, found: str, expected: str) -> FormatError:
+    """Return the one-line error that names the file and the line."""
+    message = f"{path}:{line}: found {found}, expected {expected}"
+    return FormatError(" ".join(message.splitlines()))
+
+
+def shown(token: str) -> str:
+    """Return a piece of the file as a message quotes it."""
+    return repr(token if len(token) <= 40 else token[:37] + "...")
+
+
+class Linear(NamedTuple):
+    """An affine form; output ``Y_j`` has the key ``-1 - j``. Treated as immutable."""
+
+    coefficients: dict[int, Fraction]
+    constant: Fraction
+
+
+def add(terms: Sequence[Linear]) -> Linear:
+    """Return the sum."""
+    largest = max(range(len(terms)), key=lambda k: len(terms[k].coefficients))
+    total = dict(terms[largest].coefficients)
+    constant = terms[largest].constant
+    for k, term in enumerate(terms):
+        if k == largest:
+            continue
+        if term.constant:
+            constant += term.constant
+        for key, coefficient in term.coefficients.items():
+            value = total[key] + coefficient if key in total else coefficient
+            if value:
+                total[key] = value
+            else:
+                del total[key]
+    return Linear(total, constant)
+
+
+def scale(term: Linear, factor: Fraction) -> Linear:
+    """Return the form times a number."""
+    if not factor:
+        return Linear({}, _ZERO)
+    return Linear(
+        {key: coefficient * factor for key, coefficient in term.coefficients.items()},
+        term.constant * factor,
+    )
+
+
+def negate(term: Linear) -> Linear:
+    """Return the form times -1."""
+    return Linear({key: -value for key, value in term.coefficients.items()}, -term.constant)
+
+
+def subtract(left: Linear, right: Linear) -> Linear:
+    """Return ``left - right``."""
+    # Bounds X_i <= c and c <= X_i are nearly all of a large file: spare them the general sum.
+    if not right.coefficients and not left.constant:
+        return Linear(left.coefficients, -right.constant)
+    if not left.coefficients and not right.constant:
+        return Linear({key: -value for key, value in right.coefficients.items()}, left.constant)
+    return add([left, negate(right)])
+
+
+class Cylinder(NamedTuple):
+    """``sum (X_i - c_i)^2 <= squared_radius`` over the pairs (i, c_i) of `centre`."""
+
+    centre: tuple[tuple[int, Fraction], ...]
+    squared_radius: Fraction
+    strict: bool
+    line: int
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """A conjunction of literals; compared by identity, so that boxes can be cached per block."""
+
+    lower: tuple[tuple[int, Fraction], ...] = ()
+    upper: tuple[tuple[int, Fraction], ...] = ()
+    inputs: tuple[LinearConstraint, ...] = ()
+    outputs: tuple[LinearConstraint, ...] = ()
+    cylinders: tuple[Cylinder, ...] = ()
+
+
+# A formula in disjunctive normal form: a disjunction of conjunctions of blocks. No conjunction at
+# all is "false", a conjunction without blocks is "true".
+Formula = list[tuple[Block, ...]]
+
+
+def _merge(blocks: Sequence[Block]) -> Block:
+    if len(blocks) == 1:
+        return blocks[0]
+    return Block(
+        tuple(chain.from_iterable(block.lower for block in blocks)),
+        tuple(chain.from_iterable(block.upper for block in blocks)),
+        tuple(chain.from_iterable(block.inputs for block in blocks)),
+        tuple(chain.from_iterable(block.outputs for block in blocks)),
+        tuple(chain.from_iterable(block.cylinders for block in blocks)),
+    )
+
+
+class _Box(NamedTuple):
+    """Bounds collected so far; ``None`` where there is none yet."""
+
+    lower: tuple[Fraction | None, ...]
+    upper: tuple[Fraction | None, ...]
+    empty: bool
+
+
+def _tighten(box: _Box, block: Block) -> _Box:
+    """Intersect a box with the bounds of a block; a side without news keeps its tuple."""
+    lower, upper, empty = box
+    if block.lower:
+        values = list(lower)
+        for index, value in block.lower:
+            known = values[index]
+            if known is None or value > known:
+                values[index] = value
+        lower = tuple(values)
+    if block.upper:
+        values = list(upper)
+        for index, value in block.upper:
+            known = values[index]
+            if known is None or value < known:
+                values[index] = value
+        upper = tuple(values)
+    if not empty:
+        for index, _ in chain(block.lower, block.upper):
+            low, high = lower[index], upper[index]
+            if low is not None and high is not None and low > high:
+                empty = True
+                break
+    return _Box(lower, upper, empty)
+
+
+class _Shape(NamedTuple):
+    """What a disjunct asks of the inputs, its linear constraints left out."""
+
+    lower: tuple[Fraction, ...]
+    upper: tuple[Fraction, ...]
+    ball: EuclideanBall | None
+
+
+def _outside(box: _Box, index: int, value: Fraction) -> Fraction:
+    """Return how far a value is from the bounds of an input."""
+    low, high = box.lower[index], box.upper[index]
+    if low is not None and value < low:
+        return low - value
+    return value - high if high is not None and value > high else _ZERO
+
+
+class NormalForm:
+    """Joins formulas in disjunctive normal form, within limits, and makes disjuncts of them.
+
+    Parameters
+    ----------
+    path : str
+        What error messages call the text.
+    place : callable
+        Name and line of the declaration of an input (``"X"``) or output (``"Y"``) by its index.
+    """
+
+    def __init__(self, path: str, place: Callable[[str, int], tuple[str, int]]) -> None:
+        self.path = path
+        self.place = place
+        self.product_size = 0
+
+    def error(self, found: str, expected: str, line: int) -> FormatError:
+        """Return an error about this file."""
+        return error_at(self.path, line, found, expected)
+
+    def literal(self, form: Linear, strict: bool, line: int) -> Formula:
+        """Turn ``form <= 0`` (``< 0`` when strict) into a formula."""
+        coefficients, constant = form
+        if not coefficients:
+            return [()] if constant < 0 or (constant == 0 and not strict) else []
+        if len(coefficients) == 1:
+            [(key, coefficient)] = coefficients.items()
+            if key >= 0:
+                bound = ((key, -constant / coefficient),)
+                return [(Block(upper=bound) if coefficient > 0 else Block(lower=bound),)]
+        inputs = tuple(sorted((k, c) for k, c in coefficients.items() if k >= 0))
+        outputs = tuple(sorted((-1 - k, c) for k, c in coefficients.items() if k < 0))
+        if inputs and outputs:
+            names = self.place("X", inputs[0][0])[0], self.place("Y", outputs[0][0])[0]
+            found = f"a comparison of input {names[0]} with output {names[1]}"
+            expected = "only inputs or only outputs in one comparison (a mixture is unsupported)"
+            raise self.error(found, expected, line)
+        constraint = (LinearConstraint(inputs, outputs, constant, strict, line),)
+        return [(Block(inputs=constraint) if inputs else Block(outputs=constraint),)]
+
+    def disjoin(self, formulas: Iterable[Formula], line: int) -> Formula:
+        """Join by ``or``."""
+        result = list(chain.from_iterable(formulas))
+        self.check_count(len(result), line)
+        return result
+
+    def conjoin(self, formulas: Iterable[Formula], line: int) -> Formula:
+        """Distribute: the formulas without ``or`` merge into one block that all products share."""
+        plain: list[Block] = []
+        branching: list[Formula] = []
+        for formula in formulas:
+            if not formula:
+                return []
+            if len(formula) == 1:
+                plain.extend(formula[0])
+            else:
+                branching.append(formula)
+        result: Formula = [(_merge(plain),) if plain else ()]
+        for formula in branching:
+            self.check_count(len(result) * len(formula), line)
+            result = [left + right for left in result for right in formula]
+            self.product_size += sum(map(len, result))
+            if self.product_size > MAX_PRODUCT_SIZE:
+                found = "assertions whose disjunctive normal form is too large"
+                raise self.error(found, f"at most {MAX_PRODUCT_SIZE} parts", line)
+        return result
+
+    def check_count(self, count: int, line: int) -> None:
+        """Refuse a normal form with too many disjuncts before it is built."""
+        if count > MAX_DISJUNCTS:
+            found = f"assertions with at least {count} disjuncts in disjunctive normal form"
+            raise self.error(found, f"at most {MAX_DISJUNCTS}", line)
+
+    def disjuncts(self, formula: Formula, input_count: int, line: int) -> tuple[Disjunct, ...]:
+        """Give every conjunction its box and ball; equal sequences of blocks share them.
+
+        `line` is where the text ends, for what is wrong with all of it.
+        """
+        nothing = (None,) * input_count
+        boxes: dict[tuple[Block, ...], _Box] = {(): _Box(nothing, nothing, False)}
+        shapes: dict[tuple[object, ...], _Shape | None] = {}
+        result = []
+        for number, blocks in enumerate(formula, start=1):
+            key: tuple[Block, ...] = ()
+            box = boxes[key]
+            for block in blocks:
+                if block.lower or block.upper:
+                    key = (*key, block)
+                    if key not in boxes:
+                        boxes[key] = _tighten(box, block)
+                        self.check_boxes(len(boxes), input_count, line)
+                    box = boxes[key]
+            if box.empty:
+                continue
+            cylinders = tuple(chain.from_iterable(block.cylinders for block in blocks))
+            inputs = tuple(chain.from_iterable(block.inputs for block in blocks))
+            if cylinders and inputs:
+                found = "a linear constraint over several inputs next to a Euclidean ball"
+                raise self.error(
+                    found, "bounds of single inputs (both is unsupported)", inputs[0].line
+                )
+            # Cylinders are compared by identity: those of one comparison are the same object.
+            name = (key, *map(id, cylinders))
+            if name not in shapes:
+                shapes[name] = self.shape(box, cylinders, number)
+                if cylinders:
+                    self.check_boxes(len(boxes) + len(shapes), input_count, line)
+            shape = shapes[name]
+            if shape is not None:
+                outputs = tuple(chain.from_iterable(block.outputs for block in blocks))
+                result.append(Disjunct(shape.lower, shape.upper, inputs, outputs, shape.ball))
+        return tuple(result)
+
+    def shape(self, box: _Box, cylinders: tuple[Cylinder, ...], number: int) -> _Shape | None:
+        """Return box and ball of a disjunct, or None if they do not meet."""
+        if not cylinders:
+            self.check_bounded(box, number)
+            return _Shape(
+                cast("tuple[Fraction, ...]", box.lower),
+                cast("tuple[Fraction, ...]", box.upper),
+                None,
+            )
+        first = cylinders[0]
+        for other in cylinders[1:]:
+            if (other.centre, other.squared_radius) != (first.centre, first.squared_radius):
+                found = f"a second Euclidean ball next to that of line {first.line}"
+                raise self.error(found, "one ball (more are unsupported)", other.line)
+        gap = sum((_outside(box, i, c) ** 2 for i, c in first.centre), _ZERO)
+        strict = any(cylinder.strict for cylinder in cylinders)
+        if gap > first.squared_radius or (gap == first.squared_radius and strict):
+            return None
+        lower, upper = list(box.lower), list(box.upper)
+        centre = dict(first.centre)
+        reach = square_root(first.squared_radius, 64).hi
+        for i, (low, high) in enumerate(zip(box.lower, box.upper, strict=True)):
+            if i not in centre:
+                if low is None or low != high:
+                    found = f"a Euclidean ball over some inputs, but not {self.place('X', i)[0]}"
+                    expected = "all inputs in it, or bounds that fix the others (unsupported)"
+                    raise self.error(found, expected, first.line)
+                centre[i] = low
+            elif low is None or high is None:
+                lower[i] = centre[i] - reach if low is None else low
+                upper[i] = centre[i] + reach if high is None else high
+        ball = EuclideanBall(tuple(centre[i] for i in range(len(lower))), first.squared_radius)
+        return _Shape(
+            cast("tuple[Fraction, ...]", tuple(lower)),
+            cast("tuple[Fraction, ...]", tuple(upper)),
+            ball,
+        )
+
+    def check_boxes(self, count: int, input_count: int, line: int) -> None:
+        """Refuse more boxes than memory should be asked for."""
+        if 2 * count * input_count > MAX_BOX_ENTRIES:
+            found = f"at least {count} different boxes over {input_count} inputs"
+            raise self.error(found, f"at most {MAX_BOX_ENTRIES} bounds in all", line)
+
+    def check_bounded(self, box: _Box, number: int) -> None:
+        """Refuse a box that is open on some side."""
+        for side, values in (("lower", box.lower), ("upper", box.upper)):
+            for index, value in enumerate(values):
+                if value is None:
+                    name, line = self.place("X", index)
+                    found = f"input {name} without {side} bound in disjunct {number}"
+                    raise self.error(found, "a lower and an upper bound", line)

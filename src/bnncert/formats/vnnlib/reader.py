@@ -1,0 +1,78 @@
+"""Reading a VNN-LIB query of any version."""
+
+from __future__ import annotations
+
+import os
+
+from bnncert.formats.limits import DEFAULT_LIMITS
+from bnncert.formats.reading import read_bytes
+from bnncert.formats.vnnlib.normal_form import error_at
+from bnncert.formats.vnnlib.query import Specification
+from bnncert.formats.vnnlib.version1 import TOKEN, parse_version1
+
+
+def read_vnnlib(path: str | os.PathLike[str]) -> Specification:
+    """Read a VNN-LIB 1.0 or 2.0 file, plain or gzip-compressed (told apart by the first two bytes).
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+
+    Returns
+    -------
+    Specification
+        The query.
+
+    Raises
+    ------
+    FormatError
+        When the file cannot be read or is not a VNN-LIB query that is supported.
+    MissingExtraError
+        When the file is VNN-LIB 2.0 and the package that parses it is not installed.
+    """
+    name = os.fspath(path)
+    data = read_bytes(path, most=DEFAULT_LIMITS.query, name="query")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        found = f"byte 0x{error.object[error.start]:02x}, which is not UTF-8"
+        raise error_at(name, line, found, "UTF-8 text") from error
+    return parse_vnnlib(text, name)
+
+
+def parse_vnnlib(text: str, path: str = "<string>") -> Specification:
+    """Parse the text of a VNN-LIB 1.0 or 2.0 query.
+
+    Parameters
+    ----------
+    text : str
+        The query.
+    path : str
+        What error messages call the text.
+
+    Returns
+    -------
+    Specification
+        The query.
+
+    Raises
+    ------
+    FormatError
+        When the text is not a VNN-LIB query that is supported.
+    MissingExtraError
+        When the text is VNN-LIB 2.0 and the package that parses it is not installed.
+    """
+    if _states_version(text):
+        # Imported on use: it needs an extra that most queries do without.
+        from bnncert.formats.vnnlib.version2 import parse_vnnlib2
+
+        return parse_vnnlib2(text, path)
+    return parse_version1(text, path)
+
+
+def _states_version(text: str) -> bool:
+    """Whether the first command is ``vnnlib-version``, which VNN-LIB 1.0 does not have."""
+    tokens = (t[0] for t in TOKEN.finditer(text) if t[0][0] not in "\n;")
+    return next(tokens, "") == "(" and next(tokens, "") == "vnnlib-version"

@@ -1,0 +1,230 @@
+r"""The layers of a binary network in normal form.
+
+A hidden layer is x = sign(W y + b).  From the second layer on, W y is an integer with the parity of
+nv = sum |w|, and a neuron is described by one integer p: it *may be* +1 iff w.y >= p and -1 iff
+w.y <= q, with q = p - 2 (or q = p for a tie, if sign(0) may be either).  In the first layer the
+bias is enclosed by two floats (equal unless batch normalisation made it irrational), and a point
+between them has no certain sign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.arrays import FloatArray, IntArray, SignArray
+from bnncert.description.model import Convolution, SignZero
+from bnncert.network.operators import Operator, make_operator
+from bnncert.network.signed_sums import SignedSums
+
+#: Entries of exact sign vectors that are no sign: both are allowed (a tie), or the enclosure of
+#: an irrational threshold does not tell.
+TIED, UNDECIDED = 0, 2
+
+#: Unit roundoff of float64.
+ROUNDOFF = 2.0**-53
+
+
+def row_norms(weights: Any) -> FloatArray:
+    """Return the 1-norm of every row of a CSR matrix, without a copy in a wider type."""
+    lengths = np.diff(weights.indptr)
+    if np.all(np.abs(weights.data) == 1):
+        return np.asarray(lengths, dtype=np.float64)
+    totals = np.zeros(weights.shape[0])
+    filled = np.flatnonzero(lengths)
+    if filled.size:
+        kind = np.int64 if np.issubdtype(weights.dtype, np.integer) else np.float64
+        totals[filled] = np.add.reduceat(np.abs(weights.data), weights.indptr[filled], dtype=kind)
+    return totals
+
+
+@dataclass(frozen=True, eq=False)
+class ThresholdLayer:
+    """One layer x = sign(W y + b).
+
+    Attributes
+    ----------
+    weights
+        CSR, rows are neurons; int8 for ternary weights, int32 for other integers, else float64.
+    bias
+        A float bias that describes the neuron (exactly, for all inputs that can occur, in
+        layers with signs as inputs; rounded within [bias_lo, bias_hi] in the first layer).
+    on_from, tie
+        For layers whose inputs are signs: the smallest lattice value p with F(p) >= 0, and
+        whether F(p) = 0.  None in the first layer.
+    bias_lo, bias_hi
+        For the first layer: floats that enclose the bias.  None elsewhere.
+    sign_zero
+        What sign(0) is in this layer.
+    """
+
+    weights: Any
+    bias: FloatArray
+    sign_zero: SignZero
+    name: str
+    on_from: IntArray | None = None
+    tie: npt.NDArray[np.bool_] | None = None
+    bias_lo: FloatArray | None = None
+    bias_hi: FloatArray | None = None
+    convolution: Convolution | None = None
+    flip: npt.NDArray[Any] | None = None
+    fixed_sign_zero: bool = False
+
+    @property
+    def size(self) -> int:
+        """The number of neurons."""
+        return int(self.weights.shape[0])
+
+    @property
+    def inputs(self) -> int:
+        """The number of inputs of the layer."""
+        return int(self.weights.shape[1])
+
+    @property
+    def is_lattice(self) -> bool:
+        """Whether the pre-activations are integers (every layer but the first)."""
+        return self.on_from is not None
+
+    @cached_property
+    def norm(self) -> FloatArray:
+        """The row-wise 1-norm nv of the weights."""
+        return row_norms(self.weights)
+
+    @cached_property
+    def plus_from(self) -> IntArray:
+        """The smallest lattice value at which x = +1 is allowed."""
+        assert self.on_from is not None and self.tie is not None
+        return self.on_from + 2 * self.tie if self.sign_zero == "minus" else self.on_from
+
+    @cached_property
+    def minus_upto(self) -> IntArray:
+        """The largest lattice value at which x = -1 is allowed."""
+        assert self.on_from is not None and self.tie is not None
+        if self.sign_zero == "either":
+            return self.on_from - 2 + 2 * self.tie
+        return self.plus_from - 2
+
+    def operator(self, dtype: npt.DTypeLike = np.float64) -> Operator:
+        """Return the fast form of the weights (made once for each dtype)."""
+        key = np.dtype(dtype).str
+        if key not in self._operators:
+            self._operators[key] = make_operator(self.weights, self.convolution, self.flip, dtype)
+        return self._operators[key]
+
+    @cached_property
+    def _operators(self) -> dict[str, Operator]:
+        return {}
+
+    def threshold(self, dtype: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:
+        """Return c such that x = +1 iff W y >= c in floating point ("either" counts as plus)."""
+        if self.on_from is not None:
+            # Half way between two lattice points, where no rounding can matter.
+            return (self.plus_from - 1).astype(dtype)
+        limit = (-self.bias).astype(dtype)
+        # Among floats, being above a number is reaching the next one.
+        return np.nextafter(limit, np.inf) if self.sign_zero == "minus" else limit
+
+    def exact_signs(self, point: Sequence[Fraction] | npt.NDArray[Any]) -> SignArray:
+        """Return the sign of every neuron at one point, decided in exact arithmetic.
+
+        An entry is TIED where sign(0) may be either, and UNDECIDED where the enclosure of an
+        irrational threshold does not tell.
+        """
+        if self.on_from is not None:
+            total = self._integer_sums(np.asarray(point, dtype=np.int8))
+            plus, minus = total >= self.plus_from, total <= self.minus_upto
+            return np.where(plus & minus, TIED, np.where(plus, 1, -1)).astype(np.int8)
+        assert self.bias_lo is not None and self.bias_hi is not None
+        signs = np.zeros(self.size, dtype=np.int8)
+        undecided: npt.NDArray[Any] = np.arange(self.size)
+        if isinstance(point, np.ndarray):
+            # A float evaluation decides every neuron that is farther from its threshold than
+            # the rounding error of a dot product can reach; the rest is done in rationals.
+            value = self.operator(np.float64).forward(point[None, :])[0]
+            terms = np.diff(self.weights.indptr) + 2
+            reach = self.norm * np.abs(point).max(initial=0.0) + np.abs(self.bias_hi)
+            error = 1.01 * terms * ROUNDOFF * reach + 1e-300
+            signs[value + self.bias_lo > error] = 1
+            signs[value + self.bias_hi < -error] = -1
+            undecided = np.flatnonzero(signs == 0)
+        exact = [Fraction(v) for v in point] if undecided.size else []
+        for j in undecided:
+            start, stop = self.weights.indptr[j], self.weights.indptr[j + 1]
+            columns, data = self.weights.indices[start:stop], self.weights.data[start:stop]
+            exact_sum = sum(
+                (
+                    Fraction(w) * exact[i]
+                    for i, w in zip(columns.tolist(), data.tolist(), strict=True)
+                ),
+                Fraction(0),
+            )
+            signs[j] = self._settle(
+                exact_sum + Fraction(float(self.bias_lo[j])),
+                exact_sum + Fraction(float(self.bias_hi[j])),
+            )
+        return signs
+
+    def _integer_sums(self, signs: SignArray) -> npt.NDArray[Any]:
+        # Sums of fewer than 2^24 units are exact in float32, whatever the order of summation.
+        if float(self.norm.max(initial=0.0)) < 2**24:
+            batch = signs[None, :].astype(np.float32)
+            return np.asarray(self.operator(np.float32).forward(batch)[0])
+        return np.asarray(self.weights.astype(np.int64) @ signs.astype(np.int64))
+
+    def _settle(self, low: Fraction, high: Fraction) -> int:
+        if low > 0:
+            return 1
+        if high < 0:
+            return -1
+        if low == high == 0:
+            return {"plus": 1, "minus": -1, "either": TIED}[self.sign_zero]
+        return UNDECIDED
+
+
+@dataclass(frozen=True, eq=False)
+class OutputLayer:
+    """scores = gain * (W x + b), row j known to within gain * error_j.
+
+    `gain` is a positive factor that all rows share: it never changes a comparison of scores
+    (`gain_is_one` tells an exact 1 from a number that rounds to it).  The error of a row has a
+    part from its weights and one from its bias; rows of one `group` have the same bias exactly,
+    even where it is irrational.
+    """
+
+    weights: FloatArray
+    bias: FloatArray
+    weight_error: FloatArray
+    bias_error: FloatArray
+    group: IntArray
+    gain: float = 1.0
+    gain_is_one: bool = True
+    name: str = "output"
+
+    @property
+    def error(self) -> FloatArray:
+        """The error of each row, from weights and bias together."""
+        return np.where(
+            (self.weight_error > 0) | (self.bias_error > 0),
+            np.nextafter(self.weight_error + self.bias_error, np.inf),
+            0.0,
+        )
+
+    @property
+    def classes(self) -> int:
+        """The number of scores."""
+        return int(self.weights.shape[0])
+
+    def exactly(self, signs: npt.NDArray[Any]) -> list[Fraction]:
+        """Return W x + b at one sign vector, in rationals."""
+        sums = self._sums.exactly(signs)
+        return [s + Fraction(b) for s, b in zip(sums, self.bias.tolist(), strict=True)]
+
+    @cached_property
+    def _sums(self) -> SignedSums:
+        return SignedSums(self.weights)

@@ -1,0 +1,198 @@
+r"""Is a sign pattern of the first layer reachable?  Decided exactly, over polyhedral regions.
+
+Given signs s_j for some neurons of layer 1, look for x in B with s_j (w_j.x + b_j) >= 0, strictly
+where sign(0) is the other sign.  Maximising the smallest margin t is an LP:
+
+    t > 0: reachable, with room to spare;   t < 0: not reachable, and the multipliers name a
+    conflicting subset of neurons;   t = 0: only the strict inequalities need room, a second LP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.arrays import IntArray
+from bnncert.deadline import Deadline
+from bnncert.network.layers import ThresholdLayer
+from bnncert.regions import Ball, Polytope, Region
+from bnncert.solvers.exact_lp import Bound, ExactProgram, solve_exactly
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """`point` if the pattern is reachable, `conflict` (neurons) if not, neither if undecided.
+
+    `theta` are multipliers that prove it: sum theta_j s_j (w_j.x + b_j) <= 0 on the region.
+    """
+
+    point: tuple[Fraction, ...] | None = None
+    conflict: tuple[int, ...] = ()
+    theta: tuple[Fraction, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True)
+class _Polyhedron:
+    """x = base + sum of variables; rows and bounds on the variables, all exact."""
+
+    lower: list[Fraction]
+    upper: list[Fraction]
+    rows: list[dict[int, Fraction]]
+    right: list[Bound]
+    #: For each input: (its columns with their sign, its constant).
+    inputs: Sequence[tuple[tuple[tuple[int, int], ...], Fraction]]
+
+
+def _polyhedron(region: Region) -> _Polyhedron:
+    zero = Fraction(0)
+    if isinstance(region, Ball) and region.norm == "l2":
+        raise ValueError("the L2 ball is not polyhedral")
+    if isinstance(region, Ball):
+        radius = Fraction(region.radius)
+        middle = [Fraction(c) for c in region.middle.tolist()]
+        n = len(middle)
+        low = [m - radius for m in middle]
+        high = [m + radius for m in middle]
+        # Only the data box is given in floats; c - r is exact here, not rounded.
+        if region.clip_lo is not None:
+            low = [max(a, Fraction(c)) for a, c in zip(low, region.clip_lo.tolist(), strict=True)]
+        if region.clip_hi is not None:
+            high = [min(a, Fraction(c)) for a, c in zip(high, region.clip_hi.tolist(), strict=True)]
+        if region.norm == "linf":
+            return _Polyhedron(low, high, [], [], [(((i, 1),), zero) for i in range(n)])
+        upper = [h - m for h, m in zip(high, middle, strict=True)]
+        upper += [m - a for a, m in zip(low, middle, strict=True)]
+        inputs = [(((i, 1), (n + i, -1)), middle[i]) for i in range(n)]
+        total = {j: Fraction(1) for j in range(2 * n)}
+        return _Polyhedron([zero] * (2 * n), upper, [total], [radius], inputs)
+    low, high = ([Fraction(v) for v in side.tolist()] for side in (region.lo, region.hi))
+    rows: list[dict[int, Fraction]] = []
+    right: list[Bound] = []
+    if isinstance(region, Polytope):
+        rows = [{j: Fraction(c) for j, c in enumerate(r) if c} for r in region.matrix.tolist()]
+        right = [Fraction(b) for b in region.right.tolist()]
+    return _Polyhedron(low, high, rows, right, [(((i, 1),), zero) for i in range(len(low))])
+
+
+def check_pattern(
+    layer: ThresholdLayer,
+    neurons: IntArray,
+    signs: npt.NDArray[np.int8],
+    region: Region,
+    deadline: Deadline,
+) -> Leaf:
+    """Decide whether `neurons` can have `signs` at one point of a polyhedral region."""
+    assert layer.bias_lo is not None and layer.bias_hi is not None
+    polyhedron = _polyhedron(region)
+    # What an irrational bias may allow decides that a pattern is impossible; what it allows for
+    # certain decides that a point has it.  For exact biases the two are one question.
+    possible = _settle(layer, neurons, signs, polyhedron, deadline, certain=False)
+    inexact = np.any(layer.bias_lo[neurons] != layer.bias_hi[neurons])
+    if possible.point is None or not inexact:
+        return possible
+    certain = _settle(layer, neurons, signs, polyhedron, deadline, certain=True)
+    return Leaf(point=certain.point)
+
+
+def _settle(
+    layer: ThresholdLayer,
+    neurons: IntArray,
+    signs: npt.NDArray[np.int8],
+    polyhedron: _Polyhedron,
+    deadline: Deadline,
+    *,
+    certain: bool,
+) -> Leaf:
+    """Answer for one side of the enclosures of the biases."""
+    assert layer.bias_lo is not None and layer.bias_hi is not None
+    rows: list[dict[int, Fraction]] = []
+    right: list[Fraction] = []
+    strict: list[bool] = []
+    for j, s in zip(neurons.tolist(), signs.tolist(), strict=True):
+        start, stop = layer.weights.indptr[j], layer.weights.indptr[j + 1]
+        row: dict[int, Fraction] = {}
+        low_side = (s > 0) == certain
+        constant = Fraction(float(layer.bias_lo[j] if low_side else layer.bias_hi[j]))
+        data = zip(
+            layer.weights.indices[start:stop].tolist(),
+            layer.weights.data[start:stop].tolist(),
+            strict=True,
+        )
+        for i, w in data:
+            columns, base = polyhedron.inputs[i]
+            constant += Fraction(w) * base
+            for column, sign in columns:
+                row[column] = row.get(column, Fraction(0)) + s * sign * Fraction(w)
+        rows.append(row)
+        right.append(-s * constant)
+        inexact = bool(layer.bias_lo[j] != layer.bias_hi[j])
+        loses_tie = layer.sign_zero == ("minus" if s > 0 else "plus")
+        strict.append(certain if inexact else loses_tie)
+    # s (w.x + b) >= t for all, t as large as possible.
+    best = _largest_margin(polyhedron, rows, right, [True] * len(rows), deadline)
+    if best is not None and best[0] == 0 and any(strict):
+        best = _largest_margin(polyhedron, rows, right, strict, deadline)
+        if best is not None and best[0] == 0:
+            return _conflict(neurons, best[2])
+    if best is None:
+        return Leaf()
+    margin, point, conflict = best
+    if margin < 0:
+        return _conflict(neurons, conflict)
+    return Leaf(point=point)
+
+
+def _conflict(neurons: IntArray, theta: dict[int, Fraction]) -> Leaf:
+    return Leaf(conflict=tuple(int(neurons[k]) for k in theta), theta=tuple(theta.values()))
+
+
+def _largest_margin(
+    polyhedron: _Polyhedron,
+    rows: Sequence[dict[int, Fraction]],
+    right: Sequence[Fraction],
+    with_margin: Sequence[bool],
+    deadline: Deadline,
+) -> tuple[Fraction, tuple[Fraction, ...], dict[int, Fraction]] | None:
+    """Maximise t with row.z - t >= right where `with_margin`, else row.z >= right.
+
+    Returns t, the point, and the multipliers of the rows that bind.
+    """
+    n = len(polyhedron.lower)
+    reach = Fraction(1)
+    for row, b in zip(rows, right, strict=True):
+        size = sum(
+            (
+                abs(c) * max(abs(polyhedron.lower[j]), abs(polyhedron.upper[j]))
+                for j, c in row.items()
+            ),
+            abs(b),
+        )
+        reach = max(reach, size)
+    minus = Fraction(-1)
+    program = ExactProgram(
+        cost=[Fraction(0)] * n + [minus],
+        rows=[
+            *(
+                {**row, n: minus} if flag else row
+                for row, flag in zip(rows, with_margin, strict=True)
+            ),
+            *polyhedron.rows,
+        ],
+        row_lower=[*right, *([None] * len(polyhedron.rows))],
+        row_upper=[*([None] * len(rows)), *polyhedron.right],
+        lower=[*polyhedron.lower, -reach],
+        upper=[*polyhedron.upper, reach],
+    )
+    optimum = solve_exactly(program, deadline)
+    if optimum is None:
+        return None
+    inputs = tuple(
+        sum((sign * optimum.point[c] for c, sign in columns), base)
+        for columns, base in polyhedron.inputs
+    )
+    conflict = {k: abs(m) for k, m in enumerate(optimum.multipliers[: len(rows)]) if m != 0}
+    return optimum.point[n], inputs, conflict

@@ -1,0 +1,19 @@
+"""Input regions: boxes, norm balls inside a data box, and polytopes."""
+
+from __future__ import annotations
+
+from bnncert.regions.ball import Ball, Norm
+from bnncert.regions.box import Box
+from bnncert.regions.polytope import Polytope
+from bnncert.regions.region import LARGEST_VALUE, EmptyRegionError, Point, Region
+
+__all__ = [
+    "Ball",
+    "Box",
+    "EmptyRegionError",
+    "LARGEST_VALUE",
+    "Norm",
+    "Point",
+    "Polytope",
+    "Region",
+]

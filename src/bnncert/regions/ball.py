@@ -1,0 +1,197 @@
+"""Balls of the L-inf, L2 and L1 norm inside a data box."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.arrays import FloatArray
+from bnncert.errors import InputError
+from bnncert.regions.region import (
+    LARGEST_VALUE,
+    ROUNDING_PER_TERM,
+    EmptyRegionError,
+    Point,
+    Region,
+    as_rows,
+    check_dimension,
+    checked_vector,
+)
+from bnncert.regions.support import box_support, l1_support, l2_support
+
+Norm: TypeAlias = Literal["linf", "l2", "l1"]
+
+
+class Ball(Region):
+    """``|x - center|_norm <= radius``, intersected with a data box clip_lo <= x <= clip_hi."""
+
+    def __init__(
+        self,
+        norm: Norm,
+        center: npt.ArrayLike,
+        radius: float,
+        clip_lo: npt.ArrayLike | None = None,
+        clip_hi: npt.ArrayLike | None = None,
+    ) -> None:
+        if norm not in ("linf", "l2", "l1"):
+            raise InputError(f"norm is {norm!r}; expected linf, l2 or l1")
+        self.norm: Norm = norm
+        self.middle = checked_vector(center, None, "input")
+        self.radius = float(radius)
+        if not np.isfinite(self.radius) or self.radius < 0:
+            raise InputError(f"radius is {radius}; expected a finite number >= 0")
+        if self.radius > LARGEST_VALUE:
+            raise InputError(f"radius is {radius:.3g}; expected at most {LARGEST_VALUE:g}")
+        size = self.middle.size
+        self.clip_lo = None if clip_lo is None else checked_vector(clip_lo, size, "clip (lower)")
+        self.clip_hi = None if clip_hi is None else checked_vector(clip_hi, size, "clip (upper)")
+        # c - r need not be a float: rounded outwards unless the subtraction was exact.
+        self.lo = _outward(self.middle, -self.radius, -np.inf)
+        self.hi = _outward(self.middle, self.radius, np.inf)
+        if self.clip_lo is not None:
+            self.lo = np.maximum(self.lo, self.clip_lo)
+        if self.clip_hi is not None:
+            self.hi = np.minimum(self.hi, self.clip_hi)
+        if np.any(self.lo > self.hi):
+            i = int(np.flatnonzero(self.lo > self.hi)[0])
+            raise EmptyRegionError(
+                f"the region is empty: the ball around input {i} = {self.middle[i]:.9g} does not "
+                "meet the data box"
+            )
+        self.center = np.clip(self.middle, self.lo, self.hi)
+        if norm != "linf" and np.any(self.center != self.middle):
+            i = int(np.flatnonzero(self.center != self.middle)[0])
+            raise InputError(
+                f"input {i} = {self.middle[i]:.9g} lies outside the data box; an {norm} ball "
+                "needs its centre inside"
+            )
+
+    def support(self, directions: Any) -> FloatArray:
+        """Return upper bounds of max v.x over ball and data box together."""
+        rows = as_rows(directions)
+        box = box_support(rows, self.lo, self.hi)
+        if self.norm == "linf":
+            return box
+        function = l2_support if self.norm == "l2" else l1_support
+        return np.minimum(box, function(rows, self.middle, self.radius, self.lo, self.hi))
+
+    def contains(self, point: Point) -> bool:
+        """Decide membership exactly."""
+        check_dimension(point, self.size)
+        if isinstance(point, np.ndarray):
+            if self.clip_lo is not None and np.any(point < self.clip_lo):
+                return False
+            if self.clip_hi is not None and np.any(point > self.clip_hi):
+                return False
+            distance = np.abs(point - self.middle)
+            if self.norm == "linf":
+                # A float difference has relative error 2^-53: only near-ties need rationals.
+                if np.any(distance > self.radius * (1 + 1e-15)):
+                    return False
+                close = np.flatnonzero(distance >= self.radius * (1 - 1e-15))
+                radius = Fraction(self.radius)
+                return all(
+                    abs(Fraction(float(point[i])) - Fraction(float(self.middle[i]))) <= radius
+                    for i in close
+                )
+            largest = float(distance.max(initial=0.0))
+            order = 2 if self.norm == "l2" else 1
+            size = float(np.linalg.norm(distance, order))
+            slack = 4 * ROUNDING_PER_TERM * (self.size + 4)
+            # Squares of very small or large numbers leave the range where rounding is relative.
+            usual = largest == 0 or 1e-140 < largest < 1e140
+            if usual and abs(size - self.radius) > slack * max(size, self.radius):
+                return size <= self.radius
+        exact = [Fraction(x) for x in point]
+        if self.clip_lo is not None and any(
+            x < Fraction(a) for x, a in zip(exact, self.clip_lo.tolist(), strict=True)
+        ):
+            return False
+        if self.clip_hi is not None and any(
+            x > Fraction(b) for x, b in zip(exact, self.clip_hi.tolist(), strict=True)
+        ):
+            return False
+        gaps = [abs(x - Fraction(c)) for x, c in zip(exact, self.middle.tolist(), strict=True)]
+        radius = Fraction(self.radius)
+        if self.norm == "linf":
+            return max(gaps) <= radius
+        if self.norm == "l1":
+            return sum(gaps) <= radius
+        return sum(g * g for g in gaps) <= radius * radius
+
+    def sample(self, generator: np.random.Generator, count: int) -> FloatArray:
+        """Return uniform points of the ball, moved to the data box where they leave it."""
+        shape = (count, self.size)
+        if self.norm == "linf":
+            points = generator.uniform(self.lo, self.hi, size=shape)
+            return np.clip(points, self.lo, self.hi)
+        if self.norm == "l2":
+            step = generator.standard_normal(shape)
+            length = np.linalg.norm(step, axis=1, keepdims=True)
+        else:
+            step = generator.standard_exponential(shape) * generator.choice([-1.0, 1.0], shape)
+            length = np.abs(step).sum(axis=1, keepdims=True)
+        reach = generator.uniform(size=(count, 1)) ** (1.0 / self.size) * self.radius
+        # Clipping moves towards the box, which holds the centre: it never leaves the ball.
+        points = self.middle + step / np.maximum(length, 1e-300) * reach
+        return np.asarray(np.clip(points, self.lo, self.hi))
+
+    def project(self, points: FloatArray) -> FloatArray:
+        """Return the nearest points of ball and data box together."""
+        if self.norm == "linf":
+            return np.clip(points, self.lo, self.hi)
+        step = points - self.middle
+        low, high = self.lo - self.middle, self.hi - self.middle
+
+        def shrunk(multiplier: FloatArray) -> FloatArray:
+            moved = step / (1 + multiplier)
+            if self.norm == "l1":
+                moved = np.sign(step) * np.maximum(np.abs(step) - multiplier, 0.0)
+            return np.asarray(np.clip(moved, low, high))
+
+        def length(move: FloatArray) -> FloatArray:
+            order = 2 if self.norm == "l2" else 1
+            return np.asarray(np.linalg.norm(move, order, axis=1, keepdims=True))
+
+        below = np.zeros((points.shape[0], 1))
+        inside = length(shrunk(below)) <= self.radius
+        above = np.abs(step).max(axis=1, keepdims=True)
+        if self.norm == "l2":
+            above = length(step) / max(self.radius, 1e-300)
+        for _ in range(60):
+            half = (below + above) / 2
+            outside = length(shrunk(half)) > self.radius
+            below, above = np.where(outside, half, below), np.where(outside, above, half)
+        return np.clip(self.middle + shrunk(np.where(inside, 0.0, above)), self.lo, self.hi)
+
+    def describe(self) -> str:
+        """Return one line for people."""
+        name = {"linf": "L-inf", "l2": "L2", "l1": "L1"}[self.norm]
+        text = f"{name} ball of radius {self.radius:.9g}"
+        if self.clip_lo is not None and self.clip_hi is not None:
+            text += f", data in [{self.clip_lo.min():.9g}, {self.clip_hi.max():.9g}]"
+        return text
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the region as plain data."""
+        return {
+            "kind": "ball",
+            "norm": self.norm,
+            "center": self.middle.tolist(),
+            "radius": self.radius,
+            "clip_lo": None if self.clip_lo is None else self.clip_lo.tolist(),
+            "clip_hi": None if self.clip_hi is None else self.clip_hi.tolist(),
+        }
+
+
+def _outward(center: FloatArray, step: float, direction: float) -> FloatArray:
+    """Return center + step rounded towards `direction`, exactly where the sum is exact."""
+    total = center + step
+    # Knuth's two-sum: the rounding error of the addition, itself a float.
+    virtual = total - center
+    error = (center - (total - virtual)) + (step - virtual)
+    wrong = error < 0 if direction < 0 else error > 0
+    return np.where(wrong, np.nextafter(total, direction), total)

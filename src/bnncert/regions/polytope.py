@@ -1,0 +1,171 @@
+"""Polytopes inside a box."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.arrays import FloatArray
+from bnncert.errors import InputError
+from bnncert.regions.box import Box
+from bnncert.regions.region import (
+    ROUNDING_PER_TERM,
+    EmptyRegionError,
+    Point,
+    Region,
+    as_rows,
+    check_dimension,
+    checked_vector,
+)
+from bnncert.regions.support import box_support
+from bnncert.solvers.linear_maxima import LinearMaxima
+
+
+class Polytope(Region):
+    """A x <= b, intersected with a box lo <= x <= hi."""
+
+    def __init__(
+        self,
+        matrix: npt.ArrayLike,
+        right: npt.ArrayLike,
+        lo: npt.ArrayLike,
+        hi: npt.ArrayLike,
+    ) -> None:
+        box = Box(lo, hi)
+        self.lo, self.hi = box.lo, box.hi
+        self.matrix = np.atleast_2d(np.asarray(matrix, dtype=np.float64))
+        if self.matrix.shape[1] != box.size or not np.all(np.isfinite(self.matrix)):
+            raise InputError(
+                f"polytope matrix of shape {self.matrix.shape}; expected finite numbers, "
+                f"{box.size} columns"
+            )
+        self.right = checked_vector(right, self.matrix.shape[0], "polytope right-hand side")
+        if np.any((self.right < 0) & ~np.any(self.matrix, axis=1)):
+            raise EmptyRegionError("the region is empty: an inequality says 0 <= a negative number")
+        self.center = self._interior_point()
+
+    def _interior_point(self) -> FloatArray:
+        """Return the point with the largest margin: max t, a_i x + |a_i| t <= b_i."""
+        n = self.lo.size
+        used = np.any(self.matrix, axis=1)
+        matrix, right = self.matrix[used], self.right[used]
+        norm = np.linalg.norm(matrix, axis=1, keepdims=True)
+        width = float(np.max(self.hi - self.lo, initial=0.0))
+        # With a margin as negative as this, every point of the box satisfies everything.
+        reach = np.abs(matrix) @ np.maximum(np.abs(self.lo), np.abs(self.hi)) + np.abs(right)
+        deepest = float(np.max(reach / norm[:, 0], initial=0.0))
+        cost = np.zeros(n + 1)
+        cost[-1] = 1.0
+        lo, hi = np.append(self.lo, -2 * deepest - 1), np.append(self.hi, width + 1)
+        answer = LinearMaxima(np.hstack([matrix, norm]), right, lo, hi).solve(cost)
+        if answer.point is None:
+            raise InputError("no point of the polytope could be found")
+        if answer.point[-1] < 0:
+            # Empty iff some y >= 0 has y'(Ax - b) > 0 on the whole box: checked, not believed.
+            y = np.zeros(self.right.size)
+            y[used] = answer.multipliers
+            if self._farkas_margin(y) > 0:
+                raise EmptyRegionError("the region is empty: the polytope misses its box")
+        return np.clip(answer.point[:-1], self.lo, self.hi)
+
+    def _farkas_margin(self, y: FloatArray) -> float:
+        """Return a lower bound of min over the box of y'(Ax - b), rounding included."""
+        smallest = -box_support(as_rows(-(y @ self.matrix)), self.lo, self.hi)[0]
+        return float(smallest - self.right @ y - self._rounding(y, np.zeros(self.size)))
+
+    def _rounding(self, y: FloatArray, v: FloatArray) -> FloatArray:
+        """Bound what rounding v - A'y and b.y can change over the box, for each row."""
+        reach = np.maximum(np.abs(self.lo), np.abs(self.hi))
+        total = (np.abs(v) + y @ np.abs(self.matrix)) @ reach + y @ np.abs(self.right)
+        terms = self.right.size + self.size + 8
+        return np.asarray(4 * terms * ROUNDING_PER_TERM * total)
+
+    def support(self, directions: Any) -> FloatArray:
+        """Return b.y + h_box(v - A'y), with y >= 0 from an LP: an upper bound for any y."""
+        rows = as_rows(directions)
+        v = rows.toarray()
+        y = self.multipliers(v)
+        bound = box_support(as_rows(v - y @ self.matrix), self.lo, self.hi) + y @ self.right
+        # Multipliers that are no numbers bound nothing; the box always does.
+        return np.fmin(box_support(rows, self.lo, self.hi), bound + self._rounding(y, v))
+
+    def multipliers(self, directions: FloatArray) -> FloatArray:
+        """Return for each row v some y >= 0 that nearly minimises b.y + h_box(v - A'y)."""
+        maxima = LinearMaxima(self.matrix, self.right, self.lo, self.hi)
+        found = [maxima.solve(v).multipliers for v in directions]
+        return np.reshape(found, (len(found), self.right.size))
+
+    def contains(self, point: Point) -> bool:
+        """Decide membership exactly."""
+        check_dimension(point, self.size)
+        exact = [Fraction(x) for x in point]
+        inside = all(
+            Fraction(a) <= x <= Fraction(b)
+            for x, a, b in zip(exact, self.lo.tolist(), self.hi.tolist(), strict=True)
+        )
+        return inside and all(
+            sum((Fraction(a) * x for a, x in zip(row, exact, strict=True)), Fraction(0))
+            <= Fraction(b)
+            for row, b in zip(self.matrix.tolist(), self.right.tolist(), strict=True)
+        )
+
+    def sample(self, generator: np.random.Generator, count: int) -> FloatArray:
+        """Return points by hit and run, a chain per point, from the interior point."""
+        points = np.tile(self.center, (count, 1))
+        for _ in range(30):
+            step = generator.standard_normal(points.shape)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                rate = np.concatenate([step @ self.matrix.T, step, -step], axis=1)
+                room = np.concatenate(
+                    [self.right - points @ self.matrix.T, self.hi - points, points - self.lo],
+                    axis=1,
+                )
+                ratio = np.maximum(room, 0.0) / rate
+            forward = np.min(np.where(rate > 0, ratio, np.inf), axis=1, keepdims=True)
+            back = np.max(np.where(rate < 0, ratio, -np.inf), axis=1, keepdims=True)
+            points = points + step * (back + (forward - back) * generator.uniform(size=(count, 1)))
+            points = np.clip(points, self.lo, self.hi)
+        return points
+
+    def project(self, points: FloatArray) -> FloatArray:
+        """Return nearly the nearest points: Dykstra's alternating projections."""
+        x = np.array(points, dtype=np.float64)
+        square = np.maximum((self.matrix**2).sum(axis=1), 1e-300)
+        pull = np.zeros((self.right.size, points.shape[0]))
+        box_pull = np.zeros_like(x)
+        for _ in range(1000):
+            before = (x, pull.copy(), box_pull)
+            for i, row in enumerate(self.matrix):
+                y = x + np.outer(pull[i], row)
+                pull[i] = np.maximum(0.0, (y @ row - self.right[i]) / square[i])
+                x = y - np.outer(pull[i], row)
+            y = x + box_pull
+            x = np.clip(y, self.lo, self.hi)
+            box_pull = y - x
+            # Points can stand still while the corrections still move: all must rest.
+            moves = zip((x, pull, box_pull), before, strict=True)
+            if all(np.max(np.abs(a - b), initial=0.0) < 1e-13 for a, b in moves):
+                break
+        # Alternating projections end slightly outside: pull towards the interior point, row by
+        # row only as far as that row's excess asks for.
+        excess = np.maximum(x @ self.matrix.T - self.right, 0.0)
+        depth = np.maximum(self.right - self.matrix @ self.center, 1e-300)
+        pull_back = np.max(excess / (excess + depth), axis=1, keepdims=True, initial=0.0)
+        return np.asarray(x + pull_back * (self.center - x))
+
+    def describe(self) -> str:
+        """Return one line for people."""
+        return f"polytope in {self.size} dimensions with {self.right.size} inequalities and a box"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the region as plain data."""
+        return {
+            "kind": "polytope",
+            "matrix": self.matrix.tolist(),
+            "right": self.right.tolist(),
+            "lo": self.lo.tolist(),
+            "hi": self.hi.tolist(),
+        }

@@ -1,0 +1,135 @@
+"""What all input regions have in common.
+
+All that verification needs of a region is its support function (a rigorous upper bound), exact
+membership, samples, and a projection.  Regions are immutable.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from bnncert.arrays import FloatArray
+from bnncert.errors import InputError
+
+Point: TypeAlias = Sequence[Fraction] | FloatArray
+
+#: Unit roundoff, per term of a sum.
+ROUNDING_PER_TERM = 2.0**-53
+
+#: Inputs and radii beyond this are refused: products of larger ones overflow inside solvers.
+LARGEST_VALUE = 1e100
+
+#: Relative pull towards the centre that takes a projected point strictly inside.
+INWARD = (0.0, 1e-15, 1e-12, 1e-9, 1e-7, 1e-6, 1e-5, 1e-4)
+
+
+class EmptyRegionError(InputError):
+    """The region has no points, so every property holds on it."""
+
+
+class Region(ABC):
+    """A bounded convex set of inputs."""
+
+    #: The lower corner of a box that contains the region (rounded outwards).
+    lo: FloatArray
+    #: Its upper corner.
+    hi: FloatArray
+    #: A point of the region (up to rounding).
+    center: FloatArray
+
+    @property
+    def size(self) -> int:
+        """The number of inputs."""
+        return int(self.lo.shape[0])
+
+    @abstractmethod
+    def support(self, directions: Any) -> FloatArray:
+        """Return upper bounds of max v.x over the region, for each row v."""
+
+    @abstractmethod
+    def contains(self, point: Point) -> bool:
+        """Decide membership exactly (floats count as the rationals they are)."""
+
+    @abstractmethod
+    def sample(self, generator: np.random.Generator, count: int) -> FloatArray:
+        """Return random points of the region (up to rounding), one per row."""
+
+    @abstractmethod
+    def project(self, points: FloatArray) -> FloatArray:
+        """Return the nearest points of the region (up to rounding), one per row."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Return one line for people."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return the region as plain data that JSON can hold."""
+
+    def settle(self, point: FloatArray, dtype: npt.DTypeLike = np.float64) -> FloatArray | None:
+        """Return a point near `point` that is exactly inside and representable in `dtype`."""
+        lo, hi = self.inner_bounds(dtype)
+        for pull in INWARD:
+            moved = point + pull * (self.center - point)
+            with np.errstate(over="ignore"):
+                rounded = np.clip(moved.astype(dtype).astype(np.float64), lo, hi)
+            # A number that is too large for `dtype` became infinite.
+            if np.all(np.isfinite(rounded)) and self.contains(rounded):
+                return np.asarray(rounded, dtype=np.float64)
+        return None
+
+    def inner_bounds(self, dtype: npt.DTypeLike = np.float64) -> tuple[FloatArray, FloatArray]:
+        """Return the bounding box with its bounds rounded inwards to `dtype`."""
+        return _round_inwards(self.lo, self.hi, dtype)
+
+
+def _round_inwards(
+    lo: FloatArray, hi: FloatArray, dtype: npt.DTypeLike
+) -> tuple[FloatArray, FloatArray]:
+    with np.errstate(over="ignore"):
+        low, high = lo.astype(dtype), hi.astype(dtype)
+    up, down = np.array([np.inf, -np.inf], dtype=dtype)
+    low = np.where(low.astype(np.float64) < lo, np.nextafter(low, up), low)
+    high = np.where(high.astype(np.float64) > hi, np.nextafter(high, down), high)
+    return low.astype(np.float64), high.astype(np.float64)
+
+
+def checked_vector(value: npt.ArrayLike, size: int | None, name: str) -> FloatArray:
+    """Return finite numbers as a read-only vector; one number stands for all."""
+    array = np.asarray(value, dtype=np.float64).reshape(-1)
+    if size is not None and array.size == 1:
+        array = np.full(size, float(array[0]))
+    if size is not None and array.size != size:
+        raise InputError(f"{name} has {array.size} values; expected {size}")
+    if not np.all(np.isfinite(array)):
+        bad = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise InputError(f"{name} is {array[bad]} at position {bad}; expected a finite number")
+    if np.any(np.abs(array) > LARGEST_VALUE):
+        bad = int(np.argmax(np.abs(array)))
+        raise InputError(
+            f"{name} is {array[bad]:.3g} at position {bad}; expected at most {LARGEST_VALUE:g}"
+        )
+    # Adding zero copies, and turns -0.0 into 0.0: numpy refuses to sample from 0.0 to -0.0.
+    array = np.asarray(array + 0.0)
+    array.setflags(write=False)
+    return array
+
+
+def as_rows(directions: Any) -> Any:
+    """Return directions as rows of a CSR matrix of floats."""
+    if sp.issparse(directions):
+        return sp.csr_array(directions).astype(np.float64)
+    return sp.csr_array(np.atleast_2d(np.asarray(directions, dtype=np.float64)))
+
+
+def check_dimension(point: Point, size: int) -> None:
+    """Raise if a point does not have as many coordinates as the region."""
+    if len(point) != size:
+        raise InputError(f"point with {len(point)} coordinates; the region has {size}")

@@ -1,0 +1,1 @@
+"""The moment relaxations of the paper, on sparse cliques."""

@@ -1,0 +1,220 @@
+r"""The network as a quadratically constrained polynomial problem, in the paper's encodings.
+
+With inputs rescaled so that the bounding box of the region is [-1, 1]^n and nv the row-wise 1-norm,
+a neuron x = sign(w.y + b) with x^2 = 1 is
+
+    standard     x (w.y + b) >= 0                                                   (the QCQP)
+    tight-plain  (x+1)(w.y + b) >= 0,  (x-1)(w.y + b) >= 0
+    tight        these two, and the tautologies (x+1)(nv - w.y) >= 0, (1-x)(nv + w.y) >= 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+
+from bnncert.arrays import FloatArray, IntArray
+from bnncert.deadline import Deadline
+from bnncert.errors import InputError
+from bnncert.presolve.reduction import OpenLayer, OpenProblem
+from bnncert.regions import Ball, Polytope, Region
+from bnncert.relaxations.moments.polynomial import Polynomial, PolynomialProblem, Variable
+
+Encoding: TypeAlias = Literal["standard", "tight-plain", "tight"]
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledInputs:
+    """x = base + half * u with u in [-1, 1], for the inputs `index`."""
+
+    index: IntArray
+    base: FloatArray
+    half: FloatArray
+
+
+def scaled_inputs(region: Region, used: IntArray) -> ScaledInputs:
+    """Rescale the inputs that matter so that the region's bounding box is [-1, 1]^n."""
+    if isinstance(region, Polytope):
+        used = np.union1d(used, np.flatnonzero(np.any(region.matrix != 0, axis=0)))
+    lo, hi = region.lo[used], region.hi[used]
+    base = lo + (hi - lo) / 2
+    half = np.where(hi > lo, np.nextafter(np.maximum(hi - base, base - lo), np.inf), 0.0)
+    return ScaledInputs(used, base, half)
+
+
+def encode(
+    problem: OpenProblem,
+    region: Region,
+    encoding: Encoding,
+    objective: int | Polynomial = 0,
+    deadline: Deadline | None = None,
+) -> PolynomialProblem:
+    """Encode an open problem; raise OutOfTimeError if the deadline passes before that is done.
+
+    Parameters
+    ----------
+    objective
+        The number of one of its objectives, or a polynomial of degree 2 over the inputs
+        (variables 0 .. n_0 - 1) and the last layer's signs (n_0 .. n_0 + n_L - 1).
+    """
+    deadline = deadline or Deadline(None)
+    used = problem.layers[0].inputs
+    if isinstance(objective, Polynomial):
+        mentioned = sorted(v for v in objective.variables if v < region.size)
+        used = np.union1d(used, np.array(mentioned, dtype=np.int64))
+    inputs = scaled_inputs(region, used)
+    variables = [Variable(0, int(i)) for i in inputs.index]
+    layers = [tuple(range(len(variables)))]
+    for number, layer in enumerate(problem.layers, start=1):
+        start = len(variables)
+        variables += [Variable(number, int(j)) for j in layer.index]
+        layers.append(tuple(range(start, len(variables))))
+    inequalities = _input_constraints(region, inputs)
+    for number, layer in enumerate(problem.layers, start=1):
+        weights, bias, doubt = _first_layer(layer, inputs) if number == 1 else _later_layer(layer)
+        for j in range(layer.size):
+            deadline.check()
+            row = {
+                layers[number - 1][i]: float(w)
+                for i, w in zip(
+                    weights.indices[weights.indptr[j] : weights.indptr[j + 1]].tolist(),
+                    weights.data[weights.indptr[j] : weights.indptr[j + 1]].tolist(),
+                    strict=True,
+                )
+            }
+            name = f"neuron {number},{int(layer.index[j]) + 1}"
+            x = Polynomial.affine({layers[number][j]: 1.0})
+            inequalities += _neuron(name, x, row, float(bias[j]), float(doubt[j]), encoding)
+    if isinstance(objective, Polynomial):
+        f, slack = _substitute(objective, problem, region, inputs, layers)
+    else:
+        chosen = problem.objectives[objective]
+        coefficients = dict(zip(layers[-1], chosen.coefficients.tolist(), strict=True))
+        f, slack = Polynomial.affine(coefficients, chosen.constant), chosen.slack
+    binary = frozenset(v for members in layers[1:] for v in members)
+    return PolynomialProblem(tuple(variables), tuple(layers), f, tuple(inequalities), slack, binary)
+
+
+def _substitute(
+    objective: Polynomial,
+    problem: OpenProblem,
+    region: Region,
+    inputs: ScaledInputs,
+    layers: list[tuple[int, ...]],
+) -> tuple[Polynomial, float]:
+    """Write an objective over raw inputs and last signs in the encoding's variables."""
+    if objective.degree > 2:
+        raise InputError(f"the objective has degree {objective.degree}; expected at most 2")
+    place = {int(i): k for k, i in enumerate(inputs.index)}
+    open_ = {int(j): v for j, v in zip(problem.layers[-1].index, layers[-1], strict=True)}
+    state = problem.fixed[-1]
+
+    def value(v: int) -> Polynomial:
+        if v < region.size:
+            k = place[v]
+            return Polynomial.affine({k: float(inputs.half[k])}, float(inputs.base[k]))
+        j = v - region.size
+        if not 0 <= j < state.size:
+            raise InputError(f"the objective names variable {v}, which does not exist")
+        if j in open_:
+            return Polynomial.affine({open_[j]: 1.0})
+        if state[j] == 0:
+            raise InputError(f"neuron {j} of the last layer was reduced away")
+        return Polynomial.constant(float(state[j]))
+
+    f = objective.substituted(value)
+    # Multiplying out rounds each coefficient a few times; all variables are at most 1 in size.
+    size = 0.0
+    for monomial, c in objective.terms.items():
+        product = abs(c)
+        for v in monomial:
+            product *= sum(map(abs, value(v).terms.values()))
+        size += product
+    return f, 2.0**-48 * size
+
+
+def _first_layer(layer: OpenLayer, inputs: ScaledInputs) -> tuple[Any, FloatArray, FloatArray]:
+    """Return the weights over u, the bias, and what rounding these may have changed."""
+    place = np.searchsorted(inputs.index, layer.inputs)
+    weights = sp.csr_array(
+        (layer.weights.data.astype(np.float64), place[layer.weights.indices], layer.weights.indptr),
+        shape=(layer.size, inputs.index.size),
+    )
+    scaled = sp.csr_array(weights @ sp.diags_array(inputs.half))
+    scaled.eliminate_zeros()
+    bias = np.asarray(weights @ inputs.base) + layer.bias
+    reach = np.asarray(abs(weights) @ (np.abs(inputs.base) + inputs.half)) + np.abs(layer.bias)
+    doubt = 2.0**-51 * (np.diff(weights.indptr) + 8) * reach
+    # The enclosure of an irrational bias is part of the doubt.
+    return scaled, bias, doubt + (layer.minus_upto - layer.plus_from)
+
+
+def _later_layer(layer: OpenLayer) -> tuple[Any, FloatArray, FloatArray]:
+    return layer.weights, layer.bias, np.zeros(layer.size)
+
+
+def _neuron(
+    name: str,
+    x: Polynomial,
+    row: dict[int, float],
+    bias: float,
+    doubt: float,
+    encoding: Encoding,
+) -> list[tuple[str, Polynomial]]:
+    """Return the constraints of one neuron, loosened by the doubt about its bias."""
+    value = Polynomial.affine(row, bias)
+    norm = float(sum(map(abs, row.values())))
+    if encoding == "standard":
+        return [(name, x * value + doubt)]
+    tight = [
+        (f"{name} on", (x + 1.0) * value + 2 * doubt),
+        (f"{name} off", (x - 1.0) * value + 2 * doubt),
+    ]
+    if encoding == "tight-plain":
+        return tight
+    if encoding != "tight":
+        raise InputError(f"encoding is {encoding!r}; expected standard, tight-plain or tight")
+    weighted = Polynomial.affine(row)
+    # nv is rounded up: a tautology must stay one.
+    norm *= 1 + 2.0**-50
+    return [
+        *tight,
+        (f"{name} upper", (x + 1.0) * (norm - weighted)),
+        (f"{name} lower", (1.0 - x) * (norm + weighted)),
+    ]
+
+
+def _input_constraints(region: Region, inputs: ScaledInputs) -> list[tuple[str, Polynomial]]:
+    """Return 1 - u^2 >= 0 for each input, and the ball's or the polytope's constraints."""
+    count = inputs.index.size
+    out = [
+        (f"input {int(i) + 1}", Polynomial({(): 1.0, (k, k): -1.0}))
+        for k, i in enumerate(inputs.index)
+    ]
+    if isinstance(region, Ball) and region.norm == "l2":
+        # r^2 - |base + half u - m|^2; inputs that do not matter can stay at the centre.
+        gap = inputs.base - region.middle[inputs.index]
+        square = region.radius**2 - float(gap @ gap)
+        terms: dict[tuple[int, ...], float] = {}
+        size = region.radius**2 + float(gap @ gap)
+        for k in range(count):
+            terms[(k,)] = -2.0 * float(gap[k] * inputs.half[k])
+            terms[(k, k)] = -float(inputs.half[k] ** 2)
+            size += 2.0 * abs(float(gap[k] * inputs.half[k])) + float(inputs.half[k] ** 2)
+        terms[()] = square + 2.0**-50 * (count + 8) * size
+        scale = 1.0 / max(region.radius**2, 1e-300)
+        out.append(("ball", Polynomial({m: c for m, c in terms.items() if c}) * scale))
+    elif isinstance(region, Ball) and region.norm == "l1":
+        raise InputError("the polynomial encodings take L-inf and L2 balls, boxes and polytopes")
+    elif isinstance(region, Polytope):
+        for number, (row, b) in enumerate(zip(region.matrix, region.right, strict=True)):
+            part = row[inputs.index]
+            magnitude = float(np.abs(part) @ (np.abs(inputs.base) + inputs.half)) + abs(float(b))
+            constant = float(b) - float(part @ inputs.base)
+            constant += 2.0**-50 * (count + 8) * magnitude
+            coefficients = dict(enumerate((-part * inputs.half).tolist()))
+            out.append((f"facet {number + 1}", Polynomial.affine(coefficients, constant)))
+    return out

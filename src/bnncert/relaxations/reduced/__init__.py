@@ -1,0 +1,1 @@
+"""The reduced semidefinite relaxation: tables of the last layer, conflicting pairs, coupling."""

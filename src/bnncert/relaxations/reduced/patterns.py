@@ -1,0 +1,105 @@
+r"""Sign patterns that satisfy everything a reduced problem knows.
+
+Clashes closed under implication are a 2-SAT instance in which any consistent choice for some
+variables extends to all: going through the variables in a random order and picking a sign that no
+earlier choice excludes always succeeds.  Gates then give the layers above.  Averages over such
+patterns are feasible moments, which is where the solver starts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.arrays import FloatArray
+from bnncert.deadline import Deadline
+from bnncert.relaxations.reduced.relaxation import Lattice, ReducedProblem
+
+#: Share of the start that comes from independent fair signs, which have no zero eigenvalue.
+BLEND = 0.5
+
+
+def consistent_patterns(
+    problem: ReducedProblem,
+    generator: np.random.Generator,
+    count: int,
+    deadline: Deadline | None = None,
+) -> npt.NDArray[np.int8]:
+    """Return sign vectors of the variables, one per row, that violate no clash and no gate.
+
+    Raises OutOfTimeError if the deadline passes before they are complete.
+    """
+    limit = deadline or Deadline(None)
+    n = problem.size
+    signs = np.zeros((count, n), dtype=np.int8)
+    blocked = np.zeros((count, 2 * n), dtype=bool)
+    table = problem.excluded
+    gate_of = {int(v): j for j, v in enumerate(problem.outputs)}
+    free = np.array([v for v in range(n) if v not in gate_of], dtype=np.int64)
+    everyone = np.arange(count)
+    # A leaning that differs by row spreads the patterns over more than the most frequent ones.
+    lean = generator.uniform(0.1, 0.9, size=(count, n))
+    for v in generator.permutation(free).tolist():
+        limit.check()
+        up = generator.uniform(size=count) < lean[:, v]
+        up = np.where(blocked[:, 2 * v], False, np.where(blocked[:, 2 * v + 1], True, up))
+        signs[:, v] = np.where(up, 1, -1)
+        blocked |= table[2 * v + (~up).astype(np.int64)][everyone]
+    for v in sorted(gate_of):
+        j = gate_of[v]
+        u = signs @ problem.gates.rows[j]
+        points, sign = problem.gates.points[j], problem.gate_signs[j]
+        # The nearest lattice point: outside the bounds only where clashes were not used up.
+        nearest = np.argmin(np.abs(u[:, None] - points[None, :]), axis=1)
+        signs[:, v] = sign[nearest]
+    return signs
+
+
+def starting_moments(
+    problem: ReducedProblem, seed: int = 0, deadline: Deadline | None = None
+) -> tuple[FloatArray, list[FloatArray]]:
+    """Return moments of consistent patterns, and the distributions of all tables and gates.
+
+    Raises OutOfTimeError if the deadline passes before they are known.
+    """
+    limit = deadline or Deadline(None)
+    generator = np.random.default_rng(seed)
+    count = 8 * (problem.size + 4)
+    signs = consistent_patterns(problem, generator, count, limit).astype(np.float64)
+    z = np.hstack([np.ones((count, 1)), signs])
+    moments = (1 - BLEND) * (z.T @ z) / count + BLEND * np.eye(problem.size + 1)
+    table = _distribution(problem.table, signs, None, None, limit)
+    outputs = signs[:, problem.outputs]
+    gates = _distribution(problem.gates, signs, problem.gate_signs, outputs, limit)
+    if problem.coupling is None:
+        return moments, [table, gates]
+    # The input starts apart from the signs: no point need have a pattern.
+    whole = np.eye(moments.shape[0] + problem.coupling.size)
+    whole[: moments.shape[0], : moments.shape[0]] = moments
+    mean = moments[0, 1 + problem.coupling.outputs][:, None] * np.array(problem.coupling.SIGNS)
+    return whole, [table, gates, (1 + mean) / 4]
+
+
+def _distribution(
+    lattice: Lattice,
+    signs: FloatArray,
+    point_signs: FloatArray | None,
+    outputs: FloatArray | None,
+    deadline: Deadline,
+) -> FloatArray:
+    """Return how often each lattice point occurs, blended with a bell around zero."""
+    rows, points = lattice.rows, lattice.points
+    width = np.maximum(1.0, np.sqrt((rows**2).sum(axis=1, keepdims=True)))
+    bell = np.exp(-0.5 * (points / width) ** 2) + 1e-3
+    bell /= bell.sum(axis=1, keepdims=True)
+    mass = np.zeros_like(points)
+    u = signs @ rows.T
+    for j in range(rows.shape[0]):
+        deadline.check()
+        distance = np.abs(u[:, j : j + 1] - points[j][None, :])
+        if point_signs is not None and outputs is not None:
+            distance = distance + 1e6 * (outputs[:, j : j + 1] != point_signs[j][None, :])
+        # Repeated points share what falls on them.
+        hit = distance == distance.min(axis=1, keepdims=True)
+        mass[j] = (hit / hit.sum(axis=1, keepdims=True)).mean(axis=0)
+    return np.asarray((1 - BLEND) * mass + BLEND * bell)

@@ -1,0 +1,1 @@
+"""Search over first-layer sign patterns, by propagation and enumeration."""

@@ -1,0 +1,120 @@
+r"""Local search over sign patterns, for counterexamples of deep networks.
+
+Surrogate gradients lose their way through many layers of signs.  Here a step looks at every single
+flip of the present pattern at once and moves to the one with the lowest objective.  A flip is not
+undone for some steps, and the search starts again from a random pattern when nothing has improved
+for a while.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bnncert.arrays import SignArray
+from bnncert.deadline import Deadline
+from bnncert.search.patterns.circuit import Circuit
+from bnncert.search.patterns.flips import UNITS, FlipBudget
+from bnncert.search.patterns.propagation import evaluate
+from bnncert.search.patterns.search import Realise
+
+#: Steps for which a flip may not be undone, at least and at most.
+TABU = (3, 10)
+
+#: Steps without a new lowest value before the search starts again.
+PATIENCE = 40
+
+#: Share of the variables that a random start flips, where there is no budget.
+RANDOM_SHARE = 0.3
+
+
+class FlipDescent:
+    """A tabu search; `run` may be called again to continue."""
+
+    def __init__(
+        self,
+        circuit: Circuit,
+        budget: FlipBudget | None,
+        home: SignArray,
+        realise: Realise,
+        seed: int,
+    ) -> None:
+        self.circuit, self.budget, self.home, self.realise = circuit, budget, home, realise
+        self._generator = np.random.default_rng(seed)
+        self._tried: set[bytes] = set()
+        self._starts = 0
+
+    def run(self, deadline: Deadline, starts: int) -> bool:
+        """Search from so many starting patterns at most; True if a counterexample was found."""
+        if not self.circuit.inputs:
+            return False
+        for _ in range(starts):
+            if deadline.passed():
+                return False
+            if self._descend(self._start(), deadline):
+                return True
+        return False
+
+    def _start(self) -> SignArray:
+        """Return the centre's pattern first, and random ones later."""
+        pattern: SignArray = self.home.copy()
+        self._starts += 1
+        if self._starts == 1:
+            return pattern
+        if self.budget is None:
+            flip = self._generator.random(pattern.size) < RANDOM_SHARE * self._generator.random()
+            return np.asarray(np.where(flip, -pattern, pattern), dtype=np.int8)
+        left = float(UNITS) * self._generator.random()
+        for i in self._generator.permutation(pattern.size).tolist():
+            if self.budget.cost[i] <= left:
+                pattern[i] = -pattern[i]
+                left -= float(self.budget.cost[i])
+        return pattern
+
+    def _descend(self, pattern: SignArray, deadline: Deadline) -> bool:
+        lowest, since = np.inf, 0
+        forbidden = np.zeros(pattern.size, dtype=np.int64)
+        everyone = np.arange(pattern.size)
+        for step in range(10 * PATIENCE + pattern.size):
+            if deadline.passed() or since > PATIENCE:
+                return False
+            neighbours = np.repeat(pattern[None, :], pattern.size + 1, axis=0)
+            neighbours[everyone, everyone] *= -1
+            made = evaluate(self.circuit, neighbours)
+            worst = made.lower - self.circuit.enough
+            possible = np.ones(worst.shape[0], dtype=bool)
+            if self.budget is not None:
+                possible = self.budget.spent(neighbours) <= UNITS
+            value, excluded = self._values(worst)
+            value[~possible] = np.inf
+            for k in np.flatnonzero(possible & ~excluded.all(axis=1))[:4].tolist():
+                if self._reaches(neighbours[k], ~excluded[k]):
+                    return True
+            value[-1] = np.inf
+            value[:-1][forbidden > step] = np.inf
+            best = int(np.argmin(value))
+            if not np.isfinite(value[best]):
+                return False
+            pattern = neighbours[best]
+            forbidden[best] = step + 1 + int(self._generator.integers(*TABU))
+            since = 0 if value[best] < lowest else since + 1
+            lowest = min(lowest, float(value[best]))
+        return False
+
+    def _values(self, worst: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the value to descend on, and which targets are excluded."""
+        circuit = self.circuit
+        excluded = np.zeros((worst.shape[0], circuit.targets), dtype=bool)
+        value = np.full((worst.shape[0], circuit.targets), -np.inf)
+        for k, target in enumerate(circuit.target.tolist()):
+            excluded[:, target] |= worst[:, k] > 0
+            np.maximum(value[:, target], worst[:, k], out=value[:, target])
+        # The closest target decides; the others break ties between equal steps.
+        least = value.min(axis=1, initial=np.inf)
+        return least + 1e-3 * value.mean(axis=1), excluded
+
+    def _reaches(self, pattern: SignArray, targets: np.ndarray) -> bool:
+        key = pattern.tobytes()
+        if key in self._tried:
+            return False
+        self._tried.add(key)
+        return self.realise(pattern, targets).found

@@ -1,0 +1,200 @@
+r"""Balls as budgets: what it costs to change the sign of a first-layer neuron.
+
+In an L1 or L2 ball around c, first-layer neurons that read disjoint inputs share the radius as a
+budget.  Let g_j = |w_j.c + b_j| be the distance of neuron j from its threshold at c.  Changing its
+sign takes at least
+
+    L1:  g_j / max_i |w_ji|  of the radius r,          L2:  g_j^2 / |w_j|_2^2  of r^2,
+
+and for disjoint inputs these costs add up.  So a pattern is possible only if the costs of its flips
+fit the budget, and a sum of signs above can move by no more than the cheapest flips that help it.
+
+Costs are rounded down to integers of a 2^20th of the budget: their sums are exact in float32, and
+rounding only ever allows more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.arrays import BoolArray, Float32Array, FloatArray, IntArray, SignArray
+from bnncert.network.layers import ROUNDOFF, ThresholdLayer
+from bnncert.regions import Ball, Region
+from bnncert.search.patterns.circuit import Circuit, Level
+from bnncert.search.patterns.propagation import Sums
+
+#: The budget in units of cost.
+UNITS = 2**20
+
+#: Costs are grouped into this many classes at most; each class costs what its cheapest flip does.
+MOST_CLASSES = 10
+
+#: Relative room for the rounding errors of computing a cost.
+ROOM = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class FlipBudget:
+    """What flips cost, in units of which there are `UNITS`.
+
+    Attributes
+    ----------
+    home
+        The sign of each first-layer variable at the centre.
+    cost
+        The integer cost of the other sign.
+    """
+
+    home: SignArray
+    cost: Float32Array
+
+    @cached_property
+    def classes(self) -> list[tuple[float, IntArray]]:
+        """Groups of variables with their least cost, cheapest first."""
+        values = np.unique(self.cost)
+        if values.size > MOST_CLASSES:
+            places = np.linspace(0, values.size, MOST_CLASSES, endpoint=False).astype(np.int64)
+            values = values[places]
+        group = np.searchsorted(values, self.cost, side="right") - 1
+        return [(float(v), np.flatnonzero(group == k)) for k, v in enumerate(values)]
+
+    def spent(self, nodes: SignArray) -> Float32Array:
+        """Return the cost of the flips that each node has made."""
+        return np.asarray((nodes == -self.home).astype(np.float32) @ self.cost)
+
+    def restrict(self, nodes: SignArray) -> tuple[SignArray, Float32Array]:
+        """Fix the signs whose flip no longer fits; also return what is left of the budget."""
+        left = UNITS - self.spent(nodes)
+        beyond = (nodes == 0) & (self.cost > left[:, None])
+        return np.where(beyond, self.home, nodes), left
+
+    def most_flips(self, nodes: SignArray, left: Float32Array) -> IntArray:
+        """Return how many more flips can fit each node at most."""
+        count = np.zeros(nodes.shape[0], dtype=np.float32)
+        rest = left.copy()
+        for cost, members in self.classes:
+            open_ = np.count_nonzero(nodes[:, members] == 0, axis=1).astype(np.float32)
+            taken = open_ if cost == 0 else np.minimum(open_, np.floor(rest / cost))
+            count += taken
+            rest -= taken * np.float32(cost)
+        return count.astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class BudgetedSums:
+    """Bounds of the sums of one level that respect the budget."""
+
+    budget: FlipBudget
+    level: Level
+
+    @cached_property
+    def _gains(self) -> Float32Array:
+        """What a flip of each variable adds to each sum."""
+        home = self.budget.home[self.level.inputs].astype(np.float32)
+        return np.asarray(-2 * home * self.level.rows, dtype=np.float32)
+
+    @cached_property
+    def _classes(self) -> list[tuple[float, IntArray, Float32Array, Float32Array]]:
+        """For each class of costs: its variables, and which of them raise or lower each sum."""
+        place = np.full(self.budget.home.size, -1, dtype=np.int64)
+        place[self.level.inputs] = np.arange(self.level.inputs.size)
+        parts = []
+        for cost, members in self.budget.classes:
+            members = members[place[members] >= 0]
+            gains = self._gains[:, place[members]]
+            up, down = (gains > 0).astype(np.float32), (gains < 0).astype(np.float32)
+            parts.append((cost, members, up.T.copy(), down.T.copy()))
+        return parts
+
+    def sums(self, nodes: SignArray, left: Float32Array) -> Sums:
+        """Return bounds of the sums, given nodes and what is left of their budget."""
+        made = (nodes == -self.budget.home)[:, self.level.inputs].astype(np.float32)
+        home = self.level.rows @ self.budget.home[self.level.inputs].astype(np.float32)
+        base = made @ self._gains.T + home
+        open_ = (nodes == 0).astype(np.float32)
+        largest = np.abs(self._gains).max(axis=1, initial=0.0)
+        shape = base.shape
+        up, down = np.zeros(shape, dtype=np.float32), np.zeros(shape, dtype=np.float32)
+        rest_up = np.repeat(left[:, None], shape[1], axis=1)
+        rest_down = rest_up.copy()
+        for cost, members, raises, lowers in self._classes:
+            free = open_[:, members]
+            for helps, total, rest in ((raises, up, rest_up), (lowers, down, rest_down)):
+                count = free @ helps
+                if cost:
+                    np.minimum(count, np.floor(rest / np.float32(cost)), out=count)
+                    rest -= count * np.float32(cost)
+                total += count
+        below = open_[:, self.level.inputs]
+        # Weights of different sizes: no more than all that help, whatever they cost.
+        if not self._uniform:
+            np.minimum(up * largest, below @ np.maximum(self._gains, 0).T, out=up)
+            np.minimum(down * largest, below @ np.maximum(-self._gains, 0).T, out=down)
+            return Sums(base - down, base + up)
+        return Sums(base - down * largest, base + up * largest)
+
+    @cached_property
+    def _uniform(self) -> bool:
+        """Whether all non-zero weights of a row have the same size."""
+        sizes = self.level.sizes
+        return bool(np.all((sizes == 0) | (sizes == sizes.max(axis=1, keepdims=True, initial=0))))
+
+
+def flip_budget(layer: ThresholdLayer, neurons: IntArray, region: Region) -> FlipBudget | None:
+    """Return the budget of an L1 or L2 ball over neurons with disjoint inputs, else None."""
+    if not isinstance(region, Ball) or region.norm == "linf" or not neurons.size:
+        return None
+    if region.radius <= 0:
+        return None
+    rows = layer.weights[neurons].astype(np.float64)
+    if np.unique(rows.indices).size != rows.indices.size:
+        return None
+    home, gap = _gaps(layer, neurons, region)
+    counts = np.diff(rows.indptr)
+    owner = np.repeat(np.arange(neurons.size), counts)
+    if region.norm == "l1":
+        largest = np.zeros(neurons.size)
+        np.maximum.at(largest, owner, np.abs(rows.data))
+        share = gap / np.maximum(largest, 1e-300) / region.radius
+    else:
+        square = np.zeros(neurons.size)
+        np.add.at(square, owner, rows.data**2)
+        share = (gap / region.radius) ** 2 / np.maximum(square, 1e-300)
+    cost = np.floor(np.minimum(share * (1 - ROOM), 2.0) * UNITS)
+    return FlipBudget(home, cost.astype(np.float32))
+
+
+def _gaps(layer: ThresholdLayer, neurons: IntArray, region: Ball) -> tuple[SignArray, FloatArray]:
+    """Return the sign of each neuron at the centre and a lower bound of its distance to flip."""
+    assert layer.bias_lo is not None and layer.bias_hi is not None
+    rows = layer.weights[neurons].astype(np.float64)
+    value = np.asarray(rows @ region.middle)
+    low, high = value + layer.bias_lo[neurons], value + layer.bias_hi[neurons]
+    size = np.asarray(abs(rows) @ np.abs(region.middle)) + np.abs(layer.bias_hi[neurons])
+    error = 2 * (np.diff(rows.indptr) + 4) * ROUNDOFF * size + 1e-300
+    home = np.where(low + high >= 0, 1, -1).astype(np.int8)
+    gap = np.where(home > 0, low, -high) - error
+    return home, np.maximum(gap, 0.0)
+
+
+def fits_level(circuit: Circuit, level: Level) -> bool:
+    """Whether all inputs of a level are first-layer variables: then the budget bounds its sums."""
+    return bool(np.all(level.inputs < circuit.inputs))
+
+
+def single_flips(
+    budget: FlipBudget, nodes: SignArray
+) -> tuple[SignArray, npt.NDArray[np.int64], BoolArray]:
+    """Return all patterns with at most one more flip, the node of each, and whether it flips."""
+    base = np.where(nodes == 0, budget.home, nodes)
+    node, variable = np.nonzero(nodes == 0)
+    flipped = base[node]
+    flipped[np.arange(node.size), variable] = -budget.home[variable]
+    everyone = np.arange(nodes.shape[0])
+    patterns = np.concatenate([base, flipped])
+    owner = np.concatenate([everyone, node])
+    return patterns, owner, np.arange(owner.size) >= everyone.size

@@ -1,0 +1,182 @@
+r"""Interval propagation of many nodes at once.
+
+A node is a row of a matrix with entries -1, 0 and +1 over the first-layer variables; 0 is a sign
+that is not fixed.  With fixed part u = W x and radius r = |W| [x = 0] a gate is +1 if u - r is
+above the largest sum at which -1 is allowed, and -1 if u + r is below the smallest at which +1 is.
+Two matrix products per level do this for all nodes of a batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bnncert.arrays import BoolArray, Float32Array, FloatArray, IntArray, SignArray
+from bnncert.search.patterns.circuit import Circuit, Level
+
+
+@dataclass(frozen=True, eq=False)
+class Propagated:
+    """What follows for a batch of nodes.
+
+    Attributes
+    ----------
+    states
+        All variables, -1, 0 or +1, one row per node.
+    last
+        The last level's gates, likewise (the variables themselves for one sign layer).
+    lower
+        Lower bounds of the objectives, one column each.
+    possible
+        False for nodes whose fixed signs contradict each other.
+    """
+
+    states: Float32Array
+    last: Float32Array
+    lower: FloatArray
+    possible: BoolArray
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Bounds lo <= u <= hi of the sums of one level, for each node."""
+
+    lo: Float32Array
+    hi: Float32Array
+
+
+def level_sums(level: Level, states: Float32Array) -> Sums:
+    """Return the interval of every sum of a level."""
+    below = states[:, level.inputs]
+    middle = below @ level.rows.T
+    radius = (below == 0).astype(np.float32) @ level.sizes.T
+    return Sums(middle - radius, middle + radius)
+
+
+def settle(level: Level, sums: Sums) -> tuple[Float32Array, BoolArray]:
+    """Return the state of every gate, and the nodes in which no gate has lost both signs."""
+    lo = np.maximum(sums.lo, level.lower)
+    hi = np.minimum(sums.hi, level.upper)
+    on, off = lo > level.minus_upto, hi < level.plus_from
+    state = on.astype(np.float32) - off.astype(np.float32)
+    return state, ~np.any((on & off) | (lo > hi), axis=1)
+
+
+def propagate(
+    circuit: Circuit, nodes: SignArray, first: Sums | None = None, first_level: int = 0
+) -> Propagated:
+    """Propagate a batch of nodes through the whole circuit.
+
+    Parameters
+    ----------
+    first
+        Tighter bounds of the sums of level number `first_level` (the last level counts too), where
+        the caller knows them.
+    """
+    count = nodes.shape[0]
+    states = np.zeros((count, circuit.size), dtype=np.float32)
+    states[:, : circuit.inputs] = nodes
+    possible = np.ones(count, dtype=bool)
+    levels = circuit.levels if circuit.last is None else (*circuit.levels, circuit.last)
+    last = states
+    for number, level in enumerate(levels):
+        sums = first if first is not None and number == first_level else level_sums(level, states)
+        last, fine = settle(level, sums)
+        possible &= fine
+        if level.outputs.size:
+            states[:, level.outputs] = last
+    if circuit.last is None:
+        last = states
+    return Propagated(states, last, lower_bounds(circuit, last), possible)
+
+
+def lower_bounds(circuit: Circuit, last: Float32Array) -> FloatArray:
+    """Return lower bounds of the objectives, rounding included, given the last level's states."""
+    fixed = last.astype(np.float64) @ circuit.coefficients.T
+    loose = (last == 0).astype(np.float64) @ circuit.absolute.T
+    return np.asarray(fixed - loose + (circuit.constant - circuit.slack))
+
+
+def evaluate(circuit: Circuit, patterns: SignArray) -> Propagated:
+    """Evaluate patterns in which every first-layer variable is fixed.
+
+    The result is that of `propagate`, with half the work where no ties are possible.
+    """
+    if circuit.has_ties:
+        return propagate(circuit, patterns)
+    states = np.zeros((patterns.shape[0], circuit.size), dtype=np.float32)
+    states[:, : circuit.inputs] = patterns
+    last = states
+    levels = circuit.levels if circuit.last is None else (*circuit.levels, circuit.last)
+    for level in levels:
+        sums = states[:, level.inputs] @ level.rows.T
+        last = np.where(sums > level.minus_upto, np.float32(1), np.float32(-1))
+        if level.outputs.size:
+            states[:, level.outputs] = last
+    fixed = last.astype(np.float64) @ circuit.coefficients.T
+    lower = np.asarray(fixed + (circuit.constant - circuit.slack))
+    return Propagated(states, last, lower, np.ones(patterns.shape[0], dtype=bool))
+
+
+def open_targets(circuit: Circuit, lower: FloatArray, goal: FloatArray) -> BoolArray:
+    """Return which targets (columns) no objective excludes: one that is above its goal does."""
+    proved = lower > goal
+    excluded = np.zeros((lower.shape[0], circuit.targets), dtype=bool)
+    for k, target in enumerate(circuit.target.tolist()):
+        excluded[:, target] |= proved[:, k]
+    return ~excluded
+
+
+def target_bounds(circuit: Circuit, lower: FloatArray) -> FloatArray:
+    """Return lower bounds of F = max_i f_i for each target (columns)."""
+    bounds = np.full((lower.shape[0], circuit.targets), -np.inf)
+    for k, target in enumerate(circuit.target.tolist()):
+        np.maximum(bounds[:, target], lower[:, k], out=bounds[:, target])
+    return bounds
+
+
+def influence(circuit: Circuit, made: Propagated, open_: BoolArray) -> Float32Array:
+    """Return how much each first-layer variable matters for the open targets of each node.
+
+    The weights of the objectives go back through the gates that are open, as a gradient does.
+    """
+    of_objective = open_[:, circuit.target].astype(np.float32)
+    weight = of_objective @ circuit.absolute.astype(np.float32)
+    if circuit.last is None:
+        return np.asarray(weight[:, : circuit.inputs])
+    back = np.zeros((weight.shape[0], circuit.size), dtype=np.float32)
+    weight = weight * (made.last == 0)
+    back[:, circuit.last.inputs] = weight @ circuit.last.sizes
+    for level in reversed(circuit.levels):
+        weight = back[:, level.outputs] * (made.states[:, level.outputs] == 0)
+        scale = np.maximum(weight.max(axis=1, keepdims=True), 1e-30)
+        back[:, level.inputs] += (weight / scale) @ level.sizes
+    return np.asarray(back[:, : circuit.inputs])
+
+
+def literal_table(signs: SignArray) -> Float32Array:
+    """Return one column for each literal 2a (x_a = +1) and 2a + 1 (x_a = -1): 1 where it holds."""
+    table = np.zeros((signs.shape[0], 2 * signs.shape[1]), dtype=np.float32)
+    table[:, 0::2] = signs > 0
+    table[:, 1::2] = signs < 0
+    return table
+
+
+def imply(excluded: Float32Array, nodes: SignArray) -> tuple[SignArray, BoolArray]:
+    """Fix what pairs of literals that exclude each other imply; also return which nodes survive."""
+    nodes = nodes.copy()
+    alive = np.ones(nodes.shape[0], dtype=bool)
+    rows: IntArray = np.arange(nodes.shape[0])
+    while rows.size:
+        holds = literal_table(nodes[rows])
+        false = holds @ excluded > 0
+        both = false[:, 0::2] & false[:, 1::2]
+        broken = np.any(both, axis=1) | np.any(false & (holds > 0), axis=1)
+        alive[rows[broken]] = False
+        part = nodes[rows]
+        changed = np.where(part == 0, false[:, 1::2].astype(np.int8) - false[:, 0::2], part)
+        moved = np.any(changed != part, axis=1) & ~broken
+        nodes[rows[moved]] = changed[moved]
+        rows = rows[moved]
+    return nodes, alive

@@ -1,0 +1,347 @@
+r"""Search over sign patterns of the first layer, by propagation of many nodes at once.
+
+A node fixes some signs.  Interval propagation through all layers closes it for every target whose
+objective stays positive; what remains is split on one more sign, depth first, thousands of nodes
+at a time.  Where few patterns are left, all of them are evaluated outright.  A pattern that reaches
+a target is looked for in the region: a point that has it is a counterexample, and signs that
+exclude each other become a clause for the rest of the search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from bnncert.arrays import BoolArray, FloatArray, IntArray, SignArray
+from bnncert.deadline import Deadline
+from bnncert.search.clauses import Clauses
+from bnncert.search.patterns.circuit import Circuit
+from bnncert.search.patterns.enumeration import MOST_COMPILED, FlipEnumerator
+from bnncert.search.patterns.flips import BudgetedSums, FlipBudget, fits_level, single_flips
+from bnncert.search.patterns.propagation import (
+    Propagated,
+    evaluate,
+    imply,
+    influence,
+    open_targets,
+    propagate,
+    target_bounds,
+)
+
+SearchStatus: TypeAlias = Literal["proved", "violated", "open", "interrupted"]
+
+#: Nodes that are propagated together, and patterns that are evaluated together.
+BATCH, PATTERNS = 2048, 8192
+
+#: A node with at most this many open signs is enumerated.
+ENUMERATED_SIGNS = 6
+
+#: Gigabytes that the stack of open nodes may take; depth-first search needs far less.
+MEMORY = 4.0
+
+#: Patterns that are looked for in the region for each batch, before the search goes on.
+REALISED = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Realisation:
+    """What came of looking for a pattern: `found` ends the search, `conflict` are literals."""
+
+    found: bool = False
+    conflict: IntArray | None = None
+
+
+#: Looks for an input with a pattern of first-layer signs that reaches one of the targets.
+Realise: TypeAlias = Callable[[SignArray, BoolArray], Realisation]
+
+
+@dataclass(eq=False)
+class SearchOutcome:
+    """What the search found.
+
+    Attributes
+    ----------
+    lower
+        For each target the least lower bound of F over the nodes in which it is excluded.
+    closed
+        Which targets are excluded on the whole region.
+    nodes, patterns
+        Nodes propagated and patterns evaluated.
+    """
+
+    status: SearchStatus
+    lower: FloatArray
+    closed: BoolArray
+    nodes: int = 0
+    patterns: int = 0
+    conflicts: list[IntArray] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class _Batch:
+    """Nodes and the targets that are still open in each."""
+
+    nodes: SignArray
+    targets: BoolArray
+
+    def __len__(self) -> int:
+        return int(self.nodes.shape[0])
+
+    def take(self, chosen: IntArray | BoolArray | slice) -> _Batch:
+        return _Batch(self.nodes[chosen], self.targets[chosen])
+
+
+class PatternSearch:
+    """One search; `run` may be called again to continue after the deadline of the first call.
+
+    Parameters
+    ----------
+    excluded
+        Symmetric table of first-layer literals that exclude each other.
+    budget
+        What flips cost, where the region is such a budget.
+    realise
+        Looks for an input that has a pattern.
+    compiled
+        Whether the compiled enumeration may be used where it applies.
+    """
+
+    def __init__(
+        self,
+        circuit: Circuit,
+        excluded: BoolArray,
+        budget: FlipBudget | None,
+        realise: Realise,
+        *,
+        compiled: bool = True,
+    ) -> None:
+        self.circuit, self.budget, self.realise = circuit, budget, realise
+        self._excluded = excluded.astype(np.float32)
+        # Over disjoint inputs the budget says more than the pairs that it excludes.
+        self._pairs = budget is None and bool(excluded.any())
+        self._clauses = Clauses()
+        self._sums: BudgetedSums | None = None
+        levels = circuit.levels if circuit.last is None else (*circuit.levels, circuit.last)
+        if budget is not None and levels and fits_level(circuit, levels[0]):
+            self._sums = BudgetedSums(budget, levels[0])
+        self._compiled = FlipEnumerator.of(circuit, budget) if compiled else None
+        root = np.zeros((1, circuit.inputs), dtype=np.int8)
+        self._stack = [_Batch(root, np.ones((1, circuit.targets), dtype=bool))]
+        self._undecided = False
+        #: A lower bound of objective k above goal[k] excludes its target in a node.
+        self.goal = circuit.enough.copy()
+        self.outcome = SearchOutcome(
+            "interrupted",
+            np.full(circuit.targets, np.inf),
+            np.zeros(circuit.targets, dtype=bool),
+        )
+
+    def learn(self, literals: IntArray) -> None:
+        """Remember literals that cannot all hold."""
+        self.outcome.conflicts.append(literals)
+        if literals.size == 2:
+            first, second = literals.tolist()
+            self._excluded[first, second] = self._excluded[second, first] = 1
+            self._pairs = True
+        else:
+            self._clauses.add(literals)
+
+    def run(self, deadline: Deadline) -> SearchOutcome:
+        """Search until everything is closed, a counterexample is found, or time ends."""
+        outcome = self.outcome
+        while self._stack:
+            if deadline.passed():
+                outcome.status = "interrupted"
+                return outcome
+            if self._step(self._pop(), deadline):
+                outcome.status = "violated"
+                return outcome
+        outcome.status = "open" if self._undecided else "proved"
+        if outcome.status == "proved":
+            outcome.closed[:] = True
+        return outcome
+
+    def _pop(self) -> _Batch:
+        taken, count = [], 0
+        while self._stack and count < BATCH:
+            taken.append(self._stack.pop())
+            count += len(taken[-1])
+        joined = _Batch(
+            np.concatenate([t.nodes for t in taken]), np.concatenate([t.targets for t in taken])
+        )
+        if len(joined) > BATCH:
+            self._stack.append(joined.take(slice(BATCH, None)))
+            joined = joined.take(slice(BATCH))
+        return joined
+
+    def _step(self, batch: _Batch, deadline: Deadline) -> bool:
+        """Propagate a batch and split what is left; True ends the search."""
+        self.outcome.nodes += len(batch)
+        nodes, alive = batch.nodes, np.ones(len(batch), dtype=bool)
+        if self._pairs:
+            nodes, alive = imply(self._excluded, nodes)
+        if len(self._clauses):
+            alive &= ~self._clauses.broken_by(nodes)
+        left = None
+        if self.budget is not None:
+            nodes, left = self.budget.restrict(nodes)
+            alive &= left >= 0
+        batch = _Batch(nodes, batch.targets).take(alive)
+        left = None if left is None else left[alive]
+        if not len(batch):
+            return False
+        sums = None
+        if self._sums is not None and left is not None:
+            sums = self._sums.sums(batch.nodes, left)
+        made = propagate(self.circuit, batch.nodes, sums)
+        batch, kept = self._close(batch, made)
+        if not len(batch):
+            return False
+        flips = None
+        if self.budget is not None and left is not None:
+            flips = self.budget.most_flips(batch.nodes, left[kept])
+        if self._compiled is None:
+            few = self._few(batch, flips)
+            if few.any() and self._enumerate(batch.take(few)):
+                return True
+        else:
+            few = self._compiled.patterns(batch.nodes, flips) <= MOST_COMPILED
+            for k in np.flatnonzero(few).tolist():
+                if deadline.passed():
+                    # What is left of the batch stays open.
+                    few[k:] = False
+                    break
+                done = self._enumerate_compiled(batch, k)
+                if done is None:
+                    return True
+                few[k] = done
+        if not few.all():
+            self._split(batch.take(~few), made, kept[~few])
+        return False
+
+    def _enumerate_compiled(self, batch: _Batch, k: int) -> bool | None:
+        """Enumerate node k: True if it is closed, False to split it, None ends the search."""
+        assert self._compiled is not None
+        wanted = batch.targets[k]
+        made = self._compiled.run(batch.nodes[k], wanted, self.goal)
+        self.outcome.patterns += made.count
+        self._note(made.least)
+        if made.violating.shape[0]:
+            targets = np.repeat(wanted[None, :], made.violating.shape[0], axis=0)
+            if self._evaluate(_Batch(made.violating, targets)):
+                return None
+        return made.complete
+
+    def _few(self, batch: _Batch, flips: IntArray | None) -> BoolArray:
+        """Return which nodes have so few patterns that all are evaluated."""
+        few = np.count_nonzero(batch.nodes == 0, axis=1) <= ENUMERATED_SIGNS
+        if flips is not None:
+            few |= flips <= 1
+        return np.asarray(few)
+
+    def _close(self, batch: _Batch, made: Propagated) -> tuple[_Batch, IntArray]:
+        """Note what the bounds exclude; return the nodes that are left and their numbers."""
+        open_ = open_targets(self.circuit, made.lower, self.goal) & batch.targets
+        open_[~made.possible] = False
+        closed = batch.targets & ~open_ & made.possible[:, None]
+        bounds = np.where(closed, target_bounds(self.circuit, made.lower), np.inf)
+        self._note(bounds.min(axis=0, initial=np.inf))
+        kept = np.flatnonzero(open_.any(axis=1))
+        return _Batch(batch.nodes[kept], open_[kept]), kept
+
+    def _note(self, least: FloatArray) -> None:
+        np.minimum(self.outcome.lower, least, out=self.outcome.lower)
+
+    def _split(self, batch: _Batch, made: Propagated, kept: IntArray) -> None:
+        part = Propagated(made.states[kept], made.last[kept], made.lower[kept], made.possible[kept])
+        score = influence(self.circuit, part, batch.targets)
+        if self.budget is not None:
+            score = score / (1 + self.budget.cost / np.maximum(self.budget.cost.max(), 1))
+        score = np.where(batch.nodes == 0, score + np.float32(1e-20), -1)
+        chosen = np.argmax(score, axis=1)
+        rows = np.arange(len(batch))
+        for sign in (-1, 1):
+            child = batch.nodes.copy()
+            child[rows, chosen] = sign
+            self._stack.append(_Batch(child, batch.targets))
+
+    def _enumerate(self, batch: _Batch) -> bool:
+        """Evaluate every pattern of nodes that have few; True ends the search."""
+        open_ = np.count_nonzero(batch.nodes == 0, axis=1)
+        for count in np.unique(open_).tolist():
+            part = batch.take(open_ == count)
+            if count > ENUMERATED_SIGNS:
+                assert self.budget is not None
+                size = max(1, PATTERNS // (count + 1))
+                for start in range(0, len(part), size):
+                    chunk = part.take(slice(start, start + size))
+                    patterns, owner, _ = single_flips(self.budget, chunk.nodes)
+                    if self._evaluate(_Batch(patterns, chunk.targets[owner])):
+                        return True
+                continue
+            size = max(1, PATTERNS >> count)
+            for start in range(0, len(part), size):
+                chunk = part.take(slice(start, start + size))
+                if self._evaluate(_completions(chunk, count)):
+                    return True
+        return False
+
+    def _evaluate(self, batch: _Batch) -> bool:
+        """Evaluate patterns and look for the region's points with those that reach a target."""
+        self.outcome.patterns += len(batch)
+        batch = self._possible(batch)
+        if not len(batch):
+            return False
+        made = evaluate(self.circuit, batch.nodes)
+        batch, kept = self._close(batch, made)
+        if not len(batch):
+            return False
+        lowest = np.where(batch.targets[:, self.circuit.target], made.lower[kept], np.inf)
+        batch = batch.take(np.argsort(lowest.min(axis=1, initial=np.inf), kind="stable"))
+        return self._look_for(batch)
+
+    def _possible(self, batch: _Batch) -> _Batch:
+        """Drop patterns that pairs, clauses or the budget exclude."""
+        alive = np.ones(len(batch), dtype=bool)
+        if self._pairs:
+            alive = imply(self._excluded, batch.nodes)[1]
+        if len(self._clauses):
+            alive &= ~self._clauses.broken_by(batch.nodes)
+        if self.budget is not None:
+            alive &= self.budget.restrict(batch.nodes)[1] >= 0
+        return batch.take(alive)
+
+    def _look_for(self, batch: _Batch) -> bool:
+        """Look for inputs with violating patterns, lowest first; learn from those without any."""
+        while len(batch):
+            made = self.realise(batch.nodes[0], batch.targets[0])
+            if made.found:
+                return True
+            if made.conflict is not None:
+                self.learn(made.conflict)
+                batch = self._possible(batch.take(slice(1, None)))
+                continue
+            # Where the minimum is asked for, a point that was found has moved the goal.
+            before = len(batch)
+            batch, _ = self._close(batch, evaluate(self.circuit, batch.nodes))
+            if len(batch) == before:
+                self._undecided = True
+                batch = batch.take(slice(1, None))
+        return False
+
+
+def _completions(batch: _Batch, count: int) -> _Batch:
+    """Return all patterns of nodes with exactly `count` open signs."""
+    if not count:
+        return batch
+    total = 1 << count
+    bits = (np.arange(total)[:, None] >> np.arange(count)) & 1
+    signs = (1 - 2 * bits).astype(np.int8)
+    places = np.nonzero(batch.nodes == 0)[1].reshape(len(batch), count)
+    patterns = np.repeat(batch.nodes, total, axis=0)
+    rows = np.arange(patterns.shape[0])
+    patterns[rows[:, None], np.repeat(places, total, axis=0)] = np.tile(signs, (len(batch), 1))
+    return _Batch(patterns, np.repeat(batch.targets, total, axis=0))

@@ -1,0 +1,130 @@
+"""Clashes added one round after another: always a bound, and in the end the same one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bnncert
+from bnncert.bundled import load_demo_images, load_demo_network
+from bnncert.checking import check
+from bnncert.methods import reduced_sdp
+from bnncert.presolve.pipeline import presolve
+from bnncert.problem import robustness
+from bnncert.relaxations.reduced import lazy_clashes
+from bnncert.relaxations.reduced.lazy_clashes import for_all_clashes, violated_clashes, with_clashes
+from bnncert.relaxations.reduced.relaxation import ReducedProblem, reduce_objective, relax_reduced
+from bnncert.solvers.structured_program import Multipliers
+from tests.brute_force import true_margins
+from tests.relaxations.reduced.test_relaxation import FEW
+from tests.strategies import NORMS, regions, tiny_networks
+
+
+def demo_region(image: int, delta: float) -> tuple[bnncert.Ball, int]:
+    data = load_demo_images()
+    ball = bnncert.Ball("linf", data.point(image), delta / 127.5, -1.0, 1.0)
+    return ball, int(data.labels[image])
+
+
+@pytest.fixture
+def lazy(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Clashes are added lazily however few there are."""
+    monkeypatch.setattr(reduced_sdp, "_has_many_clashes", lambda problem, context: True)
+    return monkeypatch
+
+
+@given(data=st.data(), kind=st.sampled_from([*NORMS, "l2"]))
+@settings(FEW, max_examples=40)
+def test_the_bound_is_below_the_minimum(data: st.DataObject, kind: str) -> None:
+    net = data.draw(tiny_networks(exact_ties=kind != "l2", max_depth=4))
+    region = data.draw(regions(kind))
+    truth = true_margins(net, region, 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reduced_sdp, "_has_many_clashes", lambda problem, context: True)
+        result = bnncert.bound(net.build(), region, 0, method="sdp")
+    for target in result.targets:
+        assert target.rival is not None
+        assert target.lower <= truth[target.rival]
+
+
+@pytest.mark.parametrize("image", [1, 2])
+def test_enough_rounds_end_at_the_bound_of_all_clashes(
+    image: int, lazy: pytest.MonkeyPatch
+) -> None:
+    region, label = demo_region(image, 0.25)
+    network = load_demo_network("sparse")
+
+    def lower() -> float:
+        options = bnncert.Options(coupling="off")
+        return bnncert.bound(
+            network, region, label, targets="runner-up", method="sdp", options=options
+        ).lower
+
+    lazy.setattr(reduced_sdp, "CLASH_ROUNDS", 1)
+    without = lower()
+    lazy.setattr(reduced_sdp, "CLASH_ROUNDS", 30)
+    lazy.setattr(lazy_clashes, "VISIBLE", 1e-6)
+    rounds = lower()
+    lazy.undo()
+    assert without < rounds == pytest.approx(lower(), abs=1e-6)
+
+
+def test_a_certificate_is_accepted(tmp_path: Path, lazy: pytest.MonkeyPatch) -> None:
+    region, label = demo_region(1, 0.25)
+    network = load_demo_network("dense")
+    path = tmp_path / "proof.bnncert"
+    result = bnncert.verify(
+        network, region, label, targets="runner-up", method="sdp", certificate=path
+    )
+    assert result.status == "robust"
+    assert check(path, network).verdict == "robust"
+
+
+@pytest.fixture(scope="module")
+def problem() -> ReducedProblem:
+    region, label = demo_region(2, 0.25)
+    network = load_demo_network("sparse")
+    target = robustness(network, region, label).targets[0]
+    return reduce_objective(presolve(network, region), target.objectives[0])
+
+
+def test_signs_that_exclude_each_other_are_found(problem: ReducedProblem) -> None:
+    count = problem.clash_first.size
+    assert count > 3
+    none = np.zeros(count, dtype=bool)
+    # A point with both signs of clash 3 violates it by (1 + 1)(1 + 1).
+    z = np.ones(problem.size + 1)
+    for literal in (problem.clash_first[3], problem.clash_second[3]):
+        z[literal // 2 + 1] = 1 - 2 * (literal % 2)
+    found = violated_clashes(problem, np.outer(z, z), none, count)
+    assert 3 in found
+    first, second = problem.clash_first, problem.clash_second
+    holds = (z[first // 2 + 1] == 1 - 2 * (first % 2)) & (
+        z[second // 2 + 1] == 1 - 2 * (second % 2)
+    )
+    assert sorted(found) == np.flatnonzero(holds).tolist()
+    none[3] = True
+    assert 3 not in violated_clashes(problem, np.outer(z, z), none, count)
+    assert violated_clashes(problem, np.outer(z, z), none, 1).size <= 1
+
+
+def test_missing_clashes_have_no_multiplier(problem: ReducedProblem) -> None:
+    kept = np.zeros(problem.clash_first.size, dtype=bool)
+    kept[[0, 2]] = True
+    few = with_clashes(problem, kept)
+    assert few.clash_first.tolist() == problem.clash_first[[0, 2]].tolist()
+    theta = [
+        np.zeros((t.features.shape[0], t.features.shape[2]))
+        for t in relax_reduced(few).program.tables
+    ]
+    some = Multipliers(theta, np.full(problem.size + 1, -50.0), np.array([1.0, -2.0]))
+    every = for_all_clashes(some, kept)
+    assert every.pi[kept].tolist() == [1.0, -2.0] and not every.pi[~kept].any()
+    # The same dual point, so the same bound.
+    assert relax_reduced(few).certificate(some).bound(few) == pytest.approx(
+        relax_reduced(problem).certificate(every).bound(problem)
+    )

@@ -1,0 +1,150 @@
+"""The rule of docs/architecture.md: a module imports only from the rooms to its left.
+
+Every import counts, also those inside functions and under TYPE_CHECKING.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import bnncert
+
+SOURCE = Path(bnncert.__file__).parent
+
+#: The rooms from left to right: packages, and modules of the root.
+ROOMS = (
+    "version",
+    "errors",
+    "arrays",
+    "deadline",
+    "atomic",
+    "processes",
+    "description",
+    "formats",
+    "network",
+    "bundled",
+    "solvers",
+    "regions",
+    "problem",
+    "float32",
+    "presolve",
+    "relaxations",
+    "reachability",
+    "verdict",
+    "replay",
+    "search",
+    "methods",
+    "quadratic",
+    "checking",
+    "certificate",
+    "verification",
+    "radius",
+    "batch",
+    "report",
+    "competition",
+    "training",
+    "commands",
+    "cli",
+    "__main__",
+)
+
+
+def modules() -> dict[str, Path]:
+    """Return all modules of the package by dotted name, without the package itself."""
+    found = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        name = ".".join(("bnncert", *(p for p in parts if p != "__init__")))
+        found[name] = path
+    return {name: path for name, path in found.items() if name != "bnncert"}
+
+
+def imports(name: str, source: str, known: set[str], *, is_package: bool = False) -> set[str]:
+    """Return the modules of the package that a source imports."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name.startswith("bnncert")}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name}: a relative import"
+            if (node.module or "").split(".")[0] == "bnncert":
+                for alias in node.names:
+                    inner = f"{node.module}.{alias.name}"
+                    found.add(inner if inner in known else str(node.module))
+    # A package re-exports what its own modules define.
+    return {m for m in found if m != name and not (is_package and m.startswith(name + "."))}
+
+
+def room(module: str) -> str:
+    return module.split(".")[1] if "." in module else module
+
+
+def misplaced(source: str, name: str, known: set[str]) -> list[str]:
+    """Return the imports of one module that do not come from its left or its own room."""
+    here = ROOMS.index(room(name))
+    return [
+        f"{name} imports {target}"
+        for target in sorted(imports(name, source, known))
+        if target == "bnncert" or ROOMS.index(room(target)) > here
+    ]
+
+
+def test_every_module_has_a_room() -> None:
+    assert {room(name) for name in modules()} == set(ROOMS)
+
+
+@pytest.mark.parametrize("wanted", ROOMS)
+def test_a_room_imports_only_from_its_left(wanted: str) -> None:
+    known = modules()
+    wrong = []
+    for name, path in known.items():
+        if room(name) == wanted:
+            wrong += misplaced(path.read_text("utf-8"), name, set(known))
+    assert wrong == []
+
+
+def test_an_import_in_the_other_direction_is_found_wherever_it_stands() -> None:
+    known = set(modules())
+    for text in (
+        "from bnncert.search.tree import Tree",
+        "def f():\n    from bnncert.search import tree",
+        "if TYPE_CHECKING:\n    import bnncert.search.tree",
+        "import bnncert",
+    ):
+        assert misplaced(text, "bnncert.presolve.pairs", known)
+    assert not misplaced(
+        "from bnncert.presolve.pairs import pair_clashes", "bnncert.search.tree", known
+    )
+
+
+def test_no_two_modules_import_each_other_in_a_circle() -> None:
+    known = modules()
+    graph = {
+        name: imports(
+            name, path.read_text("utf-8"), set(known), is_package=path.name == "__init__.py"
+        )
+        for name, path in known.items()
+    }
+    done: set[str] = set()
+
+    def visit(name: str, above: tuple[str, ...]) -> None:
+        assert name not in above, " -> ".join((*above[above.index(name) :], name))
+        if name not in done:
+            for target in sorted(graph.get(name, ())):
+                visit(target, (*above, name))
+            done.add(name)
+
+    for name in graph:
+        visit(name, ())
+
+
+def test_the_checker_shares_no_code_with_the_search() -> None:
+    known = modules()
+    allowed = {"arrays", "network", "checking"}
+    for name, path in known.items():
+        if room(name) == "checking":
+            used = {room(m) for m in imports(name, path.read_text("utf-8"), set(known))}
+            assert used <= allowed, name
