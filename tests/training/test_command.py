@@ -156,6 +156,19 @@ def test_a_convolutional_network(command: Callable[..., Outcome]) -> None:
     assert command("verify", "net.npz", *point, "--timeout", "20").code == 0
 
 
+def test_a_network_with_binarised_input(command: Callable[..., Outcome]) -> None:
+    pytest.importorskip("torch", reason="needs the extra 'train'")
+    common = ("train", "--data", "tiny.npz", *SMALL, "--out", "net.npz", "--checkpoint", "state")
+    assert command(*common, "--binarise-input").code == 0
+    network = bnncert.load("net.npz")
+    assert network.sizes == (64, 64, 20, 12, CLASSES)
+    point = ("--input", "tiny.npz:x_test", "--index", "1", "--norm", "l1", "--radius", "10px")
+    assert command("verify", "net.npz", *point, "--timeout", "20").code == 0
+    other = command(*common, "--force")
+    assert (other.code, other.err.count("\n")) == (2, 1)
+    assert "binarise_input True, not False" in other.err
+
+
 def test_the_limit_counts_training_images(command: Callable[..., Outcome]) -> None:
     pytest.importorskip("torch", reason="needs the extra 'train'")
     common = ("train", "--data", "tiny.npz", *SMALL, "--out", "net.npz", "--force", "--limit")

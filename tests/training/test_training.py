@@ -125,9 +125,12 @@ def test_convolution_and_pooling_matrices_equal_plain_loops() -> None:
     assert export.convolution_matrix(np.zeros((1, 1, 3, 3), np.int8), (2, 2)).nnz == 0
 
 
+@pytest.mark.parametrize("binarised", [False, True], ids=["real", "binarised"])
 @pytest.mark.parametrize("options", [SMALL, replace(CONV, epochs=1)], ids=["dense", "conv"])
-def test_the_network_equals_the_model_everywhere(options: TrainingOptions, tmp_path: Path) -> None:
-    net = train(replace(options, epochs=1))
+def test_the_network_equals_the_model_everywhere(
+    options: TrainingOptions, binarised: bool, tmp_path: Path
+) -> None:
+    net = train(replace(options, epochs=1, binarise_input=binarised))
     rng = np.random.default_rng(4)
     with torch.no_grad():
         for layer in net.layers:
@@ -144,7 +147,11 @@ def test_the_network_equals_the_model_everywhere(options: TrainingOptions, tmp_p
     points = rng.uniform(-1, 1, (500, SIDE * SIDE))
     with torch.no_grad():
         wanted = net.double().eval()(torch.from_numpy(points)).numpy()
-    assert len(np.unique(wanted, axis=0)) > 5
+    assert len(np.unique(wanted, axis=0)) > (2 if binarised else 5)
+    if binarised:
+        first = loaded.layers[0].weights.toarray()
+        np.testing.assert_array_equal(first, np.eye(SIDE * SIDE))
+        np.testing.assert_array_equal(loaded.evaluate(np.sign(points)), wanted)
     np.testing.assert_array_equal(loaded.evaluate(points), wanted)
     assert loaded.input_shape == SHAPE
     assert loaded.pixel_step == 2 / 255
@@ -298,6 +305,8 @@ def test_what_cannot_be_trained() -> None:
     floats = Split(flat.images / 255.0, flat.labels)
     with pytest.raises(InputError, match="pixel"):
         fit(floats, SHAPE, CLASSES, Scaling(None, None, None), replace(SMALL, robust=1.0))
+    with pytest.raises(InputError, match="--binarise-input needs data in pixels"):
+        fit(floats, SHAPE, CLASSES, Scaling(None, None, None), replace(SMALL, binarise_input=True))
     with pytest.raises(InputError, match="1 training images"):
         train(SMALL, blobs(1, 1))
 
@@ -354,11 +363,14 @@ def test_penalties_of_one_neuron_by_hand() -> None:
     assert value == pytest.approx(math.log(1 + math.exp(-2)), rel=1e-5)
 
 
+@pytest.mark.parametrize("binarised", [False, True], ids=["real", "binarised"])
 @pytest.mark.parametrize("conv", [(), (3,)])
-def test_what_counts_as_fixed_does_not_change_in_the_box(conv: tuple[int, ...]) -> None:
+def test_what_counts_as_fixed_does_not_change_in_the_box(
+    conv: tuple[int, ...], binarised: bool
+) -> None:
     """The margin term is an upper bound of the loss at every point of the box."""
     generator = torch.Generator().manual_seed(0)
-    net = TernaryNet((1, 4, 4), conv, (8, 6), 3, generator)
+    net = TernaryNet((1, 4, 4), conv, (8, 6), 3, generator, 0.0 if binarised else None)
     net.set_zero_share(0.3)
     rng = np.random.default_rng(6)
     for layer in net.layers:

@@ -61,6 +61,12 @@ def train(
     delta: Annotated[
         float, typer.Option("--delta", help="L-inf radius in pixels that --robust is about.")
     ] = 0.5,
+    binarise_input: Annotated[
+        bool,
+        typer.Option(
+            "--binarise-input", help="The first layer is the sign of every pixel about mid-grey."
+        ),
+    ] = False,
     checkpoint: Annotated[
         Path | None,
         typer.Option("--checkpoint", help="State after each epoch (default: OUT.checkpoint)."),
@@ -91,6 +97,7 @@ def train(
         patience,
         robust,
         delta,
+        binarise_input,
     )
     if out.suffix not in (".npz", ".json", ".onnx"):
         raise InputError(f"{out}: cannot write {out.suffix!r}; use .npz, .json or .onnx")

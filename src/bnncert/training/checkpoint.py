@@ -15,6 +15,9 @@ from bnncert.errors import FormatError, InputError
 
 FORMAT = "bnncert training 1"
 
+#: Options that were added to the format later, with the values that trainings had before.
+ADDED: dict[str, Any] = {"binarise_input": False}
+
 
 @dataclass
 class TrainingState:
@@ -58,7 +61,8 @@ def load_checkpoint(path: Path, identity: dict[str, Any]) -> TrainingState | Non
         content = torch.load(path, weights_only=True)
         if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
             raise ValueError("something else")
-        found = json.loads(content.pop("identity"))
+        # Checkpoints of earlier versions do not have the keys that were added later.
+        found = {**ADDED, **json.loads(content.pop("identity"))}
         state = TrainingState(**content)
     except Exception as error:
         # torch raises whatever the pickle inside provokes.

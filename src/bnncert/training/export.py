@@ -33,11 +33,16 @@ def to_network(net: TernaryNet, scaling: Scaling) -> Network:
     """Return the trained model in normal form.
 
     A convolution becomes a sparse matrix, and max-pooling a layer of its own:
-    max(y_1, .., y_k) = sign(y_1 + .. + y_k + k - 1).
+    max(y_1, .., y_k) = sign(y_1 + .. + y_k + k - 1).  A binarised input is a first layer with the
+    identity as its weights.
     """
     weights: list[Any] = []
     biases: list[FloatArray] = []
     shape = net.input_shape
+    if net.input_threshold is not None:
+        inputs = int(np.prod(shape))
+        weights.append(sp.eye_array(inputs, dtype=np.int8, format="csr"))
+        biases.append(np.full(inputs, -net.input_threshold))
     for layer in net.layers:
         folded, bias = _fold(layer)
         if layer.pooled:

@@ -111,7 +111,14 @@ def fit(
     if len(rows) < 2:
         raise InputError(f"{len(rows)} training images; batch normalisation needs at least 2")
     generator = torch.Generator().manual_seed(options.seed)
-    net = TernaryNet(input_shape, options.conv, options.hidden, classes, generator)
+    net = TernaryNet(
+        input_shape,
+        options.conv,
+        options.hidden,
+        classes,
+        generator,
+        _input_threshold(scaling, options),
+    )
     net.set_zero_share(options.zeros)
     optimiser = torch.optim.Adam(net.parameters(), lr=options.rate)
     state = TrainingState(net.state_dict(), optimiser.state_dict())
@@ -161,6 +168,18 @@ def fit(
         net.load_state_dict(state.best)
     _recompute_statistics(net, images, rows)
     return net
+
+
+def _input_threshold(scaling: Scaling, options: TrainingOptions) -> float | None:
+    """Return the middle of the data box, about which inputs are binarised; None if they are not."""
+    if not options.binarise_input:
+        return None
+    if scaling.lo is None or scaling.hi is None:
+        raise InputError(
+            "--binarise-input needs data in pixels (uint8), or input_lo and input_hi in the data "
+            "file"
+        )
+    return (scaling.lo + scaling.hi) / 2
 
 
 def _stopped(state: TrainingState, options: TrainingOptions) -> bool:

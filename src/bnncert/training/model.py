@@ -3,6 +3,7 @@ r"""The network that is trained: ternary maps, batch normalisation, max-pooling 
     x_i = sign(max-pool(BN_i(W_i x_{i-1} + b_i))),     scores = W_{L+1} x_L + b_{L+1}
 
 Sign is increasing, so pooling before it is pooling after it; gradients are better this way round.
+With a binarised input, x_0 are the signs of the inputs about a threshold, else the inputs.
 """
 
 from __future__ import annotations
@@ -85,9 +86,11 @@ class TernaryNet(nn.Module):  # type: ignore[misc]
         hidden: tuple[int, ...],
         classes: int,
         generator: Any = None,
+        input_threshold: float | None = None,
     ) -> None:
         super().__init__()
         self.input_shape = input_shape
+        self.input_threshold = input_threshold
         shapes, inputs = layer_shapes(input_shape, conv, hidden)
         self.layers = nn.ModuleList(HiddenLayer(shape, generator) for shape in shapes)
         self.output = TernaryMap((classes, inputs), generator)
@@ -117,7 +120,9 @@ class TernaryNet(nn.Module):  # type: ignore[misc]
                 map_.latent.clamp_(-1.0, 1.0)
 
     def shaped(self, x: Tensor) -> Tensor:
-        """Return flat points in the shape that the first layer takes."""
+        """Return flat points, binarised if asked for, in the shape that the first map takes."""
+        if self.input_threshold is not None:
+            x = sign(x - self.input_threshold)
         return x.reshape(-1, *self.input_shape) if self.layers[0].pooled else x
 
     def forward(self, x: Tensor) -> Tensor:

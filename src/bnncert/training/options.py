@@ -30,6 +30,8 @@ class TrainingOptions:
         Weight of the penalties that make the network easier to verify; 0 leaves them out.
     delta
         Radius of the L-inf ball that those penalties are about, in pixel levels.
+    binarise_input
+        Whether the first layer takes the sign of every input about the middle of the data box.
     """
 
     hidden: tuple[int, ...] = (500, 500)
@@ -42,6 +44,7 @@ class TrainingOptions:
     patience: int | None = None
     robust: float = 0.0
     delta: float = 0.5
+    binarise_input: bool = False
 
     def __post_init__(self) -> None:
         for name, widths in (("hidden", self.hidden), ("conv", self.conv)):

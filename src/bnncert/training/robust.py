@@ -43,6 +43,7 @@ def penalised_scores(
     net: TernaryNet, x: Tensor, labels: Tensor, lo: Tensor, hi: Tensor
 ) -> Penalised:
     """Return the scores at a batch `x` and the penalty over the boxes [lo, hi] around it."""
+    # Binarising is increasing, so that it maps the ends of a box to the ends of its image.
     x, lo, hi = (net.shaped(part) for part in (x, lo, hi))
     radius, shift = (hi - lo) / 2, (hi + lo) / 2 - x
     distance_terms, open_share = [], None
