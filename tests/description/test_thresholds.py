@@ -17,7 +17,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from bnncert.description.model import Divide, Normalise, Scale, Shift, Step
+from bnncert.description.model import Divide, ElementwiseStep, Normalise, Scale, Shift
 from bnncert.description.thresholds import (
     LatticeThresholds,
     affine_coefficients,
@@ -86,9 +86,9 @@ def value_at(chain: Chain, u: Fraction) -> Surd:
     return value
 
 
-def steps_of(chains: list[Chain]) -> list[Step]:
+def steps_of(chains: list[Chain]) -> list[ElementwiseStep]:
     """Stack the chains of several neurons, which must have the same kinds of steps."""
-    steps: list[Step] = []
+    steps: list[ElementwiseStep] = []
     for number, (kind, parameters) in enumerate(chains[0]):
         columns = [
             np.array([chain[number][1][k] for chain in chains]) for k in range(len(parameters))

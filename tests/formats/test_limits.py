@@ -27,7 +27,7 @@ from bnncert import FormatError, Limits, load, read_vnnlib
 from bnncert.batch.config.document import read_document
 from bnncert.formats.archive import open_archive, read_member
 from bnncert.formats.inputs import read_array
-from bnncert.formats.layer_chain import Layer
+from bnncert.formats.layer_chain import FileLayer
 from bnncert.formats.reading import parse_json, read_bytes
 from bnncert.formats.torch.model import tensor_array
 
@@ -316,7 +316,7 @@ def test_tensors_with_strides_of_zero_are_refused() -> None:
             return np.broadcast_to(np.float32(1), (10**6, 10**6))
 
     with pytest.raises(FormatError, match="1000000000000 entries; at most"):
-        tensor_array(Tensor(), Layer("a.pt", "fc", "linear"), "weight")
+        tensor_array(Tensor(), FileLayer("a.pt", "fc", "linear"), "weight")
 
 
 @pytest.mark.parametrize("kind", ["device", "pipe", "folder", "socket"])

@@ -22,13 +22,13 @@ from hypothesis import strategies as st
 from bnncert.description.model import (
     Convolution,
     Divide,
+    ElementwiseStep,
     ModelDescription,
     Normalise,
     Scale,
     Shift,
     SignZero,
     Stage,
-    Step,
     as_sparse,
 )
 from bnncert.errors import FormatError, InputError, UnsupportedModelError
@@ -112,7 +112,10 @@ def as_tuples(patterns: Any) -> set[tuple[tuple[int, ...], ...]]:
 
 
 def stage(
-    weights: Array, *steps: Step, sign_zero: SignZero | None = None, pool: Array | None = None
+    weights: Array,
+    *steps: ElementwiseStep,
+    sign_zero: SignZero | None = None,
+    pool: Array | None = None,
 ) -> Stage:
     incidence = None if pool is None else sp.csr_array(pool)
     return Stage(as_sparse(weights), steps, "stage", sign_zero=sign_zero, pool=incidence)
@@ -714,7 +717,7 @@ def test_a_neuron_outside_all_windows_is_refused() -> None:
 # --- output layers ---------------------------------------------------------------------------
 
 
-def output_network(weights: Array, *steps: Step) -> Network:
+def output_network(weights: Array, *steps: ElementwiseStep) -> Network:
     width = weights.shape[1]
     return describe(stage(np.eye(width), Shift(np.zeros(width))), stage(weights, *steps))
 

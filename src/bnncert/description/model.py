@@ -54,10 +54,10 @@ class Normalise:
     epsilon: FloatArray
 
 
-Step: TypeAlias = Scale | Shift | Divide | Normalise
+ElementwiseStep: TypeAlias = Scale | Shift | Divide | Normalise
 
 
-def step_arrays(step: Step) -> tuple[FloatArray, ...]:
+def step_arrays(step: ElementwiseStep) -> tuple[FloatArray, ...]:
     """Return the parameter arrays of a step, in the order of its fields."""
     if isinstance(step, Scale):
         return (step.factor,)
@@ -68,7 +68,7 @@ def step_arrays(step: Step) -> tuple[FloatArray, ...]:
     return (step.gamma, step.beta, step.mean, step.variance, step.epsilon)
 
 
-def take_step(step: Step, index: IntArray) -> Step:
+def take_step(step: ElementwiseStep, index: IntArray) -> ElementwiseStep:
     """Return the step restricted to the neurons `index` (gather)."""
     return type(step)(*(array[index] for array in step_arrays(step)))
 
@@ -111,7 +111,7 @@ class Stage:
     """
 
     weights: Any
-    steps: tuple[Step, ...]
+    steps: tuple[ElementwiseStep, ...]
     name: str
     sign_zero: SignZero | None = None
     pool: Any = None

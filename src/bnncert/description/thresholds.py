@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, IntArray
-from bnncert.description.model import Divide, Normalise, Scale, Shift, Step, step_arrays
+from bnncert.description.model import Divide, ElementwiseStep, Normalise, Scale, Shift, step_arrays
 from bnncert.description.rationals import Interval, square_root
 from bnncert.errors import UnsupportedModelError
 
@@ -62,7 +62,7 @@ class AffineCoefficients:
 
 
 def _unique_chains(
-    steps: Sequence[Step], extra: Sequence[FloatArray], count: int
+    steps: Sequence[ElementwiseStep], extra: Sequence[FloatArray], count: int
 ) -> tuple[FloatArray, IntArray]:
     """Deduplicate the parameters of all neurons: a convolution has one chain per channel."""
     columns = [array for step in steps for array in step_arrays(step)] + list(extra)
@@ -83,7 +83,9 @@ def _unique_chains(
     return rows[first], inverse
 
 
-def _rebuild(steps: Sequence[Step], row: FloatArray) -> list[tuple[type, tuple[Fraction, ...]]]:
+def _rebuild(
+    steps: Sequence[ElementwiseStep], row: FloatArray
+) -> list[tuple[type, tuple[Fraction, ...]]]:
     """Return the chain of one neuron with its parameters as rationals."""
     chain: list[tuple[type, tuple[Fraction, ...]]] = []
     position = 0
@@ -165,7 +167,7 @@ def _magnitude(chain: list[tuple[type, tuple[Fraction, ...]]]) -> float:
     return value
 
 
-def check_steps(steps: Sequence[Step], where: str) -> None:
+def check_steps(steps: Sequence[ElementwiseStep], where: str) -> None:
     """Reject parameters that no chain can have: non-finite, division by 0, negative variance."""
     for step in steps:
         for array in step_arrays(step):
@@ -179,7 +181,9 @@ def check_steps(steps: Sequence[Step], where: str) -> None:
             )
 
 
-def lattice_thresholds(steps: Sequence[Step], norm: IntArray, where: str) -> LatticeThresholds:
+def lattice_thresholds(
+    steps: Sequence[ElementwiseStep], norm: IntArray, where: str
+) -> LatticeThresholds:
     """Decide p for every neuron of a layer with integer pre-activations.
 
     Parameters
@@ -261,7 +265,7 @@ def _lattice_point(
     )
 
 
-def real_thresholds(steps: Sequence[Step], count: int, where: str) -> RealThresholds:
+def real_thresholds(steps: Sequence[ElementwiseStep], count: int, where: str) -> RealThresholds:
     """Enclose the threshold of every neuron of a layer with real inputs in floats."""
     check_steps(steps, where)
     unique, inverse = _unique_chains(steps, [], count)
@@ -285,7 +289,9 @@ def real_thresholds(steps: Sequence[Step], count: int, where: str) -> RealThresh
     return RealThresholds(direction[inverse], lo[inverse], hi[inverse])
 
 
-def affine_coefficients(steps: Sequence[Step], count: int, where: str) -> AffineCoefficients:
+def affine_coefficients(
+    steps: Sequence[ElementwiseStep], count: int, where: str
+) -> AffineCoefficients:
     """Enclose a and c of F(u) = a u + c for every output row."""
     check_steps(steps, where)
     unique, inverse = _unique_chains(steps, [], count)

@@ -13,9 +13,9 @@ import scipy.sparse as sp
 
 from bnncert.description.model import ModelDescription
 from bnncert.errors import FormatError
-from bnncert.formats.arrays import describe_mapping, mapping_of
 from bnncert.formats.limits import DEFAULT_LIMITS, Limits
 from bnncert.formats.reading import parse_json
+from bnncert.formats.weight_arrays import describe_mapping, mapping_of
 
 
 def read_json(content: bytes, source: str, limits: Limits = DEFAULT_LIMITS) -> ModelDescription:

@@ -20,10 +20,10 @@ from bnncert.description.model import ModelDescription, Normalise, Scale, Shift,
 from bnncert.errors import BnncertError, FormatError, UnsupportedModelError
 from bnncert.formats.onnx.constants import exact_floats
 from bnncert.formats.onnx.exact import InexactError, multiply
-from bnncert.formats.onnx.graph import LARGEST_VALUE, Node, printable
+from bnncert.formats.onnx.graph import LARGEST_VALUE, OnnxNode, printable
 from bnncert.formats.onnx.linear import average_pool, convolution, matmul, pad, reduction
 from bnncert.formats.onnx.signs import binarise, max_pool, output_stage
-from bnncert.formats.onnx.value import Value, Walk, plain, positions
+from bnncert.formats.onnx.value import GraphWalk, Value, plain, positions
 from bnncert.formats.onnx.windows import convolution_matrix, image_of, windows_of
 
 #: The operator set whose meaning the operators below have.
@@ -31,7 +31,7 @@ OPSET = 17
 
 
 @dataclass(frozen=True, eq=False)
-class LayerNode(Node):
+class LayerNode(OnnxNode):
     """One operator on behalf of a layer; messages speak of the layer."""
 
     kind: str = ""
@@ -43,7 +43,7 @@ class LayerNode(Node):
 
 
 @dataclass(frozen=True)
-class Layer:
+class FileLayer:
     """A layer's name and kind, as the file has them."""
 
     source: str
@@ -111,11 +111,11 @@ class WaitingPool:
         What the pooled tensor is to be reshaped to, with the layers that ask for it.
     """
 
-    layer: Layer
+    layer: FileLayer
     node: LayerNode
     axis: int
     rising: FloatArray
-    shapes: tuple[tuple[Layer, tuple[int, ...]], ...] = ()
+    shapes: tuple[tuple[FileLayer, tuple[int, ...]], ...] = ()
 
 
 @contextmanager
@@ -144,7 +144,7 @@ class Chain:
         self.source = source
         self.input_shape = input_shape
         self.value = Value(shape=(1, *input_shape), index=positions(size), width=size)
-        self.walk = Walk(opset=OPSET)
+        self.walk = GraphWalk(opset=OPSET)
         self._uneven = False
         self._waiting: WaitingPool | None = None
 
@@ -178,7 +178,7 @@ class Chain:
 
     # -- linear layers --------------------------------------------------------------------
 
-    def dense(self, layer: Layer, weights: npt.NDArray[Any], bias: Any = None) -> None:
+    def dense(self, layer: FileLayer, weights: npt.NDArray[Any], bias: Any = None) -> None:
         """Multiply the last axis by `weights` (inputs x outputs) and add `bias`."""
         self._check_ready()
         self.value = matmul(self.walk, layer.node("MatMul"), [self.value, weights])
@@ -187,7 +187,7 @@ class Chain:
 
     def convolution(
         self,
-        layer: Layer,
+        layer: FileLayer,
         kernel: npt.NDArray[Any],
         bias: Any = None,
         *,
@@ -221,18 +221,18 @@ class Chain:
         if bias is not None:
             self._shift(layer, bias, axis=1)
 
-    def average_pool(self, layer: Layer, kernel: tuple[int, int], **geometry: Any) -> None:
+    def average_pool(self, layer: FileLayer, kernel: tuple[int, int], **geometry: Any) -> None:
         """Average over windows of (1, C, H, W); padding does not count."""
         self._check_ready()
         node = layer.node("AveragePool", kernel_shape=kernel, **geometry)
         self.value = average_pool(self.walk, node, [self.value])
 
-    def global_average(self, layer: Layer) -> None:
+    def global_average(self, layer: FileLayer) -> None:
         """Average over all of each channel of (1, C, H, W)."""
         self._check_ready()
         self.value = reduction(self.walk, layer.node("GlobalAveragePool"), [self.value])
 
-    def pad(self, layer: Layer, pads: tuple[int, int, int, int]) -> None:
+    def pad(self, layer: FileLayer, pads: tuple[int, int, int, int]) -> None:
         """Put zeros (top, left, bottom, right) around (1, C, H, W)."""
         self._check_ready()
         top, left, bottom, right = pads
@@ -241,10 +241,10 @@ class Chain:
 
     # -- elementwise layers ---------------------------------------------------------------
 
-    def _shift(self, layer: Layer, bias: npt.NDArray[Any], axis: int) -> None:
+    def _shift(self, layer: FileLayer, bias: npt.NDArray[Any], axis: int) -> None:
         self.value = self.value.then(Shift(self._along(layer, bias, axis, "bias")))
 
-    def _along(self, layer: Layer, array: npt.NDArray[Any], axis: int, what: str) -> FloatArray:
+    def _along(self, layer: FileLayer, array: npt.NDArray[Any], axis: int, what: str) -> FloatArray:
         """Return one number for each position from one number for each index of an axis."""
         shape = self.value.shape
         if array.shape != (shape[axis],):
@@ -257,7 +257,7 @@ class Chain:
 
     def normalise(
         self,
-        layer: Layer,
+        layer: FileLayer,
         *,
         mean: npt.NDArray[Any],
         variance: npt.NDArray[Any],
@@ -284,7 +284,7 @@ class Chain:
             self._waiting = replace(self._waiting, rising=rising)
         self.value = value.then(Normalise(epsilon=value.uniformly(epsilon), **numbers))
 
-    def sign(self, layer: Layer, at_zero: SignZero | None) -> None:
+    def sign(self, layer: FileLayer, at_zero: SignZero | None) -> None:
         """Take the sign; `at_zero` is None where the model does not say what sign(0) is."""
         self.value = binarise(self.walk, self.value, layer.node("Sign"), at_zero)
         self._uneven = False
@@ -293,14 +293,14 @@ class Chain:
                 raise layer.unsupported("sign(0) must be known where padded sums are pooled")
             self._pool_signs(self._waiting)
 
-    def clip(self, layer: Layer, low: float, high: float) -> None:
+    def clip(self, layer: FileLayer, low: float, high: float) -> None:
         """Clip to a range around zero, of which only a sign may follow."""
         value = plain(self.value, layer.node("Clip"))
         if not low < 0 < high:
             raise layer.unsupported(f"clips to [{low:g}, {high:g}], which changes the sign")
         self.value = replace(value, clipped=True)
 
-    def softmax(self, layer: Layer, axis: int = -1) -> None:
+    def softmax(self, layer: FileLayer, axis: int = -1) -> None:
         """Softmax over all scores."""
         self._check_ready()
         value = plain(self.value, layer.node("Softmax"))
@@ -310,7 +310,7 @@ class Chain:
 
     # -- layers that move entries, and maxima ----------------------------------------------
 
-    def reshape(self, layer: Layer, shape: tuple[int, ...]) -> None:
+    def reshape(self, layer: FileLayer, shape: tuple[int, ...]) -> None:
         """Give the tensor another shape; one of its sizes may be -1."""
         if self._waiting is not None:
             shapes = (*self._waiting.shapes, (layer, shape))
@@ -334,7 +334,7 @@ class Chain:
                 raise self._too_late()
             self._waiting = replace(self._waiting, axis=axes.index(self._waiting.axis))
 
-    def max_pool(self, layer: Layer, kernel: tuple[int, int], **geometry: Any) -> None:
+    def max_pool(self, layer: FileLayer, kernel: tuple[int, int], **geometry: Any) -> None:
         """Take the maximum over windows of (1, C, H, W)."""
         self._check_ready()
         node = layer.node("MaxPool", kernel_shape=kernel, **geometry)
@@ -344,7 +344,7 @@ class Chain:
             return
         self.value = max_pool(self.walk, node, [self.value])
 
-    def global_max(self, layer: Layer) -> None:
+    def global_max(self, layer: FileLayer) -> None:
         """Take the maximum of each channel of (1, C, H, W)."""
         self._check_ready()
         self.value = max_pool(self.walk, layer.node("GlobalMaxPool"), [self.value])
@@ -379,8 +379,8 @@ class Chain:
 
 
 def _padding_share(
-    layer: Layer,
-    node: Node,
+    layer: FileLayer,
+    node: OnnxNode,
     shape: tuple[int, ...],
     kernel: npt.NDArray[Any],
     groups: int,

@@ -31,8 +31,8 @@ from bnncert.description.model import (
 )
 from bnncert.errors import InputError
 from bnncert.formats import read_description, write_description
-from bnncert.formats.arrays import describe_arrays
 from bnncert.formats.limits import DEFAULT_LIMITS, Limits
+from bnncert.formats.weight_arrays import describe_arrays
 from bnncert.network.layers import TIED, UNDECIDED, OutputLayer, ThresholdLayer
 from bnncert.network.normal_form import normal_form
 

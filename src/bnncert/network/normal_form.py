@@ -13,10 +13,10 @@ import scipy.sparse as sp
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.description.model import (
     LARGEST_INTEGER_WEIGHT,
+    ElementwiseStep,
     ModelDescription,
     SignZero,
     Stage,
-    Step,
     take_step,
 )
 from bnncert.description.rationals import Interval, float_above
@@ -159,7 +159,7 @@ def _threshold_layer(stage: Stage, number: int, source: str, notes: list[str]) -
 
 
 def _first_layer(
-    stage: Stage, steps: tuple[Step, ...], sign_zero: SignZero, where: str
+    stage: Stage, steps: tuple[ElementwiseStep, ...], sign_zero: SignZero, where: str
 ) -> ThresholdLayer:
     """Return the layer that sees real inputs: small integer weights if possible, else floats."""
     weights = stage.weights
@@ -190,7 +190,7 @@ def _first_layer(
 
 def _absorb_scales(
     weights: Any,
-    steps: tuple[Step, ...],
+    steps: tuple[ElementwiseStep, ...],
     lo: FloatArray,
     hi: FloatArray,
     factor: FloatArray,

@@ -12,7 +12,7 @@ import torch
 
 from bnncert.arrays import FloatArray
 from bnncert.errors import BnncertError
-from bnncert.formats.arrays import describe_arrays
+from bnncert.formats.weight_arrays import describe_arrays
 from bnncert.network import Network, load
 from bnncert.training.datasets import Scaling, Split
 from bnncert.training.model import KERNEL, POOL, HiddenLayer, TernaryNet
@@ -21,7 +21,7 @@ from bnncert.training.model import KERNEL, POOL, HiddenLayer, TernaryNet
 CHUNK = 1000
 
 
-class Written(NamedTuple):
+class ExportedNetwork(NamedTuple):
     """A network file that was written, and how the network does on the test images."""
 
     network: Network
@@ -139,7 +139,7 @@ def pooling_matrix(channels: int, size: tuple[int, int]) -> Any:
     )
 
 
-def write_network(net: TernaryNet, scaling: Scaling, test: Split, path: Path) -> Written:
+def write_network(net: TernaryNet, scaling: Scaling, test: Split, path: Path) -> ExportedNetwork:
     """Write the network, read it back and compare it with the model on all test images.
 
     Both are evaluated in double precision; their scores must be equal. If not, or if anything
@@ -152,7 +152,7 @@ def write_network(net: TernaryNet, scaling: Scaling, test: Split, path: Path) ->
         accuracy = _compare(net, load(written), scaling, test, path)
 
     to_network(net, scaling).save(path, check)
-    return Written(load(path), accuracy, len(test.labels))
+    return ExportedNetwork(load(path), accuracy, len(test.labels))
 
 
 def _compare(net: TernaryNet, network: Network, scaling: Scaling, test: Split, path: Path) -> float:

@@ -19,7 +19,7 @@ import pytest
 from bnncert.errors import FormatError, MissingExtraError
 from bnncert.formats.keras.archive import group_names
 from bnncert.formats.keras.quantizers import quantised
-from bnncert.formats.layer_chain import Layer
+from bnncert.formats.layer_chain import FileLayer
 from bnncert.network import Network, load
 from tests.data.make_larq_fixtures import FOLDER, inputs
 
@@ -120,7 +120,7 @@ def test_groups_are_numbered_by_class() -> None:
 
 # -- files written here, in the layout of Keras 2 ----------------------------------------------
 
-LAYER = Layer("net.h5", "dense", "QuantDense")
+LAYER = FileLayer("net.h5", "dense", "QuantDense")
 
 
 def dense(units: int, kernel: Any, bias: Any = None, **options: Any) -> Any:

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from bnncert.description.model import Divide, Normalise, Scale, Shift, Step, take_step
+from bnncert.description.model import Divide, ElementwiseStep, Normalise, Scale, Shift, take_step
 from bnncert.description.thresholds import affine_coefficients
 from bnncert.formats.onnx.exact import (
     InexactError,
@@ -39,7 +39,7 @@ def _matrix(rows: npt.ArrayLike) -> Any:
     return tidy(sp.csr_array(np.asarray(rows, dtype=np.float64)))
 
 
-def _exactly(step: Step, values: list[Fraction]) -> list[Fraction]:
+def _exactly(step: ElementwiseStep, values: list[Fraction]) -> list[Fraction]:
     """Apply a rational step."""
     if isinstance(step, Scale):
         return [Fraction(f) * v for f, v in zip(step.factor.tolist(), values, strict=True)]

@@ -16,13 +16,13 @@ import pytest
 
 import bnncert
 from bnncert.errors import FormatError, InputError, MissingExtraError
-from bnncert.formats.layer_chain import Layer
+from bnncert.formats.layer_chain import FileLayer
 from bnncert.formats.torch.layers import quantised
 from tests.data.make_larq_fixtures import inputs
 
 torch = pytest.importorskip("torch", reason="needs the extra 'train'")
 nn = torch.nn
-LAYER = Layer("net.pt", "fc1", "linear")
+LAYER = FileLayer("net.pt", "fc1", "linear")
 
 
 class Sign(nn.Module):  # type: ignore[name-defined,misc]

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from bnncert.errors import FormatError, InputError
 from bnncert.formats.limits import Limits
-from bnncert.formats.vnnlib import normal_form as vnnlib_normal_form
-from bnncert.formats.vnnlib import reader
+from bnncert.formats.vnnlib import disjunctive_form, reader
 from bnncert.formats.vnnlib.query import Disjunct, LinearConstraint, Specification
 from bnncert.formats.vnnlib.reader import parse_vnnlib, read_vnnlib
 
@@ -473,11 +472,11 @@ def test_normal_form_explosion_is_refused() -> None:
 
 def test_memory_limits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     choice = "(or (<= X_0 1) (>= X_0 1))"
-    monkeypatch.setattr(vnnlib_normal_form, "MAX_PRODUCT_SIZE", 20)
+    monkeypatch.setattr(disjunctive_form, "MAX_PRODUCT_SIZE", 20)
     with pytest.raises(FormatError, match="disjunctive normal form is too large"):
         query(*[choice] * 4)
     monkeypatch.undo()
-    monkeypatch.setattr(vnnlib_normal_form, "MAX_BOX_ENTRIES", 10)
+    monkeypatch.setattr(disjunctive_form, "MAX_BOX_ENTRIES", 10)
     with pytest.raises(FormatError, match="different boxes over 1 inputs"):
         query(*[choice] * 4)
     monkeypatch.undo()

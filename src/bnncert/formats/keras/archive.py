@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from bnncert.errors import BnncertError, FormatError, MissingExtraError
 from bnncert.formats.archive import ZIP_MAGIC, open_archive, read_member, reason
-from bnncert.formats.layer_chain import Layer
+from bnncert.formats.layer_chain import FileLayer
 from bnncert.formats.limits import DEFAULT_LIMITS, Limits, too_large, too_many
 from bnncert.formats.reading import parse_json
 
@@ -65,7 +65,7 @@ class KerasArchive:
         return text if isinstance(text, bytes) else str(text).encode("utf-8", "surrogateescape")
 
     def arrays(
-        self, layer: Layer, group: str, roles: Sequence[str]
+        self, layer: FileLayer, group: str, roles: Sequence[str]
     ) -> dict[str, npt.NDArray[np.float32]]:
         """Return the arrays of a layer by role: exactly those that its configuration implies.
 
@@ -83,7 +83,7 @@ class KerasArchive:
         except Exception as error:  # h5py raises nearly anything on broken files
             raise layer.broken(f"its weights cannot be read ({reason(error)})") from error
 
-    def _numbered(self, layer: Layer, group: str, roles: Sequence[str]) -> dict[str, Any]:
+    def _numbered(self, layer: FileLayer, group: str, roles: Sequence[str]) -> dict[str, Any]:
         for root in LAYER_GROUPS:
             held = _child(_child(_child(self._file, root), group), "vars")
             if held is not None:
@@ -97,7 +97,7 @@ class KerasArchive:
             raise layer.broken(f"{len(held)} arrays; expected {', '.join(roles)}")
         return {role: _child(held, str(number)) for number, role in enumerate(roles)}
 
-    def _named(self, layer: Layer, roles: Sequence[str]) -> dict[str, Any]:
+    def _named(self, layer: FileLayer, roles: Sequence[str]) -> dict[str, Any]:
         held = _child(_child(self._file, "model_weights"), layer.name)
         if held is None:
             raise layer.broken("its weights are missing")
@@ -114,7 +114,7 @@ class KerasArchive:
             )
         return found
 
-    def _array(self, layer: Layer, role: str, data: Any) -> npt.NDArray[np.float32]:
+    def _array(self, layer: FileLayer, role: str, data: Any) -> npt.NDArray[np.float32]:
         import h5py
 
         if not isinstance(data, h5py.Dataset):

@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from bnncert.formats.keras.model import ConfiguredLayer
 from bnncert.formats.keras.quantizers import SIGN_CLASSES, Activation, activation_of, quantised
-from bnncert.formats.layer_chain import Chain, Layer
+from bnncert.formats.layer_chain import Chain, FileLayer
 
 Arrays: TypeAlias = dict[str, npt.NDArray[np.float32]]
-Handler: TypeAlias = Callable[[Chain, Layer, dict[str, Any], Arrays], None]
+Handler: TypeAlias = Callable[[Chain, FileLayer, dict[str, Any], Arrays], None]
 
 #: Keras has channels last, the operators have them first.
 TO_FIRST, TO_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
@@ -47,7 +47,7 @@ def apply_layer(chain: Chain, configured: ConfiguredLayer, arrays: Arrays) -> No
 # -- layers with weights ------------------------------------------------------------------
 
 
-def _dense(chain: Chain, layer: Layer, options: dict[str, Any], arrays: Arrays) -> None:
+def _dense(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
     _activate(chain, layer, activation_of(options.get("input_quantizer"), layer, "input_quantizer"))
     kernel = quantised(arrays["kernel"], options.get("kernel_quantizer"), layer, "kernel_quantizer")
     units = options.get("units")
@@ -59,7 +59,7 @@ def _dense(chain: Chain, layer: Layer, options: dict[str, Any], arrays: Arrays) 
     _activate(chain, layer, activation_of(options.get("activation"), layer))
 
 
-def _convolution(chain: Chain, layer: Layer, options: dict[str, Any], arrays: Arrays) -> None:
+def _convolution(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
     _activate(chain, layer, activation_of(options.get("input_quantizer"), layer, "input_quantizer"))
     kernel = quantised(arrays["kernel"], options.get("kernel_quantizer"), layer, "kernel_quantizer")
     _check_kernel(layer, kernel, options, options.get("filters"))
@@ -74,13 +74,13 @@ def _convolution(chain: Chain, layer: Layer, options: dict[str, Any], arrays: Ar
     _activate(chain, layer, activation_of(options.get("activation"), layer))
 
 
-def _depthwise(chain: Chain, layer: Layer, options: dict[str, Any], arrays: Arrays) -> None:
+def _depthwise(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
     _activate(chain, layer, activation_of(options.get("input_quantizer"), layer, "input_quantizer"))
     _depthwise_part(chain, layer, options, arrays, arrays.get("bias"))
     _activate(chain, layer, activation_of(options.get("activation"), layer))
 
 
-def _separable(chain: Chain, layer: Layer, options: dict[str, Any], arrays: Arrays) -> None:
+def _separable(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
     _activate(chain, layer, activation_of(options.get("input_quantizer"), layer, "input_quantizer"))
     _depthwise_part(chain, layer, options, arrays, None)
     what = "pointwise_quantizer"
@@ -91,7 +91,7 @@ def _separable(chain: Chain, layer: Layer, options: dict[str, Any], arrays: Arra
 
 
 def _depthwise_part(
-    chain: Chain, layer: Layer, options: dict[str, Any], arrays: Arrays, bias: Any
+    chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays, bias: Any
 ) -> None:
     what = "depthwise_quantizer"
     kernel = quantised(arrays["depthwise_kernel"], options.get(what), layer, what)
@@ -104,7 +104,7 @@ def _depthwise_part(
 
 
 def _check_kernel(
-    layer: Layer, kernel: npt.NDArray[Any], options: dict[str, Any], last: Any
+    layer: FileLayer, kernel: npt.NDArray[Any], options: dict[str, Any], last: Any
 ) -> None:
     size = tuple(options["kernel_size"])
     if kernel.ndim != 4 or kernel.shape[:2] != size or kernel.shape[3] != last:
@@ -115,7 +115,7 @@ def _check_kernel(
 
 def _convolve(
     chain: Chain,
-    layer: Layer,
+    layer: FileLayer,
     options: dict[str, Any],
     kernel: npt.NDArray[Any],
     bias: Any,
@@ -140,7 +140,7 @@ def _convolve(
     chain.transpose(TO_LAST)
 
 
-def _normalisation(chain: Chain, layer: Layer, options: dict[str, Any], arrays: Arrays) -> None:
+def _normalisation(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
     axis = options.get("axis", -1)
     if isinstance(axis, list):
         if len(axis) != 1:
@@ -164,7 +164,7 @@ def _normalisation(chain: Chain, layer: Layer, options: dict[str, Any], arrays: 
 # -- activations --------------------------------------------------------------------------
 
 
-def _activate(chain: Chain, layer: Layer, what: Activation) -> None:
+def _activate(chain: Chain, layer: FileLayer, what: Activation) -> None:
     if what == "larq sign":
         chain.sign(layer, "plus")
     elif what == "sign":
@@ -175,34 +175,34 @@ def _activate(chain: Chain, layer: Layer, what: Activation) -> None:
         chain.softmax(layer)
 
 
-def _activation(chain: Chain, layer: Layer, options: dict[str, Any], arrays: Arrays) -> None:
+def _activation(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
     _activate(chain, layer, activation_of(options.get("activation"), layer))
 
 
-def _quantiser(chain: Chain, layer: Layer, options: dict[str, Any], arrays: Arrays) -> None:
+def _quantiser(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
     chain.sign(layer, "plus")
 
 
-def _softmax(chain: Chain, layer: Layer, options: dict[str, Any], arrays: Arrays) -> None:
+def _softmax(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
     chain.softmax(layer, int(options.get("axis", -1)))
 
 
-def _nothing(chain: Chain, layer: Layer, options: dict[str, Any], arrays: Arrays) -> None:
+def _nothing(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
     """Do what a layer without effect outside training does."""
 
 
 # -- shapes and pooling -------------------------------------------------------------------
 
 
-def _flatten(chain: Chain, layer: Layer, options: dict[str, Any], arrays: Arrays) -> None:
+def _flatten(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
     chain.reshape(layer, (-1,))
 
 
-def _reshape(chain: Chain, layer: Layer, options: dict[str, Any], arrays: Arrays) -> None:
+def _reshape(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
     chain.reshape(layer, tuple(int(n) for n in options["target_shape"]))
 
 
-def _zero_padding(chain: Chain, layer: Layer, options: dict[str, Any], arrays: Arrays) -> None:
+def _zero_padding(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
     _check_image(chain, layer)
     (top, bottom), (left, right) = (_pair(sides) for sides in options["padding"])
     chain.transpose(TO_FIRST)
@@ -210,7 +210,7 @@ def _zero_padding(chain: Chain, layer: Layer, options: dict[str, Any], arrays: A
     chain.transpose(TO_LAST)
 
 
-def _pooling(chain: Chain, layer: Layer, options: dict[str, Any], arrays: Arrays) -> None:
+def _pooling(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
     _check_image(chain, layer)
     kernel = _pair(options["pool_size"])
     strides = options.get("strides")
@@ -226,7 +226,9 @@ def _pooling(chain: Chain, layer: Layer, options: dict[str, Any], arrays: Arrays
     chain.transpose(TO_LAST)
 
 
-def _global_pooling(chain: Chain, layer: Layer, options: dict[str, Any], arrays: Arrays) -> None:
+def _global_pooling(
+    chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays
+) -> None:
     _check_image(chain, layer)
     chain.transpose(TO_FIRST)
     if layer.kind.startswith("GlobalMax"):
@@ -238,12 +240,12 @@ def _global_pooling(chain: Chain, layer: Layer, options: dict[str, Any], arrays:
         chain.reshape(layer, (-1,))
 
 
-def _check_image(chain: Chain, layer: Layer) -> None:
+def _check_image(chain: Chain, layer: FileLayer) -> None:
     if len(chain.shape) != 3:
         raise layer.broken(f"its input has shape {chain.shape}; expected (height, width, channels)")
 
 
-def _same(layer: Layer, options: dict[str, Any]) -> bool:
+def _same(layer: FileLayer, options: dict[str, Any]) -> bool:
     padding = options.get("padding", "valid")
     if padding not in ("valid", "same"):
         raise layer.unsupported(f"padding {padding!r}; expected valid or same")

@@ -9,14 +9,14 @@ from typing import Any
 from bnncert.errors import FormatError, UnsupportedModelError
 from bnncert.formats.keras.archive import group_names
 from bnncert.formats.keras.quantizers import check_package
-from bnncert.formats.layer_chain import Layer
+from bnncert.formats.layer_chain import FileLayer
 
 
 @dataclass(frozen=True)
 class ConfiguredLayer:
     """A layer with its options, and the group of a .keras file that has its weights."""
 
-    layer: Layer
+    layer: FileLayer
     options: dict[str, Any]
     group: str
 
@@ -53,7 +53,7 @@ def parse_model(config: dict[str, Any], source: str) -> KerasModel:
     )
 
 
-def _configured(entry: Any, source: str, number: int) -> tuple[Layer, dict[str, Any]]:
+def _configured(entry: Any, source: str, number: int) -> tuple[FileLayer, dict[str, Any]]:
     if not isinstance(entry, dict) or not isinstance(entry.get("class_name"), str):
         raise FormatError(f"{source}: layer {number} of the configuration has no class_name")
     options = entry.get("config")
@@ -61,14 +61,14 @@ def _configured(entry: Any, source: str, number: int) -> tuple[Layer, dict[str, 
         raise FormatError(f"{source}: layer {number} of the configuration has no config")
     kind = entry["class_name"].rpartition(">")[2]
     name = options.get("name", entry.get("name"))
-    layer = Layer(source, str(number if name is None else name), kind)
+    layer = FileLayer(source, str(number if name is None else name), kind)
     check_package({**entry, "registered_name": entry["class_name"]}, layer, "class")
     check_package(entry, layer, "class")
     _check_type(options.get("dtype"), layer)
     return layer, options
 
 
-def _check_type(dtype: Any, layer: Layer) -> None:
+def _check_type(dtype: Any, layer: FileLayer) -> None:
     if isinstance(dtype, dict):
         inner = dtype.get("config")
         dtype = inner.get("name") if isinstance(inner, dict) else None
@@ -77,7 +77,7 @@ def _check_type(dtype: Any, layer: Layer) -> None:
 
 
 def _chain(
-    layers: list[tuple[Layer, dict[str, Any]]],
+    layers: list[tuple[FileLayer, dict[str, Any]]],
     entries: list[dict[str, Any]],
     body: dict[str, Any],
     source: str,
@@ -115,7 +115,7 @@ def _chain(
     return order
 
 
-def _predecessor(layer: Layer, nodes: Any) -> str | None:
+def _predecessor(layer: FileLayer, nodes: Any) -> str | None:
     """Return the layer that this one reads from, None for the first."""
     if not nodes:
         return None

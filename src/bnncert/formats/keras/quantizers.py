@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.formats.layer_chain import Layer
+from bnncert.formats.layer_chain import FileLayer
 
 Kernel: TypeAlias = npt.NDArray[np.int8] | npt.NDArray[np.float32]
 Activation: TypeAlias = Literal["linear", "larq sign", "sign", "hard_tanh", "softmax"]
@@ -47,7 +47,7 @@ _KNOWN_PACKAGES = ("keras", "tf_keras", "tensorflow", "larq", "builtins")
 SUMMATION_BAND = 2.0**-20
 
 
-def object_name(entry: Any, layer: Layer, what: str) -> tuple[str, dict[str, Any]]:
+def object_name(entry: Any, layer: FileLayer, what: str) -> tuple[str, dict[str, Any]]:
     """Return the name and the options of an object that Keras has written as JSON."""
     if entry is None:
         return "linear", {}
@@ -62,7 +62,7 @@ def object_name(entry: Any, layer: Layer, what: str) -> tuple[str, dict[str, Any
     return _local(entry["class_name"], layer, what), options if isinstance(options, dict) else {}
 
 
-def check_package(entry: dict[str, Any], layer: Layer, what: str) -> None:
+def check_package(entry: dict[str, Any], layer: FileLayer, what: str) -> None:
     """Refuse objects of other packages: their names do not say what they do."""
     module = entry.get("module")
     if isinstance(module, str) and module.split(".", 1)[0] not in _KNOWN_PACKAGES:
@@ -72,14 +72,14 @@ def check_package(entry: dict[str, Any], layer: Layer, what: str) -> None:
         _local(registered, layer, what)
 
 
-def _local(name: str, layer: Layer, what: str) -> str:
+def _local(name: str, layer: FileLayer, what: str) -> str:
     package, _, local = name.rpartition(">")
     if package and package.lower() not in _KNOWN_PACKAGES:
         raise layer.unsupported(f"its {what} is {name}, which is neither of Keras nor of Larq")
     return local
 
 
-def activation_of(entry: Any, layer: Layer, what: str = "activation") -> Activation:
+def activation_of(entry: Any, layer: FileLayer, what: str = "activation") -> Activation:
     """Return what an activation or the quantiser of an input does."""
     name, _ = object_name(entry, layer, what)
     if name not in _ACTIVATIONS:
@@ -89,7 +89,7 @@ def activation_of(entry: Any, layer: Layer, what: str = "activation") -> Activat
     return _ACTIVATIONS[name]
 
 
-def quantised(kernel: npt.NDArray[np.float32], entry: Any, layer: Layer, what: str) -> Kernel:
+def quantised(kernel: npt.NDArray[np.float32], entry: Any, layer: FileLayer, what: str) -> Kernel:
     """Return a kernel as the layer uses it: integers -1, 0, 1, or the stored numbers."""
     name, options = object_name(entry, layer, what)
     if name in ("linear", "NoOp", "no_op"):
@@ -109,7 +109,7 @@ def quantised(kernel: npt.NDArray[np.float32], entry: Any, layer: Layer, what: s
     )
 
 
-def _check_normal(kernel: npt.NDArray[np.float32], layer: Layer) -> None:
+def _check_normal(kernel: npt.NDArray[np.float32], layer: FileLayer) -> None:
     smallest = np.finfo(np.float32).tiny
     doubtful = np.argwhere((kernel != 0) & (np.abs(kernel) < smallest))
     if doubtful.size:
@@ -120,7 +120,7 @@ def _check_normal(kernel: npt.NDArray[np.float32], layer: Layer) -> None:
 
 
 def _ternary(
-    kernel: npt.NDArray[np.float32], options: dict[str, Any], layer: Layer, what: str
+    kernel: npt.NDArray[np.float32], options: dict[str, Any], layer: FileLayer, what: str
 ) -> Kernel:
     _check_normal(kernel, layer)
     if options.get("ternary_weight_networks"):
@@ -137,7 +137,7 @@ def _ternary(
     return np.asarray(signs, dtype=np.int8)
 
 
-def _mean_threshold(kernel: npt.NDArray[np.float32], layer: Layer, what: str) -> np.float32:
+def _mean_threshold(kernel: npt.NDArray[np.float32], layer: FileLayer, what: str) -> np.float32:
     magnitude = np.abs(kernel.astype(np.float64)).reshape(-1)
     threshold = 0.7 * math.fsum(magnitude.tolist()) / max(1, magnitude.size)
     near = np.argwhere(np.abs(np.abs(kernel) - threshold) <= SUMMATION_BAND * threshold)

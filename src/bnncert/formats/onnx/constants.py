@@ -16,16 +16,16 @@ from bnncert.errors import FormatError
 from bnncert.formats.onnx.graph import (
     LARGEST_CONSTANT,
     PLAIN_TYPES,
-    Node,
+    OnnxNode,
     tensor_array,
     type_name,
 )
 
 Tensor: TypeAlias = npt.NDArray[Any]
-Fold: TypeAlias = Callable[[Node, Sequence[Any], int], Any]
+Fold: TypeAlias = Callable[[OnnxNode, Sequence[Any], int], Any]
 
 
-def exact_floats(array: Tensor, node: Node, what: str) -> FloatArray:
+def exact_floats(array: Tensor, node: OnnxNode, what: str) -> FloatArray:
     """Return the numbers of a tensor as float64, where all of them are finite and fit."""
     try:
         with np.errstate(invalid="ignore"):
@@ -39,7 +39,7 @@ def exact_floats(array: Tensor, node: Node, what: str) -> FloatArray:
     return floats
 
 
-def integer_list(array: Tensor | None, node: Node, what: str) -> tuple[int, ...] | None:
+def integer_list(array: Tensor | None, node: OnnxNode, what: str) -> tuple[int, ...] | None:
     """Return a constant list of integers (axes, pads, a shape)."""
     if array is None:
         return None
@@ -51,14 +51,14 @@ def integer_list(array: Tensor | None, node: Node, what: str) -> tuple[int, ...]
     return tuple(int(n) for n in array.reshape(-1))
 
 
-def axis_of(node: Node, axis: int, rank: int) -> int:
+def axis_of(node: OnnxNode, axis: int, rank: int) -> int:
     """Return an axis, which may count from the end, as a number from 0 to rank - 1."""
     if not -rank <= axis < rank:
         raise FormatError(f"{node.place}: axis {axis} of a tensor with {rank} axes")
     return axis % rank
 
 
-def axes_of(node: Node, axes: Sequence[int], rank: int) -> tuple[int, ...]:
+def axes_of(node: OnnxNode, axes: Sequence[int], rank: int) -> tuple[int, ...]:
     """Return different axes as numbers from 0 to rank - 1."""
     numbers = tuple(axis_of(node, axis, rank) for axis in axes)
     if len(set(numbers)) != len(numbers):
@@ -66,7 +66,7 @@ def axes_of(node: Node, axes: Sequence[int], rank: int) -> tuple[int, ...]:
     return numbers
 
 
-def scalar(tensor: Tensor, node: Node, what: str, axes: int = 0) -> Any:
+def scalar(tensor: Tensor, node: OnnxNode, what: str, axes: int = 0) -> Any:
     """Return the only entry of a tensor that has at most so many axes."""
     if tensor.size != 1 or tensor.ndim > axes:
         raise node.unsupported(f"{what} has shape {tensor.shape}; expected a single number")
@@ -78,7 +78,7 @@ def bipolar(array: Tensor, scale: Tensor) -> Tensor:
     return np.where(array >= 0, scale, -scale)
 
 
-def target_type(node: Node) -> np.dtype[Any]:
+def target_type(node: OnnxNode) -> np.dtype[Any]:
     """Return the numpy type that a Cast asks for."""
     code = node.integer("to", 0)
     if code not in PLAIN_TYPES:
@@ -87,7 +87,7 @@ def target_type(node: Node) -> np.dtype[Any]:
     return target
 
 
-def fold(node: Node, operands: Sequence[Tensor | None], opset: int) -> Tensor:
+def fold(node: OnnxNode, operands: Sequence[Tensor | None], opset: int) -> Tensor:
     """Evaluate a node all of whose inputs are constant."""
     operation = FOLDS.get(node.op)
     if operation is None:
@@ -102,7 +102,7 @@ def fold(node: Node, operands: Sequence[Tensor | None], opset: int) -> Tensor:
     return result
 
 
-def _constant(node: Node, operands: Sequence[Any], opset: int) -> Tensor:
+def _constant(node: OnnxNode, operands: Sequence[Any], opset: int) -> Tensor:
     if len(node.attributes) != 1:
         raise FormatError(f"{node.place}: {len(node.attributes)} values; expected one")
     for name, kind in (
@@ -118,7 +118,7 @@ def _constant(node: Node, operands: Sequence[Any], opset: int) -> Tensor:
     return tensor_array(node.attributes["value"].t, node.place)
 
 
-def _filled(node: Node, operands: Sequence[Any], opset: int) -> Tensor:
+def _filled(node: OnnxNode, operands: Sequence[Any], opset: int) -> Tensor:
     shape = _shape(node, operands[0])
     if "value" in node.attributes:
         value = tensor_array(node.attributes["value"].t, node.place)
@@ -126,11 +126,11 @@ def _filled(node: Node, operands: Sequence[Any], opset: int) -> Tensor:
     return np.zeros(shape, dtype=np.float32)
 
 
-def _shape(node: Node, operand: Any) -> tuple[int, ...]:
+def _shape(node: OnnxNode, operand: Any) -> tuple[int, ...]:
     return _room(node, integer_list(operand, node, "the shape") or ())
 
 
-def _room(node: Node, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _room(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return a shape, unless a constant of that shape is too large."""
     size = math.prod(abs(n) for n in shape)
     if size > LARGEST_CONSTANT:
@@ -138,7 +138,9 @@ def _room(node: Node, shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape
 
 
-def _axes(node: Node, operands: Sequence[Any], since: int, opset: int) -> tuple[int, ...] | None:
+def _axes(
+    node: OnnxNode, operands: Sequence[Any], since: int, opset: int
+) -> tuple[int, ...] | None:
     """Return axes given as an attribute, or from opset `since` on as the second input."""
     if opset < since:
         return node.integers("axes")
@@ -146,7 +148,7 @@ def _axes(node: Node, operands: Sequence[Any], since: int, opset: int) -> tuple[
 
 
 def squeezed_shape(
-    node: Node, operands: Sequence[Any], shape: tuple[int, ...], opset: int
+    node: OnnxNode, operands: Sequence[Any], shape: tuple[int, ...], opset: int
 ) -> tuple[int, ...]:
     """Return the shape after Squeeze or Unsqueeze."""
     axes = _axes(node, operands, 13, opset)
@@ -169,7 +171,9 @@ def squeezed_shape(
     return tuple(1 if axis in new else next(rest) for axis in range(len(shape) + len(axes)))
 
 
-def reshaped_shape(node: Node, target: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+def reshaped_shape(
+    node: OnnxNode, target: tuple[int, ...], shape: tuple[int, ...]
+) -> tuple[int, ...]:
     """Return the shape after Reshape to `target` (0 copies an axis, -1 is what is left)."""
     size = int(np.prod(shape, dtype=np.int64))
     keeps_zero = node.integer("allowzero", 0) != 0
@@ -186,7 +190,9 @@ def reshaped_shape(node: Node, target: tuple[int, ...], shape: tuple[int, ...]) 
     return tuple(result)
 
 
-def reduction_axes(node: Node, operands: Sequence[Any], rank: int, opset: int) -> tuple[int, ...]:
+def reduction_axes(
+    node: OnnxNode, operands: Sequence[Any], rank: int, opset: int
+) -> tuple[int, ...]:
     """Return the axes that a reduction runs over, from 0 to rank - 1."""
     axes = _axes(node, operands, 13 if node.op == "ReduceSum" else 18, opset)
     if not axes:
@@ -194,7 +200,7 @@ def reduction_axes(node: Node, operands: Sequence[Any], rank: int, opset: int) -
     return tuple(sorted(axes_of(node, axes, rank)))
 
 
-def _divide(node: Node, a: Tensor, b: Tensor) -> Any:
+def _divide(node: OnnxNode, a: Tensor, b: Tensor) -> Any:
     if a.dtype.kind == "f":
         return a / b
     if np.any(b == 0):
@@ -203,7 +209,7 @@ def _divide(node: Node, a: Tensor, b: Tensor) -> Any:
     return np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))
 
 
-def _power(node: Node, operands: Sequence[Any], opset: int) -> Any:
+def _power(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
     base, exponent = operands
     if base.dtype.kind != "f" and (exponent.dtype.kind == "f" or np.any(exponent < 0)):
         raise node.unsupported("an integer to the power of a negative or real number")
@@ -212,7 +218,7 @@ def _power(node: Node, operands: Sequence[Any], opset: int) -> Any:
     return _fitting(node, power, base.dtype)
 
 
-def _fitting(node: Node, exact: FloatArray, kind: np.dtype[Any]) -> Tensor:
+def _fitting(node: OnnxNode, exact: FloatArray, kind: np.dtype[Any]) -> Tensor:
     """Return numbers as a type; integers that its range or a float64 does not hold are refused."""
     if kind.kind in "iu":
         limits = np.iinfo(kind)
@@ -222,7 +228,7 @@ def _fitting(node: Node, exact: FloatArray, kind: np.dtype[Any]) -> Tensor:
     return exact.astype(kind)
 
 
-def _cast(node: Node, operands: Sequence[Any], opset: int) -> Tensor:
+def _cast(node: OnnxNode, operands: Sequence[Any], opset: int) -> Tensor:
     data, target = operands[0], target_type(node)
     if target.kind in "iu" and data.dtype != target:
         # What lies outside the range of the type is undefined; 64-bit limits are no floats.
@@ -238,7 +244,7 @@ def _cast(node: Node, operands: Sequence[Any], opset: int) -> Tensor:
     return np.asarray(data.astype(target))
 
 
-def _slice(node: Node, operands: Sequence[Any], opset: int) -> Tensor:
+def _slice(node: OnnxNode, operands: Sequence[Any], opset: int) -> Tensor:
     data = operands[0]
     if opset < 10:
         starts, ends, axes = (node.integers(key) for key in ("starts", "ends", "axes"))
@@ -274,7 +280,7 @@ def _range(size: int, start: int, end: int, step: int) -> npt.NDArray[np.int64]:
 
 
 def _reduce(function: Any) -> Fold:
-    def combine(node: Node, operands: Sequence[Any], opset: int) -> Any:
+    def combine(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
         data = operands[0]
         axes = reduction_axes(node, operands, data.ndim, opset)
         kept = node.integer("keepdims", 1) != 0
@@ -289,11 +295,11 @@ def _reduce(function: Any) -> Fold:
     return combine
 
 
-def _transpose(node: Node, operands: Sequence[Any], opset: int) -> Any:
+def _transpose(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
     return np.transpose(operands[0], permutation(node, operands[0].ndim))
 
 
-def permutation(node: Node, rank: int) -> tuple[int, ...]:
+def permutation(node: OnnxNode, rank: int) -> tuple[int, ...]:
     """Return the order of the axes after Transpose."""
     order = node.integers("perm")
     if order is None:
@@ -303,11 +309,11 @@ def permutation(node: Node, rank: int) -> tuple[int, ...]:
     return order
 
 
-def _flatten(node: Node, operands: Sequence[Any], opset: int) -> Any:
+def _flatten(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
     return operands[0].reshape(flattened_shape(node, operands[0].shape, opset))
 
 
-def flattened_shape(node: Node, shape: tuple[int, ...], opset: int) -> tuple[int, int]:
+def flattened_shape(node: OnnxNode, shape: tuple[int, ...], opset: int) -> tuple[int, int]:
     """Return the shape after Flatten."""
     axis = node.integer("axis", 1)
     if axis < 0 and opset < 11:
@@ -321,7 +327,7 @@ def flattened_shape(node: Node, shape: tuple[int, ...], opset: int) -> tuple[int
     )
 
 
-def _clip(node: Node, operands: Sequence[Any], opset: int) -> Any:
+def _clip(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
     result = operands[0]
     low, high = clip_range(node, operands, opset)
     # In this order: where low > high, the result is high.
@@ -332,7 +338,7 @@ def _clip(node: Node, operands: Sequence[Any], opset: int) -> Any:
     return result
 
 
-def clip_range(node: Node, operands: Sequence[Any], opset: int) -> tuple[Any, Any]:
+def clip_range(node: OnnxNode, operands: Sequence[Any], opset: int) -> tuple[Any, Any]:
     """Return the bounds of a Clip, None where there is no bound."""
     if opset < 11:
         largest = float(np.finfo(np.float32).max)
@@ -349,7 +355,7 @@ def clip_range(node: Node, operands: Sequence[Any], opset: int) -> tuple[Any, An
 def _logical(function: Any) -> Fold:
     """Return a fold with two inputs whose result cannot overflow."""
 
-    def combine(node: Node, operands: Sequence[Any], opset: int) -> Any:
+    def combine(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
         _room(node, np.broadcast_shapes(operands[0].shape, operands[1].shape))
         return function(operands[0], operands[1])
 
@@ -359,7 +365,7 @@ def _logical(function: Any) -> Fold:
 def _arithmetic(function: Any) -> Fold:
     """Return a fold with two inputs of numbers."""
 
-    def combine(node: Node, operands: Sequence[Any], opset: int) -> Any:
+    def combine(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
         left, right = operands
         _room(node, np.broadcast_shapes(left.shape, right.shape))
         if left.dtype.kind == "f":
@@ -370,7 +376,7 @@ def _arithmetic(function: Any) -> Fold:
     return combine
 
 
-def _division(node: Node, operands: Sequence[Any], opset: int) -> Any:
+def _division(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
     left, right = operands
     _room(node, np.broadcast_shapes(left.shape, right.shape))
     return _divide(node, left, right)
@@ -379,7 +385,7 @@ def _division(node: Node, operands: Sequence[Any], opset: int) -> Any:
 def _variadic(function: Any) -> Fold:
     """Return a fold with one input or more."""
 
-    def combine(node: Node, operands: Sequence[Any], opset: int) -> Any:
+    def combine(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
         shapes = [operand.shape for operand in operands]
         if opset < 8 and len(set(shapes)) > 1:
             raise node.unsupported("operator set 7 has no broadcasting for this operator")
@@ -391,7 +397,7 @@ def _variadic(function: Any) -> Fold:
     return combine
 
 
-def _matmul(node: Node, operands: Sequence[Any], opset: int) -> Any:
+def _matmul(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
     left, right = operands
     if not left.ndim or not right.ndim:
         raise FormatError(f"{node.place}: a factor is a single number")
@@ -410,7 +416,7 @@ def _unary(function: Any) -> Fold:
 def _signed(function: Any) -> Fold:
     """Return a fold with one input, in whose type the result may not fit: -(-128) in int8."""
 
-    def apply(node: Node, operands: Sequence[Any], opset: int) -> Any:
+    def apply(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
         data = operands[0]
         if data.dtype.kind == "f":
             return function(data)
@@ -419,24 +425,24 @@ def _signed(function: Any) -> Fold:
     return apply
 
 
-def _gather(node: Node, operands: Sequence[Any], opset: int) -> Any:
+def _gather(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
     data, indices = operands
     axis = axis_of(node, node.integer("axis", 0), data.ndim)
     _room(node, (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]))
     return np.take(data, indices, axis=axis)
 
 
-def _concat(node: Node, operands: Sequence[Any], opset: int) -> Any:
+def _concat(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
     axis = axis_of(node, node.integer("axis", 0), operands[0].ndim)
     return np.concatenate(operands, axis=axis)
 
 
-def _where(node: Node, operands: Sequence[Any], opset: int) -> Any:
+def _where(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
     _room(node, np.broadcast_shapes(*(operand.shape for operand in operands)))
     return np.where(*operands)
 
 
-def _expand(node: Node, operands: Sequence[Any], opset: int) -> Any:
+def _expand(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
     shape = np.broadcast_shapes(operands[0].shape, _shape(node, operands[1]))
     return np.broadcast_to(operands[0], _shape(node, np.array(shape, dtype=np.int64))).copy()
 
@@ -496,7 +502,7 @@ FOLDS: dict[str, Fold] = {
 }
 
 
-def shape_of(node: Node, shape: tuple[int, ...]) -> Tensor:
+def shape_of(node: OnnxNode, shape: tuple[int, ...]) -> Tensor:
     """Return what Shape gives for a tensor of this shape."""
     rank = len(shape)
     start, end = node.integer("start", 0), node.integer("end", rank)

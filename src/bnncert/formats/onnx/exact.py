@@ -22,7 +22,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray, IntArray
-from bnncert.description.model import Divide, Normalise, Scale, Shift, Step, step_arrays
+from bnncert.description.model import Divide, ElementwiseStep, Normalise, Scale, Shift, step_arrays
 
 #: Bits of the pieces that numbers are cut into for dot products in 64-bit integers.
 PIECE_BITS = 20
@@ -186,7 +186,7 @@ def _scale_columns(matrix: Any, factor: FloatArray) -> Any:
     return tidy(sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape))
 
 
-def _divide_columns(matrix: Any, divisor: FloatArray) -> tuple[Any, list[Step]]:
+def _divide_columns(matrix: Any, divisor: FloatArray) -> tuple[Any, list[ElementwiseStep]]:
     """Return W diag(1/d), times what the returned divisions take away again."""
     try:
         data = divide(matrix.data.astype(np.float64), divisor[matrix.indices])
@@ -208,12 +208,12 @@ def _divide_columns(matrix: Any, divisor: FloatArray) -> tuple[Any, list[Step]]:
     )
 
 
-def push(matrix: Any, steps: Sequence[Step]) -> tuple[Any, tuple[Step, ...]]:
+def push(matrix: Any, steps: Sequence[ElementwiseStep]) -> tuple[Any, tuple[ElementwiseStep, ...]]:
     """Return W' and steps T with  W(S(z)) = T(W' z)  for the steps S, one entry per column."""
-    after: list[Step] = []
+    after: list[ElementwiseStep] = []
     for step in reversed(steps):
         if isinstance(step, Shift):
-            moved: list[Step] = [Shift(part) for part in dot_rows(matrix, step.offset)]
+            moved: list[ElementwiseStep] = [Shift(part) for part in dot_rows(matrix, step.offset)]
         elif isinstance(step, Normalise):
             moved = _push_normalisation(matrix, step)
         else:
@@ -230,7 +230,7 @@ def push(matrix: Any, steps: Sequence[Step]) -> tuple[Any, tuple[Step, ...]]:
     return matrix, tuple(after)
 
 
-def _push_normalisation(matrix: Any, step: Normalise) -> list[Step]:
+def _push_normalisation(matrix: Any, step: Normalise) -> list[ElementwiseStep]:
     shared = [row_values(matrix, array) for array in (step.gamma, step.variance, step.epsilon)]
     gamma, variance, epsilon = shared
     if gamma is None or variance is None or epsilon is None:

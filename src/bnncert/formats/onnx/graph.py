@@ -47,7 +47,7 @@ LARGEST_CONSTANT, LARGEST_VALUE = DEFAULT_LIMITS.matrix, DEFAULT_LIMITS.width
 
 
 @dataclass(frozen=True, eq=False)
-class Node:
+class OnnxNode:
     """One operator of the graph, with typed access to its attributes."""
 
     source: str
@@ -109,7 +109,7 @@ class Graph:
     input_shape: tuple[int, ...]
     input_type: np.dtype[Any]
     output_name: str
-    nodes: tuple[Node, ...]
+    nodes: tuple[OnnxNode, ...]
     tensors: dict[str, Any]
     metadata: dict[str, str]
 
@@ -269,10 +269,10 @@ def printable(text: str | bytes) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in _text(text))
 
 
-def _node(proto: Any, source: str, number: int) -> Node:
+def _node(proto: Any, source: str, number: int) -> OnnxNode:
     outputs = tuple(proto.output)
     name = proto.name or next((output for output in outputs if output), f"number {number}")
-    node = Node(
+    node = OnnxNode(
         source=source,
         op=printable(proto.op_type),
         domain=printable(proto.domain),
@@ -287,10 +287,10 @@ def _node(proto: Any, source: str, number: int) -> Node:
 
 
 def _live_nodes(
-    nodes: Sequence[Node], known: set[str], sparse: set[str], output: str, source: str
-) -> tuple[Node, ...]:
+    nodes: Sequence[OnnxNode], known: set[str], sparse: set[str], output: str, source: str
+) -> tuple[OnnxNode, ...]:
     """Return what `output` depends on, producers first."""
-    producer: dict[str, Node] = {}
+    producer: dict[str, OnnxNode] = {}
     for node in nodes:
         for name in node.outputs:
             if name and (name in producer or name in known):
@@ -299,9 +299,9 @@ def _live_nodes(
                 producer[name] = node
     if output not in producer:
         raise FormatError(f"{source}: no node computes the graph output {output}")
-    order: list[Node] = []
+    order: list[OnnxNode] = []
     state: dict[int, str] = {}
-    stack: list[tuple[Node, bool]] = [(producer[output], False)]
+    stack: list[tuple[OnnxNode, bool]] = [(producer[output], False)]
     while stack:
         node, leaving = stack.pop()
         if leaving:

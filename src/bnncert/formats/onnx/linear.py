@@ -14,9 +14,9 @@ from bnncert.arrays import FloatArray, IntArray
 from bnncert.description.model import (
     Convolution,
     Divide,
+    ElementwiseStep,
     Scale,
     Shift,
-    Step,
     as_sparse,
     factor_rows,
     take_step,
@@ -31,8 +31,8 @@ from bnncert.formats.onnx.constants import (
     scalar,
 )
 from bnncert.formats.onnx.exact import InexactError, compose, multiply, push, tidy
-from bnncert.formats.onnx.graph import LARGEST_VALUE, Node
-from bnncert.formats.onnx.value import Operand, Value, Walk, constant, plain, positions, spread
+from bnncert.formats.onnx.graph import LARGEST_VALUE, OnnxNode
+from bnncert.formats.onnx.value import GraphWalk, Operand, Value, constant, plain, positions, spread
 from bnncert.formats.onnx.windows import (
     MOST_CONNECTIONS,
     convolution_matrix,
@@ -56,7 +56,7 @@ def _relabelled(matrix: Any, columns: IntArray, width: int) -> Any:
 
 def apply(
     value: Value,
-    node: Node,
+    node: OnnxNode,
     shape: tuple[int, ...],
     build: Callable[[IntArray, int], Any],
     *,
@@ -85,7 +85,7 @@ def apply(
     if size > LARGEST_VALUE:
         raise node.unsupported(f"a result with {size} entries is too large")
     direct = value.matrix is None
-    steps: list[Step] = []
+    steps: list[ElementwiseStep] = []
     if direct:
         matrix = build(value.index, value.width)
         entry = np.argsort(value.index)
@@ -127,7 +127,7 @@ def apply(
     )
 
 
-def _weights(tensor: Tensor, node: Node, what: str) -> Tensor:
+def _weights(tensor: Tensor, node: OnnxNode, what: str) -> Tensor:
     """Check weights without changing their type: a large kernel is only made smaller later."""
     if tensor.dtype.kind == "f":
         if not np.all(np.isfinite(tensor)):
@@ -136,7 +136,7 @@ def _weights(tensor: Tensor, node: Node, what: str) -> Tensor:
     return exact_floats(tensor, node, what)
 
 
-def _factored(rows: Tensor, walk: Walk) -> tuple[Tensor, FloatArray | None]:
+def _factored(rows: Tensor, walk: GraphWalk) -> tuple[Tensor, FloatArray | None]:
     split = None if walk.as_written else factor_rows(rows)
     if split is None:
         return rows.astype(np.float64), None
@@ -148,8 +148,8 @@ def _product(
     rows: Tensor,
     repeat: tuple[int, int],
     shape: tuple[int, ...],
-    node: Node,
-    walk: Walk,
+    node: OnnxNode,
+    walk: GraphWalk,
 ) -> Value:
     """Apply ``kron(kron(I_a, rows), I_b)`` with (a, b) = `repeat`."""
     before, after = repeat
@@ -170,7 +170,7 @@ def _product(
     return apply(value, node, shape, build, factor=factor)
 
 
-def _times(value: Value, tensor: Tensor, node: Node, walk: Walk) -> Value:
+def _times(value: Value, tensor: Tensor, node: OnnxNode, walk: GraphWalk) -> Value:
     """Return value @ tensor."""
     matrix = tensor.reshape(-1, 1) if tensor.ndim == 1 else _matrix(tensor, node)
     if not value.shape or value.shape[-1] != matrix.shape[0]:
@@ -187,7 +187,7 @@ def _raised(result: Value, rank: int, value: Value) -> Value:
     return result.reshaped((1,) * (rank - max(2, len(value.shape))) + result.shape)
 
 
-def _times_left(tensor: Tensor, value: Value, node: Node, walk: Walk) -> Value:
+def _times_left(tensor: Tensor, value: Value, node: OnnxNode, walk: GraphWalk) -> Value:
     """Return tensor @ value."""
     matrix = tensor.reshape(1, -1) if tensor.ndim == 1 else _matrix(tensor, node)
     vector = len(value.shape) == 1
@@ -205,13 +205,13 @@ def _times_left(tensor: Tensor, value: Value, node: Node, walk: Walk) -> Value:
     return _raised(result, tensor.ndim, value)
 
 
-def _matrix(tensor: Tensor, node: Node) -> Tensor:
+def _matrix(tensor: Tensor, node: OnnxNode) -> Tensor:
     if tensor.ndim < 2 or any(n != 1 for n in tensor.shape[:-2]):
         raise node.unsupported(f"a weight tensor of shape {tensor.shape}; expected a matrix")
     return tensor.reshape(tensor.shape[-2:])
 
 
-def matmul(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+def matmul(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     """MatMul of a value and a constant, in either order."""
     left, right = operands[0], operands[1]
     if isinstance(left, Value):
@@ -221,13 +221,13 @@ def matmul(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     return _times_left(tensor, plain(right, node), node, walk)
 
 
-def _flat_matrix(tensor: Tensor, node: Node) -> Tensor:
+def _flat_matrix(tensor: Tensor, node: OnnxNode) -> Tensor:
     if tensor.ndim != 2:
         raise node.unsupported(f"a weight tensor of shape {tensor.shape}; expected two axes")
     return _weights(tensor, node, "its weights")
 
 
-def gemm(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+def gemm(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     """Gemm: alpha A' B' + beta C, with one of A and B constant."""
     left, right = operands[0], operands[1]
     flips = [node.integer(key, 0) != 0 for key in ("transA", "transB")]
@@ -257,7 +257,7 @@ def gemm(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     return result
 
 
-def convolution(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+def convolution(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     """Conv in one or two dimensions."""
     value = plain(operands[0], node)
     kernel = _weights(constant(operands[1], node, "its kernel"), node, "its kernel")
@@ -307,7 +307,7 @@ def convolution(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     return result
 
 
-def average_pool(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+def average_pool(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     """AveragePool: a sum over each window, divided by its size."""
     value = plain(operands[0], node)
     channels, spatial = image_of(value.shape, node)
@@ -322,7 +322,7 @@ def average_pool(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     return _summed(value, node, (1, channels, *out), matrix, count)
 
 
-def reduction(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+def reduction(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     """ReduceMean, ReduceSum and GlobalAveragePool."""
     value = plain(operands[0], node)
     rank = len(value.shape)
@@ -349,7 +349,7 @@ def reduction(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
 
 
 def _summed(
-    value: Value, node: Node, shape: tuple[int, ...], matrix: Any, count: npt.NDArray[Any]
+    value: Value, node: OnnxNode, shape: tuple[int, ...], matrix: Any, count: npt.NDArray[Any]
 ) -> Value:
     result = apply(
         value,
@@ -361,7 +361,7 @@ def _summed(
     return result.then(Divide(count.astype(np.float64)))
 
 
-def pad(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+def pad(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     """Pad with a constant: a map with empty rows, and a shift of these rows."""
     value = plain(operands[0], node)
     mode = node.text("mode", "constant")

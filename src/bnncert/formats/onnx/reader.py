@@ -34,7 +34,7 @@ from bnncert.formats.onnx.constants import (
 from bnncert.formats.onnx.graph import (
     STANDARD_DOMAINS,
     Graph,
-    Node,
+    OnnxNode,
     parse_graph,
     printable,
     tensor_array,
@@ -62,9 +62,9 @@ from bnncert.formats.onnx.value import (
     INTEGERS,
     LARGEST_INTEGER,
     MOST_INTEGER_STEPS,
+    GraphWalk,
     Operand,
     Value,
-    Walk,
     constant,
     plain,
     positions,
@@ -74,7 +74,7 @@ from bnncert.formats.onnx.value import (
 #: Prefix of the metadata that this project writes into a model.
 OWN_METADATA = "bnncert."
 
-Handler: TypeAlias = Callable[[Walk, Node, Sequence[Operand]], Value]
+Handler: TypeAlias = Callable[[GraphWalk, OnnxNode, Sequence[Operand]], Value]
 
 
 def read_onnx(content: bytes, source: str) -> ModelDescription:
@@ -90,7 +90,7 @@ def read_onnx(content: bytes, source: str) -> ModelDescription:
 
 def _read(content: bytes, source: str) -> ModelDescription:
     graph = parse_graph(content, source)
-    walk = Walk(opset=graph.opset, as_written=_own(graph, "form", source) == "normal")
+    walk = GraphWalk(opset=graph.opset, as_written=_own(graph, "form", source) == "normal")
     value = _follow(graph, walk)
     if value.pool is not None or value.clipped or value.kind == "bool":
         raise UnsupportedModelError(
@@ -152,14 +152,14 @@ def _own_bound(graph: Graph, key: str, source: str) -> FloatArray | None:
         ) from error
 
 
-def _follow(graph: Graph, walk: Walk) -> Value:
+def _follow(graph: Graph, walk: GraphWalk) -> Value:
     size = int(np.prod(graph.input_shape, dtype=np.int64))
     known: dict[str, Operand] = {
         graph.input_name: Value(
             shape=graph.input_shape, index=positions(size), width=size, dtype=graph.input_type
         )
     }
-    reader: dict[str, Node] = {}
+    reader: dict[str, OnnxNode] = {}
     for node in graph.nodes:
         operands: list[Operand] = []
         for name in node.inputs:
@@ -186,7 +186,7 @@ def _follow(graph: Graph, walk: Walk) -> Value:
     return value
 
 
-def _result(walk: Walk, node: Node, operands: Sequence[Operand]) -> Operand:
+def _result(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Operand:
     if node.domain not in STANDARD_DOMAINS and node.op != "BipolarQuant":
         raise node.unsupported(f"operators of domain {node.domain} are not supported")
     if any(attribute.HasField("g") for attribute in node.attributes.values()):
@@ -221,7 +221,7 @@ def _result(walk: Walk, node: Node, operands: Sequence[Operand]) -> Operand:
 # -- operators that only move entries -----------------------------------------------------
 
 
-def _mover(operand: Operand, node: Node) -> Value:
+def _mover(operand: Operand, node: OnnxNode) -> Value:
     if not isinstance(operand, Value):
         raise node.unsupported("expected its first input to depend on the network's input")
     if operand.transform == "argmax":
@@ -229,7 +229,7 @@ def _mover(operand: Operand, node: Node) -> Value:
     return operand
 
 
-def _same(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+def _same(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     if node.op == "Dropout":
         ratio, training = ([*operands[1:], None, None])[:2]
         if ratio is not None:
@@ -239,7 +239,7 @@ def _same(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     return _mover(operands[0], node)
 
 
-def _cast(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+def _cast(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     value = _mover(operands[0], node)
     target = np.dtype(target_type(node))
     if value.kind == "bool":
@@ -256,23 +256,23 @@ def _cast(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     return replace(value, dtype=target)
 
 
-def _reshape(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+def _reshape(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     value = _mover(operands[0], node)
     target = integer_list(constant(operands[1], node, "the new shape"), node, "the new shape")
     return value.reshaped(reshaped_shape(node, target or (), value.shape))
 
 
-def _flatten(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+def _flatten(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     value = _mover(operands[0], node)
     return value.reshaped(flattened_shape(node, value.shape, walk.opset))
 
 
-def _transpose(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+def _transpose(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     value = _mover(operands[0], node)
     return value.transposed(permutation(node, len(value.shape)))
 
 
-def _squeeze(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+def _squeeze(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     value = _mover(operands[0], node)
     if len(operands) > 1:
         constant(operands[1], node, "its list of axes")
@@ -282,7 +282,7 @@ def _squeeze(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
 # -- elementwise arithmetic ---------------------------------------------------------------
 
 
-def _arithmetic(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+def _arithmetic(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     left, right = operands[0], operands[1]
     value = plain(left if isinstance(left, Value) else right, node, ("real", "integer"))
     other = constant(right if isinstance(left, Value) else left, node, "its other input")
@@ -310,12 +310,12 @@ def _arithmetic(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     return value.then(Divide(numbers))
 
 
-def _negative(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+def _negative(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     value = plain(operands[0], node)
     return value.then(Scale(value.uniformly(-1.0)))
 
 
-def _batch_normalisation(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+def _batch_normalisation(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     value = plain(operands[0], node)
     if len(operands) != 5:
         raise FormatError(f"{node.place}: {len(operands)} inputs; expected 5")
@@ -346,7 +346,7 @@ def _batch_normalisation(walk: Walk, node: Node, operands: Sequence[Operand]) ->
 # -- the end of a network -----------------------------------------------------------------
 
 
-def _softmax(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+def _softmax(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     value = plain(operands[0], node)
     rank = len(value.shape)
     axis = axis_of(node, node.integer("axis", 1 if walk.opset < 13 else -1), rank)
@@ -357,7 +357,7 @@ def _softmax(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     return replace(value, transform="softmax")
 
 
-def _argmax(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+def _argmax(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     value = _mover(operands[0], node)
     # Softmax keeps the order of the scores.
     value = plain(replace(value, transform="scores"), node)

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 
 from bnncert.errors import FormatError
-from bnncert.formats.onnx.graph import Node
+from bnncert.formats.onnx.graph import OnnxNode
 
 ElementType: TypeAlias = "np.dtype[Any]"
 
@@ -44,7 +44,7 @@ FLAGS = frozenset(
 BIPOLAR_QUANT = "BipolarQuant"
 
 
-def check_node(node: Node, types: Sequence[ElementType | None], opset: int) -> None:
+def check_node(node: OnnxNode, types: Sequence[ElementType | None], opset: int) -> None:
     """Refuse a node that its specification in this operator set does not allow.
 
     Parameters
@@ -70,7 +70,7 @@ def check_node(node: Node, types: Sequence[ElementType | None], opset: int) -> N
         )
 
 
-def _check_bipolar_quant(node: Node, types: Sequence[ElementType | None]) -> None:
+def _check_bipolar_quant(node: OnnxNode, types: Sequence[ElementType | None]) -> None:
     if len(types) != 2 or None in types:
         raise node.unsupported(f"{len(types)} inputs; expected a tensor and its scale")
     if types[0] != types[1] or any(kind is not None and kind.kind != "f" for kind in types):
@@ -79,7 +79,7 @@ def _check_bipolar_quant(node: Node, types: Sequence[ElementType | None]) -> Non
         raise node.unsupported(f"attribute {name} is not known")
 
 
-def _check_attributes(node: Node, schema: Any, opset: int) -> None:
+def _check_attributes(node: OnnxNode, schema: Any, opset: int) -> None:
     for name, attribute in node.attributes.items():
         if name not in schema.attributes:
             raise node.unsupported(
@@ -99,7 +99,9 @@ def _check_attributes(node: Node, schema: Any, opset: int) -> None:
             raise FormatError(f"{node.place}: attribute {name} is missing")
 
 
-def _check_inputs(node: Node, schema: Any, types: Sequence[ElementType | None], opset: int) -> None:
+def _check_inputs(
+    node: OnnxNode, schema: Any, types: Sequence[ElementType | None], opset: int
+) -> None:
     if not schema.min_input <= len(types) <= schema.max_input:
         raise FormatError(
             f"{node.place}: {len(types)} inputs; expected "

@@ -15,18 +15,26 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray, IntArray
-from bnncert.description.model import Convolution, Scale, Shift, SignZero, Stage, Step, step_arrays
+from bnncert.description.model import (
+    Convolution,
+    ElementwiseStep,
+    Scale,
+    Shift,
+    SignZero,
+    Stage,
+    step_arrays,
+)
 from bnncert.description.rationals import Interval
 from bnncert.description.thresholds import affine_coefficients
 from bnncert.formats.onnx.constants import clip_range, exact_floats
 from bnncert.formats.onnx.exact import InexactError, add, factor_sparse, row_values, tidy
-from bnncert.formats.onnx.graph import Node
+from bnncert.formats.onnx.graph import OnnxNode
 from bnncert.formats.onnx.value import (
     INTEGERS,
     LARGEST_INTEGER,
+    GraphWalk,
     Operand,
     Value,
-    Walk,
     constant,
     plain,
     positions,
@@ -116,7 +124,7 @@ def output_stage(value: Value) -> Stage:
     return Stage(weights=weights, steps=value.steps, name=value.name or "output", structural=True)
 
 
-def _after(walk: Walk, value: Value, stage: Stage, open_stages: tuple[int, ...]) -> Value:
+def _after(walk: GraphWalk, value: Value, stage: Stage, open_stages: tuple[int, ...]) -> Value:
     """Add a stage and return its signs in the shape of `value`."""
     walk.stages.append(stage)
     return Value(
@@ -132,7 +140,7 @@ def _after(walk: Walk, value: Value, stage: Stage, open_stages: tuple[int, ...])
 # -- signs --------------------------------------------------------------------------------
 
 
-def binarise(walk: Walk, value: Value, node: Node, at_zero: SignZero | None) -> Value:
+def binarise(walk: GraphWalk, value: Value, node: OnnxNode, at_zero: SignZero | None) -> Value:
     """Return the signs of a value; at zero they are `at_zero`, None if that is undefined."""
     value = plain(replace(value, clipped=False), node, ("real", "integer"))
     if value.is_signs:
@@ -150,7 +158,7 @@ def _sign_of(number: Interval, at_zero: int) -> int | None:
     return at_zero if number.is_exact else None
 
 
-def _settled(walk: Walk, value: Value, node: Node, at_zero: SignZero | None) -> Value:
+def _settled(walk: GraphWalk, value: Value, node: OnnxNode, at_zero: SignZero | None) -> Value:
     """Return the signs of a function of signs, noting what it does where the sign was zero."""
     affine = affine_coefficients(value.steps, value.size, node.place)
     zero = {"plus": 1, "minus": -1}.get(at_zero or "", 0)
@@ -182,12 +190,12 @@ def _settled(walk: Walk, value: Value, node: Node, at_zero: SignZero | None) -> 
     return signs.then(Scale(orientation[affine.group]))
 
 
-def sign(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+def sign(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     """Sign, whose value at zero is 0: the file does not say which sign that is."""
     return binarise(walk, _value(operands[0], node), node, None)
 
 
-def bipolar_quant(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+def bipolar_quant(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     """BipolarQuant of QONNX: +scale for x >= 0, else -scale."""
     scale = constant(operands[1] if len(operands) > 1 else None, node, "its scale")
     signs = binarise(walk, _value(operands[0], node), node, "plus")
@@ -197,7 +205,7 @@ def bipolar_quant(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     return signs.reshaped(shape).then(Scale(factor))
 
 
-def compare(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+def compare(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     """Greater, GreaterOrEqual, Less and LessOrEqual with a constant on either side."""
     op, first, second = node.op, operands[0], operands[1]
     if not isinstance(first, Value):
@@ -213,13 +221,13 @@ def compare(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     return replace(binarise(walk, value, node, at_zero), dtype=np.dtype(bool))
 
 
-def negate(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+def negate(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     """Not, of a comparison."""
     value = plain(operands[0], node, ("bool",))
     return value.then(Scale(value.uniformly(-1.0)))
 
 
-def choose(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+def choose(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     """Where(condition, a, b) with constants a and b: (a - b)/2 times the sign, plus (a + b)/2."""
     if not isinstance(operands[0], Value):
         raise node.unsupported("its condition is constant, but what it selects is not")
@@ -243,7 +251,7 @@ def choose(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     return value.then(Scale(half_gap)).then(Shift(middle))
 
 
-def clip(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+def clip(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     """Clip to a range around zero, which a sign does not see."""
     value = plain(operands[0], node)
     bounds = [None if o is None else constant(o, node, "a bound") for o in operands[1:]]
@@ -254,7 +262,7 @@ def clip(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     return replace(value, clipped=True)
 
 
-def _value(operand: Operand, node: Node) -> Value:
+def _value(operand: Operand, node: OnnxNode) -> Value:
     if not isinstance(operand, Value):
         raise node.unsupported("expected its first input to depend on the network's input")
     return operand
@@ -263,7 +271,7 @@ def _value(operand: Operand, node: Node) -> Value:
 # -- max-pooling --------------------------------------------------------------------------
 
 
-def _direction(steps: Sequence[Step], count: int) -> npt.NDArray[np.float64]:
+def _direction(steps: Sequence[ElementwiseStep], count: int) -> npt.NDArray[np.float64]:
     """Return whether the steps increase (+1), decrease (-1) or are constant (0)."""
     direction = np.ones(count)
     for step in steps:
@@ -273,7 +281,7 @@ def _direction(steps: Sequence[Step], count: int) -> npt.NDArray[np.float64]:
     return direction
 
 
-def max_pool(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
+def max_pool(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     """MaxPool and GlobalMaxPool, before a sign or after it."""
     value = plain(operands[0], node)
     channels, spatial = image_of(value.shape, node)
@@ -299,7 +307,7 @@ def max_pool(walk: Walk, node: Node, operands: Sequence[Operand]) -> Value:
     return _pooled_reals(value, node, shape, pool, steps, direction)
 
 
-def _shared_step(step: Step, pool: Any, node: Node) -> Step:
+def _shared_step(step: ElementwiseStep, pool: Any, node: OnnxNode) -> ElementwiseStep:
     """Return a step with one entry per window, which all cells of the window must share."""
     shared = []
     for array in step_arrays(step):
@@ -320,12 +328,12 @@ def _renumbered(pool: Any, index: IntArray, count: int) -> Any:
 
 
 def _pooled_signs(
-    walk: Walk,
+    walk: GraphWalk,
     value: Value,
-    node: Node,
+    node: OnnxNode,
     shape: tuple[int, ...],
     pool: Any,
-    steps: tuple[Step, ...],
+    steps: tuple[ElementwiseStep, ...],
     direction: FloatArray,
 ) -> Value:
     """Return the maximum of signs: one more stage, an OR (or an AND of decreasing functions)."""
@@ -348,10 +356,10 @@ def _pooled_signs(
 
 def _pooled_reals(
     value: Value,
-    node: Node,
+    node: OnnxNode,
     shape: tuple[int, ...],
     pool: Any,
-    steps: tuple[Step, ...],
+    steps: tuple[ElementwiseStep, ...],
     direction: FloatArray,
 ) -> Value:
     """Return the maximum of real numbers, with the steps moved behind the maximum."""

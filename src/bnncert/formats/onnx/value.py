@@ -20,15 +20,15 @@ from bnncert.arrays import FloatArray, IntArray
 from bnncert.description.model import (
     Convolution,
     Divide,
+    ElementwiseStep,
     OutputTransform,
     Scale,
     Shift,
     Stage,
-    Step,
     take_step,
 )
 from bnncert.formats.onnx.constants import Tensor, exact_floats
-from bnncert.formats.onnx.graph import LARGEST_VALUE, Node
+from bnncert.formats.onnx.graph import LARGEST_VALUE, OnnxNode
 
 #: Types of integers that values may have: -1 is one of their numbers, as it is not for uint8.
 INTEGERS = (np.dtype(np.int32), np.dtype(np.int64))
@@ -73,7 +73,7 @@ class Value:
     matrix: Any = None
     factor: FloatArray | None = None
     pool: Any = None
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ElementwiseStep, ...] = ()
     convolution: Convolution | None = None
     structural: bool = False
     dtype: np.dtype[Any] = np.dtype(np.float32)  # noqa: RUF009
@@ -114,7 +114,7 @@ class Value:
             steps=tuple(take_step(step, flat) for step in self.steps),
         )
 
-    def then(self, step: Step) -> Value:
+    def then(self, step: ElementwiseStep) -> Value:
         """Return the value after one more step (left out if it does nothing)."""
         if isinstance(step, Scale) and bool(np.all(step.factor == 1.0)):
             return self
@@ -133,7 +133,7 @@ Operand: TypeAlias = Value | Tensor | None
 
 
 @dataclass(eq=False)
-class Walk:
+class GraphWalk:
     """What reading a graph has produced so far.
 
     `as_written` is set for files that say their weights are in normal form: rows are then taken
@@ -145,7 +145,7 @@ class Walk:
     as_written: bool = False
 
 
-def plain(operand: Operand, node: Node, kinds: tuple[str, ...] = ("real",)) -> Value:
+def plain(operand: Operand, node: OnnxNode, kinds: tuple[str, ...] = ("real",)) -> Value:
     """Return a value that arithmetic can be done on; say why if it is not one."""
     if not isinstance(operand, Value):
         raise node.unsupported("expected its first input to depend on the network's input")
@@ -160,7 +160,7 @@ def plain(operand: Operand, node: Node, kinds: tuple[str, ...] = ("real",)) -> V
     return operand
 
 
-def constant(operand: Operand, node: Node, what: str) -> Tensor:
+def constant(operand: Operand, node: OnnxNode, what: str) -> Tensor:
     """Return an operand that must be constant."""
     if isinstance(operand, Value):
         raise node.unsupported(
@@ -173,7 +173,7 @@ def constant(operand: Operand, node: Node, what: str) -> Tensor:
 
 
 def spread(
-    value: Value, tensor: Tensor, node: Node, what: str = "its constant"
+    value: Value, tensor: Tensor, node: OnnxNode, what: str = "its constant"
 ) -> tuple[tuple[int, ...], FloatArray]:
     """Broadcast a constant against a value; return the shape and one number per position."""
     floats = exact_floats(tensor, node, what)

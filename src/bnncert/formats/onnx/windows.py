@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from bnncert.arrays import IntArray
 from bnncert.errors import FormatError
-from bnncert.formats.onnx.graph import LARGEST_VALUE, Node
+from bnncert.formats.onnx.graph import LARGEST_VALUE, OnnxNode
 
 #: Connections of the largest layer that is written out as a sparse matrix.
 MOST_CONNECTIONS = 2**28
@@ -45,7 +45,7 @@ class Windows:
         return cell.reshape(self.out[0] * self.out[1], -1).astype(np.int64)
 
 
-def image_of(shape: tuple[int, ...], node: Node) -> tuple[int, tuple[int, ...]]:
+def image_of(shape: tuple[int, ...], node: OnnxNode) -> tuple[int, tuple[int, ...]]:
     """Return the channels and the spatial axes of a tensor (1, C, L) or (1, C, H, W)."""
     if len(shape) not in (3, 4) or shape[0] != 1:
         raise node.unsupported(
@@ -55,7 +55,7 @@ def image_of(shape: tuple[int, ...], node: Node) -> tuple[int, tuple[int, ...]]:
     return shape[1], shape[2:]
 
 
-def windows_of(node: Node, spatial: tuple[int, ...], kernel: tuple[int, ...]) -> Windows:
+def windows_of(node: OnnxNode, spatial: tuple[int, ...], kernel: tuple[int, ...]) -> Windows:
     """Work out the windows from the attributes of a convolution or pooling node."""
     rank = len(spatial)
     if len(kernel) != rank:
@@ -103,7 +103,7 @@ def windows_of(node: Node, spatial: tuple[int, ...], kernel: tuple[int, ...]) ->
     )
 
 
-def _rounded_up(node: Node, axis: int, count: int, stride: int, size: int, pads: int) -> int:
+def _rounded_up(node: OnnxNode, axis: int, count: int, stride: int, size: int, pads: int) -> int:
     # Runtimes disagree on windows that start in the padding and on what an average divides by.
     if node.op != "MaxPool" or pads or count * stride >= size:
         raise node.unsupported(
@@ -118,7 +118,7 @@ def _pair(values: tuple[int, ...]) -> tuple[int, int]:
     return int(first), int(second)
 
 
-def incidence(windows: Windows, channels: int, node: Node) -> Any:
+def incidence(windows: Windows, channels: int, node: OnnxNode) -> Any:
     """Return the 0/1 matrix of (channel, window) rows and (channel, cell) columns."""
     cells = windows.cells()
     valid = cells >= 0

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from bnncert.arrays import FloatArray
 from bnncert.description.model import ModelDescription
 from bnncert.errors import FormatError
-from bnncert.formats.layer_chain import Layer
+from bnncert.formats.layer_chain import FileLayer
 from bnncert.formats.reading import parse_json
 from bnncert.formats.torch.layers import LAYER_TYPES, TorchLayer, describe_layers
 from bnncert.formats.torch.model import import_torch, tensor_array
@@ -130,7 +130,7 @@ def _layer(
                 f"{layers_source}: layer {number} ({kind}): unknown option {_shown(key)}; "
                 f"expected {', '.join(options) or 'none'}"
             )
-    layer = Layer(source, _shown(name), kind)
+    layer = FileLayer(source, _shown(name), kind)
     found = {}
     for role in (*needed, *optional):
         key = f"{prefix}.{role}"
@@ -142,7 +142,7 @@ def _layer(
     return TorchLayer(layer, {key: entry[key] for key in options if key in entry}, found)
 
 
-def _array(value: Any, layer: Layer, role: str) -> npt.NDArray[Any]:
+def _array(value: Any, layer: FileLayer, role: str) -> npt.NDArray[Any]:
     return value if isinstance(value, np.ndarray) else tensor_array(value, layer, role)
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
 from bnncert.description.model import ModelDescription, SignZero
-from bnncert.formats.layer_chain import Chain, Layer, one_line_errors
+from bnncert.formats.layer_chain import Chain, FileLayer, one_line_errors
 
 Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 Handler: TypeAlias = Callable[[Chain, "TorchLayer"], None]
@@ -27,7 +27,7 @@ AS_STORED = "as stored"
 class TorchLayer:
     """One layer: where it is, its options and its arrays."""
 
-    layer: Layer
+    layer: FileLayer
     options: Mapping[str, Any] = field(default_factory=dict)
     arrays: Arrays = field(default_factory=dict)
 
@@ -70,7 +70,7 @@ def describe_layers(
 # -- quantisers ---------------------------------------------------------------------------
 
 
-def quantised(weights: npt.NDArray[Any], quantizer: Any, layer: Layer) -> npt.NDArray[Any]:
+def quantised(weights: npt.NDArray[Any], quantizer: Any, layer: FileLayer) -> npt.NDArray[Any]:
     """Return the weights that a layer uses; `quantizer` is "sign", "ternary:T" or "as stored".
 
     What the weight zero, or a weight of exactly T, becomes differs between trainers, so such
@@ -111,7 +111,7 @@ def _threshold(text: str) -> float | None:
 
 
 def _refuse(
-    weights: npt.NDArray[Any], doubtful: npt.NDArray[np.bool_], what: str, layer: Layer
+    weights: npt.NDArray[Any], doubtful: npt.NDArray[np.bool_], what: str, layer: FileLayer
 ) -> None:
     places = np.argwhere(doubtful)
     if places.size:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from bnncert.arrays import FloatArray
 from bnncert.description.model import ModelDescription, SignZero
 from bnncert.errors import InputError, MissingExtraError
-from bnncert.formats.layer_chain import Layer
+from bnncert.formats.layer_chain import FileLayer
 from bnncert.formats.limits import DEFAULT_LIMITS, too_many
 from bnncert.formats.torch.layers import (
     AS_STORED,
@@ -93,7 +93,7 @@ def describe_torch(
             f"{SOURCE}: {type(model).__name__}; expected a torch.nn.Sequential, whose layers are "
             "applied one after the other"
         )
-    _check_hooks(model, Layer(SOURCE, "model", "Sequential"))
+    _check_hooks(model, FileLayer(SOURCE, "model", "Sequential"))
     chosen = dict(roles or {})
     for kind in chosen.values():
         if kind not in ROLES:
@@ -134,13 +134,13 @@ def _modules(torch: Any, model: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     """Yield the modules in order, those of a Sequential inside the model included."""
     for name, module in model.named_children():
         if type(module) is torch.nn.Sequential:
-            _check_hooks(module, Layer(SOURCE, prefix + name, "Sequential"))
+            _check_hooks(module, FileLayer(SOURCE, prefix + name, "Sequential"))
             yield from _modules(torch, module, f"{prefix}{name}.")
         else:
             yield prefix + name, module
 
 
-def _layer(torch: Any, name: str, module: Any, roles: Mapping[Any, str]) -> Layer:
+def _layer(torch: Any, name: str, module: Any, roles: Mapping[Any, str]) -> FileLayer:
     kind = roles.get(type(module))
     class_name = type(module).__name__
     if kind is None and getattr(torch.nn, class_name, None) is type(module):
@@ -148,21 +148,21 @@ def _layer(torch: Any, name: str, module: Any, roles: Mapping[Any, str]) -> Laye
     if kind is None and class_name in SIGN_CLASSES:
         kind = "sign"
     if kind is None:
-        raise Layer(SOURCE, name, class_name).unsupported(
+        raise FileLayer(SOURCE, name, class_name).unsupported(
             "this module is not part of a binary network as bnncert reads them; if it is one, say "
             "so with roles={" + class_name + ': "sign"}'
         )
-    layer = Layer(SOURCE, name, kind)
+    layer = FileLayer(SOURCE, name, kind)
     _check_hooks(module, layer)
     return layer
 
 
-def _check_hooks(module: Any, layer: Layer) -> None:
+def _check_hooks(module: Any, layer: FileLayer) -> None:
     if module._forward_hooks or module._forward_pre_hooks:
         raise layer.unsupported("it has hooks, which may change what it computes")
 
 
-def _content(module: Any, layer: Layer) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+def _content(module: Any, layer: FileLayer) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     known, needed, optional = LAYER_TYPES[layer.kind]
     options = {
         key: getattr(module, key)
@@ -187,7 +187,7 @@ def _content(module: Any, layer: Layer) -> tuple[dict[str, Any], dict[str, npt.N
     return options, arrays
 
 
-def tensor_array(tensor: Any, layer: Layer, what: str) -> npt.NDArray[Any]:
+def tensor_array(tensor: Any, layer: FileLayer, what: str) -> npt.NDArray[Any]:
     """Return a tensor as an array of its own type, which must be exact in float64."""
     try:
         array: npt.NDArray[Any] = tensor.detach().cpu().numpy()
@@ -203,7 +203,7 @@ def tensor_array(tensor: Any, layer: Layer, what: str) -> npt.NDArray[Any]:
 
 
 def _check_forward(
-    torch: Any, module: Any, layer: Layer, quantizer: str | None, arrays: Mapping[str, Any]
+    torch: Any, module: Any, layer: FileLayer, quantizer: str | None, arrays: Mapping[str, Any]
 ) -> None:
     """Refuse a class with a role that computes something else than its weights say."""
     name = type(module).__name__
@@ -234,7 +234,7 @@ def _check_forward(
         )
 
 
-def _applied(torch: Any, module: Any, points: Any, layer: Layer) -> Any:
+def _applied(torch: Any, module: Any, points: Any, layer: FileLayer) -> Any:
     """Return what a module computes in evaluation mode."""
     training = module.training
     try:
@@ -249,7 +249,7 @@ def _applied(torch: Any, module: Any, points: Any, layer: Layer) -> Any:
         module.train(training)
 
 
-def _zero(torch: Any, module: Any, layer: Layer) -> SignZero | None:
+def _zero(torch: Any, module: Any, layer: FileLayer) -> SignZero | None:
     """Return what a sign module gives at zero, after a look at whether it is a sign at all."""
     points = torch.tensor([[*_PROBES, 0.0]])
     values = _applied(torch, module, points, layer).reshape(-1).tolist()

@@ -86,7 +86,7 @@ class Disjunct:
     ball: EuclideanBall | None = None
 
 
-class Step(NamedTuple):
+class Instruction(NamedTuple):
     """One step of an assertion in postfix order.
 
     ``X`` and ``Y`` push the variable of index `size`, ``number`` pushes `value`; every other
@@ -145,7 +145,7 @@ class Specification:
     disjuncts : tuple of Disjunct
         Their union is the closure (in single inputs) of the asserted set. Disjuncts with an empty
         box are left out, so no disjunct at all means that nothing satisfies the query.
-    program : tuple of Step
+    program : tuple of Instruction
         The assertions as they were written, in postfix order.
     number_format : NumberFormat or None
         The declared type of the inputs if it is narrower than float32 (VNN-LIB 2.0): `holds` then
@@ -156,7 +156,7 @@ class Specification:
     input_count: int
     output_count: int
     disjuncts: tuple[Disjunct, ...]
-    program: tuple[Step, ...] = field(repr=False)
+    program: tuple[Instruction, ...] = field(repr=False)
     number_format: NumberFormat | None = None
 
     def holds(self, inputs: Sequence[Fraction], outputs: Sequence[Fraction]) -> bool:
@@ -188,7 +188,7 @@ class Specification:
         return _run(self.program, x, y)
 
 
-def _run(program: Sequence[Step], x: Sequence[Fraction], y: Sequence[Fraction]) -> bool:
+def _run(program: Sequence[Instruction], x: Sequence[Fraction], y: Sequence[Fraction]) -> bool:
     numbers: list[Fraction] = []
     truths: list[bool] = []
     for operation, size, value in program:

@@ -6,7 +6,7 @@ import os
 
 from bnncert.formats.limits import DEFAULT_LIMITS
 from bnncert.formats.reading import read_bytes
-from bnncert.formats.vnnlib.normal_form import error_at
+from bnncert.formats.vnnlib.disjunctive_form import error_at
 from bnncert.formats.vnnlib.query import Specification
 from bnncert.formats.vnnlib.version1 import TOKEN, parse_version1
 

@@ -21,10 +21,10 @@ from itertools import pairwise
 from typing import Final
 
 from bnncert.errors import FormatError
-from bnncert.formats.vnnlib.normal_form import (
+from bnncert.formats.vnnlib.disjunctive_form import (
+    DisjunctiveForm,
     Formula,
     Linear,
-    NormalForm,
     add,
     error_at,
     negate,
@@ -35,8 +35,8 @@ from bnncert.formats.vnnlib.normal_form import (
 from bnncert.formats.vnnlib.query import (
     COMPARISONS,
     CONNECTIVES,
+    Instruction,
     Specification,
-    Step,
 )
 
 MAX_NESTING: Final = 1_000
@@ -109,10 +109,10 @@ class _Reader:
         self.line = 1
         self.frames: list[_Frame] = []
         self.declared: dict[str, dict[int, int]] = {"X": {}, "Y": {}}
-        self.leaves: dict[str, tuple[Linear, Step]] = {}
-        self.program: list[Step] = []
+        self.leaves: dict[str, tuple[Linear, Instruction]] = {}
+        self.program: list[Instruction] = []
         self.assertions: list[Formula] = []
-        self.normal_form = NormalForm(path, self.place)
+        self.disjunctive = DisjunctiveForm(path, self.place)
 
     def error(self, found: str, expected: str, line: int | None = None) -> FormatError:
         return error_at(self.path, self.line if line is None else line, found, expected)
@@ -212,7 +212,7 @@ class _Reader:
                 "one of <= >= < > = and or not there",
             )
 
-    def number(self, token: str) -> tuple[Linear, Step]:
+    def number(self, token: str) -> tuple[Linear, Instruction]:
         match = _NUMBER.fullmatch(token)
         if match is None:
             what = "undeclared variable" if _VARIABLE.fullmatch(token) else "unknown symbol"
@@ -225,7 +225,7 @@ class _Reader:
                 f"at most {MAX_NUMBER_LENGTH} characters and an exponent up to {MAX_EXPONENT}",
             )
         value = Fraction(token)
-        leaf = Linear({}, value), Step("number", 0, value)
+        leaf = Linear({}, value), Instruction("number", 0, value)
         self.leaves[token] = leaf
         return leaf
 
@@ -245,7 +245,7 @@ class _Reader:
                 raise self.error(
                     f"assert with {len(frame.formulas)} formulas", "exactly one", frame.line
                 )
-            self.program.append(Step("assert", 1))
+            self.program.append(Instruction("assert", 1))
             self.assertions.append(frame.formulas[0])
             return
         parent = self.frames[-1]
@@ -258,7 +258,7 @@ class _Reader:
         else:
             parent.formulas.append(self.connect(frame))
             count = len(frame.formulas)
-        self.program.append(Step(frame.head, count))
+        self.program.append(Instruction(frame.head, count))
 
     def declare(self, frame: _Frame) -> None:
         if len(frame.words) != 2 or frame.words[1] != "Real":
@@ -275,7 +275,7 @@ class _Reader:
             raise self.error(found, f"only the one on line {first}", frame.line)
         self.declared[letter][index] = frame.line
         key = index if letter == "X" else -1 - index
-        self.leaves[name] = Linear({key: _ONE}, _ZERO), Step(letter, index)
+        self.leaves[name] = Linear({key: _ONE}, _ZERO), Instruction(letter, index)
 
     def calculate(self, frame: _Frame) -> Linear:
         terms, line = frame.terms, frame.line
@@ -314,11 +314,11 @@ class _Reader:
                 small, large = (left, right) if relation[0] == "<" else (right, left)
                 difference = subtract(small, large)
                 literals.append(
-                    self.normal_form.literal(difference, len(relation) == 1, frame.line)
+                    self.disjunctive.literal(difference, len(relation) == 1, frame.line)
                 )
         if len(literals) == 1:
             return literals[0]
-        join = self.normal_form.conjoin if frame.positive else self.normal_form.disjoin
+        join = self.disjunctive.conjoin if frame.positive else self.disjunctive.disjoin
         return join(literals, frame.line)
 
     def connect(self, frame: _Frame) -> Formula:
@@ -330,8 +330,8 @@ class _Reader:
         if len(formulas) == 1:
             return formulas[0]
         if (frame.head == "and") == frame.positive:
-            return self.normal_form.conjoin(formulas, frame.line)
-        return self.normal_form.disjoin(formulas, frame.line)
+            return self.disjunctive.conjoin(formulas, frame.line)
+        return self.disjunctive.disjoin(formulas, frame.line)
 
     def count(self, letter: str, role: str) -> int:
         lines = self.declared[letter]
@@ -347,6 +347,6 @@ class _Reader:
     def specification(self) -> Specification:
         input_count = self.count("X", "input")
         output_count = self.count("Y", "output")
-        formula = self.normal_form.conjoin(self.assertions, self.line)
-        disjuncts = self.normal_form.disjuncts(formula, input_count, self.line)
+        formula = self.disjunctive.conjoin(self.assertions, self.line)
+        disjuncts = self.disjunctive.disjuncts(formula, input_count, self.line)
         return Specification(self.path, input_count, output_count, disjuncts, tuple(self.program))

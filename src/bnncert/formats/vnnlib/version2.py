@@ -23,21 +23,21 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from bnncert.errors import FormatError, MissingExtraError
-from bnncert.formats.vnnlib.normal_form import (
+from bnncert.formats.vnnlib.disjunctive_form import (
     MAX_BOX_ENTRIES,
     MAX_PRODUCT_SIZE,
     Block,
     Cylinder,
+    DisjunctiveForm,
     Formula,
     Linear,
-    NormalForm,
     add,
     error_at,
     negate,
     scale,
     shown,
 )
-from bnncert.formats.vnnlib.query import NumberFormat, Specification, Step
+from bnncert.formats.vnnlib.query import Instruction, NumberFormat, Specification
 from bnncert.formats.vnnlib.version1 import AFFIRMED, MAX_NESTING, MAX_NUMBER_LENGTH
 
 __all__ = ["parse_vnnlib2"]
@@ -226,7 +226,7 @@ def _translated(message: str, path: str) -> FormatError:
     return FormatError(" ".join(f"{path}:{line}: {what}: {hint}".splitlines()))
 
 
-class Polynomial(NamedTuple):
+class Quadratic(NamedTuple):
     """A polynomial of degree 2; `squares` has the products, keyed as in `Linear`, smaller first."""
 
     linear: Linear
@@ -237,7 +237,7 @@ class Polynomial(NamedTuple):
         return not self.linear.coefficients and not self.squares
 
 
-def _sum(terms: Sequence[Polynomial]) -> Polynomial:
+def _sum(terms: Sequence[Quadratic]) -> Quadratic:
     linear = add([term.linear for term in terms])
     largest = max(range(len(terms)), key=lambda k: len(terms[k].squares))
     total = dict(terms[largest].squares)
@@ -247,19 +247,19 @@ def _sum(terms: Sequence[Polynomial]) -> Polynomial:
                 total[key] = total.get(key, _ZERO) + coefficient
                 if not total[key]:
                     del total[key]
-    return Polynomial(linear, total)
+    return Quadratic(linear, total)
 
 
-def _scaled(term: Polynomial, factor: Fraction) -> Polynomial:
+def _scaled(term: Quadratic, factor: Fraction) -> Quadratic:
     squares = {key: value * factor for key, value in term.squares.items()} if factor else {}
-    return Polynomial(scale(term.linear, factor), squares)
+    return Quadratic(scale(term.linear, factor), squares)
 
 
-def _opposite(term: Polynomial) -> Polynomial:
-    return Polynomial(negate(term.linear), {key: -v for key, v in term.squares.items()})
+def _opposite(term: Quadratic) -> Quadratic:
+    return Quadratic(negate(term.linear), {key: -v for key, v in term.squares.items()})
 
 
-def _product(left: Linear, right: Linear) -> Polynomial:
+def _product(left: Linear, right: Linear) -> Quadratic:
     squares: dict[tuple[int, int], Fraction] = {}
     for i, a in left.coefficients.items():
         for j, b in right.coefficients.items():
@@ -272,13 +272,13 @@ def _product(left: Linear, right: Linear) -> Polynomial:
             Linear({}, left.constant * right.constant),
         ]
     )
-    return Polynomial(linear, {key: value for key, value in squares.items() if value})
+    return Quadratic(linear, {key: value for key, value in squares.items() if value})
 
 
 class _Value(NamedTuple):
     """An arithmetic expression and the line of its first leaf."""
 
-    polynomial: Polynomial
+    polynomial: Quadratic
     line: int
 
 
@@ -305,11 +305,11 @@ class _Reader:
         self.package = package
         self.path = path
         self.lines = lines
-        self.normal_form = NormalForm(path, self.place)
+        self.disjunctive = DisjunctiveForm(path, self.place)
         self.tensors: dict[str, _Tensor] = {}
         self.letters: dict[str, str] = {}
-        self.leaves: dict[tuple[str, int], tuple[Polynomial, Step]] = {}
-        self.program: list[Step] = []
+        self.leaves: dict[tuple[str, int], tuple[Quadratic, Instruction]] = {}
+        self.program: list[Instruction] = []
         self.values: list[_Value] = []
         self.formulas: list[tuple[Formula, int]] = []
         self.product_size = 0
@@ -341,12 +341,12 @@ class _Reader:
         assertions = []
         for assertion in query.assertions:
             self.walk(assertion.expr)
-            self.program.append(Step("assert", 1))
+            self.program.append(Instruction("assert", 1))
             assertions.append(self.formulas.pop()[0])
         last = self.lines.line
         inputs, outputs = (math.prod(self.tensors[letter].shape) for letter in "XY")
-        formula = self.normal_form.conjoin(assertions, last)
-        disjuncts = self.normal_form.disjuncts(formula, inputs, last)
+        formula = self.disjunctive.conjoin(assertions, last)
+        disjuncts = self.disjunctive.disjuncts(formula, inputs, last)
         return Specification(
             self.path, inputs, outputs, disjuncts, tuple(self.program), number_format
         )
@@ -415,11 +415,11 @@ class _Reader:
             polynomial, step = self.variable(node)
         else:
             value = Fraction(str(node.lexeme))
-            polynomial, step = Polynomial(Linear({}, value), {}), Step("number", 0, value)
+            polynomial, step = Quadratic(Linear({}, value), {}), Instruction("number", 0, value)
         self.values.append(_Value(polynomial, int(node.line)))
         self.program.append(step)
 
-    def variable(self, node: Any) -> tuple[Polynomial, Step]:
+    def variable(self, node: Any) -> tuple[Quadratic, Instruction]:
         letter = self.letters[str(node.name)]
         shape, indices = self.tensors[letter].shape, tuple(node.indices)
         if len(indices) != len(shape) or any(
@@ -431,7 +431,7 @@ class _Reader:
             index = index * size + i
         if (letter, index) not in self.leaves:
             key = index if letter == "X" else -1 - index
-            made = Polynomial(Linear({key: _ONE}, _ZERO), {}), Step(letter, index)
+            made = Quadratic(Linear({key: _ONE}, _ZERO), {}), Instruction(letter, index)
             self.leaves[letter, index] = made
         return self.leaves[letter, index]
 
@@ -450,9 +450,9 @@ class _Reader:
             for term in terms[1:]:
                 result = self.multiply(result, term, line)
         self.values.append(_Value(result, line))
-        self.program.append(Step(operation, size))
+        self.program.append(Instruction(operation, size))
 
-    def multiply(self, left: Polynomial, right: Polynomial, line: int) -> Polynomial:
+    def multiply(self, left: Quadratic, right: Quadratic, line: int) -> Quadratic:
         if right.is_constant:
             return _scaled(left, right.linear.constant)
         if left.is_constant:
@@ -472,20 +472,20 @@ class _Reader:
         line = left.line
         differs = operation == "!="
         # x != y is what x = y is not, and the program has no step of its own for it.
-        self.program.append(Step("=" if differs else operation, 2))
+        self.program.append(Instruction("=" if differs else operation, 2))
         if differs:
-            self.program.append(Step("not", 1))
+            self.program.append(Instruction("not", 1))
         literals = []
         for relation in ("<", ">") if differs else AFFIRMED[operation]:
             form = difference if relation[0] == "<" else _opposite(difference)
             literals.append(self.literal(form, len(relation) == 1, line))
-        join = self.normal_form.disjoin if differs else self.normal_form.conjoin
+        join = self.disjunctive.disjoin if differs else self.disjunctive.conjoin
         self.formulas.append((literals[0] if len(literals) == 1 else join(literals, line), line))
 
-    def literal(self, form: Polynomial, strict: bool, line: int) -> Formula:
+    def literal(self, form: Quadratic, strict: bool, line: int) -> Formula:
         """Turn ``form <= 0`` (``< 0`` when strict) into a formula."""
         if not form.squares:
-            return self.normal_form.literal(form.linear, strict, line)
+            return self.disjunctive.literal(form.linear, strict, line)
         coefficients = form.linear.coefficients
         ball = "a Euclidean ball of inputs or something linear (more is unsupported)"
         for i, j in form.squares:
@@ -521,7 +521,7 @@ class _Reader:
         parts = self.formulas[-size:]
         del self.formulas[-size:]
         line = parts[0][1]
-        self.program.append(Step(operation, size))
-        join = self.normal_form.conjoin if operation == "and" else self.normal_form.disjoin
+        self.program.append(Instruction(operation, size))
+        join = self.disjunctive.conjoin if operation == "and" else self.disjunctive.disjoin
         formulas = [formula for formula, _ in parts]
         self.formulas.append((formulas[0] if size == 1 else join(formulas, line), line))

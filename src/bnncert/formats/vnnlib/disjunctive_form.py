@@ -168,7 +168,7 @@ def _outside(box: _Box, index: int, value: Fraction) -> Fraction:
     return value - high if high is not None and value > high else _ZERO
 
 
-class NormalForm:
+class DisjunctiveForm:
     """Joins formulas in disjunctive normal form, within limits, and makes disjuncts of them.
 
     Parameters

@@ -11,12 +11,12 @@ import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray
 from bnncert.description.model import (
+    ElementwiseStep,
     ModelDescription,
     Scale,
     Shift,
     SignZero,
     Stage,
-    Step,
     as_sparse,
 )
 from bnncert.errors import FormatError
@@ -59,7 +59,7 @@ def describe_arrays(
             )
         if not np.all(np.isfinite(b)):
             raise FormatError(f"{source}: b{i} contains NaN or infinity")
-        steps: tuple[Step, ...] = (Shift(b),)
+        steps: tuple[ElementwiseStep, ...] = (Shift(b),)
         hidden = i + 1 < len(weights)
         if hidden:
             rows, factor = _factor(rows)
