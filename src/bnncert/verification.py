@@ -20,7 +20,9 @@ from bnncert.errors import InputError, OutsideDataBoxWarning
 from bnncert.float32 import Arithmetic, float32_network
 from bnncert.formats.vnnlib.query import Specification
 from bnncert.methods import REGISTRY, Context, Options, Progress
+from bnncert.methods.interval import interval_proof
 from bnncert.network import Network
+from bnncert.presolve.stability import stability
 from bnncert.problem import Problem, Target, Targets, Ties, from_vnnlib, robustness
 from bnncert.regions import Ball, Region
 from bnncert.replay import OnnxRuntime, Replayer
@@ -199,6 +201,8 @@ def solve(
             results.append(_result(problem, context, known, method))
             partial = replace(merge(results), seconds=time.monotonic() - started)
             raise VerificationInterrupt(partial) from stop
+        except OutOfTimeError:
+            answers = _at_the_limit(problem, context)
         results.append(_result(problem, context, answers, method))
         if results[-1].status == "not_robust":
             break
@@ -208,6 +212,20 @@ def solve(
         result = wanted.write(problem, result, context)
         result = replace(result, seconds=time.monotonic() - started)
     return result
+
+
+def _at_the_limit(problem: Problem, context: Context) -> tuple[TargetResult, ...]:
+    """Return what is known when a method has to give up; at least what intervals know."""
+    bounds = stability(problem.network, problem.region)
+    answers = []
+    for target in problem.targets:
+        lower, proved = interval_proof(target, bounds[-1])
+        context.result(target, "interval", context.deadline.elapsed(), lower=lower, proved=proved)
+        known = context.so_far[target.name]
+        if known.status == "unknown":
+            known = replace(known, status="timeout")
+        answers.append(known)
+    return tuple(answers)
 
 
 def _untouched(target: Target) -> TargetResult:

@@ -122,4 +122,5 @@ def bound(
         console.print(presolve_table(result))
         console.print(stage_table(result))
     extra = {"input": question.where, "labels": question.labels, "seed": seed}
-    write_json(json_, result_tree(network, result, question.region, extra))
+    if json_ is not None:
+        write_json(json_, result_tree(network, result, question.region, extra))

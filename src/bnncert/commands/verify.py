@@ -179,7 +179,8 @@ def verify(
     if witness is not None:
         write_atomically(witness, vnncomp_result(stated))
     extra |= {"seed": seed, "arithmetic": arithmetic}
-    write_json(json_, result_tree(network, result, region, extra))
+    if json_ is not None:
+        write_json(json_, result_tree(network, result, region, extra))
 
 
 def _show_certificate(console: Console, result: Result) -> None:

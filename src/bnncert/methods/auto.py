@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from bnncert.arrays import FloatArray
+from bnncert.deadline import OutOfTimeError
 from bnncert.methods.attack import Attack, AttackMethod, attack
 from bnncert.methods.attack_share import SHARE, AttackShare
 from bnncert.methods.base import Context, Method, register
@@ -138,11 +139,30 @@ class _Run:
                 self.attack(min(FIRST_SECONDS, FIRST_SHARE * context.deadline.remaining()))
             if self.over:
                 return tuple(self.results[t.name] for t in problem.targets)
+        presolved = self.presolve()
+        if presolved is not None:
+            self.stages(presolved)
+        limit = context.deadline.seconds
+        if not self.over and limit is not None:
+            self.attack(SHARE * limit - self.share.seconds)
+        return tuple(_timed(self.results[t.name], context) for t in problem.targets)
+
+    def presolve(self) -> Presolved | None:
+        """Return what the proofs work on, or None if it takes all their time."""
+        problem, context = self.problem, self.context
         started = context.deadline.elapsed()
-        presolved = presolve(problem.network, problem.region, deadline=self.share.for_proofs())
+        bounds, contradiction, presolved = self.bounds, False, None
+        try:
+            presolved = presolve(problem.network, problem.region, deadline=self.share.for_proofs())
+            bounds, contradiction = presolved.bounds, presolved.contradiction
+        except OutOfTimeError:
+            pass
         took = {"presolve": context.deadline.elapsed() - started}
-        bounds, contradiction = presolved.bounds, presolved.contradiction
         _intervals(problem, context, bounds, contradiction, self.results, took)
+        return presolved
+
+    def stages(self, presolved: Presolved) -> None:
+        """Go through the stages until the question is settled or the time for proofs is over."""
         for stage in STAGES:
             if self.over or self.share.for_proofs().passed():
                 break
@@ -150,12 +170,8 @@ class _Run:
                 self.planned_attack(stage, presolved)
             elif "propagation" in stage:
                 self.search_patterns(stage, presolved)
-            elif stage != "milp" or not _is_l2_ball(problem.region):
+            elif stage != "milp" or not _is_l2_ball(self.problem.region):
                 self.prove(stage, presolved)
-        limit = context.deadline.seconds
-        if not self.over and limit is not None:
-            self.attack(SHARE * limit - self.share.seconds)
-        return tuple(_timed(self.results[t.name], context) for t in problem.targets)
 
     def search_patterns(self, stage: str, presolved: Presolved) -> None:
         """Search over sign patterns, for all open targets together, for a part of the time."""

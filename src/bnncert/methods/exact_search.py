@@ -115,11 +115,16 @@ class ExactMethod(Method):
             return context.result(target, self.name, since, lower=lower)
         reduced = reduce_target(problem.network, bounds, target)
         block = self.inputs(reduced, problem.region)
-        model = linear_model(
-            reduced, problem.region, context.options.form, integer=True, block=block
-        )
-        model = _with_objective(model, target, optimise)
         try:
+            model = linear_model(
+                reduced,
+                problem.region,
+                context.options.form,
+                integer=True,
+                block=block,
+                deadline=context.deadline,
+            )
+            model = _with_objective(model, target, optimise)
             solver = self.solver(model, problem.region, context)
         except OutOfTimeError:
             return context.result(target, self.name, since, lower=lower)

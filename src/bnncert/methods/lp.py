@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from bnncert.deadline import OutOfTimeError
 from bnncert.methods.base import Context, Method, register
 from bnncert.methods.interval import interval_proof
 from bnncert.presolve.reduction import reduce_target
@@ -25,7 +26,13 @@ def lp_lower_bounds(
 ) -> list[float]:
     """Return the LP bound of each objective of a target (-inf where time ran out)."""
     reduced = reduce_target(problem.network, bounds, target)
-    model = linear_model(reduced, problem.region, form, integer=False)
+    try:
+        model = linear_model(
+            reduced, problem.region, form, integer=False, deadline=context.deadline
+        )
+        context.deadline.check()
+    except OutOfTimeError:
+        return [-np.inf] * len(target.objectives)
     highs = HighsModel(model.program, {"threads": context.options.threads})
     lowers = []
     for objective, original in zip(reduced.objectives, target.objectives, strict=True):

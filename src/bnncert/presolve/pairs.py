@@ -218,9 +218,11 @@ def _sparse_ternary_box(
         if deadline.passed():
             break
         mine = slice(start, min(start + step, weights.shape[0]))
-        agree = scaled_plus[mine] @ plus.T + scaled_minus[mine] @ minus.T
-        differ = scaled_plus[mine] @ minus.T + scaled_minus[mine] @ plus.T
-        for table, product in ((differ.tocoo(), 1), (agree.tocoo(), -1)):
+        # The inputs on which the signs of two neurons differ, and those on which they agree.
+        for with_plus, with_minus, product in ((minus, plus, 1), (plus, minus, -1)):
+            if deadline.passed():
+                break
+            table = (scaled_plus[mine] @ with_plus.T + scaled_minus[mine] @ with_minus.T).tocoo()
             a, b = table.row.astype(np.int64) + start, table.col.astype(np.int64)
             kept = np.flatnonzero(a < b)
             a, b, common = a[kept], b[kept], 2 * table.data[kept]

@@ -35,6 +35,9 @@ MOST_TABLE = 6000
 #: Layers with more open neurons than this are not searched for clashes above the first layer.
 MOST_LATER_PAIRS = 1500
 
+#: Weights up to which a layer takes a moment, so that it is finished even after the deadline.
+MOST_LATE = 300_000
+
 
 @dataclass(frozen=True, eq=False)
 class PresolvedLayer:
@@ -174,6 +177,8 @@ class _Presolve:
         )
 
     def _later(self, number: int, layer: ThresholdLayer) -> PresolvedLayer:
+        if layer.weights.nnz > MOST_LATE:
+            self.deadline.check()
         below = self.layers[-1]
         count = below.variable.size
         free = np.flatnonzero(below.bounds.state == 0)
@@ -401,6 +406,7 @@ def presolve(
         Whether linear programs sharpen the bounds of sums; None leaves it to the layer: only above
         the second one, where they see the gates in between, they say much that is new.
     deadline
-        After it only the rules that cost nothing are applied.
+        After it only the rules that cost nothing are applied; OutOfTimeError is raised if a large
+        layer is left then.
     """
     return _Presolve(network, region, tighten, deadline or Deadline(None)).run()

@@ -45,11 +45,10 @@ def _upper(weights: Any, excluded: BoolArray, flip: int, deadline: Deadline) -> 
     count = weights.shape[0]
     if not weights.indices.size:
         return np.zeros(count)
+    if not excluded.size or deadline.passed() or not excluded.any():
+        return np.asarray(abs(weights).sum(axis=1), dtype=np.float64).reshape(-1)
     columns, values = _padded(weights)
     size = np.abs(values)
-    total = size.sum(axis=1)
-    if not excluded.size or not excluded.any():
-        return np.asarray(total)
     up = 2 * columns + (values < 0)
     up ^= flip
     left = size > 0

@@ -23,6 +23,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray
+from bnncert.deadline import Deadline
 from bnncert.errors import InputError
 from bnncert.presolve.reduction import OpenLayer, OpenObjective, OpenProblem
 from bnncert.regions import Region
@@ -85,11 +86,14 @@ def linear_model(
     *,
     integer: bool,
     block: InputBlock | None = None,
+    deadline: Deadline | None = None,
 ) -> LinearModel:
     """Encode an open problem, with integer or relaxed neurons and no objective yet.
 
-    `block` takes the place of the region's own :func:`input_block`.
+    `block` takes the place of the region's own :func:`input_block`.  OutOfTimeError is raised if
+    the deadline passes before the model is complete.
     """
+    limit = deadline or Deadline(None)
     block = block or input_block(region, problem.layers[0].inputs)
     sizes = [layer.size for layer in problem.layers]
     offsets = tuple(int(o) for o in block.size + np.concatenate([[0], np.cumsum(sizes)[:-1]]))
@@ -117,6 +121,7 @@ def linear_model(
         if form != "lattice":
             slack = slack + 1e-13 * (np.abs(layer.bias) + layer.upper - layer.lower)
         for threshold, end, sense in ((p, layer.lower, 1), (q, layer.upper, -1)):
+            limit.check()
             # u - (p - Lo) z >= Lo,  and  u - (U - q) z <= q.
             slope = threshold - end if sense > 0 else end - threshold
             right = (end if sense > 0 else threshold) - base
@@ -132,6 +137,7 @@ def linear_model(
             side = scale * (right - sense * slack)
             lowers.append(side if sense > 0 else np.full(layer.size, -np.inf))
             uppers.append(side if sense < 0 else np.full(layer.size, np.inf))
+    limit.check()
     matrix = sp.csr_array(sp.vstack(rows)) if rows else sp.csr_array((0, columns))
     return LinearModel(
         LinearProgram(
