@@ -263,7 +263,9 @@ def forge(rng: Random, sections: Sections) -> None:
     empty = dict.fromkeys(CONTENTS["nodes"][1], np.zeros(0, dtype=np.int64))
     node = {**empty, "kind": np.array([-1]), "since": np.zeros(2, dtype=np.int64), **arrays}
     sections[1:] = []
-    for number in range(len(claim.get("rivals", claim.get("targets", [])))):
+    # An earlier change may have put something else in the place of the claim.
+    claims = claim.get("rivals", claim.get("targets")) if isinstance(claim, dict) else None
+    for number in range(len(claims) if isinstance(claims, list) else 0):
         sections.append(Section("target", {"number": number, "objective": 0}))
         sections.append(Section("nodes", {}, dict(node)))
 
