@@ -10,7 +10,8 @@ import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bnncert.presolve.clashes import Clashes, Closure, close, literal
+from bnncert.presolve.clashes import Clashes, Closure, close
+from bnncert.presolve.literals import literal
 
 FEW = settings(max_examples=200, deadline=None, derandomize=True)
 

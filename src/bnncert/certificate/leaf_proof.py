@@ -15,6 +15,7 @@ from bnncert.checking.container import RejectedError
 from bnncert.checking.leaves import MOST, Goal, Sums, View
 from bnncert.checking.reading import FINEST, Multipliers
 from bnncert.deadline import Deadline
+from bnncert.presolve.literals import both_literals, renumbered, variable_of
 from bnncert.relaxations.reduced.patterns import starting_moments
 from bnncert.relaxations.reduced.relaxation import (
     Certificate,
@@ -72,10 +73,10 @@ class LeafProblem:
             rows = np.vstack([rows, idle_rows])
             points = np.vstack([widen(points, width), widen(idle_points, width)])
             values = np.vstack([widen(values, width), np.zeros((self.idle.size, width))])
-        literals = np.stack([2 * free, 2 * free + 1], axis=1).ravel()
+        literals = both_literals(free)
         pairs = with_interior(view.excluded[np.ix_(literals, literals)])
         first, second = np.nonzero(np.triu(pairs, 1))
-        distinct = first // 2 != second // 2
+        distinct = variable_of(first) != variable_of(second)
         self.problem = ReducedProblem(
             variables=free,
             constant=constant,
@@ -194,8 +195,8 @@ class LeafProblem:
             gate_keys,
             _rounded(gate[order], unit),
             _rounded(c.diagonal, unit),
-            2 * self.free[first // 2] + first % 2,
-            2 * self.free[second // 2] + second % 2,
+            renumbered(first, self.free),
+            renumbered(second, self.free),
             _rounded(c.clash, unit),
         )
         return self._repaired(result)

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from bnncert.arrays import BoolArray, FloatArray, IntArray, SignArray
+from bnncert.arrays import BoolArray, FloatArray, SignArray
 from bnncert.deadline import Deadline
 from bnncert.methods.base import Context, Method, register
 from bnncert.methods.interval import interval_proof
+from bnncert.presolve.literals import literal, variable_of
 from bnncert.presolve.pipeline import Presolved, presolve
 from bnncert.problem import Problem, Target
 from bnncert.reachability.ball import decide_pattern
@@ -88,7 +89,7 @@ class PatternEngine:
         """Return the table of first-layer literals that exclude each other."""
         clashes, size = self.presolved.clashes, self.circuit.inputs
         table = np.zeros((2 * size, 2 * size), dtype=bool)
-        mine = (clashes.first // 2 < size) & (clashes.second // 2 < size)
+        mine = (variable_of(clashes.first) < size) & (variable_of(clashes.second) < size)
         table[clashes.first[mine], clashes.second[mine]] = True
         return np.asarray(table | table.T)
 
@@ -97,13 +98,13 @@ class PatternEngine:
         neurons, region = self.circuit.neurons, self.problem.region
         meeting = meet(self.layer, neurons, pattern, region, self._deadline)
         if meeting.conflict is not None:
-            return Realisation(conflict=_literals(meeting.conflict, pattern))
+            return Realisation(conflict=literal(meeting.conflict, pattern[meeting.conflict]))
         if meeting.point is not None and self._confirm(meeting.point, None, targets):
             return Realisation(found=True)
         leaf = decide_pattern(self.layer, neurons, pattern, region, self._deadline)
         if leaf.conflict:
             places = np.flatnonzero(np.isin(neurons, leaf.conflict))
-            return Realisation(conflict=_literals(places, pattern))
+            return Realisation(conflict=literal(places, pattern[places]))
         if leaf.point is not None:
             point = np.array([float(v) for v in leaf.point])
             return Realisation(found=self._confirm(point, leaf.point, targets))
@@ -179,10 +180,6 @@ class PatternEngine:
             note=note,
             details=details,
         )
-
-
-def _literals(places: IntArray, pattern: SignArray) -> IntArray:
-    return np.asarray(2 * places + (pattern[places] < 0), dtype=np.int64)
 
 
 @register

@@ -1,8 +1,7 @@
 r"""Pairs of signs that cannot occur together, and what follows from them.
 
 A *clash* (a, s), (b, t) says that no input gives x_a = s and x_b = t.  As an implication it reads
-x_a = s  =>  x_b = -t.  Literals are numbered 2a for x_a = +1 and 2a + 1 for x_a = -1, so that
-negation flips the last bit.
+x_a = s  =>  x_b = -t.
 """
 
 from __future__ import annotations
@@ -10,17 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from bnncert.arrays import BoolArray, FloatArray, IntArray, SignArray
+from bnncert.presolve.literals import negation, sign_of, variable_of
 
 #: Neurons up to which all that follows from clashes is derived; the tables have 4 n^2 entries.
 MOST_CLOSED = 3000
-
-
-def literal(neurons: IntArray, signs: npt.NDArray[np.generic]) -> IntArray:
-    """Return the numbers of the literals x_a = s."""
-    return np.asarray(2 * neurons + (np.asarray(signs) < 0), dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,10 +72,11 @@ def close(clashes: Clashes, neurons: int) -> Closure:
     if not clashes.size or neurons > MOST_CLOSED:
         return Closure(state, representative, sign, clashes, False)
     direct = clashes.matrix(neurons)
-    negation = np.arange(2 * neurons) ^ 1
-    implies = _transitive(direct[:, negation])
-    false = implies[np.arange(2 * neurons), negation]
-    if np.any(false & false[negation]):
+    every = np.arange(2 * neurons)
+    negated = negation(every)
+    implies = _transitive(direct[:, negated])
+    false = implies[every, negated]
+    if np.any(false & false[negated]):
         return Closure(state, representative, sign, Clashes.none(), True)
     state[false[1::2]] = 1
     state[false[0::2]] = -1
@@ -91,15 +86,13 @@ def close(clashes: Clashes, neurons: int) -> Closure:
     np.fill_diagonal(same, True)
     # The smallest literal of each class; literal 2a leads neuron a's class or follows another.
     leader = np.argmax(same, axis=1)
-    representative = leader[0::2] // 2
-    sign = np.where(leader[0::2] % 2 == 0, 1, -1).astype(np.int8)
-    representative = np.where(state == 0, representative, np.arange(neurons))
-    sign = np.where(state == 0, sign, 1).astype(np.int8)
+    representative = np.where(state == 0, variable_of(leader[0::2]), np.arange(neurons))
+    sign = np.where(state == 0, sign_of(leader[0::2]), 1).astype(np.int8)
     leading = np.repeat((state == 0) & (representative == np.arange(neurons)), 2)
-    excluded = implies[:, negation] & leading[:, None] & leading[None, :]
+    excluded = implies[:, negated] & leading[:, None] & leading[None, :]
     excluded &= np.triu(np.ones(excluded.shape, dtype=bool), 1)
     first, second = np.nonzero(excluded)
-    keep = first // 2 != second // 2
+    keep = variable_of(first) != variable_of(second)
     first, second = first[keep].astype(np.int64), second[keep].astype(np.int64)
     theta = np.full(first.size, np.nan)
     if clashes.size:

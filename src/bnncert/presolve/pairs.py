@@ -23,6 +23,7 @@ import numpy as np
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline
 from bnncert.presolve.clashes import Clashes
+from bnncert.presolve.literals import literal, sign_of, variable_of
 from bnncert.regions import Ball, Polytope, Region
 
 UNIT = 2.0**-52
@@ -130,11 +131,7 @@ def _pick(value: FloatArray, theta: Any, a: Any, b: Any, s: int, t: int) -> Clas
         i = np.flatnonzero(value < 0)
         weight = np.broadcast_to(theta, value.shape)[i]
         left, right = a[i], b[i]
-    return Clashes(
-        (2 * left + (s < 0)).astype(np.int64),
-        (2 * right + (t < 0)).astype(np.int64),
-        np.asarray(weight, dtype=np.float64),
-    )
+    return Clashes(literal(left, s), literal(right, t), np.asarray(weight, dtype=np.float64))
 
 
 def _union(parts: list[Clashes]) -> Clashes:
@@ -372,11 +369,11 @@ def _by_support(
     dense = weights.astype(np.float64)
     alone = np.stack([region.support(dense), region.support(-dense)]) + need
     first, second = (v.astype(np.int64) for v in np.triu_indices(count, 1))
-    a = np.concatenate([2 * first + i for i in (0, 0, 1, 1)])
-    b = np.concatenate([2 * second + j for j in (0, 1, 0, 1)])
+    a = np.concatenate([literal(first, s) for s in (1, 1, -1, -1)])
+    b = np.concatenate([literal(second, t) for t in (1, -1, 1, -1)])
     done = np.zeros((2 * count, 2 * count), dtype=bool)
     done[known.first, known.second] = True
-    room = alone[a % 2, a // 2] + alone[b % 2, b // 2]
+    room = _of_literals(alone, a) + _of_literals(alone, b)
     room[done[a, b]] = np.inf
     # The less room two signs have on their own, the likelier they exclude each other.
     order = np.argsort(room, kind="stable")[:most]
@@ -391,14 +388,19 @@ def _by_support(
     return _union(found)
 
 
+def _of_literals(by_sign: FloatArray, literals: IntArray) -> FloatArray:
+    """Return the entries of literals in an array with one row for +1 and one for -1."""
+    return np.asarray(by_sign.T.reshape(-1)[literals])
+
+
 def _supported(region: Region, dense: Any, need: FloatArray, a: IntArray, b: IntArray) -> Clashes:
     """Return those of the pairs of literals that theta = 1/2 excludes."""
-    s, t = 1.0 - 2.0 * (a % 2), 1.0 - 2.0 * (b % 2)
-    left, right = dense[a // 2], dense[b // 2]
+    s, t = sign_of(a), sign_of(b)
+    left, right = dense[variable_of(a)], dense[variable_of(b)]
     rows = left.multiply((0.5 * s)[:, None]) + right.multiply((0.5 * t)[:, None])
     reach = np.maximum(np.abs(region.lo), np.abs(region.hi))
     doubt = 4 * UNIT * (abs(left) @ reach + abs(right) @ reach)
-    linear = 0.5 * (need[a % 2, a // 2] + need[b % 2, b // 2])
+    linear = 0.5 * (_of_literals(need, a) + _of_literals(need, b))
     value = region.support(rows.tocsr()) + linear + doubt
     value += 8 * UNIT * (np.abs(linear) + np.abs(value))
     kept = value < 0

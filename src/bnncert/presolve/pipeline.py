@@ -19,6 +19,7 @@ from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.network import Network
 from bnncert.network.layers import ThresholdLayer
 from bnncert.presolve.clashes import Clashes, close
+from bnncert.presolve.literals import renumbered, sign_of, variable_of
 from bnncert.presolve.merging import equal_rows
 from bnncert.presolve.pairs import pair_clashes
 from bnncert.presolve.ranges import sum_ranges
@@ -95,7 +96,7 @@ class Presolved:
         layer = self.network.layers[0]
         assert layer.bias_lo is not None and layer.bias_hi is not None
         own = self.owner[self.owner_layer == 0]
-        first = np.flatnonzero(self.clashes.first // 2 < own.size)
+        first = np.flatnonzero(variable_of(self.clashes.first) < own.size)
         among = Clashes(
             self.clashes.first[first], self.clashes.second[first], self.clashes.theta[first]
         )
@@ -107,14 +108,14 @@ class Presolved:
             among.matrix(own.size),
             deadline,
         )
-        signs = np.where(found.literals % 2 == 0, 1, -1).astype(np.int8)
+        neurons, signs = own[variable_of(found.literals)], sign_of(found.literals)
         self.record.add(
             Step(
                 "triple",
                 0,
-                own[found.literals[:, 0] // 2],
+                neurons[:, 0],
                 signs[:, 0],
-                other=own[found.literals[:, 1:] // 2],
+                other=neurons[:, 1:],
                 other_signs=signs[:, 1:],
                 witness=found.theta.astype(np.float64),
             )
@@ -293,9 +294,7 @@ class _Presolve:
         found = closure.clashes
         self.clashes.append(
             Clashes(
-                2 * numbers[found.first // 2] + found.first % 2,
-                2 * numbers[found.second // 2] + found.second % 2,
-                found.theta,
+                renumbered(found.first, numbers), renumbered(found.second, numbers), found.theta
             )
         )
         self.owner_layer.append(np.full(leading.size, number, dtype=np.int64))
@@ -339,17 +338,14 @@ class _Presolve:
         self.record.add(Step("stable", number, stable, state[stable]))
 
     def _note_clashes(self, number: int, open_: IntArray, clashes: Clashes) -> None:
-        def sign(literals: IntArray) -> SignArray:
-            return np.where(literals % 2 == 0, 1, -1).astype(np.int8)
-
         self.record.add(
             Step(
                 "clash",
                 number,
-                open_[clashes.first // 2],
-                sign(clashes.first),
-                other=open_[clashes.second // 2],
-                other_signs=sign(clashes.second),
+                open_[variable_of(clashes.first)],
+                sign_of(clashes.first),
+                other=open_[variable_of(clashes.second)],
+                other_signs=sign_of(clashes.second),
                 witness=clashes.theta,
             )
         )

@@ -13,6 +13,7 @@ import numpy as np
 
 from bnncert.arrays import BoolArray, FloatArray, IntArray
 from bnncert.deadline import Deadline
+from bnncert.presolve.literals import literal
 
 
 def sum_ranges(
@@ -23,8 +24,8 @@ def sum_ranges(
     When the deadline has passed, what is left of the rows counts in full.
     """
     limit = deadline or Deadline(None)
-    upper = _upper(weights, excluded, 0, limit)
-    return -_upper(weights, excluded, 1, limit), upper
+    upper = _upper(weights, excluded, 1, limit)
+    return -_upper(weights, excluded, -1, limit), upper
 
 
 def _padded(weights: Any) -> tuple[IntArray, FloatArray]:
@@ -41,7 +42,7 @@ def _padded(weights: Any) -> tuple[IntArray, FloatArray]:
     return np.take_along_axis(columns, order, 1), np.take_along_axis(values, order, 1)
 
 
-def _upper(weights: Any, excluded: BoolArray, flip: int, deadline: Deadline) -> FloatArray:
+def _upper(weights: Any, excluded: BoolArray, sense: int, deadline: Deadline) -> FloatArray:
     count = weights.shape[0]
     if not weights.indices.size:
         return np.zeros(count)
@@ -49,8 +50,7 @@ def _upper(weights: Any, excluded: BoolArray, flip: int, deadline: Deadline) -> 
         return np.asarray(abs(weights).sum(axis=1), dtype=np.float64).reshape(-1)
     columns, values = _padded(weights)
     size = np.abs(values)
-    up = 2 * columns + (values < 0)
-    up ^= flip
+    up = literal(columns, sense * values)
     left = size > 0
     everyone = np.arange(count)
     bound = np.zeros(count)

@@ -25,6 +25,7 @@ import scipy.sparse as sp
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline
 from bnncert.presolve.clashes import Clashes
+from bnncert.presolve.literals import sign_of, variable_of
 from bnncert.presolve.merging import row_keys
 from bnncert.solvers.highs_ import HighsModel
 from bnncert.solvers.linear_program import LinearProgram
@@ -112,7 +113,7 @@ def inequalities(clashes: Clashes, gates: Gates, variables: int) -> tuple[Any, I
 
     for clique in clique_cover(clashes, variables):
         literals = np.array(clique, dtype=np.int64)
-        put(literals // 2, 1 - 2 * (literals % 2), 2 - literals.size)
+        put(variable_of(literals), sign_of(literals).astype(np.int64), 2 - literals.size)
     for j, output in enumerate(gates.outputs.tolist()):
         start, stop = gates.rows.indptr[j], gates.rows.indptr[j + 1]
         where = np.append(gates.rows.indices[start:stop], output).astype(np.int64)

@@ -20,6 +20,7 @@ import numpy as np
 
 from bnncert.arrays import BoolArray, FloatArray, IntArray
 from bnncert.deadline import Deadline
+from bnncert.presolve.literals import literal
 from bnncert.regions import Ball, Box, Region
 
 UNIT = 2.0**-52
@@ -216,9 +217,9 @@ def _pick(
     a, b, c = np.nonzero(value < 0)
     ordered = (a < b) & (b < c)
     a, b, c = a[ordered], b[ordered], c[ordered]
-    x, y, z = (2 * v + int(s < 0) for v, s in zip((a, b, c), signs, strict=True))
+    x, y, z = (literal(v, s) for v, s in zip((a, b, c), signs, strict=True))
     new = ~(excluded[x, y] | excluded[y, z] | excluded[x, z])
-    literals = np.stack([x[new], y[new], z[new]], axis=1).astype(np.int64)
+    literals = np.stack([x[new], y[new], z[new]], axis=1)
     return Triples(literals, np.tile(np.array(shape, dtype=np.int64), (literals.shape[0], 1)))
 
 

@@ -33,7 +33,7 @@ def choose_variable(
     worth = influences(problem)
     if moments is not None:
         worth = worth * (1.05 - np.abs(moments[0, 1 : problem.size + 1]))
-    # Row 2i + (sign < 0) of the clashes names the literals that are false once this one holds.
+    # The row of a literal names the literals that are false once this one holds.
     implied = problem.excluded
     false = implied[:, 0::2] | implied[:, 1::2]
     both = worth + (false @ worth).reshape(-1, 2).T

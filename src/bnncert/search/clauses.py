@@ -6,13 +6,14 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import IntArray, SignArray
+from bnncert.presolve.literals import sign_of, variable_of
 
 #: Bytes of a Python object and an array's head, about.
 OVERHEAD = 250
 
 
 class Clauses:
-    """Clauses of literals 2i + (sign < 0); the same one is kept once."""
+    """Clauses of literals; the same one is kept once."""
 
     def __init__(self) -> None:
         self._known: set[bytes] = set()
@@ -42,7 +43,7 @@ class Clauses:
         if not self._parts:
             return True
         self._join()
-        variables = self._literals // 2
+        variables = variable_of(self._literals)
         agrees = signs[variables] * self._wanted
         # Counts per clause, in one pass over all literals.
         refuted = np.add.reduceat(agrees < 0, self._starts, dtype=np.int64) > 0
@@ -60,7 +61,7 @@ class Clauses:
         if not self._parts:
             return np.zeros(patterns.shape[0], dtype=bool)
         self._join()
-        holds = patterns[:, self._literals // 2] == self._wanted
+        holds = patterns[:, variable_of(self._literals)] == self._wanted
         whole = np.logical_and.reduceat(holds, self._starts, axis=1)
         return np.asarray(whole.any(axis=1))
 
@@ -70,4 +71,4 @@ class Clauses:
         sizes = np.array([p.size for p in self._parts], dtype=np.int64)
         self._literals = np.concatenate(self._parts)
         self._starts = np.cumsum(sizes) - sizes
-        self._wanted = np.where(self._literals % 2 == 0, 1, -1).astype(np.int8)
+        self._wanted = sign_of(self._literals)

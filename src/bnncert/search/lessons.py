@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
+from bnncert.presolve.literals import renumbered, variable_of
 from bnncert.search.tree import Tree
 
 #: Longer conflicts exclude too little to be worth their time in another tree.
@@ -19,7 +20,7 @@ LONGEST = 12
 
 @dataclass(eq=False)
 class Lessons:
-    """Conflicts as literals 2 neuron + (sign < 0), each with the multipliers that prove it."""
+    """Conflicts as literals of neurons, each with the multipliers that prove it."""
 
     known: dict[bytes, tuple[IntArray, FloatArray | None]] = field(default_factory=dict)
 
@@ -28,20 +29,18 @@ class Lessons:
         neuron_of = np.full(tree.problem.size, -1, dtype=np.int64)
         neuron_of[tree.inputs] = tree.neurons
         for literals, theta in tree.proofs:
-            neurons = neuron_of[literals // 2]
-            if literals.size > LONGEST or np.any(neurons < 0):
+            if literals.size > LONGEST or np.any(neuron_of[variable_of(literals)] < 0):
                 continue
-            moved = 2 * neurons + literals % 2
+            moved = renumbered(literals, neuron_of)
             self.known.setdefault(np.sort(moved).tobytes(), (moved, theta))
 
     def teach(self, tree: Tree) -> None:
         """Tell a tree those that only speak of neurons it has."""
         if not self.known:
             return
-        most = int(max(literals.max() for literals, _ in self.known.values())) // 2
+        most = max(int(variable_of(literals).max()) for literals, _ in self.known.values())
         place = np.full(max(most, int(tree.neurons.max(initial=0))) + 1, -1, dtype=np.int64)
         place[tree.neurons] = tree.inputs
         for literals, theta in self.known.values():
-            variables = place[literals // 2]
-            if np.all(variables >= 0):
-                tree.learn(2 * variables + literals % 2, theta)
+            if np.all(place[variable_of(literals)] >= 0):
+                tree.learn(renumbered(literals, place), theta)

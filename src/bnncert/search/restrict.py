@@ -14,6 +14,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray, IntArray, SignArray
+from bnncert.presolve.literals import both_literals, literal, variable_of
 from bnncert.presolve.ranges import sum_ranges
 from bnncert.presolve.triples import Triples
 from bnncert.relaxations.reduced.relaxation import Lattice, ReducedProblem, packed, widen
@@ -70,7 +71,7 @@ class Restrictor:
         while True:
             before = signs.copy()
             fixed = np.flatnonzero(signs)
-            true = 2 * fixed + (signs[fixed] < 0)
+            true = literal(fixed, signs[fixed])
             excluded = self._given(true)
             false = np.asarray(excluded[true].any(axis=0))
             if false[true].any() or np.any(false[0::2] & false[1::2]):
@@ -116,10 +117,10 @@ class Restrictor:
         place[free] = np.arange(free.size)
         constant = problem.constant + float(problem.linear @ known)
         fixed = np.flatnonzero(known)
-        given = self._given(2 * fixed + (known[fixed] < 0))
-        pairs = with_interior(given[np.ix_(_both(free), _both(free))])
+        given = self._given(literal(fixed, known[fixed]))
+        pairs = with_interior(given[np.ix_(both_literals(free), both_literals(free))])
         first, second = np.nonzero(np.triu(pairs, 1))
-        distinct = first // 2 != second // 2
+        distinct = variable_of(first) != variable_of(second)
         table = _restrict_lattice(problem.table, known, free, pairs)
         rows, points, values, tables, added = _live_tables(problem, table, problem.values)
         if added is None:
@@ -177,17 +178,13 @@ def with_interior(pairs: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """
     size = pairs.shape[0] // 2
     kept: npt.NDArray[np.bool_] = pairs.copy()
-    for s, t in ((0, 1), (0, 0)):
-        both = pairs[s::2, t::2] & pairs[1 - s :: 2, 1 - t :: 2]
+    for t, place in ((-1, 1), (1, 0)):
+        both = pairs[0::2, place::2] & pairs[1::2, 1 - place :: 2]
         both &= np.triu(np.ones((size, size), dtype=bool), 1)
         a, b = np.nonzero(both)
-        kept[2 * a + 1 - s, 2 * b + 1 - t] = False
-        kept[2 * b + 1 - t, 2 * a + 1 - s] = False
+        first, second = literal(a, -1), literal(b, -t)
+        kept[first, second] = kept[second, first] = False
     return kept
-
-
-def _both(variables: IntArray) -> IntArray:
-    return np.stack([2 * variables, 2 * variables + 1], axis=1).ravel()
 
 
 def _no_gates(size: int) -> Lattice:

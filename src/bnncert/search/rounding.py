@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
+from bnncert.presolve.literals import sign_of, variable_of
 from bnncert.relaxations.reduced.relaxation import ReducedProblem
 
 
@@ -41,6 +42,6 @@ def objective_values(problem: ReducedProblem, signs: npt.NDArray[np.int8]) -> Fl
 def clash_count(problem: ReducedProblem, signs: npt.NDArray[np.int8]) -> npt.NDArray[np.int64]:
     """Return how many clashes each sign vector violates."""
     first, second = problem.clash_first, problem.clash_second
-    left = signs[:, first // 2] == 1 - 2 * (first % 2)
-    right = signs[:, second // 2] == 1 - 2 * (second % 2)
+    left = signs[:, variable_of(first)] == sign_of(first)
+    right = signs[:, variable_of(second)] == sign_of(second)
     return np.asarray((left & right).sum(axis=1))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
+from bnncert.presolve.literals import sign_of, variable_of
 from bnncert.presolve.pipeline import Presolved
 from bnncert.search.tree import Tree
 
@@ -35,7 +36,7 @@ def trace_of(tree: Tree, presolved: Presolved, objective: int) -> Trace:
             [(int(layer[v]), int(neuron[v]), int(leaf.signs[v])) for v in fixed.tolist()]
         )
     for literals, theta in tree.proofs:
-        own = literals // 2
+        own = variable_of(literals)
         if np.all(layer[own] == 0):
-            trace.conflicts.append((neuron[own], 1 - 2 * (literals % 2), theta))
+            trace.conflicts.append((neuron[own], sign_of(literals).astype(np.int64), theta))
     return trace

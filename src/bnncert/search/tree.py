@@ -23,6 +23,7 @@ from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.description.rationals import float_below
 from bnncert.network.layers import ThresholdLayer
+from bnncert.presolve.literals import literal
 from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Objective
 from bnncert.reachability.ball import decide_pattern
@@ -303,7 +304,7 @@ class Tree:
         leaf = decide_pattern(self.layer, self.neurons, signs, region, deadline)
         if leaf.conflict:
             variables = self.inputs[np.isin(self.neurons, leaf.conflict)]
-            self.learn(2 * variables + (left.signs[variables] < 0), None)
+            self.learn(literal(variables, left.signs[variables]), None)
             self._close(Leaf(node.signs, "unreachable", np.inf))
             return True
         if leaf.point is None:
@@ -374,7 +375,7 @@ class Tree:
         meeting = meet(self.layer, self.neurons[fixed], signs[chosen], self.region, deadline)
         if meeting.conflict is not None:
             variables = chosen[meeting.conflict]
-            self.learn(2 * variables + (signs[variables] < 0), meeting.theta)
+            self.learn(literal(variables, signs[variables]), meeting.theta)
         return meeting
 
     def _round(self, left: Restriction, moments: FloatArray, deadline: Deadline) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
+from bnncert.presolve.literals import renumbered
 from bnncert.relaxations.reduced.relaxation import ReducedProblem, ReducedRelaxation
 from bnncert.search.restrict import Restriction
 from bnncert.solvers.structured_program import Multipliers, starting_point
@@ -44,8 +45,8 @@ class Kept:
 def _keys(left: Restriction, size: int) -> IntArray:
     """Return a number for each clash, by the literals of the whole problem."""
     problem = left.problem
-    first = 2 * left.free[problem.clash_first // 2] + problem.clash_first % 2
-    second = 2 * left.free[problem.clash_second // 2] + problem.clash_second % 2
+    first = renumbered(problem.clash_first, left.free)
+    second = renumbered(problem.clash_second, left.free)
     return np.asarray(first * 2 * size + second, dtype=np.int64)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, IntArray
+from bnncert.presolve.literals import literal, negation
 from bnncert.relaxations.reduced.relaxation import Lattice, ReducedProblem, widen
 
 #: Violations below this are left alone.
@@ -101,10 +102,10 @@ def _triples(problem: ReducedProblem, moments: FloatArray) -> Found:
     for s, t in ((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0)):
         mu = s * mean[a] + t * mean[b] + mean[c]
         square = 3 + 2 * (s * t * second[a, b] + t * second[b, c] + s * second[a, c])
-        x, y, z = 2 * a + (s < 0), 2 * b + (t < 0), 2 * c
+        x, y, z = literal(a, s), literal(b, t), literal(c, 1)
         no_top = excluded[x, y] | excluded[y, z] | excluded[x, z]
         no_top |= _contains(impossible, x, y, z, problem.size)
-        x, y, z = x ^ 1, y ^ 1, z ^ 1
+        x, y, z = negation(x), negation(y), negation(z)
         no_bottom = excluded[x, y] | excluded[y, z] | excluded[x, z]
         no_bottom |= _contains(impossible, x, y, z, problem.size)
         high = np.where(no_top, 1.0, 3.0)

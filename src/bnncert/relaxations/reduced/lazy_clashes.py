@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, IntArray
+from bnncert.presolve.literals import sign_of, variable_of
 from bnncert.relaxations.reduced.relaxation import ReducedProblem
 from bnncert.solvers.structured_program import Multipliers
 
@@ -39,8 +40,8 @@ def violated_clashes(
 ) -> IntArray:
     """Return the clashes not yet kept that the moments violate most, deepest first."""
     first, second = problem.clash_first, problem.clash_second
-    s, t = 1 - 2 * (first % 2), 1 - 2 * (second % 2)
-    a, b = first // 2 + 1, second // 2 + 1
+    s, t = sign_of(first), sign_of(second)
+    a, b = variable_of(first) + 1, variable_of(second) + 1
     depth = np.abs(1 + s * moments[0, a] + t * moments[0, b] + s * t * moments[a, b])
     depth[kept] = 0.0
     order = np.argsort(-depth, kind="stable")[:most]

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
+from bnncert.presolve.literals import both_literals, literal
 from bnncert.relaxations.reduced.relaxation import Lattice, ReducedProblem
 
 #: Share of the start that comes from independent fair signs, which have no zero eigenvalue.
@@ -36,15 +37,15 @@ def consistent_patterns(
     table = problem.excluded
     gate_of = {int(v): j for j, v in enumerate(problem.outputs)}
     free = np.array([v for v in range(n) if v not in gate_of], dtype=np.int64)
-    everyone = np.arange(count)
     # A leaning that differs by row spreads the patterns over more than the most frequent ones.
     lean = generator.uniform(0.1, 0.9, size=(count, n))
     for v in generator.permutation(free).tolist():
         limit.check()
         up = generator.uniform(size=count) < lean[:, v]
-        up = np.where(blocked[:, 2 * v], False, np.where(blocked[:, 2 * v + 1], True, up))
+        no_plus, no_minus = blocked[:, both_literals(np.array([v]))].T
+        up = np.where(no_plus, False, np.where(no_minus, True, up))
         signs[:, v] = np.where(up, 1, -1)
-        blocked |= table[2 * v + (~up).astype(np.int64)][everyone]
+        blocked |= table[literal(np.full(count, v), signs[:, v])]
     for v in sorted(gate_of):
         j = gate_of[v]
         u = signs @ problem.gates.rows[j]

@@ -39,6 +39,7 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.presolve.clashes import Clashes
+from bnncert.presolve.literals import renumbered, sign_of, variable_of
 from bnncert.presolve.merging import row_keys
 from bnncert.presolve.pipeline import Presolved
 from bnncert.presolve.triples import Triples
@@ -88,7 +89,7 @@ class ReducedProblem:
         Hidden neurons above the first layer: lattice, the sign at each point (a point where both
         signs are allowed occurs twice), and the variable that each determines.
     clash_first, clash_second
-        Literals 2i + (sign < 0) of z's variables that exclude each other.
+        Literals of z's variables that exclude each other.
     triples
         Rows of three literals that exclude each other.
     coupling
@@ -194,7 +195,7 @@ def reduce_objective(
     sizes = np.array([g[1].size for g in groups], dtype=np.int64)
     gates, signs, outputs = _gates(presolved, variables, place)
     first, second = presolved.clashes.first, presolved.clashes.second
-    kept = (place[first // 2] >= 0) & (place[second // 2] >= 0)
+    kept = (place[variable_of(first)] >= 0) & (place[variable_of(second)] >= 0)
     return ReducedProblem(
         variables,
         constant,
@@ -205,17 +206,16 @@ def reduce_objective(
         gates,
         signs,
         outputs,
-        2 * place[first[kept] // 2] + first[kept] % 2,
-        2 * place[second[kept] // 2] + second[kept] % 2,
-        _renumbered((triples or Triples.none()).literals, place),
+        renumbered(first[kept], place),
+        renumbered(second[kept], place),
+        _used_triples((triples or Triples.none()).literals, place),
     )
 
 
-def _renumbered(triples: IntArray, place: IntArray) -> IntArray:
+def _used_triples(triples: IntArray, place: IntArray) -> IntArray:
     """Return the triples whose variables are all in use, by their new numbers."""
-    moved = place[triples // 2]
-    kept = (moved >= 0).all(axis=1)
-    return np.asarray(2 * moved[kept] + triples[kept] % 2, dtype=np.int64)
+    kept = (place[variable_of(triples)] >= 0).all(axis=1)
+    return renumbered(triples[kept], place)
 
 
 def _tables(
@@ -401,9 +401,8 @@ class Certificate:
         diagonal = np.arange(total)
         form[diagonal, diagonal] -= self.diagonal
         size[diagonal, diagonal] += np.abs(self.diagonal)
-        a, b = problem.clash_first // 2 + 1, problem.clash_second // 2 + 1
-        s = 1.0 - 2.0 * (problem.clash_first % 2)
-        t = 1.0 - 2.0 * (problem.clash_second % 2)
+        a, b = variable_of(problem.clash_first) + 1, variable_of(problem.clash_second) + 1
+        s, t = sign_of(problem.clash_first), sign_of(problem.clash_second)
         zero = np.zeros_like(a)
         form[0, 0] -= self.clash.sum()
         size[0, 0] += np.abs(self.clash).sum()
@@ -556,8 +555,8 @@ def relax_reduced(problem: ReducedProblem) -> ReducedRelaxation:
         linear=linear,
         rows=rows,
         tables=tuple(families),
-        pair_unit=literals // 2 + 1,
-        pair_sign=1.0 - 2.0 * (literals % 2),
+        pair_unit=variable_of(literals) + 1,
+        pair_sign=sign_of(literals).astype(np.float64),
         clash_left=where(problem.clash_first),
         clash_right=where(problem.clash_second),
         shared=more if coupling is not None and coupling.is_ball else 0,

@@ -28,6 +28,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from bnncert.arrays import FloatArray, IntArray
+from bnncert.presolve.literals import renumbered, variable_of
 from bnncert.relaxations.reduced.relaxation import UNIT, Certificate, Lattice, ReducedProblem
 
 Form: TypeAlias = Literal["whole", "parts", "conic"]
@@ -97,7 +98,7 @@ def _groups(problem: ReducedProblem) -> Iterator[IntArray]:
         yield np.flatnonzero(row)
     for row, output in zip(problem.gates.rows, problem.outputs, strict=True):
         yield np.append(np.flatnonzero(row), output)
-    yield from np.stack([problem.clash_first // 2, problem.clash_second // 2], axis=1)
+    yield from variable_of(np.stack([problem.clash_first, problem.clash_second], axis=1))
     if problem.coupling is not None:
         # The input belongs to all windows at once.
         yield np.arange(problem.size)
@@ -136,8 +137,8 @@ def components(problem: ReducedProblem) -> list[Part]:
     label = rank[label]
     # A row without entries is a constant: any part may have it.
     table = _label_of_rows(problem.table.rows, label)
-    clash = label[problem.clash_first // 2]
-    triple = label[problem.triples // 2]
+    clash = label[variable_of(problem.clash_first)]
+    triple = label[variable_of(problem.triples)]
     inside = np.flatnonzero((triple == triple[:, :1]).all(axis=1))
     parts = []
     for k in range(count):
@@ -158,9 +159,9 @@ def components(problem: ReducedProblem) -> list[Part]:
             gates=_lattice_part(problem.gates, gates, variables),
             gate_signs=problem.gate_signs[gates],
             outputs=place[problem.outputs[gates]],
-            clash_first=_moved(problem.clash_first[clashes], place),
-            clash_second=_moved(problem.clash_second[clashes], place),
-            triples=_moved(triples, place),
+            clash_first=renumbered(problem.clash_first[clashes], place),
+            clash_second=renumbered(problem.clash_second[clashes], place),
+            triples=renumbered(triples, place),
         )
         parts.append(Part(part, variables, tables, gates, clashes))
     return parts
@@ -178,10 +179,6 @@ def _label_of_rows(rows: FloatArray, label: IntArray) -> IntArray:
 
 def _lattice_part(lattice: Lattice, rows: IntArray, columns: IntArray) -> Lattice:
     return Lattice(lattice.rows[np.ix_(rows, columns)], lattice.points[rows], lattice.sizes[rows])
-
-
-def _moved(literals: IntArray, place: IntArray) -> IntArray:
-    return np.asarray(2 * place[literals // 2] + literals % 2, dtype=np.int64)
 
 
 def join(
