@@ -17,8 +17,8 @@ import bnncert
 from bnncert.batch import cluster
 from bnncert.batch.answering import Answer
 from bnncert.batch.config.configuration import read_configuration
-from bnncert.batch.planning import plan_experiment
-from bnncert.batch.running import Place, run_experiment
+from bnncert.batch.plan import plan_experiment
+from bnncert.batch.runner import Place, run_plan
 from bnncert.batch.store import ResultsFile
 from bnncert.errors import InputError, MissingExtraError
 from tests.batch.conftest import Outcome
@@ -31,7 +31,7 @@ needs_dask = pytest.mark.skipif(
 #: Loaded by the workers, so that a kill surely finds them at work.
 PRELOAD = """
 import time
-import bnncert.batch.campaign as campaign
+import bnncert.batch.answering as answering
 
 def slowed(quick):
     def slow(*arguments):
@@ -40,8 +40,8 @@ def slowed(quick):
     return slow
 
 # Once: a worker may load this twice.
-if campaign.answer.__name__ == "answer":
-    campaign.answer = slowed(campaign.answer)
+if answering.answer.__name__ == "answer":
+    answering.answer = slowed(answering.answer)
 """
 
 
@@ -85,7 +85,7 @@ def test_two_workers_one_killed(folder: Path) -> None:
 
     plan = plan_experiment(read_configuration(Path("tiny.json")))
     with ResultsFile("local.sqlite") as results:
-        run_experiment(plan, results, place=Place(workers=0))
+        run_plan(plan, results, place=Place(workers=0))
     Path("slow.py").write_text(PRELOAD, encoding="utf-8")
     worker = ["worker", "--scheduler-file", "s.json", "--nthreads", "1", "--no-nanny"]
     worker += ["--preload", "slow.py"]
@@ -105,7 +105,7 @@ def test_two_workers_one_killed(folder: Path) -> None:
                 first.kill()
 
         with ResultsFile("cluster.sqlite") as results:
-            finished = run_experiment(
+            finished = run_plan(
                 plan,
                 results,
                 place=Place(scheduler=address),
@@ -155,4 +155,4 @@ def test_without_distributed_the_extra_is_named(
         ResultsFile("r.sqlite") as results,
         pytest.raises((MissingExtraError, InputError), match=r"pip install 'bnncert\[cluster\]'"),
     ):
-        run_experiment(plan, results, place=Place(scheduler="tcp://127.0.0.1:9"))
+        run_plan(plan, results, place=Place(scheduler="tcp://127.0.0.1:9"))

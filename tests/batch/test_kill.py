@@ -11,8 +11,8 @@ import pytest
 
 import bnncert
 from bnncert.batch.config.configuration import read_configuration
-from bnncert.batch.planning import plan_experiment
-from bnncert.batch.running import Place, run_experiment
+from bnncert.batch.plan import plan_experiment
+from bnncert.batch.runner import Place, run_plan
 from bnncert.batch.store import ResultsFile
 from tests.batch.tiny import CONFIG, content, write_files
 
@@ -20,17 +20,17 @@ from tests.batch.tiny import CONFIG, content, write_files
 DRIVER = """
 import os, random, signal, sqlite3, sys, time
 from pathlib import Path
-import bnncert.batch.campaign as campaign
+import bnncert.batch.answering as answering
 from bnncert.batch.config.configuration import read_configuration
-from bnncert.batch.planning import plan_experiment
-from bnncert.batch.running import Place, run_experiment
+from bnncert.batch.plan import plan_experiment
+from bnncert.batch.runner import Place, run_plan
 from bnncert.batch.store import ResultsFile
 
-quick = campaign.answer
+quick = answering.answer
 def slow(*arguments):
     time.sleep(0.03)
     return quick(*arguments)
-campaign.answer = slow
+answering.answer = slow
 
 def rows():
     # Read without getting in the writer's way.
@@ -51,7 +51,7 @@ for number in range(10):
     if child == 0:
         with ResultsFile("killed.sqlite") as results:
             plan = plan_experiment(read_configuration(Path("tiny.json")))
-            run_experiment(plan, results, place=Place(workers=0))
+            run_plan(plan, results, place=Place(workers=0))
         os._exit(0)
     # The first two at any moment, even before there are tables; then once a new row is there.
     until = time.monotonic() + 60
@@ -71,7 +71,7 @@ def test_ten_kills(folder: Path) -> None:
     part = {**CONFIG["parts"][0], "radii": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], "certificates": True}
     write_files(folder, {**CONFIG, "parts": [part, CONFIG["parts"][1]]})
     plan = plan_experiment(read_configuration(Path("tiny.json")))
-    assert len(plan.jobs) == 102
+    assert len(plan.instances) == 102
 
     ended = subprocess.run(
         [sys.executable, "-c", DRIVER],
@@ -85,12 +85,12 @@ def test_ten_kills(folder: Path) -> None:
     with ResultsFile("killed.sqlite") as results:
         kept = results.rows()
         assert 0 < len(kept) < 102
-        finished = run_experiment(plan, results, place=Place(workers=0))
+        finished = run_plan(plan, results, place=Place(workers=0))
         # What was there before is there as it was, in the same places.
         assert results.rows()[: len(kept)] == kept
     assert len(finished.rows) == 102
     with ResultsFile("whole.sqlite") as results:
-        run_experiment(plan, results, place=Place(workers=0))
+        run_plan(plan, results, place=Place(workers=0))
     killed, whole = content(folder / "killed.sqlite"), content(folder / "whole.sqlite")
     for tables in (killed, whole):
         for row in tables["results"]:

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import bnncert
-from bnncert.batch.campaign import plan, run_campaign
 from bnncert.batch.labelled_points import read_data
+from bnncert.batch.plan import plan_run
+from bnncert.batch.runner import run_plan
 from bnncert.batch.store import ResultsFile
 from tests.commands.test_cli import DECLARATIONS, DIAMOND, NOT_CLASS_0, write_network
 from tests.in_process import Outcome, command_line
@@ -45,7 +46,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = {"networks": [{"name": "n", "file": "net.npz"}], "parts": [part]}
     (folder / "config.json").write_text(json.dumps(config))
     with ResultsFile(folder / "r.sqlite") as results:
-        run_campaign(plan(network, read_data(str(folder / "x.npz")), [0.1]), results)
+        run_plan(plan_run(network, read_data(str(folder / "x.npz")), [0.1]), results)
     ball = bnncert.Ball("linf", point, 0.4)
     bnncert.verify(network, ball, 0, certificate=folder / "c.bnncert")
     return folder

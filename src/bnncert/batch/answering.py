@@ -1,6 +1,6 @@
-"""One instance answered, in whatever process: a row, and its certificate as bytes.
+"""Answering one instance, in whatever process: a row, and the certificate as bytes.
 
-Bytes, because the folder of the certificates may be on another machine than the worker.
+The certificate is returned as bytes because its folder may be on another machine than the worker.
 """
 
 from __future__ import annotations
@@ -11,48 +11,81 @@ from datetime import datetime, timezone
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bnncert.batch import campaign
-from bnncert.batch.planning import Job
+from bnncert.batch.instance import Instance
 from bnncert.batch.store import Row
 from bnncert.errors import BnncertError
 from bnncert.network import Network
+from bnncert.verification import bound, verify
 from bnncert.version import __version__
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """A row, or why there is none."""
+    """A row, or the reason why there is none."""
 
-    job: Job
+    instance: Instance
     row: Row | None
     certificate: bytes | None = None
     failure: str = ""
 
 
-def answer_job(network: Network, job: Job, threads: int) -> Answer:
-    """Answer one instance; what goes wrong is an answer, too, and stops no other instance."""
+def attempt(network: Network, instance: Instance, threads: int) -> Answer:
+    """Answer one instance; an error becomes an answer without a row."""
     try:
-        if not job.certificate:
-            return Answer(job, campaign.answer(network, job.instance, job.settings, threads))
+        if instance.certificate is None:
+            return Answer(instance, answer(network, instance, threads))
         with TemporaryDirectory(prefix="bnncert-") as folder:
-            settings = replace(job.settings, certificates=folder)
-            row = campaign.answer(network, job.instance, settings, threads)
+            row = answer(network, instance, threads, Path(folder) / "certificate.bnncert")
             content = None if row.certificate is None else Path(row.certificate).read_bytes()
-            return Answer(job, replace(row, certificate=None), content)
+            return Answer(instance, replace(row, certificate=None), content)
     except BnncertError as error:
-        return Answer(job, None, failure=str(error))
+        return Answer(instance, None, failure=str(error))
     except MemoryError:
-        return Answer(job, None, failure="out of memory")
+        return Answer(instance, None, failure="out of memory")
     except Exception as error:
-        return Answer(job, None, failure=f"{type(error).__name__}: {error}")
+        return Answer(instance, None, failure=f"{type(error).__name__}: {error}")
 
 
-def overdue(job: Job, seconds: float) -> Answer:
-    """Return the answer of a worker that had to be stopped after its time limit: a time-out."""
+def answer(
+    network: Network, instance: Instance, threads: int = 0, certificate: Path | None = None
+) -> Row:
+    """Answer one instance, and write its certificate to a file if one is given."""
+    settings = instance.settings
+    region, label, options = instance.ball, instance.label, settings.options(threads)
+    bounding = settings.question == "bound"
+    if settings.targets != "all" or bounding:
+        # Verification asks about the chosen adversarial classes only, but any class can win at the
+        # centre.  A bound does not look at the centre, and a tie there does not exclude a bound.
+        ties = "robust" if bounding else settings.ties
+        result = verify(network, region, label, ties=ties, method="interval", options=options)
+        if result.is_misclassified:
+            return Row.of(instance.key, instance.predicted, result, instance.labels)
+    targets, method, timeout = settings.targets, settings.method, settings.timeout
+    if bounding:
+        result = bound(
+            network, region, label, targets=targets, method=method, timeout=timeout, options=options
+        )
+    else:
+        result = verify(
+            network,
+            region,
+            label,
+            targets=targets,
+            ties=settings.ties,
+            method=method,
+            timeout=timeout,
+            options=options,
+            certificate=certificate,
+        )
+    return Row.of(instance.key, instance.predicted, result, instance.labels)
+
+
+def overdue(instance: Instance, seconds: float) -> Answer:
+    """Return the answer of a worker that was ended after its time limit: a time-out."""
     row = Row(
-        key=job.instance.key,
-        predicted=job.instance.predicted,
-        labels=job.instance.labels,
+        key=instance.key,
+        predicted=instance.predicted,
+        labels=instance.labels,
         status="timeout",
         lower=None,
         upper=None,
@@ -64,4 +97,4 @@ def overdue(job: Job, seconds: float) -> Answer:
         version=__version__,
         finished_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
     )
-    return Answer(job, row)
+    return Answer(instance, row)

@@ -14,8 +14,8 @@ import zlib
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
-from bnncert.batch.answering import Answer, answer_job
-from bnncert.batch.planning import Job
+from bnncert.batch.answering import Answer, attempt
+from bnncert.batch.instance import Instance
 from bnncert.errors import BnncertError, InputError, MissingExtraError
 from bnncert.network import Network
 
@@ -42,7 +42,7 @@ def check_address(address: str) -> None:
 
 
 def answer_on_cluster(
-    networks: Mapping[str, Network], jobs: Iterator[Job], address: str
+    networks: Mapping[str, Network], instances: Iterator[Instance], address: str
 ) -> Generator[Answer, None, None]:
     """Answer instances on the workers of a scheduler, in the order in which they get done.
 
@@ -67,7 +67,7 @@ def answer_on_cluster(
             client.wait_for_workers(1, timeout=WORKER_SECONDS)
         except (TimeoutError, OSError) as error:
             raise InputError(f"--scheduler {address}: it has no workers") from error
-        yield from _answers(distributed, client, networks, jobs, address)
+        yield from _answers(distributed, client, networks, instances, address)
     finally:
         client.close(timeout=5)
 
@@ -76,29 +76,29 @@ def _answers(
     distributed: Any,
     client: Any,
     networks: Mapping[str, Network],
-    jobs: Iterator[Job],
+    instances: Iterator[Instance],
     address: str,
 ) -> Generator[Answer, None, None]:
     run = uuid.uuid4().hex[:8]
     shared: dict[str, Any] = {}
-    flying: dict[str, Job] = {}
+    flying: dict[str, Instance] = {}
     # Results are fetched one by one: a batch that holds a failed task would raise as a whole.
     done = distributed.as_completed(loop=client.loop)
 
     def submit() -> bool:
-        job = next(jobs, None)
-        if job is None:
+        instance = next(instances, None)
+        if instance is None:
             return False
-        content = job.instance.key.model_hash
+        content = instance.key.model_hash
         if content not in shared:
             # Only the last is held here (instances come network by network); the tasks that need
             # an earlier one hold it on the scheduler.
             shared.clear()
             packed = zlib.compress(pickle.dumps(networks[content]))
             shared[content] = client.submit(_unpack, packed, key=f"bnncert-network-{run}-{content}")
-        key = f"bnncert-{run}-{job.instance.key.digest}"
-        future = client.submit(_answer, shared[content], job, key=key, pure=False)
-        flying[key] = job
+        key = f"bnncert-{run}-{instance.key.digest}"
+        future = client.submit(_answer, shared[content], instance, key=key, pure=False)
+        flying[key] = instance
         done.add(future)
         return True
 
@@ -109,18 +109,18 @@ def _answers(
 
     top_up()
     for future in done:
-        job = flying.pop(future.key)
+        instance = flying.pop(future.key)
         try:
             answer = future.result()
         except distributed.KilledWorker:
-            answer = Answer(job, None, failure="every worker that tried it ended unexpectedly")
+            answer = Answer(instance, None, failure="every worker that tried it ended unexpectedly")
         except Exception as error:
             if client.status != "running" or future.cancelled() or future.status == "lost":
                 raise BnncertError(
                     f"--scheduler {address}: the connection was lost; the rows before are written, "
                     "and the same command goes on from there"
                 ) from error
-            answer = Answer(job, None, failure=f"{type(error).__name__}: {error}")
+            answer = Answer(instance, None, failure=f"{type(error).__name__}: {error}")
         future.release()
         yield answer
         top_up()
@@ -132,6 +132,6 @@ def _unpack(packed: bytes) -> Network:
     return network
 
 
-def _answer(network: Network, job: Job) -> Answer:
+def _answer(network: Network, instance: Instance) -> Answer:
     # One thread: how many tasks a worker runs at once is the cluster's business.
-    return answer_job(network, job, 1)
+    return attempt(network, instance, 1)

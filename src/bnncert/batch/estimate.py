@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bnncert.batch.planning import Group, Job, group_of
+from bnncert.batch.instance import Group, Instance
 
 
 class Estimate:
     """Seconds of work left, learnt from what is finished."""
 
-    def __init__(self, jobs: Iterable[Job]) -> None:
+    def __init__(self, instances: Iterable[Instance]) -> None:
         self._open: dict[Group, int] = {}
         self._sums: dict[object, tuple[float, int]] = {}
-        for job in jobs:
-            kind = group_of(job)
+        for instance in instances:
+            kind = instance.group
             self._open[kind] = self._open.get(kind, 0) + 1
 
-    def finish(self, job: Job, seconds: float) -> None:
+    def finish(self, instance: Instance, seconds: float) -> None:
         """Take note of an instance that took `seconds`."""
-        kind = group_of(job)
+        kind = instance.group
         self._open[kind] -= 1
         for name in (kind, kind.method):
             total, count = self._sums.get(name, (0.0, 0))

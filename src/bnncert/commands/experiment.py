@@ -3,39 +3,27 @@
 from __future__ import annotations
 
 import math
-import time
-from dataclasses import replace
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from bnncert.batch.answering import Answer
 from bnncert.batch.config.configuration import read_configuration, with_changes
 from bnncert.batch.config.shipped import find_configuration
-from bnncert.batch.estimate import Estimate, duration
-from bnncert.batch.planning import Experiment, Group, group_of, groups, plan_experiment
-from bnncert.batch.running import (
-    Finished,
-    Place,
-    default_folder,
-    finished_jobs,
-    run_experiment,
-)
+from bnncert.batch.estimate import duration
+from bnncert.batch.instance import Group
+from bnncert.batch.plan import Plan, plan_experiment
+from bnncert.batch.runner import AnsweredInstances, Place, default_folder, finished_rows
 from bnncert.batch.store import ResultsFile
-from bnncert.commands.console import PlainConsole, counting, say_interrupted
+from bnncert.commands.batches import refuse_failures, run_shown, show_notes
+from bnncert.commands.console import PlainConsole
 from bnncert.commands.options import LabelsOption
 from bnncert.commands.output import refuse_clashes, refuse_unwritable
 from bnncert.commands.unused import refuse_together
 from bnncert.deadline import Deadline
-from bnncert.errors import BnncertError, InputError
+from bnncert.errors import InputError
 from bnncert.report.experiment_tables import experiment_table, plan_table
-
-#: Seconds between two lines where no terminal shows a bar.
-LINE_SECONDS = 30.0
-
-#: Reasons for missing answers that are shown one by one.
-MOST_REASONS = 10
 
 
 def experiment(
@@ -75,7 +63,7 @@ def experiment(
         typer.Option("--certificates", help="Folder of the certificates (default: beside --out)."),
     ] = None,
 ) -> None:
-    """Run the experiments of a file; the same command again goes on where it stopped."""
+    """Run the experiments of a file; the same command again continues an interrupted run."""
     refuse_together(
         ctx, "scheduler", {"workers": "the workers of the scheduler answer, not processes here"}
     )
@@ -83,17 +71,11 @@ def experiment(
     place = Place(workers, scheduler)
     if timeout is not None:
         Deadline(timeout)
-    files = {}
-    for text in network or ():
-        name, equals, file = text.partition("=")
-        if not equals or not name or not file:
-            raise InputError(f"--network is {text}; expected NAME=FILE")
-        files[name] = file
     target = Path(f"{path.stem}.sqlite") if out is None else out
     refuse_unwritable(target)
     configuration = with_changes(
         read_configuration(path),
-        networks=files,
+        networks=_files(network or ()),
         data=data,
         labels=labels,
         count=count,
@@ -102,107 +84,59 @@ def experiment(
     if certificates is not None and not any(p.certificates for p in configuration.parts):
         raise InputError(f"--certificates is not used: no part of {path} says `certificates: true`")
     refuse_clashes((target,), (path, *configuration.files))
-    planned = plan_experiment(configuration)
+    plan = plan_experiment(configuration)
     if dry_run:
-        _show_plan(planned, target, workers)
+        _show_plan(plan, target, workers)
         return
+    console = _console()
     with ResultsFile(target) as results:
-        _run(planned, results, place, certificates)
+
+        def show_rows(rows: AnsweredInstances) -> None:
+            console.print(experiment_table(rows))
+
+        finished = run_shown(plan, results, place, certificates, console, show_rows)
+    total = len(plan.instances)
+    console.print(f"{len(finished.rows)} of {total} instances in {target}", soft_wrap=True)
+    written = sum(row.certificate is not None for _, row in finished.rows)
+    if written:
+        folder = certificates or default_folder(target)
+        console.print(f"{written} with a certificate, in {folder}", soft_wrap=True)
+    refuse_failures(finished.failures, total, console)
+
+
+def _files(texts: Iterable[str]) -> dict[str, str]:
+    """Return the files of networks by name, from texts NAME=FILE."""
+    files = {}
+    for text in texts:
+        name, equals, file = text.partition("=")
+        if not equals or not name or not file:
+            raise InputError(f"--network is {text}; expected NAME=FILE")
+        files[name] = file
+    return files
 
 
 def _console() -> PlainConsole:
-    """Return a console with room for the tables where no terminal sets the width."""
+    """Return a console with room for the tables if no terminal sets the width."""
     console = PlainConsole()
     return console if console.is_terminal else PlainConsole(width=200)
 
 
-def _show_plan(planned: Experiment, target: Path, workers: int) -> None:
-    """Print what would be asked, and what the results file answers already."""
+def _show_plan(plan: Plan, target: Path, workers: int) -> None:
+    """Print what would be asked, and how much of it the results file answers already."""
     console = _console()
     answered: dict[Group, int] = {}
     if target.exists():
         with ResultsFile(target, writable=False) as results:
-            for job, _ in finished_jobs(planned, results):
-                answered[group_of(job)] = answered.get(group_of(job), 0) + 1
-    for note in planned.notes:
-        console.print(f"note: {note}", soft_wrap=True)
-    console.print(plan_table(groups(planned.jobs), answered))
-    total, known = len(planned.jobs), sum(answered.values())
-    most = 0.0
-    for kind in groups(planned.jobs):
-        open_ = kind.instances - answered.get(replace(kind, instances=0), 0)
-        if open_:
-            most += replace(kind, instances=open_).most_seconds
+            for instance, _ in finished_rows(plan, results):
+                answered[instance.group] = answered.get(instance.group, 0) + 1
+    show_notes(plan, console)
+    planned = plan.groups()
+    console.print(plan_table(planned, answered))
+    left = {kind: count - answered.get(kind, 0) for kind, count in planned.items()}
+    most = sum(kind.most_seconds(count) for kind, count in left.items() if count)
     time_text = "no limit" if math.isinf(most) else f"at most {duration(most)}"
+    total, known = len(plan.instances), sum(answered.values())
     line = f"{total} instances, {known} in {target} already; {time_text} of work"
     if workers > 1 and math.isfinite(most):
         line += f", {duration(most / workers)} with {workers} workers"
     console.print(line, soft_wrap=True)
-
-
-def _run(
-    planned: Experiment, results: ResultsFile, place: Place, certificates: Path | None
-) -> None:
-    """Run with a bar on a terminal, lines elsewhere; Ctrl-C shows what there is and goes on up."""
-    console, watching = _console(), PlainConsole(stderr=True)
-    for note in planned.notes:
-        console.print(f"note: {note}", soft_wrap=True)
-    known, total = finished_jobs(planned, results), len(planned.jobs)
-    if known:
-        line = f"{len(known)} of {total} instances are in {results.path} already"
-        console.print(line, soft_wrap=True)
-    estimate = Estimate(planned.jobs)
-    for job, row in known:
-        estimate.finish(job, row.seconds)
-    shown = time.monotonic()
-    try:
-        with counting(watching, "answering") as show:
-
-            def report(done: int, total: int, answer: Answer | None) -> None:
-                nonlocal shown
-                text = ""
-                if answer is not None:
-                    estimate.finish(answer.job, 0.0 if answer.row is None else answer.row.seconds)
-                    left = estimate.remaining(max(1, place.workers))
-                    text = "" if left is None else f"about {duration(left)} left"
-                show(done, total, text)
-                if not watching.is_terminal and time.monotonic() - shown >= LINE_SECONDS:
-                    shown = time.monotonic()
-                    watching.print(
-                        f"{done} of {total} instances{', ' + text if text else ''}", soft_wrap=True
-                    )
-
-            finished = run_experiment(
-                planned, results, place=place, certificates=certificates, progress=report
-            )
-    except KeyboardInterrupt:
-        rows = finished_jobs(planned, results)
-        console.print(experiment_table(rows))
-        say_interrupted(console, len(rows), total, results.path)
-        raise
-    _show_end(finished, planned, results, certificates)
-
-
-def _show_end(
-    finished: Finished, planned: Experiment, results: ResultsFile, certificates: Path | None
-) -> None:
-    console = _console()
-    console.print(experiment_table(finished.rows))
-    total = len(planned.jobs)
-    console.print(f"{len(finished.rows)} of {total} instances in {results.path}", soft_wrap=True)
-    written = sum(row.certificate is not None for _, row in finished.rows)
-    if written:
-        folder = certificates or default_folder(results.path)
-        console.print(f"{written} with a certificate, in {folder}", soft_wrap=True)
-    if finished.failures:
-        for answer in finished.failures[:MOST_REASONS]:
-            key = answer.job.instance.key
-            console.print(
-                f"no answer: {answer.job.network}, input {key.input_index}, {key.norm} "
-                f"{answer.job.radius}, {key.method}: {answer.failure}",
-                soft_wrap=True,
-            )
-        raise BnncertError(
-            f"{len(finished.failures)} of {total} instances have no answer; the same command tries "
-            "them again"
-        )

@@ -10,10 +10,13 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from bnncert.batch.campaign import Campaign, Settings, finished_rows, plan, run_campaign
+from bnncert.batch.instance import Settings
 from bnncert.batch.labelled_points import read_data
+from bnncert.batch.plan import Selection, plan_run
+from bnncert.batch.runner import AnsweredInstances, Place
 from bnncert.batch.store import ResultsFile, Row
-from bnncert.commands.console import PlainConsole, counting, say_interrupted, wide_console
+from bnncert.commands.batches import refuse_failures, run_shown
+from bnncert.commands.console import wide_console
 from bnncert.commands.options import (
     ClipOption,
     LabelsOption,
@@ -31,9 +34,7 @@ from bnncert.commands.options import (
     read_scale,
     read_targets,
 )
-from bnncert.commands.output import (
-    refuse_unwritable,
-)
+from bnncert.commands.output import refuse_unwritable
 from bnncert.commands.question import read_network, read_radius
 from bnncert.commands.unused import refuse_unread
 from bnncert.errors import InputError
@@ -77,63 +78,47 @@ def run(
         typer.Option("--certificates", help="Folder for a certificate of every verdict."),
     ] = None,
 ) -> None:
-    """Verify many points at many radii; the same command again goes on where it stopped."""
+    """Verify many points at many radii; the same command again continues an interrupted run."""
     refuse_unread(ctx, method)
+    if workers < 1:
+        raise InputError(f"workers is {workers}; expected at least 1")
+    # A single worker needs no process of its own.
+    place = Place(workers if workers > 1 else 0)
     refuse_unwritable(out, read=(model, data, labels))
     if certificates is not None:
         try:
             certificates.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"{certificates}: {error.strerror or error}") from error
-    folder = None if certificates is None else str(certificates)
-    settings = Settings(norm, read_targets(targets), ties, method, timeout, seed, memory, folder)
+    settings = Settings(norm, read_targets(targets), ties, method, timeout, seed, memory)
     network, points = read_network(model, sign_zero), read_data(data, labels)
     pixels = read_scale(scale, mean, std)
     if pixels is not None:
         network, points = pixels.on(network), points.as_pixels()
     if clip is not None and not -np.inf < clip[0] <= clip[1] < np.inf:
         raise InputError(f"--clip is {clip[0]} {clip[1]}; expected finite numbers LO <= HI")
-    campaign = plan(
+    plan = plan_run(
         network,
         points,
         tuple(read_radius(part, network, radii) for part in radii.split(",")),
-        first=first,
-        count=count,
+        selection=Selection(first, count),
         clip=clip,
         settings=settings,
+        certificates=certificates is not None,
     )
+    console = wide_console()
     with ResultsFile(out) as results:
-        _run_campaign(campaign, results, workers)
 
+        def show_rows(rows: AnsweredInstances) -> None:
+            _show(console, [row for _, row in rows])
 
-def _run_campaign(campaign: Campaign, results: ResultsFile, workers: int) -> None:
-    """Run with a bar on a terminal; Ctrl-C shows what there is and goes on up."""
-    console, watching = wide_console(), PlainConsole(stderr=True)
-    for note in campaign.notes:
-        console.print(f"note: {note}", soft_wrap=True)
-    known, total = len(finished_rows(campaign, results)), len(campaign.instances)
-    if known:
-        line = f"{known} of {total} instances are in {results.path} already"
-        console.print(line, soft_wrap=True)
-    try:
-        with counting(watching, "verifying") as show:
-
-            def report(done: int, total: int, row: Row | None) -> None:
-                text = "" if row is None else f"input {row.key.input_index}: {row.status}"
-                show(done, total, text)
-
-            rows = run_campaign(campaign, results, workers=workers, progress=report)
-    except KeyboardInterrupt:
-        rows = finished_rows(campaign, results)
-        _show(console, rows)
-        say_interrupted(console, len(rows), total, results.path)
-        raise
-    _show(console, rows)
-    console.print(f"{len(rows)} instances in {results.path}", soft_wrap=True)
+        finished = run_shown(plan, results, place, certificates, console, show_rows)
+    console.print(f"{len(finished.rows)} instances in {out}", soft_wrap=True)
+    refuse_failures(finished.failures, len(plan.instances), console)
 
 
 def _show(console: Console, rows: Sequence[Row]) -> None:
-    """Print the summary, and what a share of robust inputs means where there are no labels."""
+    """Print the summary, and what a share of robust inputs means if there are no labels."""
     console.print(summary_table(rows))
     if rows and row_labels(rows) == "own":
         console.print(

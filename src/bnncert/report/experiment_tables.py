@@ -1,60 +1,61 @@
-"""Tables of an experiment: the plan, and what came out, one line for each kind of instance."""
+"""Tables of an experiment: the plan, and the answers, one line for each kind of instance."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.table import Table
 
 from bnncert.batch.estimate import duration
-from bnncert.batch.planning import Group, Job, group_of
+from bnncert.batch.instance import Group, Instance
 from bnncert.batch.store import Row
+from bnncert.report.counts import count_answers, mean
 from bnncert.report.tables import number
 
 
 def _table(titles: Sequence[str]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in titles:
+    for title in ("network", "question", "norm", "radius", "method", *titles):
         words = title in ("network", "question", "norm", "method")
         table.add_column(title, justify="left" if words else "right", no_wrap=True)
     return table
 
 
-def plan_table(kinds: Sequence[Group], answered: dict[Group, int]) -> Table:
-    """Return the plan; `answered` counts what the results file has (kinds without a count)."""
-    titles = ["network", "question", "norm", "radius", "method", "instances", "answered", "limit"]
-    table = _table([*titles, "at most"])
-    for kind in kinds:
+def _names(kind: Group) -> tuple[str, ...]:
+    return kind.network, kind.question, kind.norm, kind.radius, kind.method
+
+
+def plan_table(planned: Mapping[Group, int], answered: Mapping[Group, int]) -> Table:
+    """Return the plan: how many instances of each kind there are, and how many are answered."""
+    table = _table(["instances", "answered", "limit", "at most"])
+    for kind, count in planned.items():
+        most = kind.most_seconds(count)
         table.add_row(
-            *(kind.network, kind.question, kind.norm, kind.radius, kind.method),
-            str(kind.instances),
-            str(answered.get(replace(kind, instances=0), 0)),
+            *_names(kind),
+            str(count),
+            str(answered.get(kind, 0)),
             "-" if kind.timeout is None else f"{kind.timeout:g} s",
-            duration(kind.most_seconds) if math.isfinite(kind.most_seconds) else "-",
+            duration(most) if math.isfinite(most) else "-",
         )
     return table
 
 
-def experiment_table(rows: Sequence[tuple[Job, Row]]) -> Table:
+def experiment_table(rows: Iterable[tuple[Instance, Row]]) -> Table:
     """Return counts, mean lower bound (of those that have one) and times of each kind."""
     kinds: dict[Group, list[Row]] = {}
-    for job, row in rows:
-        kinds.setdefault(group_of(job), []).append(row)
-    titles = ["network", "question", "norm", "radius", "method", "instances", "misclassified"]
-    table = _table([*titles, "robust", "not robust", "undecided", "mean bound", "mean s", "max s"])
+    for instance, row in rows:
+        kinds.setdefault(instance.group, []).append(row)
+    titles = ["instances", "misclassified", "robust", "not robust", "undecided", "mean bound"]
+    table = _table([*titles, "mean s", "max s"])
     for kind, members in kinds.items():
-        words = [row.status for row in members]
-        seconds = [row.seconds for row in members]
-        bounds = [row.lower for row in members if row.lower is not None]
+        count = count_answers(members[0].key.radius, kind.method, members)
+        bound = mean(row.lower for row in members if row.lower is not None)
         table.add_row(
-            *(kind.network, kind.question, kind.norm, kind.radius, kind.method),
-            *(str(len(members)), str(words.count("misclassified"))),
-            *(str(words.count("robust")), str(words.count("not_robust"))),
-            str(words.count("unknown") + words.count("timeout")),
-            number(math.fsum(bounds) / len(bounds)) if bounds else "-",
-            f"{math.fsum(seconds) / len(seconds):.2f}",
-            f"{max(seconds):.2f}",
+            *_names(kind),
+            *map(str, (count.instances, count.misclassified, count.robust)),
+            *map(str, (count.not_robust, count.undecided)),
+            "-" if bound is None else number(bound),
+            *(f"{count.mean_seconds:.2f}", f"{count.max_seconds:.2f}"),
         )
     return table

@@ -1,15 +1,15 @@
-"""Tables over many answers: a campaign radius by radius, and a search for the radius."""
+"""Tables over many answers: a run radius by radius, and a search for the radius."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from rich.table import Table
 
 from bnncert.batch.store import LabelSource, Row, label_source
 from bnncert.radius import RadiusResult
+from bnncert.report.counts import Count, count_answers
 
 #: Titles of the column with the share of robust inputs.
 CERTIFIED: dict[LabelSource, str] = {
@@ -19,54 +19,16 @@ CERTIFIED: dict[LabelSource, str] = {
 }
 
 
-@dataclass(frozen=True)
-class RadiusSummary:
-    """The answers at one radius; `robust` of `instances` is the certified share.
-
-    That is the certified accuracy if the labels were given, and else only how often the network
-    keeps its own answer.
-    """
-
-    radius: float
-    instances: int
-    misclassified: int
-    robust: int
-    not_robust: int
-    undecided: int
-    mean_seconds: float
-    max_seconds: float
-
-    @property
-    def certified(self) -> float:
-        """The share of all inputs that are classified as their label throughout the ball."""
-        return self.robust / self.instances
-
-
-def summarise(rows: Iterable[Row]) -> list[RadiusSummary]:
-    """Return one summary for each radius, smallest first."""
+def summarise(rows: Iterable[Row]) -> list[Count]:
+    """Count the answers radius by radius, smallest radius first."""
     groups: dict[float, list[Row]] = {}
     for row in rows:
         groups.setdefault(row.key.radius, []).append(row)
-    return [_summary(radius, groups[radius]) for radius in sorted(groups)]
-
-
-def _summary(radius: float, rows: Sequence[Row]) -> RadiusSummary:
-    words = [row.status for row in rows]
-    seconds = [row.seconds for row in rows]
-    return RadiusSummary(
-        radius=radius,
-        instances=len(rows),
-        misclassified=words.count("misclassified"),
-        robust=words.count("robust"),
-        not_robust=words.count("not_robust"),
-        undecided=words.count("unknown") + words.count("timeout"),
-        mean_seconds=math.fsum(seconds) / len(rows),
-        max_seconds=max(seconds),
-    )
+    return [count_answers(radius, "", groups[radius]) for radius in sorted(groups)]
 
 
 def summary_table(rows: Iterable[Row]) -> Table:
-    """Return one line for each radius; only where labels were given it speaks of accuracy."""
+    """Return one line for each radius; the share is an accuracy only if labels were given."""
     rows = list(rows)
     table = Table(box=None, pad_edge=False, header_style="bold")
     titles = (

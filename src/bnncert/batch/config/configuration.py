@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from bnncert.batch.campaign import Settings
 from bnncert.batch.config.document import read_document
 from bnncert.batch.config.radii import Radius, read_radius
 from bnncert.batch.config.random_network import RandomNetwork
 from bnncert.batch.config.section import Section
 from bnncert.batch.config.tree import Node
+from bnncert.batch.instance import Settings
 from bnncert.batch.labelled_points import OWN
 from bnncert.batch.store import Question
 from bnncert.description.model import SignZero

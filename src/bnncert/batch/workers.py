@@ -15,8 +15,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from bnncert.batch.answering import Answer, answer_job, overdue
-from bnncert.batch.planning import Job
+from bnncert.batch.answering import Answer, attempt, overdue
+from bnncert.batch.instance import Instance
 from bnncert.errors import BnncertError
 from bnncert.network import Network
 from bnncert.processes import become_worker, interrupts_later
@@ -30,65 +30,65 @@ MOST_ATTEMPTS, MOST_FALSE_STARTS = 2, 3
 
 
 def answer_here(
-    networks: Mapping[str, Network], jobs: Iterator[Job]
+    networks: Mapping[str, Network], instances: Iterator[Instance]
 ) -> Generator[Answer, None, None]:
     """Answer one instance after the other in this process."""
-    for job in jobs:
-        yield answer_job(networks[job.instance.key.model_hash], job, 0)
+    for instance in instances:
+        yield attempt(networks[instance.key.model_hash], instance, 0)
 
 
 def answer_in_processes(
-    networks: Mapping[str, Network], jobs: Iterator[Job], workers: int
+    networks: Mapping[str, Network], instances: Iterator[Instance], workers: int
 ) -> Generator[Answer, None, None]:
     """Answer instances in worker processes, in the order in which they get done."""
     threads = max(1, (os.cpu_count() or 1) // workers)
-    again: deque[Job] = deque()
+    again: deque[Instance] = deque()
     attempts: dict[str, int] = {}
     false_starts = 0
     team: list[_Worker] = []
-    waiting = next(jobs, None)
+    waiting = next(instances, None)
     try:
         while True:
             # A new process only if there is something to do for it.
-            idle = sum(w.job is None for w in team)
+            idle = sum(w.instance is None for w in team)
             wanted = len(again) + (waiting is not None)
             if len(team) < workers and idle < wanted:
                 team.append(_Worker.start(threads))
             for worker in team:
-                if worker.ready and worker.job is None:
+                if worker.ready and worker.instance is None:
                     if again:
                         worker.give(again.popleft(), networks)
                     elif waiting is not None:
                         worker.give(waiting, networks)
-                        waiting = next(jobs, None)
-            if waiting is None and not again and all(w.job is None for w in team):
+                        waiting = next(instances, None)
+            if waiting is None and not again and all(w.instance is None for w in team):
                 return
             # Returns early for any news; the clock is looked at now and then.
             pause = 0.05 if len(team) < workers and waiting is not None else 0.5
             wait([w.connection for w in team], timeout=pause)
             for worker in list(team):
-                job = worker.job
+                instance = worker.instance
                 if worker.lost:
                     team.remove(worker)
                     worker.stop()
-                    if job is None:
+                    if instance is None:
                         false_starts += not worker.ready
                         if false_starts >= MOST_FALSE_STARTS:
                             raise BnncertError("worker processes end before they begin to work")
                         continue
-                    digest = job.instance.key.digest
+                    digest = instance.key.digest
                     attempts[digest] = attempts.get(digest, 0) + 1
                     if attempts[digest] < MOST_ATTEMPTS:
-                        again.append(job)
+                        again.append(instance)
                     else:
                         reason = "its worker process ended unexpectedly (killed, or out of memory)"
-                        yield Answer(job, None, failure=reason)
+                        yield Answer(instance, None, failure=reason)
                 elif (answer := worker.news()) is not None:
                     yield answer
-                elif job is not None and worker.is_overdue():
+                elif instance is not None and worker.is_overdue():
                     team.remove(worker)
                     worker.stop()
-                    yield overdue(job, worker.busy_seconds())
+                    yield overdue(instance, worker.busy_seconds())
     finally:
         for worker in team:
             worker.stop()
@@ -103,7 +103,7 @@ class _Worker:
     lifeline: Any
     ready: bool = False
     lost: bool = False
-    job: Job | None = None
+    instance: Instance | None = None
     network: str = ""
     since: float = field(default=0.0)
 
@@ -120,13 +120,13 @@ class _Worker:
             receiving.close()
         return _Worker(process, ours, sending)
 
-    def give(self, job: Job, networks: Mapping[str, Network]) -> None:
+    def give(self, instance: Instance, networks: Mapping[str, Network]) -> None:
         """Send an instance, and its network where the process has another."""
-        content = job.instance.key.model_hash
+        content = instance.key.model_hash
         network = None if content == self.network else networks[content]
-        self.job, self.network, self.since = job, content, time.monotonic()
+        self.instance, self.network, self.since = instance, content, time.monotonic()
         try:
-            self.connection.send((job, network))
+            self.connection.send((instance, network))
         except OSError:
             self.lost = True
 
@@ -143,14 +143,14 @@ class _Worker:
             self.ready = True
             return None
         assert isinstance(message, Answer)
-        self.job = None
+        self.instance = None
         return message
 
     def busy_seconds(self) -> float:
         return time.monotonic() - self.since
 
     def is_overdue(self) -> bool:
-        limit = None if self.job is None else self.job.settings.timeout
+        limit = None if self.instance is None else self.instance.settings.timeout
         if limit is None:
             return False
         return self.busy_seconds() > (1 + GRACE_SHARE) * limit + GRACE_SECONDS
@@ -170,10 +170,10 @@ def _serve(connection: Connection, lifeline: Connection, threads: int) -> None:
     try:
         connection.send(None)
         while True:
-            job, sent = connection.recv()
+            instance, sent = connection.recv()
             network = network if sent is None else sent
             assert network is not None
-            connection.send(answer_job(network, job, threads))
+            connection.send(attempt(network, instance, threads))
     except (EOFError, OSError):
         # The parent is gone.
         return

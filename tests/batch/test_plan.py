@@ -14,30 +14,30 @@ from bnncert.batch.config.configuration import read_configuration, with_changes
 from bnncert.batch.config.radii import read_radius
 from bnncert.batch.config.random_network import RandomNetwork, random_points
 from bnncert.batch.estimate import Estimate, duration
-from bnncert.batch.planning import Experiment, groups, plan_experiment
+from bnncert.batch.plan import Plan, plan_experiment
 from bnncert.bundled import load_demo_network
 from tests.batch.tiny import CONFIG, INSTANCES, write_files
 
 
-def planned(folder: Path, config: dict[str, Any] | None = None) -> Experiment:
+def planned(folder: Path, config: dict[str, Any] | None = None) -> Plan:
     return plan_experiment(read_configuration(write_files(folder, config)))
 
 
 def test_the_plan_has_every_combination_once(folder: Path) -> None:
     experiment = planned(folder)
-    assert len(experiment.jobs) == INSTANCES
-    assert len({job.instance.key.digest for job in experiment.jobs}) == INSTANCES
-    kinds = groups(experiment.jobs)
-    assert Counter((k.network, k.question, k.instances) for k in kinds) == {
+    assert len(experiment.instances) == INSTANCES
+    assert len({instance.key.digest for instance in experiment.instances}) == INSTANCES
+    kinds = experiment.groups()
+    assert Counter((k.network, k.question, n) for k, n in kinds.items()) == {
         ("diamond", "verify", 4): 8,
         ("dice", "bound", 3): 2,
     }
     assert [r.name for r in experiment.records] == ["diamond", "dice"]
     assert experiment.records[0].source == str(folder / "net.npz")
-    assert sum(k.most_seconds for k in kinds if k.network == "dice") == 6 * 30
+    assert sum(k.most_seconds(n) for k, n in kinds.items() if k.network == "dice") == 6 * 30
     # The same part again asks nothing new.
     twice = {**CONFIG, "parts": [*CONFIG["parts"], CONFIG["parts"][0]]}
-    assert len(planned(folder, twice).jobs) == INSTANCES
+    assert len(planned(folder, twice).instances) == INSTANCES
 
 
 def test_radii_in_each_unit() -> None:
@@ -103,21 +103,21 @@ def test_networks_that_cannot_be_used(folder: Path) -> None:
     with pytest.raises(BnncertError, match=r"network a has no file; give it with --network a=FILE"):
         planned(folder, absent)
     given = with_changes(read_configuration(folder / "tiny.json"), networks={"a": "net.npz"})
-    assert len(plan_experiment(given).jobs) == 32
+    assert len(plan_experiment(given).instances) == 32
     del absent["data"]
     write_files(folder, absent)
     given = with_changes(read_configuration(folder / "tiny.json"), networks={"a": "net.npz"})
     with pytest.raises(BnncertError, match="there is no data; give it with --data FILE"):
         plan_experiment(given)
-    assert len(plan_experiment(with_changes(given, data="data.npz", count=1)).jobs) == 8
+    assert len(plan_experiment(with_changes(given, data="data.npz", count=1)).instances) == 8
 
 
 def test_listed_points(folder: Path) -> None:
     part = {**CONFIG["parts"][0], "data": {"file": "data.npz", "indices": [3, 1]}}
     experiment = planned(folder, {**CONFIG, "parts": [part]})
-    assert [j.instance.key.input_index for j in experiment.jobs[:4]] == [3, 1, 3, 1]
+    assert [j.key.input_index for j in experiment.instances[:4]] == [3, 1, 3, 1]
     config = with_changes(read_configuration(folder / "tiny.json"), count=1)
-    assert {j.instance.key.input_index for j in plan_experiment(config).jobs} == {3}
+    assert {j.key.input_index for j in plan_experiment(config).instances} == {3}
 
 
 def test_random_networks() -> None:
@@ -143,8 +143,8 @@ def test_random_networks() -> None:
 
 
 def test_the_time_left_is_learnt_kind_by_kind(folder: Path) -> None:
-    jobs = planned(folder).jobs
-    dice = [job for job in jobs if job.network == "dice"]
+    instances = planned(folder).instances
+    dice = [i for i in instances if i.network == "dice"]
     estimate = Estimate(dice)
     # Nothing is known: six instances of 30 s.
     assert estimate.remaining(1) == 180
@@ -152,11 +152,11 @@ def test_the_time_left_is_learnt_kind_by_kind(folder: Path) -> None:
     # Two more like it, and three of another method.
     assert estimate.remaining(1) == 2 * 2 + 3 * 30
     assert estimate.remaining(2) == 47
-    for job in dice[1:]:
-        estimate.finish(job, 0.0)
+    for instance in dice[1:]:
+        estimate.finish(instance, 0.0)
     assert estimate.remaining(1) == 0
     # Without a limit nothing is known before the first answer.
-    assert Estimate(jobs).remaining(1) is None
+    assert Estimate(instances).remaining(1) is None
     assert [duration(s) for s in (3.4, 61, 3660, 90000)] == [
         *("3 s", "1 min 1 s", "1 h 1 min", "1 d 1 h")
     ]

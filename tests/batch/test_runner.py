@@ -19,11 +19,11 @@ import numpy as np
 import pytest
 
 import bnncert
-from bnncert.batch import campaign, local
+from bnncert.batch import answering, workers
 from bnncert.batch.answering import Answer
 from bnncert.batch.config.configuration import read_configuration, with_changes
-from bnncert.batch.planning import Experiment, plan_experiment
-from bnncert.batch.running import Place, run_experiment
+from bnncert.batch.plan import Plan, plan_experiment
+from bnncert.batch.runner import Place, run_plan
 from bnncert.batch.store import ResultsFile
 from bnncert.checking.checker import check
 from tests.batch.conftest import Outcome
@@ -32,7 +32,7 @@ from tests.batch.tiny import CONFIG, INSTANCES, POINTS, content, write_files
 HERE = Place(workers=0)
 
 
-def planned(timeout: float | None = None) -> Experiment:
+def planned(timeout: float | None = None) -> Plan:
     config = with_changes(read_configuration(Path("tiny.json")), timeout=timeout)
     return plan_experiment(config)
 
@@ -50,13 +50,13 @@ def lines(text: str) -> list[list[str]]:
 
 def test_answers_known_by_hand(folder: Path) -> None:
     with ResultsFile("r.sqlite") as results:
-        finished = run_experiment(planned(), results, place=HERE)
+        finished = run_plan(planned(), results, place=HERE)
         networks, inputs = results.networks(), results.inputs()
     assert finished.failures == ()
     assert len(finished.rows) == INSTANCES
     reach = {"linf": 0.5, "l2": 1 / math.sqrt(2)}
-    for job, row in finished.rows:
-        if job.network != "diamond":
+    for instance, row in finished.rows:
+        if instance.network != "diamond":
             continue
         index = row.key.input_index
         if index == 3:
@@ -70,8 +70,8 @@ def test_answers_known_by_hand(folder: Path) -> None:
     # Bounds enclose: no sampled margin is below the bound of the same ball.
     lower: dict[tuple[str, float], float] = {}
     upper: dict[tuple[str, float], float] = {}
-    for job, row in finished.rows:
-        if job.network == "dice":
+    for instance, row in finished.rows:
+        if instance.network == "dice":
             assert row.key.question == "bound"
             place = (row.key.input_hash, row.key.radius)
             if row.key.method == "lp":
@@ -88,8 +88,8 @@ def test_answers_known_by_hand(folder: Path) -> None:
     assert {n.name: n.sizes for n in networks} == {"diamond": (2, 2, 3), "dice": (3, 4, 4, 3)}
     assert (networks[0].input_lo, networks[0].input_hi) == (-2.0, 2.0)
     points = {record.input_hash: record.point for record in inputs}
-    for job, row in finished.rows:
-        if job.network == "diamond":
+    for instance, row in finished.rows:
+        if instance.network == "diamond":
             np.testing.assert_array_equal(points[row.key.input_hash], POINTS[row.key.input_index])
 
 
@@ -128,7 +128,7 @@ def test_a_second_run_computes_nothing(
     assert "of 38 instances are in tiny.sqlite already" in second.out
     whole = content(folder / "tiny.sqlite")
     assert len(whole["results"]) >= INSTANCES
-    monkeypatch.setattr(campaign, "answer", never)
+    monkeypatch.setattr(answering, "answer", never)
     before = (folder / "tiny.sqlite").read_bytes()
     third = experiment("tiny.json", "--workers", "0")
     assert (third.code, third.err) == (0, "")
@@ -148,7 +148,7 @@ def test_certificates_are_written_and_named_in_the_rows(folder: Path) -> None:
     config = write_files(folder, {**CONFIG, "parts": [part]})
     (folder / "deep").mkdir()
     with ResultsFile(folder / "deep" / "r.sqlite") as results:
-        finished = run_experiment(plan_experiment(read_configuration(config)), results, place=HERE)
+        finished = run_plan(plan_experiment(read_configuration(config)), results, place=HERE)
     network = bnncert.load("net.npz")
     named = [row.certificate for _, row in finished.rows]
     for (_, row), name in zip(finished.rows, named, strict=True):
@@ -166,7 +166,7 @@ def test_certificates_are_written_and_named_in_the_rows(folder: Path) -> None:
 def test_one_instance_that_fails_stops_no_other(
     folder: Path, experiment: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quick = campaign.answer
+    quick = answering.answer
 
     def picky(network: Any, instance: Any, *rest: Any) -> Any:
         if instance.key.input_index == 2 and instance.key.norm == "l2":
@@ -174,7 +174,7 @@ def test_one_instance_that_fails_stops_no_other(
         return quick(network, instance, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(campaign, "answer", picky)
+        patch.setattr(answering, "answer", picky)
         failed = experiment("tiny.json", "--workers", "0")
     assert failed.code == 2
     assert failed.err == (
@@ -278,7 +278,7 @@ def test_a_mistake_in_the_file_is_one_line_with_its_number(
 
 def test_worker_processes_and_one_that_is_killed(folder: Path) -> None:
     with ResultsFile("alone.sqlite") as results:
-        run_experiment(planned(), results, place=HERE)
+        run_plan(planned(), results, place=HERE)
     victims: list[int] = []
 
     def kill_one(done: int, total: int, answer: Answer | None) -> None:
@@ -288,7 +288,7 @@ def test_worker_processes_and_one_that_is_killed(folder: Path) -> None:
             victims.append(children[0].pid or 0)
 
     with ResultsFile("killed.sqlite") as results:
-        finished = run_experiment(planned(), results, place=Place(workers=2), progress=kill_one)
+        finished = run_plan(planned(), results, place=Place(workers=2), progress=kill_one)
     assert len(set(victims)) == 2
     assert finished.failures == ()
     assert content(folder / "killed.sqlite") == content(folder / "alone.sqlite")
@@ -299,7 +299,7 @@ def test_worker_processes_and_one_that_is_killed(folder: Path) -> None:
 def test_a_worker_that_ignores_the_clock_is_stopped(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(workers, "GRACE_SECONDS", 0.2)
     stopped: list[int] = []
 
     def stop_once(done: int, total: int, answer: Answer | None) -> None:
@@ -311,7 +311,9 @@ def test_a_worker_that_ignores_the_clock_is_stopped(
 
     config = with_changes(read_configuration(Path("tiny.json")), timeout=2.0, count=1)
     with ResultsFile("r.sqlite") as results:
-        finished = run_experiment(plan_experiment(config), results, progress=stop_once)
+        finished = run_plan(
+            plan_experiment(config), results, place=Place(workers=1), progress=stop_once
+        )
     words = [(row.status, row.per_target) for _, row in finished.rows]
     assert len(words) == 10
     assert [s for s, _ in words].count("timeout") == words.count(("timeout", "[]")) == 1
@@ -322,12 +324,12 @@ def test_a_worker_that_ignores_the_clock_is_stopped(
 
 SLOW = """
 import signal, sys, time
-import bnncert.batch.campaign as campaign
+import bnncert.batch.answering as answering
 from bnncert.cli import main
 
 # A parent may have told its children to ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-quick, done = campaign.answer, []
+quick, done = answering.answer, []
 def slow(*arguments):
     done.append(1)
     if len(done) == 6:
@@ -335,7 +337,7 @@ def slow(*arguments):
         signal.raise_signal(signal.SIGINT)
         time.sleep(60)
     return quick(*arguments)
-campaign.answer = slow
+answering.answer = slow
 main()
 """
 

@@ -1,4 +1,4 @@
-"""Campaigns: answers known by hand, and what is left after a kill, Ctrl-C and a full disk.
+"""`bnncert run`: answers known by hand, and what is left after a kill, Ctrl-C and a full disk.
 
 The network is that of the command line's tests: class 0 wins on the quarter plane x0 > |x1|, so
 the distance of (a, 0) to its border is a/2 in L-inf, a/sqrt(2) in L2 and a in L1.
@@ -24,9 +24,12 @@ import numpy as np
 import pytest
 
 import bnncert
-from bnncert import BnncertError, InputError, Network
-from bnncert.batch.campaign import Settings, plan, run_campaign
+from bnncert import InputError, Network
+from bnncert.batch.answering import Answer
+from bnncert.batch.instance import Settings
 from bnncert.batch.labelled_points import Data, read_data
+from bnncert.batch.plan import Plan, Selection, plan_run
+from bnncert.batch.runner import Place, run_plan
 from bnncert.batch.store import Question, ResultsFile, Row
 from bnncert.bundled import load_demo_images, load_demo_network
 from bnncert.report.summary import summarise
@@ -75,6 +78,13 @@ def rows_of(path: Path) -> list[Row]:
         return results.rows()
 
 
+def answered(plan: Plan, results: ResultsFile) -> list[Row]:
+    """Run a plan in this process and return its rows."""
+    finished = run_plan(plan, results)
+    assert finished.failures == ()
+    return [row for _, row in finished.rows]
+
+
 def without_times(rows: list[Row]) -> list[Row]:
     """Return rows in the order of the questions, and without what the clock decides."""
     plain = []
@@ -103,11 +113,11 @@ def table_rows(text: str) -> list[list[str]]:
 def test_each_point_is_answered_at_each_radius(
     diamond: Network, tmp_path: Path, norm: Any, small: float, large: float
 ) -> None:
-    campaign = plan(
+    plan = plan_run(
         diamond, Data(POINTS, LABELS, "points"), [small, large], settings=Settings(norm=norm)
     )
     with ResultsFile(tmp_path / "r.sqlite") as results:
-        rows = run_campaign(campaign, results)
+        rows = answered(plan, results)
     at_small = ["not_robust", "robust", "robust", "misclassified"]
     at_large = ["not_robust", "not_robust", "robust", "misclassified"]
     assert [row.status for row in rows] == at_small + at_large
@@ -131,14 +141,16 @@ def test_each_point_is_answered_at_each_radius(
     ]
     assert [(s.robust, s.not_robust, s.undecided) for s in summaries] == [(2, 1, 0), (1, 2, 0)]
     assert [s.certified for s in summaries] == [0.5, 0.25]
-    assert summaries[0].max_seconds == max(row.seconds for row in rows[:4])
+    # The misclassified input was not asked about.
+    assert summaries[0].max_seconds == max(row.seconds for row in rows[:3])
+    assert summaries[0].mean_seconds == pytest.approx(sum(row.seconds for row in rows[:3]) / 3)
 
 
 def test_undecided_is_counted(diamond: Network, tmp_path: Path) -> None:
     settings = Settings(method="interval")
-    campaign = plan(diamond, Data(POINTS, LABELS, "points"), [0.6], settings=settings)
+    plan = plan_run(diamond, Data(POINTS, LABELS, "points"), [0.6], settings=settings)
     with ResultsFile(tmp_path / "r.sqlite") as results:
-        summary = summarise(run_campaign(campaign, results))[0]
+        summary = summarise(answered(plan, results))[0]
     assert (summary.undecided, summary.not_robust, summary.misclassified) == (2, 0, 1)
 
 
@@ -146,9 +158,9 @@ def test_any_class_that_wins_at_the_centre_makes_it_misclassified(
     diamond: Network, tmp_path: Path
 ) -> None:
     # Label 2 beats class 1 at (1, 0), but class 0 beats both.
-    campaign = plan(diamond, Data(POINTS, LABELS, "p"), [0.25], settings=Settings(targets=1))
+    plan = plan_run(diamond, Data(POINTS, LABELS, "p"), [0.25], settings=Settings(targets=1))
     with ResultsFile(tmp_path / "r.sqlite") as results:
-        rows = run_campaign(campaign, results)
+        rows = answered(plan, results)
     assert [row.status for row in rows] == ["robust", "robust", "robust", "misclassified"]
 
 
@@ -162,28 +174,28 @@ def test_a_tie_at_the_centre_is_a_violation_but_can_be_bounded(tmp_path: Path) -
     for question in questions:
         settings = Settings(question=question, method="sdp")
         with ResultsFile(tmp_path / f"{question}.sqlite") as results:
-            (found[question],) = run_campaign(plan(tied, data, [0.5], settings=settings), results)
+            (found[question],) = answered(plan_run(tied, data, [0.5], settings=settings), results)
     assert found["verify"].status == "misclassified"
     assert (found["bound"].status, found["bound"].lower) == ("unknown", 0.0)
 
 
 def test_inputs_of_the_target_class_are_left_out(diamond: Network) -> None:
-    campaign = plan(diamond, Data(POINTS, LABELS, "p"), [0.25], settings=Settings(targets=2))
-    assert [i.key.input_index for i in campaign.instances] == [0, 1, 2]
-    assert campaign.notes == ("1 input(s) of class 2, the target itself, left out",)
+    plan = plan_run(diamond, Data(POINTS, LABELS, "p"), [0.25], settings=Settings(targets=2))
+    assert [i.key.input_index for i in plan.instances] == [0, 1, 2]
+    assert plan.notes == ("1 input(s) of class 2, the target itself, left out",)
 
 
 def test_the_box_of_the_network_is_part_of_the_question(diamond: Network) -> None:
     data = Data(POINTS, LABELS, "p")
-    wide = plan(diamond, data, [0.25]).instances[0].key
-    same = plan(diamond, data, [0.25], clip=(-2.0, 2.0)).instances[0].key
-    narrow = plan(diamond, data, [0.25], clip=(-1.5, 1.5)).instances[0].key
+    wide = plan_run(diamond, data, [0.25]).instances[0].key
+    same = plan_run(diamond, data, [0.25], clip=(-2.0, 2.0)).instances[0].key
+    narrow = plan_run(diamond, data, [0.25], clip=(-1.5, 1.5)).instances[0].key
     assert wide == same
     assert (wide.clip, narrow.clip) == ("-2.0,2.0", "-1.5,1.5")
     free = replace(diamond, input_lo=None, input_hi=None)
-    assert plan(free, data, [0.25]).instances[0].key.clip == "none"
+    assert plan_run(free, data, [0.25]).instances[0].key.clip == "none"
     uneven = replace(diamond, input_lo=np.array([-2.0, -1.0]))
-    assert plan(uneven, data, [0.25]).instances[0].key.clip.startswith("sha256:")
+    assert plan_run(uneven, data, [0.25]).instances[0].key.clip.startswith("sha256:")
 
 
 def test_data_files(folder: Path) -> None:
@@ -203,8 +215,8 @@ def test_data_files(folder: Path) -> None:
 
 
 def test_without_labels_the_network_answers_itself(diamond: Network) -> None:
-    campaign = plan(diamond, Data(POINTS, None, "p"), [0.25], first=2, count=2)
-    assert [(i.key.input_index, i.label) for i in campaign.instances] == [(2, 0), (3, 0)]
+    plan = plan_run(diamond, Data(POINTS, None, "p"), [0.25], selection=Selection(2, 2))
+    assert [(i.key.input_index, i.label) for i in plan.instances] == [(2, 0), (3, 0)]
 
 
 def test_the_time_limit_is_kept_for_each_instance(tmp_path: Path) -> None:
@@ -212,10 +224,10 @@ def test_the_time_limit_is_kept_for_each_instance(tmp_path: Path) -> None:
     network = load_demo_network("dense")
     data = Data(images.pixels, images.labels.astype(np.int64), "images")
     settings = Settings(method="milp", timeout=0.7)
-    campaign = plan(network, data, [1 / 127.5], first=2, count=2, settings=settings)
+    plan = plan_run(network, data, [1 / 127.5], selection=Selection(2, 2), settings=settings)
     with ResultsFile(tmp_path / "r.sqlite") as results:
         started = time.monotonic()
-        rows = run_campaign(campaign, results)
+        rows = answered(plan, results)
         assert time.monotonic() - started < 6
     assert [row.status for row in rows] == ["timeout", "timeout"]
     assert all(0.5 < row.seconds < 2.5 for row in rows)
@@ -250,7 +262,7 @@ def test_the_command_prints_a_summary_and_goes_on_where_it_was(
     def never(*_: Any, **__: Any) -> None:
         raise AssertionError("nothing is left to verify")
 
-    monkeypatch.setattr("bnncert.batch.campaign.verify", never)
+    monkeypatch.setattr("bnncert.batch.answering.verify", never)
     third = run(*COMMAND)
     assert (third.code, table_rows(third.out)) == (0, table_rows(second.out))
 
@@ -346,16 +358,16 @@ def test_a_file_that_cannot_be_opened_is_one_line(
 #: The command line with a pause in each instance, so that a signal surely finds it at work.
 SLOW = """
 import signal, sys, time
-import bnncert.batch.campaign as campaign
+import bnncert.batch.answering as answering
 from bnncert.cli import main
 
 # A parent may have told its children to ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-quick = campaign.answer
+quick = answering.answer
 def slow(*arguments):
     time.sleep(0.08)
     return quick(*arguments)
-campaign.answer = slow
+answering.answer = slow
 main()
 """
 
@@ -364,7 +376,7 @@ MANY = ("--data", "many.npz", "--radius", "0.3,0.6", "--out")
 
 @pytest.fixture
 def many(folder: Path) -> Path:
-    """Return a folder whose data make a campaign of 30 instances."""
+    """Return a folder whose data make a run of 30 instances."""
     generator = np.random.default_rng(0)
     points = generator.uniform(-2, 2, size=(15, 2)).round(2)
     np.savez(folder / "many.npz", points=points, labels=generator.integers(0, 3, size=15))
@@ -444,7 +456,7 @@ def test_ctrl_c_keeps_the_rows_and_says_how_to_go_on(many: Path) -> None:
     assert last == f"{kept} of 30 instances are in r.sqlite; the same command goes on from there"
 
 
-def test_two_campaigns_share_one_file(many: Path, run: Callable[..., Outcome]) -> None:
+def test_two_runs_share_one_file(many: Path, run: Callable[..., Outcome]) -> None:
     slow = start(SLOW, "net.npz", *MANY, "r.sqlite")
     wait_for_rows(many / "r.sqlite", 1, slow)
     quick = run("net.npz", *MANY, "r.sqlite")
@@ -475,33 +487,40 @@ def alive(pid: int) -> bool:
 
 
 def test_workers_find_what_one_process_finds(diamond: Network, tmp_path: Path) -> None:
-    campaign = plan(diamond, Data(POINTS, LABELS, "p"), [0.3, 0.6])
+    plan = plan_run(diamond, Data(POINTS, LABELS, "p"), [0.3, 0.6])
     with ResultsFile(tmp_path / "one.sqlite") as results:
-        alone = run_campaign(campaign, results)
+        alone = answered(plan, results)
     seen: list[tuple[int, int]] = []
     with ResultsFile(tmp_path / "two.sqlite") as results:
-        together = run_campaign(
-            campaign,
+        together = run_plan(
+            plan,
             results,
-            workers=2,
-            progress=lambda done, total, row: seen.append((done, total)),
+            place=Place(workers=2),
+            progress=lambda done, total, answer: seen.append((done, total)),
         )
-    assert without_times(together) == without_times(alone)
+    assert without_times([row for _, row in together.rows]) == without_times(alone)
     assert seen == [(k, 8) for k in range(9)]
     assert multiprocessing.active_children() == []
 
 
-def test_a_worker_that_dies_is_one_line(diamond: Network, tmp_path: Path) -> None:
-    campaign = plan(diamond, Data(np.repeat(POINTS, 10, axis=0), None, "p"), [0.3])
+def test_an_instance_whose_workers_die_is_named(
+    folder: Path, run: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(networks: Any, instances: Any, workers: int) -> Any:
+        assert workers == 2
+        for instance in instances:
+            yield Answer(instance, None, failure="its worker process ended unexpectedly")
 
-    def kill_workers(done: int, total: int, row: Row | None) -> None:
-        for child in multiprocessing.active_children():
-            child.kill()
-
-    with ResultsFile(tmp_path / "r.sqlite") as results:
-        with pytest.raises(BnncertError, match="a worker process ended unexpectedly"):
-            run_campaign(campaign, results, workers=2, progress=kill_workers)
-        assert 1 <= len(results.rows()) < 40
+    with monkeypatch.context() as patch:
+        patch.setattr("bnncert.batch.runner.answer_in_processes", fail)
+        failed = run(*COMMAND, "--workers", "2", "--count", "1")
+    assert failed.code == 2
+    assert failed.err == (
+        "bnncert: 2 of 2 instances have no answer; the same command tries them again\n"
+    )
+    named = "no answer: net.npz, input 0, linf 0.3, auto: its worker process ended unexpectedly"
+    assert named in failed.out.splitlines()
+    assert run(*COMMAND, "--count", "1").code == 0
 
 
 HARD = ("--radius", repr(1 / 127.5), "--method", "milp", "--timeout", "300", "--workers", "2")
@@ -509,7 +528,7 @@ HARD = ("--radius", repr(1 / 127.5), "--method", "milp", "--timeout", "300", "--
 
 @pytest.fixture
 def hard(folder: Path) -> tuple[str, ...]:
-    """Return a campaign with one quick instance and two that take minutes."""
+    """Return a run with one quick instance and two that take minutes."""
     data = Path(bnncert.__file__).parent / "data"
     images = load_demo_images()
     chosen = [8, 2, 2]

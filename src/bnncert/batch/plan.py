@@ -1,0 +1,357 @@
+"""Plans: the list of all instances of a run or of an experiment, with the networks they need."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bnncert.arrays import FloatArray
+from bnncert.batch.config.configuration import (
+    DEMO_DATA,
+    Configuration,
+    DataSource,
+    NetworkSource,
+    Part,
+)
+from bnncert.batch.config.random_network import RandomNetwork, random_points
+from bnncert.batch.instance import Group, Instance, Settings, certificate_name
+from bnncert.batch.labelled_points import Data, read_data
+from bnncert.batch.store import InstanceKey, NetworkRecord
+from bnncert.bundled import load_demo_images, load_demo_network
+from bnncert.errors import BnncertError, InputError
+from bnncert.formats.inputs import pick_point
+from bnncert.network import Network, load
+from bnncert.problem import robustness
+from bnncert.regions import Ball
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The instances, each once, and what is needed to answer them.
+
+    Attributes
+    ----------
+    networks
+        Networks by content hash.
+    records
+        What the results file says about these networks.
+    notes
+        Lines for the user, such as how many inputs are left out.
+    """
+
+    networks: dict[str, Network]
+    records: tuple[NetworkRecord, ...]
+    instances: tuple[Instance, ...]
+    notes: tuple[str, ...] = ()
+
+    def groups(self) -> dict[Group, int]:
+        """Return the number of instances of each kind, in the order of the plan."""
+        counts: dict[Group, int] = {}
+        for instance in self.instances:
+            counts[instance.group] = counts.get(instance.group, 0) + 1
+        return counts
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which points of the data are asked about.
+
+    Attributes
+    ----------
+    first, count
+        `count` points (default: all that follow) from number `first` on.
+    indices
+        The numbers of the points instead; of these, `count` and `first` choose.
+    """
+
+    first: int = 0
+    count: int | None = None
+    indices: Sequence[int] | None = None
+
+    def numbers(self, data: Data, network: Network) -> Sequence[int]:
+        """Return the numbers of the points, or raise if the data do not have them."""
+        where, total = data.where, data.count(network)
+        for index in self.indices or ():
+            if not 0 <= index < total:
+                raise InputError(f"{where}: index {index}; it holds points 0 to {total - 1}")
+        all_: Sequence[int] = range(total) if self.indices is None else self.indices
+        if not 0 <= self.first < len(all_):
+            last = len(all_) - 1
+            raise InputError(f"{where}: first is {self.first}; it holds points 0 to {last}")
+        left = len(all_) - self.first
+        count = left if self.count is None else self.count
+        if not 1 <= count <= left:
+            raise InputError(f"{where}: count is {count}; from {self.first} on it holds {left}")
+        return all_[self.first : self.first + count]
+
+
+@dataclass(frozen=True, eq=False)
+class _Subject:
+    """A network under its name, the points it is asked about, and the data box."""
+
+    name: str
+    network: Network
+    data: Data
+    selection: Selection
+    clip: tuple[float, float] | None
+
+    @property
+    def box(self) -> tuple[Any, Any]:
+        """The data box: the given one, or the network's own."""
+        return self.clip or (self.network.input_lo, self.network.input_hi)
+
+
+def plan_run(
+    network: Network,
+    data: Data,
+    radii: Sequence[float],
+    *,
+    selection: Selection | None = None,
+    clip: tuple[float, float] | None = None,
+    settings: Settings | None = None,
+    certificates: bool = False,
+) -> Plan:
+    """Plan the questions about one network, radius by radius.
+
+    Parameters
+    ----------
+    selection
+        Which points (default: all).
+    clip
+        The data box (default: the network's own).
+    certificates
+        Whether verdicts get certificates.
+
+    Raises
+    ------
+    InputError
+        If one of the questions cannot be asked.
+    """
+    if not radii:
+        raise InputError("no radius given")
+    name = Path(network.source).name
+    subject = _Subject(name, network, data, selection or Selection(), clip)
+    sizes = {float(radius): f"{radius:.9g}" for radius in radii}
+    instances, notes = _instances(subject, sizes, settings or Settings(), certificates, "")
+    return Plan(
+        networks={network.content_hash: network},
+        records=(NetworkRecord.of(network, name),),
+        instances=tuple(instances),
+        notes=notes,
+    )
+
+
+def plan_experiment(configuration: Configuration) -> Plan:
+    """Plan an experiment in the order part, network, norm, method, radius, input.
+
+    Networks and data are loaded here.
+
+    Raises
+    ------
+    BnncertError
+        With the line of the configuration, if something in it cannot be used.
+    """
+    networks = _load_networks(configuration)
+    scaled: dict[str, Network] = {}
+    instances: dict[str, Instance] = {}
+    notes: dict[str, None] = {}
+    files: dict[tuple[str, str | None], Data] = {}
+    for part in configuration.parts:
+        for name in part.networks:
+            try:
+                network = networks[name]
+                network = network if part.scale is None else part.scale.on(network)
+                data = _load_data(part, network, files)
+                if part.scale is not None and not isinstance(part.data.source, int):
+                    data = data.as_pixels()
+            except BnncertError as error:
+                raise configuration.wrong(part.data.line, error) from error
+            # A results file has one data box for each network: that of the first part.
+            scaled.setdefault(name, network)
+            subject = _Subject(name, network, data, _selection(part.data), part.clip)
+            for instance in _part_instances(configuration, part, subject, notes):
+                instances.setdefault(instance.key.digest, instance)
+    networks |= scaled
+    return Plan(
+        networks={network.content_hash: network for network in networks.values()},
+        records=tuple(
+            NetworkRecord.of(networks[source.name], source.name, source.text)
+            for source in configuration.networks
+        ),
+        instances=tuple(instances.values()),
+        notes=tuple(notes),
+    )
+
+
+def _instances(
+    subject: _Subject,
+    sizes: Mapping[float, str],
+    settings: Settings,
+    certificates: bool,
+    prefix: str,
+) -> tuple[list[Instance], tuple[str, ...]]:
+    """List the questions of one network and method, and notes on what is left out.
+
+    `sizes` holds the radii with their names; `prefix` starts the names of the certificates.
+    """
+    if settings.question == "bound" and certificates:
+        raise InputError("a bound has no certificate; only verdicts have")
+    network, data = subject.network, subject.data
+    lo, hi = subject.box
+    asked = [p for p in _classified(subject) if p[2] != settings.targets]
+    for index, point, label, _ in asked:
+        try:
+            robustness(network, Ball(settings.norm, point, 0.0), label, settings.targets)
+            for radius in sizes:
+                Ball(settings.norm, point, radius, lo, hi)
+        except InputError as error:
+            raise InputError(f"{data.where} [{index}]: {error}") from error
+    instances = []
+    for radius, text in sizes.items():
+        for index, point, label, predicted in asked:
+            key = InstanceKey(
+                model_hash=network.content_hash,
+                input_index=index,
+                input_hash=hashlib.sha256(point.astype("<f8").tobytes()).hexdigest(),
+                label=label,
+                norm=settings.norm,
+                radius=radius,
+                clip=_clip_text(lo, hi),
+                targets=str(settings.targets),
+                method=settings.method_text,
+                timeout=settings.timeout,
+                ties=settings.ties,
+                sign_zero=network.sign_zero,
+                seed=settings.seed,
+                question=settings.question,
+            )
+            instances.append(
+                Instance(
+                    key,
+                    Ball(settings.norm, point, radius, lo, hi),
+                    predicted,
+                    settings,
+                    subject.name,
+                    text,
+                    "own" if data.labels is None else "given",
+                    prefix + certificate_name(key) if certificates else None,
+                )
+            )
+    left_out = len(subject.selection.numbers(data, network)) - len(asked)
+    note = f"{left_out} input(s) of class {settings.targets}, the target itself, left out"
+    return instances, (note,) if left_out else ()
+
+
+def _classified(subject: _Subject) -> Iterator[tuple[int, FloatArray, int, int]]:
+    """Yield the chosen points as (number, values, label, class that the network gives)."""
+    network, data = subject.network, subject.data
+    box = None
+    if network.input_lo is not None and network.input_hi is not None:
+        box = (network.input_lo, network.input_hi)
+    for index in subject.selection.numbers(data, network):
+        point = pick_point(data.array, index, network.input_shape, box, data.where)
+        predicted = int(network.classify(point)[0])
+        stated = data.label(index, network)
+        yield index, point, predicted if stated is None else stated, predicted
+
+
+def _clip_text(lo: Any, hi: Any) -> str:
+    """Return the data box as text: two numbers if they describe it completely, else a hash."""
+    if lo is None or hi is None:
+        return "none"
+    low, high = np.atleast_1d(lo).astype("<f8") + 0.0, np.atleast_1d(hi).astype("<f8") + 0.0
+    if np.all(low == low[0]) and np.all(high == high[0]):
+        return f"{float(low[0])!r},{float(high[0])!r}"
+    return "sha256:" + hashlib.sha256(low.tobytes() + high.tobytes()).hexdigest()
+
+
+def _part_instances(
+    configuration: Configuration, part: Part, subject: _Subject, notes: dict[str, None]
+) -> Iterator[Instance]:
+    """Yield the questions that a part has about one network; new notes are added to `notes`."""
+    name = subject.name
+    prefix = re.sub(r"[^A-Za-z0-9_.]+", "_", name).strip(".") or "network"
+    for norm in part.norms:
+        sizes: dict[float, str] = {}
+        for radius in part.radii:
+            try:
+                units = radius.in_units(subject.network, name, norm, part.clip)
+            except BnncertError as error:
+                raise configuration.wrong(radius.line, error) from error
+            sizes.setdefault(units, radius.text)
+        for choice in part.methods:
+            try:
+                found, new = _instances(
+                    subject, sizes, part.settings(norm, choice), part.certificates, f"{prefix}-"
+                )
+            except BnncertError as error:
+                raise configuration.wrong(part.data.line, error) from error
+            notes.update(dict.fromkeys(f"network {name}: {note}" for note in new))
+            yield from found
+
+
+def _selection(points: DataSource) -> Selection:
+    """Return the selection of a part; the command line may ask for fewer than it lists."""
+    count = points.count
+    if points.indices is not None and count is not None:
+        count = min(count, len(points.indices))
+    return Selection(points.first, count, points.indices)
+
+
+def _load_networks(configuration: Configuration) -> dict[str, Network]:
+    """Load all networks by name; two names for one network are a mistake."""
+    networks: dict[str, Network] = {}
+    names: dict[str, str] = {}
+    for source in configuration.networks:
+        try:
+            network = _load_network(source)
+            same = names.setdefault(network.content_hash, source.name)
+            if same != source.name:
+                raise InputError(f"network {source.name} is the same as network {same}")
+        except BnncertError as error:
+            raise configuration.wrong(source.line, error) from error
+        networks[source.name] = network
+    return networks
+
+
+def _load_network(source: NetworkSource) -> Network:
+    if source.source is None:
+        raise InputError(
+            f"network {source.name} has no file; give it with --network {source.name}=FILE"
+        )
+    if isinstance(source.source, RandomNetwork):
+        network = source.source.build()
+    elif source.source == "demo:sparse":
+        network = load_demo_network("sparse")
+    elif source.source == "demo:dense":
+        network = load_demo_network("dense")
+    else:
+        network = load(source.source)
+    return network if source.sign_zero is None else network.with_sign_zero(source.sign_zero)
+
+
+def _load_data(part: Part, network: Network, files: dict[tuple[str, str | None], Data]) -> Data:
+    """Return the points of a part; files that were read before are in `files`."""
+    source = part.data.source
+    if source is None:
+        raise InputError("there is no data; give it with --data FILE")
+    if isinstance(source, int):
+        count = part.data.count or 1
+        points = random_points(network, part.data.first + count, source, part.clip)
+        return Data(points, None, f"random points of seed {source}")
+    key = source, part.data.labels
+    if key not in files:
+        if source == DEMO_DATA:
+            if part.data.labels is not None:
+                raise InputError("the bundled images have labels of their own; leave labels out")
+            images = load_demo_images()
+            files[key] = Data(images.pixels, images.labels.astype(np.int64), source)
+        else:
+            files[key] = read_data(source, part.data.labels)
+    return files[key]

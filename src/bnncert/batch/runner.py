@@ -1,0 +1,151 @@
+"""Running a plan: what the results file does not answer yet is answered and written.
+
+Only the calling process writes, each row as soon as it is there.  Running a plan again after any
+interruption therefore continues it, and running a finished plan again computes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
+
+from bnncert.atomic import write_atomically
+from bnncert.batch.answering import Answer
+from bnncert.batch.cluster import answer_on_cluster, check_address
+from bnncert.batch.instance import Instance
+from bnncert.batch.plan import Plan
+from bnncert.batch.store import InputRecord, ResultsFile, Row
+from bnncert.batch.workers import answer_here, answer_in_processes
+from bnncert.errors import InputError
+
+#: Called with (finished, total, what was answered just now or None).
+RunProgress: TypeAlias = Callable[[int, int, Answer | None], None]
+
+#: Instances with their rows.
+AnsweredInstances: TypeAlias = tuple[tuple[Instance, Row], ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where instances are answered.
+
+    Attributes
+    ----------
+    workers
+        Processes on this machine; 0 answers in the calling process.  In a script, processes need
+        the usual ``if __name__ == "__main__"``.
+    scheduler
+        The address of a Dask scheduler, whose workers answer instead.
+    """
+
+    workers: int = 0
+    scheduler: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.workers < 0:
+            raise InputError(f"workers is {self.workers}; expected at least 0")
+        if self.scheduler is not None:
+            check_address(self.scheduler)
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """The instances that are answered, with their rows, and the failures of this run."""
+
+    rows: AnsweredInstances
+    failures: tuple[Answer, ...] = ()
+
+
+def finished_rows(plan: Plan, results: ResultsFile) -> AnsweredInstances:
+    """Return the instances that the file answers, in the order of the plan."""
+    found = ((instance, results.get(instance.key)) for instance in plan.instances)
+    return tuple((instance, row) for instance, row in found if row is not None)
+
+
+def run_plan(
+    plan: Plan,
+    results: ResultsFile,
+    *,
+    place: Place | None = None,
+    certificates: Path | None = None,
+    progress: RunProgress | None = None,
+) -> Finished:
+    """Answer what the file does not answer yet, and return all rows of the plan.
+
+    Parameters
+    ----------
+    certificates
+        The folder of the certificates (default: beside the results file, named after it).
+
+    Raises
+    ------
+    InputError
+        If a row or a certificate cannot be written.  Those before it are on the disk.
+    """
+    folder = certificates or default_folder(results.path)
+    report = progress or (lambda done, total, answer: None)
+    _describe(plan, results)
+    unanswered = [i for i in plan.instances if not results.has(i.key)]
+    total = len(plan.instances)
+    done = total - len(unanswered)
+    report(done, total, None)
+    failures: list[Answer] = []
+    if unanswered:
+        # Asked again just before: another process may have answered in the meantime.
+        instances = (i for i in unanswered if not results.has(i.key))
+        # Closed immediately at the end, because closing is what stops the workers.
+        with closing(_answers(plan, instances, place or Place())) as answers:
+            for answer in answers:
+                if answer.row is None:
+                    failures.append(answer)
+                else:
+                    results.add(_with_certificate(answer, answer.row, folder, results))
+                done += 1
+                report(done, total, answer)
+    return Finished(finished_rows(plan, results), tuple(failures))
+
+
+def default_folder(results: Path) -> Path:
+    """Return the folder of the certificates that belong to a results file."""
+    return results.with_name(f"{results.stem}-certificates")
+
+
+def _describe(plan: Plan, results: ResultsFile) -> None:
+    """Write into the file what the hashes of networks and inputs stand for."""
+    shapes = {record.model_hash: record.input_shape for record in plan.records}
+    asked = {i.key.model_hash for i in plan.instances}
+    inputs = {
+        i.key.input_hash: InputRecord(
+            i.key.input_hash, i.key.label, shapes[i.key.model_hash], i.ball.middle
+        )
+        for i in plan.instances
+    }
+    results.add_networks(record for record in plan.records if record.model_hash in asked)
+    results.add_inputs(inputs.values())
+    results.mark_labels_given(i.key for i in plan.instances if i.labels == "given")
+
+
+def _answers(
+    plan: Plan, instances: Iterator[Instance], place: Place
+) -> Generator[Answer, None, None]:
+    if place.scheduler is not None:
+        return answer_on_cluster(plan.networks, instances, place.scheduler)
+    if place.workers == 0:
+        return answer_here(plan.networks, instances)
+    return answer_in_processes(plan.networks, instances, place.workers)
+
+
+def _with_certificate(answer: Answer, row: Row, folder: Path, results: ResultsFile) -> Row:
+    """Write the certificate before its row, so that the file that a row names exists."""
+    name = answer.instance.certificate
+    if answer.certificate is None or name is None:
+        return row
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written ({error.strerror or error})") from error
+    write_atomically(folder / name, answer.certificate)
+    return replace(row, certificate=results.relative(folder / name))

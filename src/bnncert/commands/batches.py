@@ -1,0 +1,93 @@
+"""Running a plan with progress on a terminal: what `bnncert run` and `experiment` share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from bnncert.batch.answering import Answer
+from bnncert.batch.estimate import Estimate, duration
+from bnncert.batch.plan import Plan
+from bnncert.batch.runner import AnsweredInstances, Finished, Place, finished_rows, run_plan
+from bnncert.batch.store import ResultsFile
+from bnncert.commands.console import PlainConsole, counting, say_interrupted
+from bnncert.errors import BnncertError
+
+#: Seconds between two lines if no terminal shows a bar.
+LINE_SECONDS = 30.0
+
+#: Reasons for missing answers that are shown one by one.
+MOST_REASONS = 10
+
+
+def show_notes(plan: Plan, console: Console) -> None:
+    """Print the notes of a plan."""
+    for note in plan.notes:
+        console.print(f"note: {note}", soft_wrap=True)
+
+
+def run_shown(
+    plan: Plan,
+    results: ResultsFile,
+    place: Place,
+    certificates: Path | None,
+    console: Console,
+    show_rows: Callable[[AnsweredInstances], None],
+) -> Finished:
+    """Run a plan and show its rows; after Ctrl-C show the rows so far and re-raise."""
+    show_notes(plan, console)
+    known, total = finished_rows(plan, results), len(plan.instances)
+    if known:
+        line = f"{len(known)} of {total} instances are in {results.path} already"
+        console.print(line, soft_wrap=True)
+    watching = PlainConsole(stderr=True)
+    estimate = Estimate(plan.instances)
+    for instance, row in known:
+        estimate.finish(instance, row.seconds)
+    shown = time.monotonic()
+    try:
+        with counting(watching, "answering") as show:
+
+            def report(done: int, total: int, answer: Answer | None) -> None:
+                nonlocal shown
+                text = ""
+                if answer is not None:
+                    seconds = 0.0 if answer.row is None else answer.row.seconds
+                    estimate.finish(answer.instance, seconds)
+                    left = estimate.remaining(max(1, place.workers))
+                    text = "" if left is None else f"about {duration(left)} left"
+                show(done, total, text)
+                if not watching.is_terminal and time.monotonic() - shown >= LINE_SECONDS:
+                    shown = time.monotonic()
+                    line = f"{done} of {total} instances{', ' + text if text else ''}"
+                    watching.print(line, soft_wrap=True)
+
+            finished = run_plan(
+                plan, results, place=place, certificates=certificates, progress=report
+            )
+    except KeyboardInterrupt:
+        rows = finished_rows(plan, results)
+        show_rows(rows)
+        say_interrupted(console, len(rows), total, results.path)
+        raise
+    show_rows(finished.rows)
+    return finished
+
+
+def refuse_failures(failures: Sequence[Answer], total: int, console: Console) -> None:
+    """Print why instances have no answer, and raise if there are any."""
+    if not failures:
+        return
+    for answer in failures[:MOST_REASONS]:
+        instance, key = answer.instance, answer.instance.key
+        console.print(
+            f"no answer: {instance.network}, input {key.input_index}, {key.norm} "
+            f"{instance.radius}, {key.method}: {answer.failure}",
+            soft_wrap=True,
+        )
+    raise BnncertError(
+        f"{len(failures)} of {total} instances have no answer; the same command tries them again"
+    )

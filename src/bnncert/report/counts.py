@@ -1,0 +1,62 @@
+"""The one place that counts answers; every table, chart and file of counts uses it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from bnncert.batch.store import Row
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many instances of one series have which answer at one radius, and how long it took.
+
+    A misclassified input is an instance, but no method is asked about it.  The mean and the
+    maximum of the seconds are therefore those of the other instances, and 0 if there are none.
+    """
+
+    radius: float
+    series: str
+    instances: int
+    misclassified: int
+    robust: int
+    not_robust: int
+    undecided: int
+    mean_seconds: float
+    max_seconds: float
+
+    @property
+    def certified(self) -> float:
+        """Share of all inputs that are proved to be classified as their label."""
+        return self.robust / self.instances
+
+    @property
+    def not_falsified(self) -> float:
+        """Share of all inputs without a known counterexample: no accuracy is above it."""
+        return 1 - (self.not_robust + self.misclassified) / self.instances
+
+
+def count_answers(radius: float, series: str, rows: Iterable[Row]) -> Count:
+    """Count the answers of the rows of one series (a method with its limits) at one radius."""
+    rows = list(rows)
+    statuses = [row.status for row in rows]
+    seconds = [row.seconds for row in rows if row.status != "misclassified"]
+    return Count(
+        radius=radius,
+        series=series,
+        instances=len(rows),
+        misclassified=statuses.count("misclassified"),
+        robust=statuses.count("robust"),
+        not_robust=statuses.count("not_robust"),
+        undecided=statuses.count("unknown") + statuses.count("timeout"),
+        mean_seconds=mean(seconds) or 0.0,
+        max_seconds=max(seconds, default=0.0),
+    )
+
+
+def mean(values: Iterable[float]) -> float | None:
+    """Return the mean of some values, or None if there are no values."""
+    known = list(values)
+    return math.fsum(known) / len(known) if known else None
