@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bnncert.description.model import ModelDescription, Normalise, Shift, Stage, as_sparse
+from bnncert.description.matrices import as_sparse
+from bnncert.description.model import ModelDescription, Normalise, Shift, Stage
 from bnncert.description.rationals import float_above, float_below
 from bnncert.errors import InputError
 from bnncert.formats.vnnlib.query import Specification

@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bnncert.description.matrices import as_sparse
 from bnncert.description.model import (
     Convolution,
     Divide,
@@ -29,7 +30,6 @@ from bnncert.description.model import (
     Shift,
     SignZero,
     Stage,
-    as_sparse,
 )
 from bnncert.errors import FormatError, InputError, UnsupportedModelError
 from bnncert.network import Network, load

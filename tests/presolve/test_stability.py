@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bnncert.description.model import ModelDescription, Normalise, Shift, Stage, as_sparse
+from bnncert.description.matrices import as_sparse
+from bnncert.description.model import ModelDescription, Normalise, Shift, Stage
 from bnncert.network import Network
 from bnncert.presolve.stability import LayerBounds, stability
 from bnncert.regions import Ball, Box, Polytope, Region

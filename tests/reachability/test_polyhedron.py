@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pytest
 
 from bnncert.deadline import Deadline
-from bnncert.description.model import ModelDescription, Normalise, Shift, Stage, as_sparse
+from bnncert.description.matrices import as_sparse
+from bnncert.description.model import ModelDescription, Normalise, Shift, Stage
 from bnncert.network import Network
 from bnncert.reachability.polyhedron import Leaf, check_pattern
 from bnncert.regions import Ball, Box, Polytope, Region

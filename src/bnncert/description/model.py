@@ -10,10 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-import scipy.sparse as sp
-
 from bnncert.arrays import FloatArray, IntArray
 
 SignZero: TypeAlias = Literal["plus", "minus", "either"]
@@ -136,24 +132,3 @@ class ModelDescription:
     metadata: dict[str, str] = field(default_factory=dict)
     #: Input units per pixel level, where the file states it; says nothing about the function.
     pixel_step: float | None = None
-
-
-def factor_rows(rows: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int8], FloatArray] | None:
-    """Split a matrix into ternary rows and one positive factor each, ``rows = factor * ternary``.
-
-    Returns None when some row has two different non-zero magnitudes.
-    """
-    magnitude = np.abs(rows)
-    factor = magnitude.max(axis=1, initial=0.0).astype(np.float64)
-    factor[factor == 0.0] = 1.0
-    if not bool(np.all((magnitude == 0) | (magnitude == factor[:, None]))):
-        return None
-    return np.sign(rows).astype(np.int8), factor
-
-
-def as_sparse(rows: npt.NDArray[Any]) -> Any:
-    """Return a canonical CSR matrix of a dense one."""
-    matrix = sp.csr_array(rows)
-    matrix.sum_duplicates()
-    matrix.eliminate_zeros()
-    return matrix

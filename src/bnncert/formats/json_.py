@@ -9,8 +9,8 @@ import json
 from typing import Any, BinaryIO
 
 import numpy as np
-import scipy.sparse as sp
 
+from bnncert.description.matrices import is_sparse
 from bnncert.description.model import ModelDescription
 from bnncert.errors import FormatError
 from bnncert.formats.limits import DEFAULT_LIMITS, Limits
@@ -64,7 +64,7 @@ def write_json(description: ModelDescription, file: BinaryIO) -> None:
     """Write a network in normal form; every float is printed with all its digits."""
     tree: dict[str, Any] = {}
     for key, value in mapping_of(description).items():
-        dense = value.toarray() if sp.issparse(value) else np.asarray(value)
+        dense = value.toarray() if is_sparse(value) else np.asarray(value)
         tree[key] = dense.tolist()
     lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in tree.items())
     file.write(("{\n" + lines + "\n}\n").encode())

@@ -17,8 +17,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
+from bnncert.description.matrices import csr_matrix, is_sparse
 from bnncert.description.model import ModelDescription
 from bnncert.errors import FormatError
 from bnncert.formats.archive import array_names, open_archive, read_member_array
@@ -87,7 +87,7 @@ def _unpack(arrays: dict[str, Any], source: str, limits: Limits) -> dict[str, An
                 parts = [content.pop(f"{name}_{part}") for part in ("data", "indices", "indptr")]
                 if not all(np.issubdtype(part.dtype, np.integer) for part in parts[1:]):
                     raise ValueError("indices are not integers")
-                matrix = sp.csr_array(tuple(parts), shape=shape)
+                matrix = csr_matrix(parts[0], parts[1], parts[2], shape)
                 matrix.check_format(full_check=True)
                 content[name] = matrix
         except FormatError:
@@ -101,7 +101,7 @@ def write_npz(description: ModelDescription, file: BinaryIO) -> None:
     """Write a network in normal form; ternary matrices are packed, sparse ones stay sparse."""
     stored: dict[str, Any] = {}
     for key, value in mapping_of(description).items():
-        if not sp.issparse(value):
+        if not is_sparse(value):
             stored[key] = value
             continue
         cells = value.shape[0] * value.shape[1]

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray
+from bnncert.description.matrices import as_sparse, factor_sparse, is_sparse
 from bnncert.description.model import (
     ElementwiseStep,
     ModelDescription,
@@ -17,7 +17,6 @@ from bnncert.description.model import (
     Shift,
     SignZero,
     Stage,
-    as_sparse,
 )
 from bnncert.errors import FormatError
 from bnncert.formats.limits import DEFAULT_LIMITS, Limits, too_many
@@ -62,9 +61,7 @@ def describe_arrays(
         steps: tuple[ElementwiseStep, ...] = (Shift(b),)
         hidden = i + 1 < len(weights)
         if hidden:
-            rows, factor = _factor(rows)
-            if np.any(factor != 1.0):
-                steps = (Scale(factor), *steps)
+            rows, steps = _factored(rows, steps)
         stages.append(
             Stage(
                 weights=rows,
@@ -85,25 +82,22 @@ def describe_arrays(
     )
 
 
-def _factor(rows: Any) -> tuple[Any, FloatArray]:
-    """Take one factor out of every row if that leaves a ternary matrix; else leave it alone."""
-    magnitude = np.abs(rows.data.astype(np.float64))
-    counts = np.diff(rows.indptr)
-    factor = np.ones(rows.shape[0])
-    filled = np.flatnonzero(counts)
-    if filled.size:
-        factor[filled] = np.maximum.reduceat(magnitude, rows.indptr[filled])
-    if not bool(np.all(magnitude == np.repeat(factor, counts))):
-        return rows, np.ones(rows.shape[0])
-    ternary = np.sign(rows.data).astype(np.int8)
-    return sp.csr_array((ternary, rows.indices, rows.indptr), shape=rows.shape), factor
+def _factored(
+    rows: Any, steps: tuple[ElementwiseStep, ...]
+) -> tuple[Any, tuple[ElementwiseStep, ...]]:
+    """Move one factor out of every row into the steps if that leaves a ternary matrix."""
+    split = factor_sparse(rows)
+    if split is None:
+        return rows, steps
+    ternary, factor = split
+    return ternary, (Scale(factor), *steps) if np.any(factor != 1.0) else steps
 
 
 def _usable(matrix: Any, name: str, source: str) -> Any:
     """Return a matrix in this machine's byte order, of a type that SciPy has."""
     if matrix.dtype.kind == "f" and matrix.dtype.itemsize > 8:
         raise FormatError(f"{source}: {name} has type {matrix.dtype}; expected at most float64")
-    stored = matrix.data if sp.issparse(matrix) else matrix
+    stored = matrix.data if is_sparse(matrix) else matrix
     if stored.dtype.kind in "iu" and not _is_exact(stored, stored.astype(np.float64)):
         raise FormatError(f"{source}: {name} has numbers that float64 cannot hold exactly")
     small = matrix.dtype.kind == "f" and matrix.dtype.itemsize < 4
@@ -171,7 +165,7 @@ def _check_sizes(weights: Sequence[Any], source: str, limits: Limits) -> None:
         if max(matrix.shape, default=0) > limits.width:
             raise too_many(where, f"shape {matrix.shape}", limits.width, "width")
         # The scores are computed with a dense matrix.
-        sparse = sp.issparse(matrix) and i + 1 < len(weights)
+        sparse = is_sparse(matrix) and i + 1 < len(weights)
         entries = matrix.nnz if sparse else int(np.prod(matrix.shape, dtype=object))
         if entries > limits.matrix:
             raise too_many(where, f"{entries} entries", limits.matrix, "matrix")

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, IntArray, SignArray
+from bnncert.description.matrices import row_norms
 from bnncert.description.model import Convolution, SignZero
 from bnncert.network.operators import Operator, make_operator
 from bnncert.network.signed_sums import SignedSums
@@ -29,19 +30,6 @@ TIED, UNDECIDED = 0, 2
 
 #: Unit roundoff of float64.
 ROUNDOFF = 2.0**-53
-
-
-def row_norms(weights: Any) -> FloatArray:
-    """Return the 1-norm of every row of a CSR matrix, without a copy in a wider type."""
-    lengths = np.diff(weights.indptr)
-    if np.all(np.abs(weights.data) == 1):
-        return np.asarray(lengths, dtype=np.float64)
-    totals = np.zeros(weights.shape[0])
-    filled = np.flatnonzero(lengths)
-    if filled.size:
-        kind = np.int64 if np.issubdtype(weights.dtype, np.integer) else np.float64
-        totals[filled] = np.add.reduceat(np.abs(weights.data), weights.indptr[filled], dtype=kind)
-    return totals
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,13 +21,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, SignArray
+from bnncert.description.matrices import as_sparse
 from bnncert.description.model import (
     ModelDescription,
     OutputTransform,
     Shift,
     SignZero,
     Stage,
-    as_sparse,
 )
 from bnncert.errors import InputError
 from bnncert.formats import read_description, write_description

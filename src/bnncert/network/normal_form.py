@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray, IntArray
+from bnncert.description.matrices import csr_matrix, row_norms, scale_rows
 from bnncert.description.model import (
     LARGEST_INTEGER_WEIGHT,
     ElementwiseStep,
@@ -22,7 +22,7 @@ from bnncert.description.model import (
 from bnncert.description.rationals import Interval, float_above
 from bnncert.description.thresholds import affine_coefficients, lattice_thresholds, real_thresholds
 from bnncert.errors import UnsupportedModelError
-from bnncert.network.layers import OutputLayer, ThresholdLayer, row_norms
+from bnncert.network.layers import OutputLayer, ThresholdLayer
 
 #: Weights and first-layer biases beyond this are refused: products of larger ones overflow.
 LARGEST_WEIGHT = 1e100
@@ -137,7 +137,7 @@ def _threshold_layer(stage: Stage, number: int, source: str, notes: list[str]) -
     weights = _check_integer_weights(stage, source)
     norm = row_norms(weights).astype(np.int64)
     lattice = lattice_thresholds(steps, norm, where)
-    weights = _scale_rows(weights, lattice.direction)
+    weights = _flipped(weights, lattice.direction)
     doubtful = np.flatnonzero(lattice.ambiguous)
     if doubtful.size:
         notes.append(
@@ -176,7 +176,7 @@ def _first_layer(
     if np.any(np.abs(factor) > 1) or np.any(factor != np.rint(factor)):
         weights = weights.astype(np.float64)
     return ThresholdLayer(
-        weights=_scale_rows(weights, factor),
+        weights=_flipped(weights, factor),
         bias=lo + (hi - lo) / 2,
         sign_zero=sign_zero,
         name=stage.name,
@@ -216,16 +216,11 @@ def _flips(direction: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
     return None if np.all(direction == 1) else direction
 
 
-def _scale_rows(weights: Any, direction: npt.NDArray[Any]) -> Any:
+def _flipped(weights: Any, direction: npt.NDArray[Any]) -> Any:
     """Multiply each row by its entry of `direction`, in the type that the weights have."""
     if np.all(direction == 1):
         return weights
-    # Multiplying the data in place of a matrix product keeps the dtype and avoids a copy of
-    # the index arrays.
-    factor = np.repeat(direction, np.diff(weights.indptr)).astype(weights.data.dtype)
-    flipped = sp.csr_array(
-        (weights.data * factor, weights.indices, weights.indptr), shape=weights.shape
-    )
+    flipped = scale_rows(weights, direction)
     if np.any(direction == 0):
         flipped.eliminate_zeros()
     return flipped
@@ -246,7 +241,7 @@ def _separate_windows(stage: Stage) -> Stage:
     if convolution is not None:
         convolution = replace(convolution, rows=convolution.rows[pool.indices])
     count = pool.indices.size
-    own = sp.csr_array((np.ones(count, np.int8), np.arange(count), pool.indptr))
+    own = csr_matrix(np.ones(count, np.int8), np.arange(count), pool.indptr, (pool.shape[0], count))
     return replace(stage, weights=stage.weights[pool.indices], pool=own, convolution=convolution)
 
 

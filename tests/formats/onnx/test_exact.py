@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from bnncert.description.matrices import factor_sparse
 from bnncert.description.model import Divide, ElementwiseStep, Normalise, Scale, Shift, take_step
 from bnncert.description.thresholds import affine_coefficients
 from bnncert.formats.onnx.exact import (
@@ -20,7 +21,6 @@ from bnncert.formats.onnx.exact import (
     compose,
     divide,
     dot_rows,
-    factor_sparse,
     multiply,
     push,
     row_values,

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert.errors import FormatError, InputError, MissingExtraError
-from bnncert.formats.vnnlib import version2 as vnnlib2
+from bnncert.formats.vnnlib import version2
 from bnncert.formats.vnnlib.query import Specification
 from bnncert.formats.vnnlib.reader import parse_vnnlib, read_vnnlib
 from tests.brute_force import TinyNetwork, true_margins
@@ -779,7 +779,7 @@ def test_garbage_and_broken_files(tmp_path: Path) -> None:
 
 
 def test_sums_whose_product_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vnnlib2, "MAX_PRODUCT_SIZE", 3)
+    monkeypatch.setattr(version2, "MAX_PRODUCT_SIZE", 3)
     with pytest.raises(FormatError, match="products of sums that are too large"):
         parse_vnnlib(GOOD + "(assert (<= (* (+ X[0,0] X[0,1]) (+ X[0,0] X[0,1])) 1.0))")
 

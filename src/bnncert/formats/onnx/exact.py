@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray, IntArray
+from bnncert.description.matrices import csr_matrix, with_data
 from bnncert.description.model import Divide, ElementwiseStep, Normalise, Scale, Shift, step_arrays
 
 #: Bits of the pieces that numbers are cut into for dot products in 64-bit integers.
@@ -133,7 +133,7 @@ def dot_rows(matrix: Any, vector: FloatArray) -> list[FloatArray]:
     terms: list[tuple[IntArray, int]] = []
     if vector_pieces:
         for data, exponent in _pieces(matrix.data):
-            part = sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+            part = with_data(matrix, data)
             terms += [
                 (np.asarray(part @ piece.astype(np.int64)), exponent + e)
                 for piece, e in vector_pieces
@@ -181,16 +181,30 @@ def tidy(matrix: Any) -> Any:
     return matrix.astype(kind, copy=False)
 
 
+def relabelled(matrix: Any, columns: IntArray, width: int) -> Any:
+    """Return the matrix with `width` columns in which column k has become column columns[k]."""
+    if matrix.shape[1] == width and bool(np.all(columns == np.arange(width))):
+        return matrix
+    moved = csr_matrix(
+        matrix.data,
+        columns[matrix.indices].astype(np.int32),
+        matrix.indptr,
+        (matrix.shape[0], width),
+    )
+    moved.has_sorted_indices = False
+    return tidy(moved)
+
+
 def _scale_columns(matrix: Any, factor: FloatArray) -> Any:
     data = multiply(matrix.data.astype(np.float64), factor[matrix.indices])
-    return tidy(sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape))
+    return tidy(with_data(matrix, data))
 
 
 def _divide_columns(matrix: Any, divisor: FloatArray) -> tuple[Any, list[ElementwiseStep]]:
     """Return W diag(1/d), times what the returned divisions take away again."""
     try:
         data = divide(matrix.data.astype(np.float64), divisor[matrix.indices])
-        return tidy(sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)), []
+        return tidy(with_data(matrix, data)), []
     except InexactError:
         different, which = np.unique(divisor, return_inverse=True)
         if different.size > MOST_DIVISORS:
@@ -265,23 +279,8 @@ def _integer_data(data: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], int]:
 def compose(left: Any, right: Any) -> tuple[Any, float]:
     """Return an integer matrix and a power of two whose product is ``left @ right``."""
     (a, e), (b, f) = _integer_data(left.data), _integer_data(right.data)
-    first = sp.csr_array((a, left.indices, left.indptr), shape=left.shape)
-    second = sp.csr_array((b, right.indices, right.indptr), shape=right.shape)
+    first, second = with_data(left, a), with_data(right, b)
     reach = float(abs(first).sum(axis=1).max()) * float(np.abs(b).max(initial=0))
     if reach >= EXACT_BELOW or abs(e + f) > 1000:
         raise InexactError("the product of two weight matrices has too many digits")
     return tidy(first @ second), 2.0 ** (e + f)
-
-
-def factor_sparse(matrix: Any) -> tuple[Any, FloatArray] | None:
-    """Split a matrix into ternary rows and one positive factor each; None if it has others."""
-    magnitude = np.abs(matrix.data.astype(np.float64))
-    lengths = np.diff(matrix.indptr)
-    filled = np.flatnonzero(lengths)
-    factor = np.ones(matrix.shape[0])
-    if filled.size:
-        factor[filled] = np.maximum.reduceat(magnitude, matrix.indptr[filled])
-    if not bool(np.all(magnitude == np.repeat(factor, lengths))):
-        return None
-    signs = np.sign(matrix.data).astype(np.int8)
-    return sp.csr_array((signs, matrix.indices, matrix.indptr), shape=matrix.shape), factor

@@ -11,14 +11,13 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray, IntArray
+from bnncert.description.matrices import as_sparse, csr_matrix, factor_dense, incidence_matrix
 from bnncert.description.model import (
     Convolution,
     Divide,
     ElementwiseStep,
     Scale,
     Shift,
-    as_sparse,
-    factor_rows,
     take_step,
 )
 from bnncert.errors import FormatError
@@ -30,7 +29,7 @@ from bnncert.formats.onnx.constants import (
     reduction_axes,
     scalar,
 )
-from bnncert.formats.onnx.exact import InexactError, compose, multiply, push, tidy
+from bnncert.formats.onnx.exact import InexactError, compose, multiply, push, relabelled, tidy
 from bnncert.formats.onnx.graph import LARGEST_VALUE, OnnxNode
 from bnncert.formats.onnx.value import GraphWalk, Operand, Value, constant, plain, positions, spread
 from bnncert.formats.onnx.windows import (
@@ -40,18 +39,6 @@ from bnncert.formats.onnx.windows import (
     incidence,
     windows_of,
 )
-
-
-def _relabelled(matrix: Any, columns: IntArray, width: int) -> Any:
-    """Return a matrix over positions as one over the columns that these positions stand for."""
-    if matrix.shape[1] == width and bool(np.all(columns == positions(width))):
-        return matrix
-    moved = sp.csr_array(
-        (matrix.data, columns[matrix.indices].astype(np.int32), matrix.indptr),
-        shape=(matrix.shape[0], width),
-    )
-    moved.has_sorted_indices = False
-    return tidy(moved)
 
 
 def apply(
@@ -137,7 +124,7 @@ def _weights(tensor: Tensor, node: OnnxNode, what: str) -> Tensor:
 
 
 def _factored(rows: Tensor, walk: GraphWalk) -> tuple[Tensor, FloatArray | None]:
-    split = None if walk.as_written else factor_rows(rows)
+    split = None if walk.as_written else factor_dense(rows)
     if split is None:
         return rows.astype(np.float64), None
     return split
@@ -163,7 +150,7 @@ def _product(
             matrix = sp.csr_array(sp.kron(sp.identity(before, core.dtype), matrix, "csr"))
         if after > 1:
             matrix = sp.csr_array(sp.kron(matrix, sp.identity(after, core.dtype), "csr"))
-        return _relabelled(tidy(matrix), columns, width)
+        return relabelled(tidy(matrix), columns, width)
 
     if factor is not None:
         factor = np.repeat(np.tile(factor, before), after)
@@ -338,10 +325,7 @@ def reduction(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> V
     group = np.broadcast_to(
         positions(int(np.prod(shape, dtype=np.int64))).reshape(shape), value.shape
     ).reshape(-1)
-    matrix = sp.csr_array(
-        (np.ones(value.size, dtype=np.int8), (group, positions(value.size))),
-        shape=(int(np.prod(shape, dtype=np.int64)), value.size),
-    )
+    matrix = incidence_matrix(group, int(np.prod(shape, dtype=np.int64)))
     if node.op != "GlobalAveragePool" and node.integer("keepdims", 1) == 0:
         shape = tuple(n for axis, n in enumerate(shape) if axis not in axes)
     count = np.diff(matrix.indptr) if node.op != "ReduceSum" else np.ones(matrix.shape[0])
@@ -355,7 +339,7 @@ def _summed(
         value,
         node,
         shape,
-        lambda columns, width: _relabelled(matrix, columns, width),
+        lambda columns, width: relabelled(matrix, columns, width),
         structural=True,
     )
     return result.then(Divide(count.astype(np.float64)))
@@ -397,19 +381,17 @@ def pad(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     origin = np.pad(positions(value.size).reshape(value.shape), width, constant_values=-1)
     flat = origin.reshape(-1)
     inside = flat >= 0
-    matrix = sp.csr_array(
-        (
-            np.ones(value.size, dtype=np.int8),
-            flat[inside].astype(np.int32),
-            np.concatenate(([0], np.cumsum(inside))).astype(np.int32),
-        ),
-        shape=(flat.size, value.size),
+    matrix = csr_matrix(
+        np.ones(value.size, dtype=np.int8),
+        flat[inside].astype(np.int32),
+        np.concatenate(([0], np.cumsum(inside))).astype(np.int32),
+        (flat.size, value.size),
     )
     result = apply(
         value,
         node,
         tuple(origin.shape),
-        lambda columns, count: _relabelled(matrix, columns, count),
+        lambda columns, count: relabelled(matrix, columns, count),
         structural=value.structural,
     )
     return result.then(Shift(np.where(inside, 0.0, fill)))

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
-from bnncert.arrays import FloatArray, IntArray
+from bnncert.arrays import FloatArray
+from bnncert.description.matrices import csr_matrix, factor_sparse, incidence_matrix, scale_rows
 from bnncert.description.model import (
     Convolution,
     ElementwiseStep,
@@ -27,7 +27,7 @@ from bnncert.description.model import (
 from bnncert.description.rationals import Interval
 from bnncert.description.thresholds import affine_coefficients
 from bnncert.formats.onnx.constants import clip_range, exact_floats
-from bnncert.formats.onnx.exact import InexactError, add, factor_sparse, row_values, tidy
+from bnncert.formats.onnx.exact import InexactError, add, relabelled, row_values, tidy
 from bnncert.formats.onnx.graph import OnnxNode
 from bnncert.formats.onnx.value import (
     INTEGERS,
@@ -57,7 +57,7 @@ def _rows(value: Value) -> Any:
     """Return the rows that `index` picks, where there are no windows."""
     if value.matrix is None:
         one = np.ones(value.size, dtype=np.int8)
-        return sp.csr_array((one, (positions(value.size), value.index)), shape=(value.size,) * 2)
+        return csr_matrix(one, value.index, positions(value.size + 1), (value.size,) * 2)
     if np.array_equal(value.index, positions(value.matrix.shape[0])):
         return value.matrix
     return value.matrix[value.index]
@@ -76,9 +76,11 @@ def _stage(value: Value, name: str, sign_zero: SignZero | None, as_written: bool
         # Edges that no window covers are not computed at all.
         used, column = np.unique(windows.indices, return_inverse=True)
         pool = tidy(
-            sp.csr_array(
-                (windows.data, column.astype(np.int32), windows.indptr),
-                shape=(windows.shape[0], used.size),
+            csr_matrix(
+                windows.data,
+                column.astype(np.int32),
+                windows.indptr,
+                (windows.shape[0], used.size),
             )
         )
         weights = value.matrix
@@ -111,16 +113,8 @@ def output_stage(value: Value) -> Stage:
     """Return the stage of the scores: no sign, and factors multiplied back into the rows."""
     weights = _rows(value).astype(np.float64)
     if value.factor is not None:
-        lengths = np.diff(weights.indptr)
         # A row was split into a factor and -1, 0, 1: multiplying them again is exact.
-        weights = sp.csr_array(
-            (
-                weights.data * np.repeat(value.factor[value.index], lengths),
-                weights.indices,
-                weights.indptr,
-            ),
-            shape=weights.shape,
-        )
+        weights = scale_rows(weights, value.factor[value.index])
     return Stage(weights=weights, steps=value.steps, name=value.name or "output", structural=True)
 
 
@@ -287,11 +281,7 @@ def max_pool(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Va
     channels, spatial = image_of(value.shape, node)
     if node.op == "GlobalMaxPool":
         area = int(np.prod(spatial, dtype=np.int64))
-        group = np.repeat(positions(channels), area)
-        pool = sp.csr_array(
-            (np.ones(value.size, dtype=np.int8), (group, positions(value.size))),
-            shape=(channels, value.size),
-        )
+        pool = incidence_matrix(np.repeat(positions(channels), area), channels)
         out: tuple[int, ...] = (1,) * len(spatial)
     else:
         windows = windows_of(node, spatial, node.integers("kernel_shape") or ())
@@ -318,15 +308,6 @@ def _shared_step(step: ElementwiseStep, pool: Any, node: OnnxNode) -> Elementwis
     return type(step)(*shared)
 
 
-def _renumbered(pool: Any, index: IntArray, count: int) -> Any:
-    moved = sp.csr_array(
-        (pool.data, index[pool.indices].astype(np.int32), pool.indptr),
-        shape=(pool.shape[0], count),
-    )
-    moved.has_sorted_indices = False
-    return tidy(moved)
-
-
 def _pooled_signs(
     walk: GraphWalk,
     value: Value,
@@ -341,7 +322,7 @@ def _pooled_signs(
     assert rising is not None
     spare = np.diff(pool.indptr).astype(np.float64) - 1
     stage = Stage(
-        weights=_renumbered(pool, value.index, value.width),
+        weights=relabelled(pool, value.index, value.width),
         steps=(Shift(np.where(rising >= 0, spare, -spare)),),
         name=node.name,
         sign_zero="plus",
@@ -371,10 +352,10 @@ def _pooled_reals(
     if value.pool is not None:
         if np.any(falling):
             raise node.unsupported("the maximum of a decreasing function of another maximum")
-        windows = _renumbered(pool, value.index, value.pool.shape[0]).astype(np.int64) @ value.pool
+        windows = relabelled(pool, value.index, value.pool.shape[0]).astype(np.int64) @ value.pool
         windows.data = np.minimum(windows.data, 1)
     else:
-        windows = _renumbered(pool, value.index, value.matrix.shape[0])
+        windows = relabelled(pool, value.index, value.matrix.shape[0])
         if np.any(falling):
             # max F(u) with F decreasing is F(-max(-u)): negate the rows, then the maximum.
             flip = np.ones(value.matrix.shape[0])
@@ -387,17 +368,12 @@ def _pooled_reals(
         value,
         shape=shape,
         index=positions(pool.shape[0]),
-        pool=tidy(sp.csr_array(windows)),
+        pool=tidy(windows.tocsr()),
         steps=steps,
     )
 
 
 def _flipped(value: Value, flip: FloatArray) -> Value:
-    matrix = value.matrix
-    factor = np.repeat(flip, np.diff(matrix.indptr)).astype(matrix.data.dtype)
-    flipped = sp.csr_array(
-        (matrix.data * factor, matrix.indices, matrix.indptr), shape=matrix.shape
-    )
     described: Convolution | None = value.convolution
     if described is not None:
         channel = flip.reshape(described.kernel.shape[0], -1)
@@ -406,4 +382,4 @@ def _flipped(value: Value, flip: FloatArray) -> Value:
             described = replace(described, kernel=kernel)
         else:
             described = None
-    return replace(value, matrix=flipped, convolution=described)
+    return replace(value, matrix=scale_rows(value.matrix, flip), convolution=described)

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from bnncert.arrays import IntArray
+from bnncert.description.matrices import csr_matrix
 from bnncert.errors import FormatError
 from bnncert.formats.onnx.graph import LARGEST_VALUE, OnnxNode
 
@@ -131,9 +131,11 @@ def incidence(windows: Windows, channels: int, node: OnnxNode) -> Any:
     one = cells[valid]
     columns = (np.arange(channels)[:, None] * area + one[None, :]).reshape(-1)
     indptr = np.concatenate(([0], np.cumsum(np.tile(lengths, channels))))
-    return sp.csr_array(
-        (np.ones(columns.size, dtype=np.int8), columns.astype(np.int32), indptr.astype(np.int32)),
-        shape=(channels * cells.shape[0], channels * area),
+    return csr_matrix(
+        np.ones(columns.size, dtype=np.int8),
+        columns.astype(np.int32),
+        indptr.astype(np.int32),
+        (channels * cells.shape[0], channels * area),
     )
 
 
@@ -182,12 +184,10 @@ def convolution_matrix(
             index_parts.append(column[kept])
             data_parts.append(data[kept])
     indptr = np.concatenate(([0], np.cumsum(np.concatenate(lengths))))
-    return sp.csr_array(
-        (
-            np.concatenate(data_parts),
-            np.concatenate(index_parts),
-            # One type for both index arrays, or scipy copies the longer one.
-            indptr.astype(np.int32),
-        ),
-        shape=(outputs * places, width),
+    return csr_matrix(
+        np.concatenate(data_parts),
+        np.concatenate(index_parts),
+        # One type for both index arrays, or SciPy copies the longer one.
+        indptr.astype(np.int32),
+        (outputs * places, width),
     )

@@ -1,4 +1,4 @@
-"""From linear comparisons joined by and, or and not to a disjunctive normal form."""
+"""The disjunctive normal form of comparisons that are joined by and, or and not."""
 
 from __future__ import annotations
 
@@ -10,75 +10,13 @@ from typing import Final, NamedTuple, cast
 
 from bnncert.description.rationals import square_root
 from bnncert.errors import FormatError
+from bnncert.formats.vnnlib.linear_form import ZERO, Linear
+from bnncert.formats.vnnlib.messages import error_at
 from bnncert.formats.vnnlib.query import Disjunct, EuclideanBall, LinearConstraint
 
 MAX_DISJUNCTS: Final = 100_000
 MAX_PRODUCT_SIZE: Final = 5_000_000
 MAX_BOX_ENTRIES: Final = 20_000_000
-
-_ZERO: Final = Fraction(0)
-
-
-def error_at(path: str, line: int, found: str, expected: str) -> FormatError:
-    """Return the one-line error that names the file and the line."""
-    message = f"{path}:{line}: found {found}, expected {expected}"
-    return FormatError(" ".join(message.splitlines()))
-
-
-def shown(token: str) -> str:
-    """Return a piece of the file as a message quotes it."""
-    return repr(token if len(token) <= 40 else token[:37] + "...")
-
-
-class Linear(NamedTuple):
-    """An affine form; output ``Y_j`` has the key ``-1 - j``. Treated as immutable."""
-
-    coefficients: dict[int, Fraction]
-    constant: Fraction
-
-
-def add(terms: Sequence[Linear]) -> Linear:
-    """Return the sum."""
-    largest = max(range(len(terms)), key=lambda k: len(terms[k].coefficients))
-    total = dict(terms[largest].coefficients)
-    constant = terms[largest].constant
-    for k, term in enumerate(terms):
-        if k == largest:
-            continue
-        if term.constant:
-            constant += term.constant
-        for key, coefficient in term.coefficients.items():
-            value = total[key] + coefficient if key in total else coefficient
-            if value:
-                total[key] = value
-            else:
-                del total[key]
-    return Linear(total, constant)
-
-
-def scale(term: Linear, factor: Fraction) -> Linear:
-    """Return the form times a number."""
-    if not factor:
-        return Linear({}, _ZERO)
-    return Linear(
-        {key: coefficient * factor for key, coefficient in term.coefficients.items()},
-        term.constant * factor,
-    )
-
-
-def negate(term: Linear) -> Linear:
-    """Return the form times -1."""
-    return Linear({key: -value for key, value in term.coefficients.items()}, -term.constant)
-
-
-def subtract(left: Linear, right: Linear) -> Linear:
-    """Return ``left - right``."""
-    # Bounds X_i <= c and c <= X_i are nearly all of a large file: spare them the general sum.
-    if not right.coefficients and not left.constant:
-        return Linear(left.coefficients, -right.constant)
-    if not left.coefficients and not right.constant:
-        return Linear({key: -value for key, value in right.coefficients.items()}, left.constant)
-    return add([left, negate(right)])
 
 
 class Cylinder(NamedTuple):
@@ -92,7 +30,7 @@ class Cylinder(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """A conjunction of literals; compared by identity, so that boxes can be cached per block."""
+    """A conjunction of literals; blocks are compared by identity, so that boxes can be cached."""
 
     lower: tuple[tuple[int, Fraction], ...] = ()
     upper: tuple[tuple[int, Fraction], ...] = ()
@@ -101,8 +39,8 @@ class Block:
     cylinders: tuple[Cylinder, ...] = ()
 
 
-# A formula in disjunctive normal form: a disjunction of conjunctions of blocks. No conjunction at
-# all is "false", a conjunction without blocks is "true".
+# A formula in disjunctive normal form: a disjunction of conjunctions of blocks. The empty
+# disjunction is "false", the empty conjunction is "true".
 Formula = list[tuple[Block, ...]]
 
 
@@ -127,7 +65,7 @@ class _Box(NamedTuple):
 
 
 def _tighten(box: _Box, block: Block) -> _Box:
-    """Intersect a box with the bounds of a block; a side without news keeps its tuple."""
+    """Intersect a box with the bounds of a block; an unchanged side keeps its tuple."""
     lower, upper, empty = box
     if block.lower:
         values = list(lower)
@@ -153,7 +91,7 @@ def _tighten(box: _Box, block: Block) -> _Box:
 
 
 class _Shape(NamedTuple):
-    """What a disjunct asks of the inputs, its linear constraints left out."""
+    """The box and the ball of a disjunct, without its linear constraints."""
 
     lower: tuple[Fraction, ...]
     upper: tuple[Fraction, ...]
@@ -161,20 +99,20 @@ class _Shape(NamedTuple):
 
 
 def _outside(box: _Box, index: int, value: Fraction) -> Fraction:
-    """Return how far a value is from the bounds of an input."""
+    """Return the distance of a value from the interval of an input."""
     low, high = box.lower[index], box.upper[index]
     if low is not None and value < low:
         return low - value
-    return value - high if high is not None and value > high else _ZERO
+    return value - high if high is not None and value > high else ZERO
 
 
 class DisjunctiveForm:
-    """Joins formulas in disjunctive normal form, within limits, and makes disjuncts of them.
+    """Combines formulas in disjunctive normal form, within limits, and returns the disjuncts.
 
     Parameters
     ----------
     path : str
-        What error messages call the text.
+        The name of the text in error messages.
     place : callable
         Name and line of the declaration of an input (``"X"``) or output (``"Y"``) by its index.
     """
@@ -185,11 +123,11 @@ class DisjunctiveForm:
         self.product_size = 0
 
     def error(self, found: str, expected: str, line: int) -> FormatError:
-        """Return an error about this file."""
+        """Return the error for a line of this text."""
         return error_at(self.path, line, found, expected)
 
     def literal(self, form: Linear, strict: bool, line: int) -> Formula:
-        """Turn ``form <= 0`` (``< 0`` when strict) into a formula."""
+        """Return the formula ``form <= 0`` (``< 0`` when strict)."""
         coefficients, constant = form
         if not coefficients:
             return [()] if constant < 0 or (constant == 0 and not strict) else []
@@ -209,13 +147,16 @@ class DisjunctiveForm:
         return [(Block(inputs=constraint) if inputs else Block(outputs=constraint),)]
 
     def disjoin(self, formulas: Iterable[Formula], line: int) -> Formula:
-        """Join by ``or``."""
+        """Return the disjunction of the formulas."""
         result = list(chain.from_iterable(formulas))
         self.check_count(len(result), line)
         return result
 
     def conjoin(self, formulas: Iterable[Formula], line: int) -> Formula:
-        """Distribute: the formulas without ``or`` merge into one block that all products share."""
+        """Return the conjunction of the formulas.
+
+        Formulas without ``or`` are merged to one block, which all products share.
+        """
         plain: list[Block] = []
         branching: list[Formula] = []
         for formula in formulas:
@@ -236,15 +177,15 @@ class DisjunctiveForm:
         return result
 
     def check_count(self, count: int, line: int) -> None:
-        """Refuse a normal form with too many disjuncts before it is built."""
+        """Raise if a normal form has too many disjuncts, before it is computed."""
         if count > MAX_DISJUNCTS:
             found = f"assertions with at least {count} disjuncts in disjunctive normal form"
             raise self.error(found, f"at most {MAX_DISJUNCTS}", line)
 
     def disjuncts(self, formula: Formula, input_count: int, line: int) -> tuple[Disjunct, ...]:
-        """Give every conjunction its box and ball; equal sequences of blocks share them.
+        """Return every conjunction with its box and ball; equal sequences of blocks share them.
 
-        `line` is where the text ends, for what is wrong with all of it.
+        `line` is the last line of the text, for errors that concern all of it.
         """
         nothing = (None,) * input_count
         boxes: dict[tuple[Block, ...], _Box] = {(): _Box(nothing, nothing, False)}
@@ -269,7 +210,7 @@ class DisjunctiveForm:
                 raise self.error(
                     found, "bounds of single inputs (both is unsupported)", inputs[0].line
                 )
-            # Cylinders are compared by identity: those of one comparison are the same object.
+            # Cylinders are compared by identity: one comparison makes one object.
             name = (key, *map(id, cylinders))
             if name not in shapes:
                 shapes[name] = self.shape(box, cylinders, number)
@@ -282,7 +223,7 @@ class DisjunctiveForm:
         return tuple(result)
 
     def shape(self, box: _Box, cylinders: tuple[Cylinder, ...], number: int) -> _Shape | None:
-        """Return box and ball of a disjunct, or None if they do not meet."""
+        """Return the box and the ball of a disjunct, or None if their intersection is empty."""
         if not cylinders:
             self.check_bounded(box, number)
             return _Shape(
@@ -295,7 +236,7 @@ class DisjunctiveForm:
             if (other.centre, other.squared_radius) != (first.centre, first.squared_radius):
                 found = f"a second Euclidean ball next to that of line {first.line}"
                 raise self.error(found, "one ball (more are unsupported)", other.line)
-        gap = sum((_outside(box, i, c) ** 2 for i, c in first.centre), _ZERO)
+        gap = sum((_outside(box, i, c) ** 2 for i, c in first.centre), ZERO)
         strict = any(cylinder.strict for cylinder in cylinders)
         if gap > first.squared_radius or (gap == first.squared_radius and strict):
             return None
@@ -320,13 +261,13 @@ class DisjunctiveForm:
         )
 
     def check_boxes(self, count: int, input_count: int, line: int) -> None:
-        """Refuse more boxes than memory should be asked for."""
+        """Raise if the boxes would need too much memory."""
         if 2 * count * input_count > MAX_BOX_ENTRIES:
             found = f"at least {count} different boxes over {input_count} inputs"
             raise self.error(found, f"at most {MAX_BOX_ENTRIES} bounds in all", line)
 
     def check_bounded(self, box: _Box, number: int) -> None:
-        """Refuse a box that is open on some side."""
+        """Raise if a box is unbounded."""
         for side, values in (("lower", box.lower), ("upper", box.upper)):
             for index, value in enumerate(values):
                 if value is None:

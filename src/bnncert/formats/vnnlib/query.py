@@ -1,14 +1,15 @@
-"""What a VNN-LIB query says, read from either version, and whether a point satisfies it.
+"""VNN-LIB queries of either version, and the evaluation of a query at a point.
 
-Two views of the same text stand side by side. The disjunctive normal form (`Disjunct`) is what a
-verifier works on: input boxes, input polytopes, balls and output constraints. Next to it stays the
-text itself as a postfix program, which `Specification.holds` runs without looking at the normal
-form, so that a witness is judged by what the file says and not by what was made of it.
+A query is kept in two forms. The disjunctive normal form (`Disjunct`) is what verifiers use: input
+boxes, input polytopes, balls and output constraints. The assertions themselves are kept as a
+postfix program, which `Specification.holds` evaluates independently of the normal form, so that a
+witness is checked against the text of the file and not against what the reader derived from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
@@ -18,7 +19,13 @@ from typing import Final, NamedTuple
 from bnncert.errors import InputError
 
 CONNECTIVES: Final = frozenset({"and", "or", "not"})
-COMPARISONS: Final = frozenset({"<=", ">=", "<", ">", "="})
+COMPARISONS: Final[Mapping[str, Callable[[Fraction, Fraction], bool]]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+    "=": operator.eq,
+}
 
 _ZERO: Final = Fraction(0)
 
@@ -27,7 +34,7 @@ _ZERO: Final = Fraction(0)
 class LinearConstraint:
     """One linear inequality over the inputs or over the outputs.
 
-    It means ``sum_i inputs[i] * X_i + sum_j outputs[j] * Y_j + constant <= 0``, and ``< 0`` when
+    It states ``sum_i inputs[i] * X_i + sum_j outputs[j] * Y_j + constant <= 0``, and ``< 0`` when
     `strict`. One of the two sums is empty.
 
     Attributes
@@ -62,8 +69,8 @@ class Disjunct:
     """One conjunction of the disjunctive normal form.
 
     The set ``{(X, Y) : lower <= X <= upper, X in ball and every constraint holds}``. Strict bounds
-    on a single input enter `lower` and `upper` as non-strict ones, and so does a strict ball: they
-    are the closure, which can only add points.
+    on a single input and strict balls are relaxed to non-strict ones: the set is the closure, which
+    can only add points.
 
     Attributes
     ----------
@@ -73,7 +80,7 @@ class Disjunct:
     input_constraints : tuple of LinearConstraint
         The constraints over two or more inputs.
     output_constraints : tuple of LinearConstraint
-        The constraints over outputs; empty when every output violates.
+        The constraints over outputs; empty when every output is a violation.
     ball : EuclideanBall or None
         The ball that the inputs lie in, if the query has one (VNN-LIB 2.0); then there are no
         `input_constraints`, and bounds that the query leaves out are those of the ball.
@@ -87,7 +94,7 @@ class Disjunct:
 
 
 class Instruction(NamedTuple):
-    """One step of an assertion in postfix order.
+    """One instruction of an assertion in postfix order.
 
     ``X`` and ``Y`` push the variable of index `size`, ``number`` pushes `value`; every other
     operation takes the last `size` operands off the stack and pushes its result, except
@@ -106,7 +113,7 @@ class NumberFormat:
     Attributes
     ----------
     name : str
-        What the query calls it.
+        The name of the type in the query.
     digits : int
         Binary digits of the significand, the implicit one included.
     exponent : int
@@ -121,14 +128,14 @@ class NumberFormat:
     largest: Fraction
 
     def contains(self, value: Fraction) -> bool:
-        """Decide whether the type has this number."""
+        """Return whether the type contains this number."""
         if abs(value) > self.largest:
             return False
         whole = value / Fraction(2) ** self.exponent
         if whole.denominator != 1:
             return False
         size = abs(whole.numerator)
-        # Trailing zeros belong to the exponent.
+        # Trailing zero bits belong to the exponent.
         return size == 0 or (size // (size & -size)).bit_length() <= self.digits
 
 
@@ -139,17 +146,17 @@ class Specification:
     Attributes
     ----------
     path : str
-        Where the text came from.
+        The file of the query, for messages.
     input_count, output_count : int
-        How many ``X_i`` and ``Y_j`` are declared.
+        The number of declared ``X_i`` and ``Y_j``.
     disjuncts : tuple of Disjunct
         Their union is the closure (in single inputs) of the asserted set. Disjuncts with an empty
-        box are left out, so no disjunct at all means that nothing satisfies the query.
+        box are left out; if there are no disjuncts, no point satisfies the query.
     program : tuple of Instruction
-        The assertions as they were written, in postfix order.
+        The assertions of the text, in postfix order.
     number_format : NumberFormat or None
-        The declared type of the inputs if it is narrower than float32 (VNN-LIB 2.0): `holds` then
-        accepts no other numbers. The disjuncts say nothing about it.
+        The declared type of the inputs if it is narrower than float32 (VNN-LIB 2.0): `holds`
+        accepts only numbers of this type. The disjuncts do not depend on it.
     """
 
     path: str
@@ -160,7 +167,7 @@ class Specification:
     number_format: NumberFormat | None = None
 
     def holds(self, inputs: Sequence[Fraction], outputs: Sequence[Fraction]) -> bool:
-        """Evaluate the assertions as written, in exact arithmetic.
+        """Evaluate the assertions of the text in exact arithmetic.
 
         Parameters
         ----------
@@ -204,7 +211,7 @@ def _run(program: Sequence[Instruction], x: Sequence[Fraction], y: Sequence[Frac
         elif operation in COMPARISONS:
             operands = numbers[-size:]
             del numbers[-size:]
-            truths.append(all(_compare(operation, a, b) for a, b in pairwise(operands)))
+            truths.append(all(COMPARISONS[operation](a, b) for a, b in pairwise(operands)))
         elif operation in CONNECTIVES:
             parts = truths[-size:]
             del truths[-size:]
@@ -217,18 +224,6 @@ def _run(program: Sequence[Instruction], x: Sequence[Fraction], y: Sequence[Frac
             del numbers[-size:]
             numbers.append(_calculate(operation, operands))
     return True
-
-
-def _compare(operation: str, a: Fraction, b: Fraction) -> bool:
-    if operation == "<=":
-        return a <= b
-    if operation == ">=":
-        return a >= b
-    if operation == "<":
-        return a < b
-    if operation == ">":
-        return a > b
-    return a == b
 
 
 def _calculate(operation: str, operands: Sequence[Fraction]) -> Fraction:

@@ -6,7 +6,7 @@ import os
 
 from bnncert.formats.limits import DEFAULT_LIMITS
 from bnncert.formats.reading import read_bytes
-from bnncert.formats.vnnlib.disjunctive_form import error_at
+from bnncert.formats.vnnlib.messages import error_at
 from bnncert.formats.vnnlib.query import Specification
 from bnncert.formats.vnnlib.version1 import TOKEN, parse_version1
 
@@ -43,32 +43,15 @@ def read_vnnlib(path: str | os.PathLike[str]) -> Specification:
 
 
 def parse_vnnlib(text: str, path: str = "<string>") -> Specification:
-    """Parse the text of a VNN-LIB 1.0 or 2.0 query.
+    """Parse the text of a VNN-LIB 1.0 or 2.0 query; `path` is its name in error messages.
 
-    Parameters
-    ----------
-    text : str
-        The query.
-    path : str
-        What error messages call the text.
-
-    Returns
-    -------
-    Specification
-        The query.
-
-    Raises
-    ------
-    FormatError
-        When the text is not a VNN-LIB query that is supported.
-    MissingExtraError
-        When the text is VNN-LIB 2.0 and the package that parses it is not installed.
+    It raises what :func:`read_vnnlib` raises.
     """
     if _states_version(text):
-        # Imported on use: it needs an extra that most queries do without.
-        from bnncert.formats.vnnlib.version2 import parse_vnnlib2
+        # Imported here because it needs an optional package, which version 1.0 does not need.
+        from bnncert.formats.vnnlib.version2 import parse_version2
 
-        return parse_vnnlib2(text, path)
+        return parse_version2(text, path)
     return parse_version1(text, path)
 
 

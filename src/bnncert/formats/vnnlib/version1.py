@@ -1,14 +1,11 @@
-"""Read VNN-LIB queries exactly: the numbers stay fractions, the assertions become a DNF.
+"""VNN-LIB 1.0: from the text to a :class:`~bnncert.formats.vnnlib.query.Specification`.
 
 A query declares the inputs ``X_0, X_1, ...`` and the outputs ``Y_0, Y_1, ...`` of a network and
 asserts linear (in)equalities over them, joined by ``and``, ``or`` and ``not``. It is the *negated*
-property: a point that satisfies all assertions is a violation.
+property: a point that satisfies all assertions is a violation. Numbers are kept as fractions.
 
-`bnncert.formats.vnnlib.query` is what becomes of it.
-
-The scan over the text uses an explicit stack, never Python recursion. It is that of VNN-LIB 1.0; a
-text that starts with ``(vnnlib-version ...)`` goes to `bnncert.formats.vnnlib.version2`, which
-fills the same `Specification` and may add Euclidean balls.
+The parser keeps an explicit stack instead of recursing, so deeply nested texts cannot exhaust the
+Python stack.
 """
 
 from __future__ import annotations
@@ -21,17 +18,9 @@ from itertools import pairwise
 from typing import Final
 
 from bnncert.errors import FormatError
-from bnncert.formats.vnnlib.disjunctive_form import (
-    DisjunctiveForm,
-    Formula,
-    Linear,
-    add,
-    error_at,
-    negate,
-    scale,
-    shown,
-    subtract,
-)
+from bnncert.formats.vnnlib.disjunctive_form import DisjunctiveForm, Formula
+from bnncert.formats.vnnlib.linear_form import Linear, add, negate, scale, subtract, variable
+from bnncert.formats.vnnlib.messages import error_at, shown
 from bnncert.formats.vnnlib.query import (
     COMPARISONS,
     CONNECTIVES,
@@ -43,18 +32,15 @@ MAX_NESTING: Final = 1_000
 MAX_NUMBER_LENGTH: Final = 2_000
 MAX_EXPONENT: Final = 2_000
 
-_ZERO: Final = Fraction(0)
-_ONE: Final = Fraction(1)
-
-# The last alternative is a quote that is never closed; it is reported by the reader.
+# The last alternative matches a quote that is never closed, which the reader reports.
 TOKEN: Final = re.compile(r'\n|[()]|[^\s()";|]+|;[^\n]*|"[^"]*"|\|[^|]*\||["|]')
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE]([+-]?[0-9]+))?")
 _VARIABLE: Final = re.compile(r"([XY])_(0|[1-9][0-9]{0,8})")
 
 
 def parse_version1(text: str, path: str) -> Specification:
-    """Parse the text of a VNN-LIB 1.0 query; `path` is what error messages call it."""
-    reader = _Reader(path)
+    """Parse the text of a VNN-LIB 1.0 query; `path` is its name in error messages."""
+    reader = _TextReader(path)
     reader.scan(text)
     return reader.specification()
 
@@ -86,7 +72,10 @@ _NEGATED: Final = {"<=": (">",), ">=": ("<",), "<": (">=",), ">": ("<=",), "=": 
 
 @dataclass(slots=True, eq=False)
 class _Frame:
-    """An open parenthesis with what was read since; `positive` is the parity of the ``not``s."""
+    """An open parenthesis and its content so far.
+
+    `positive` is False below an odd number of ``not``.
+    """
 
     line: int
     positive: bool
@@ -97,11 +86,11 @@ class _Frame:
     formulas: list[Formula] = field(default_factory=list)
 
 
-class _Reader:
-    """One pass over the text: each closing parenthesis turns its frame into a term or formula.
+class _TextReader:
+    """Reads the text in one pass; a closing parenthesis turns its frame into a term or formula.
 
-    Whether a comparison stands below an odd number of ``not`` is known when its parenthesis opens,
-    so negations are pushed to the comparisons on the way and never stored.
+    The parity of the ``not`` above a comparison is known when its parenthesis opens, so negations
+    are applied to the comparisons directly and need no node of their own.
     """
 
     def __init__(self, path: str) -> None:
@@ -182,7 +171,7 @@ class _Reader:
             raise self.error(f"{shown(token)} below {frame.head!r}", "a comparison or and, or, not")
 
     def start(self, frame: _Frame, token: str) -> None:
-        """Take the first word of a parenthesis: a command or an operator."""
+        """Read the first word after a parenthesis: a command or an operator."""
         frame.head = token
         if len(self.frames) == 1:
             if token in _VERSION_2_COMMANDS:
@@ -217,7 +206,7 @@ class _Reader:
         if match is None:
             what = "undeclared variable" if _VARIABLE.fullmatch(token) else "unknown symbol"
             raise self.error(f"{what} {shown(token)}", "a declared X_i or Y_j, or a number")
-        # Exact powers of ten grow with the exponent's value, not with its length in the file.
+        # An exact power of ten grows with the value of the exponent, not with its length.
         exponent = (match[1] or "0").lstrip("+-").lstrip("0") or "0"
         if len(token) > MAX_NUMBER_LENGTH or len(exponent) > 9 or int(exponent) > MAX_EXPONENT:
             raise self.error(
@@ -274,8 +263,7 @@ class _Reader:
             found = f"a second declaration of {name}"
             raise self.error(found, f"only the one on line {first}", frame.line)
         self.declared[letter][index] = frame.line
-        key = index if letter == "X" else -1 - index
-        self.leaves[name] = Linear({key: _ONE}, _ZERO), Instruction(letter, index)
+        self.leaves[name] = variable(letter, index), Instruction(letter, index)
 
     def calculate(self, frame: _Frame) -> Linear:
         terms, line = frame.terms, frame.line

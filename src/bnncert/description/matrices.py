@@ -1,0 +1,105 @@
+"""Weight matrices in compressed sparse rows (CSR): construction, scaling and factors of rows.
+
+SciPy is imported inside the functions that construct a matrix from arrays, because its import
+takes as long as that of NumPy and not every command needs it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.arrays import FloatArray, IntArray
+
+
+def as_sparse(rows: Any) -> Any:
+    """Return a canonical CSR matrix of a dense or sparse one."""
+    from scipy.sparse import csr_array
+
+    matrix = csr_array(rows)
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    return matrix
+
+
+def csr_matrix(
+    data: npt.NDArray[Any],
+    indices: npt.NDArray[Any],
+    indptr: npt.NDArray[Any],
+    shape: tuple[int, int],
+) -> Any:
+    """Return the CSR matrix that consists of these arrays, which are not copied."""
+    from scipy.sparse import csr_array
+
+    return csr_array((data, indices, indptr), shape=shape)
+
+
+def is_sparse(matrix: Any) -> bool:
+    """Return whether a matrix is sparse rather than a NumPy array."""
+    from scipy.sparse import issparse
+
+    return bool(issparse(matrix))
+
+
+def with_data(matrix: Any, data: npt.NDArray[Any]) -> Any:
+    """Return a CSR matrix with the same positions and other entries."""
+    return csr_matrix(data, matrix.indices, matrix.indptr, matrix.shape)
+
+
+def scale_rows(matrix: Any, factor: npt.NDArray[Any]) -> Any:
+    """Multiply each row by its factor, in the type that the matrix has.
+
+    Only the entries are multiplied: the index arrays are shared with `matrix`.
+    """
+    repeated = np.repeat(factor, np.diff(matrix.indptr)).astype(matrix.data.dtype)
+    return with_data(matrix, matrix.data * repeated)
+
+
+def incidence_matrix(rows: IntArray, count: int) -> Any:
+    """Return the 0/1 matrix with `count` rows whose column k has its one entry in row rows[k]."""
+    from scipy.sparse import csr_array
+
+    width = rows.size
+    ones = np.ones(width, dtype=np.int8)
+    return csr_array((ones, (rows, np.arange(width, dtype=np.int64))), shape=(count, width))
+
+
+def row_norms(matrix: Any) -> FloatArray:
+    """Return the 1-norm of every row of a CSR matrix, without a copy in a wider type."""
+    lengths = np.diff(matrix.indptr)
+    if np.all(np.abs(matrix.data) == 1):
+        return np.asarray(lengths, dtype=np.float64)
+    totals = np.zeros(matrix.shape[0])
+    filled = np.flatnonzero(lengths)
+    if filled.size:
+        kind = np.int64 if np.issubdtype(matrix.dtype, np.integer) else np.float64
+        totals[filled] = np.add.reduceat(np.abs(matrix.data), matrix.indptr[filled], dtype=kind)
+    return totals
+
+
+def factor_dense(rows: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int8], FloatArray] | None:
+    """Split a matrix into ternary rows and one positive factor each, ``rows = factor * ternary``.
+
+    Returns None when some row has two different non-zero magnitudes.
+    """
+    magnitude = np.abs(rows)
+    factor = magnitude.max(axis=1, initial=0.0).astype(np.float64)
+    factor[factor == 0.0] = 1.0
+    if not bool(np.all((magnitude == 0) | (magnitude == factor[:, None]))):
+        return None
+    return np.sign(rows).astype(np.int8), factor
+
+
+def factor_sparse(matrix: Any) -> tuple[Any, FloatArray] | None:
+    """Split a CSR matrix as :func:`factor_dense` splits a dense one."""
+    magnitude = np.abs(matrix.data.astype(np.float64))
+    lengths = np.diff(matrix.indptr)
+    filled = np.flatnonzero(lengths)
+    factor = np.ones(matrix.shape[0])
+    if filled.size:
+        factor[filled] = np.maximum.reduceat(magnitude, matrix.indptr[filled])
+    if not bool(np.all(magnitude == np.repeat(factor, lengths))):
+        return None
+    return with_data(matrix, np.sign(matrix.data).astype(np.int8)), factor
