@@ -1,0 +1,108 @@
+"""Questions about binarised inputs as pseudo-Boolean constraints, for the solver Exact.
+
+A first-layer neuron that reads one input of its own is a Boolean variable; a ball is a budget over
+those that differ from the centre.  Every gate is a variable that is reified by its threshold.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+
+import bnncert
+
+#: A head is reified by: the sum of the terms is at least the bound.
+Terms = list[tuple[int, str]]
+
+RUN = """
+import json, sys, exact
+question, seconds = json.load(sys.stdin)
+solver = exact.Exact()
+for name in question["variables"]:
+    solver.addVariable(name)
+for head, terms, bound in question["gates"]:
+    solver.addReification(head, True, [tuple(t) for t in terms], bound)
+for terms, lower, upper in question["constraints"]:
+    solver.addConstraint([tuple(t) for t in terms], lower is not None, lower or 0,
+                         upper is not None, upper or 0)
+print(solver.runFull(False, seconds))
+"""
+
+ANSWERS = {"SAT": "not_robust", "UNSAT": "robust", "INCONSISTENT": "robust"}
+
+
+def is_installed() -> bool:
+    """Whether the solver can be imported."""
+    return importlib.util.find_spec("exact") is not None
+
+
+def encode(network: bnncert.Network, region: bnncert.Region, label: int) -> dict[str, Any]:
+    """Return the question whether some point of the ball has another class.
+
+    The first layer must be +1 iff x_i >= d_i, around a centre of zeros, with integers d_i.
+    """
+    assert isinstance(region, bnncert.Ball) and not np.any(region.center)
+    first = network.layers[0]
+    distance = np.rint(-np.asarray(first.bias)).astype(np.int64)
+    power = 2 if region.norm == "l2" else 1
+    budget = math.floor(region.radius**power + 1e-9)
+    near = distance**power <= budget
+    below = [f"x{i}" if near[i] else None for i in range(distance.size)]
+    constraints: list[tuple[Terms, int | None, int | None]] = []
+    if region.norm != "linf":
+        cost = [(int(d) ** power, n) for d, n in zip(distance, below, strict=True) if n]
+        constraints.append((cost, None, budget))
+    gates: list[tuple[str, Terms, int]] = []
+    for number, layer in enumerate(network.layers[1:], start=1):
+        names = [f"y{number}_{j}" for j in range(layer.size)]
+        for row, bound, head in zip(
+            layer.weights.toarray().tolist(), layer.plus_from.tolist(), names, strict=True
+        ):
+            gates.append((head, *_sum(row, below, math.ceil(bound))))
+        below = list(names)
+    output = network.output.weights
+    heads: Terms = []
+    for rival in range(network.classes):
+        if rival == label:
+            continue
+        row = output[rival] - output[label]
+        bound = math.ceil(network.output.bias[label] - network.output.bias[rival])
+        gates.append((f"r{rival}", *_sum(row.tolist(), below, bound)))
+        heads.append((1, f"r{rival}"))
+    constraints.append((heads, 1, None))
+    names = [f"x{i}" for i in np.flatnonzero(near).tolist()]
+    return {
+        "variables": names + [gate[0] for gate in gates],
+        "gates": gates,
+        "constraints": constraints,
+    }
+
+
+def _sum(row: list[float], below: list[str | None], bound: int) -> tuple[Terms, int]:
+    """Write  row . y >= bound  for signs y over Booleans b with y = 2 b - 1; None is always -1."""
+    terms = [(2 * int(w), n) for w, n in zip(row, below, strict=True) if n is not None and w]
+    return terms, bound + int(sum(row))
+
+
+def solve_apart(question: dict[str, Any], seconds: float) -> str:
+    """Solve in a process of its own, which is ended soon after the limit."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", RUN],
+            input=json.dumps([question, seconds]),
+            capture_output=True,
+            text=True,
+            timeout=seconds + 30,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return "timeout"
+    if done.returncode:
+        return "error"
+    return ANSWERS.get(done.stdout.strip().splitlines()[-1], "timeout")
