@@ -15,7 +15,7 @@ from bnncert import Options
 from bnncert.commands import clock
 from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.methods import REGISTRY
-from bnncert.presolve.clashes import Clashes
+from bnncert.presolve.conflicts import ConflictingPairs
 from bnncert.presolve.pipeline import presolve
 from bnncert.presolve.ranges import sum_ranges
 from bnncert.presolve.reduction import reduce_target
@@ -82,11 +82,11 @@ def test_presolve_and_the_start_of_a_relaxation_look_at_the_clock() -> None:
 
 def test_ranges_without_time_are_wider_and_valid() -> None:
     # x0 and x1 are never both +1.
-    clashes = Clashes(np.array([0]), np.array([2]), np.array([0.5])).matrix(3)
+    conflicts = ConflictingPairs(np.array([0]), np.array([2]), np.array([0.5])).matrix(3)
     rows = sp.csr_array(np.array([[1, 1, 1]]))
-    low, high = sum_ranges(rows, clashes)
+    low, high = sum_ranges(rows, conflicts)
     assert (low.tolist(), high.tolist()) == ([-3.0], [1.0])
-    low, high = sum_ranges(rows, clashes, PASSED)
+    low, high = sum_ranges(rows, conflicts, PASSED)
     assert (low.tolist(), high.tolist()) == ([-3.0], [3.0])
 
 

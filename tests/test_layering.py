@@ -116,7 +116,7 @@ def test_an_import_in_the_other_direction_is_found_wherever_it_stands() -> None:
     ):
         assert misplaced(text, "bnncert.presolve.pairs", known)
     assert not misplaced(
-        "from bnncert.presolve.pairs import pair_clashes", "bnncert.search.tree", known
+        "from bnncert.presolve.pairs import conflicting_pairs", "bnncert.search.tree", known
     )
 
 

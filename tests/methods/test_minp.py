@@ -106,7 +106,7 @@ def test_few_neurons_over_many_inputs_give_the_answer_of_the_full_model(
 
     monkeypatch.setattr("bnncert.methods.exact_search.decide_pattern", counting)
     # Presolve would find most of the clauses first.
-    monkeypatch.setattr("bnncert.methods.exact_search._add_clashes", lambda *arguments: None)
+    monkeypatch.setattr("bnncert.methods.exact_search._add_pairs", lambda *arguments: None)
     for _ in range(25):
         weights = [generator.integers(-1, 2, s).astype(float) for s in ((4, 7), (4, 4), (2, 4))]
         biases = [generator.normal(size=4), generator.normal(size=4), generator.normal(size=2)]

@@ -19,8 +19,8 @@ from bnncert.deadline import Deadline
 from bnncert.description.model import SignZero
 from bnncert.network.layers import ThresholdLayer
 from bnncert.presolve import pairs
-from bnncert.presolve.clashes import Clashes
-from bnncert.presolve.pairs import pair_clashes
+from bnncert.presolve.conflicts import ConflictingPairs
+from bnncert.presolve.pairs import conflicting_pairs
 from tests.brute_force import TinyNetwork, reachable_first_layers
 from tests.strategies import regions
 
@@ -55,15 +55,19 @@ def _eighth(value: int) -> float:
     return value / 8
 
 
-def found_clashes(net: TinyNetwork, region: bnncert.Region, keep: Any = slice(None)) -> Clashes:
+def found_pairs(
+    net: TinyNetwork, region: bnncert.Region, keep: Any = slice(None)
+) -> ConflictingPairs:
     """Call it as presolve does, on the chosen neurons."""
     layer = net.build().layers[0]
     assert layer.bias_lo is not None and layer.bias_hi is not None
-    return pair_clashes(region, layer.weights[keep], -layer.bias_hi[keep], -layer.bias_lo[keep])
+    return conflicting_pairs(
+        region, layer.weights[keep], -layer.bias_hi[keep], -layer.bias_lo[keep]
+    )
 
 
-def as_set(clashes: Clashes) -> set[tuple[int, int]]:
-    return set(zip(clashes.first.tolist(), clashes.second.tolist(), strict=True))
+def as_set(conflicts: ConflictingPairs) -> set[tuple[int, int]]:
+    return set(zip(conflicts.first.tolist(), conflicts.second.tolist(), strict=True))
 
 
 def sign_of(literal: int) -> int:
@@ -118,7 +122,7 @@ def test_no_reachable_pattern_has_both_signs(data: st.DataObject, kind: str, ter
     net = data.draw(first_layers(ternary=ternary, exact_ties=kind != "l2"))
     region = data.draw(regions(kind))
     patterns = list(reachable_first_layers(net, region))
-    for first, second in as_set(found_clashes(net, region)):
+    for first, second in as_set(found_pairs(net, region)):
         assert first // 2 < second // 2
         for x in patterns:
             both = x[first // 2] == sign_of(first) and x[second // 2] == sign_of(second)
@@ -132,14 +136,14 @@ def test_three_inputs(data: st.DataObject) -> None:
     net = data.draw(first_layers(ternary=data.draw(st.booleans()), exact_ties=True, inputs=3))
     region = data.draw(regions(kind, inputs=3))
     patterns = np.array(list(reachable_first_layers(net, region)))
-    for first, second in as_set(found_clashes(net, region)):
+    for first, second in as_set(found_pairs(net, region)):
         assert not np.any(
             (patterns[:, first // 2] == sign_of(first))
             & (patterns[:, second // 2] == sign_of(second))
         )
 
 
-def clear_clashes(net: TinyNetwork, region: bnncert.Region, margin: float) -> set[tuple[int, int]]:
+def clear_pairs(net: TinyNetwork, region: bnncert.Region, margin: float) -> set[tuple[int, int]]:
     """Return the literals of open neurons that exclude each other even with a tolerance."""
     open_ = open_neurons(np.array(list(reachable_first_layers(net, region))))
     clear = set()
@@ -156,7 +160,7 @@ def clear_clashes(net: TinyNetwork, region: bnncert.Region, margin: float) -> se
 @pytest.mark.parametrize(
     ("ternary", "margin"), [(True, 1e-9), (False, 0.05)], ids=["ternary", "real"]
 )
-def test_every_clear_clash_on_a_box_is_found(ternary: bool, margin: float) -> None:
+def test_every_clear_pair_on_a_box_is_found(ternary: bool, margin: float) -> None:
     """With weights in {-1, 0, 1} only rounding may hide one, else the grid of theta."""
     count = 0
     for seed in range(45):
@@ -169,20 +173,20 @@ def test_every_clear_clash_on_a_box_is_found(ternary: bool, margin: float) -> No
         zero: SignZero = ("plus", "minus", "either")[seed % 3]
         net = TinyNetwork((rows.astype(float), np.ones((2, 4))), (biases, np.zeros(2)), zero)
         region = bnncert.Box(center - reach, center + reach)
-        clear = clear_clashes(net, region, margin)
+        clear = clear_pairs(net, region, margin)
         count += len(clear)
-        assert clear <= as_set(found_clashes(net, region))
+        assert clear <= as_set(found_pairs(net, region))
     assert count > 40
 
 
 @pytest.mark.parametrize("ternary", [True, False], ids=["ternary", "real"])
 @given(data=st.data())
 @FEW
-def test_theta_proves_each_clash_on_a_box(ternary: bool, data: st.DataObject) -> None:
+def test_theta_proves_each_pair_on_a_box(ternary: bool, data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(["box", "linf"]))
     net = data.draw(first_layers(ternary=ternary, exact_ties=data.draw(st.booleans()), most=6))
     region = data.draw(regions(kind))
-    found = found_clashes(net, region)
+    found = found_pairs(net, region)
     layer = net.build().layers[0]
     for first, second, theta in zip(found.first, found.second, found.theta, strict=True):
         assert is_proved_on_box(layer, region, int(first), int(second), float(theta))
@@ -190,13 +194,13 @@ def test_theta_proves_each_clash_on_a_box(ternary: bool, data: st.DataObject) ->
 
 @given(data=st.data())
 @FEW
-def test_theta_proves_each_clash_on_a_disc(data: st.DataObject) -> None:
+def test_theta_proves_each_pair_on_a_disc(data: st.DataObject) -> None:
     net = data.draw(first_layers(ternary=data.draw(st.booleans()), exact_ties=True, most=6))
     region = data.draw(regions("l2"))
     assert isinstance(region, bnncert.Ball)
     # Without the data box the support function is that of the ball alone.
     region = bnncert.Ball("l2", region.middle, region.radius)
-    found = found_clashes(net, region)
+    found = found_pairs(net, region)
     layer = net.build().layers[0]
     for first, second, theta in zip(found.first, found.second, found.theta, strict=True):
         # Of a touching pair float rounding tells nothing: none may be claimed.
@@ -208,8 +212,8 @@ def test_the_disc_excludes_more_than_its_bounding_box() -> None:
     # x >= 0.8 and y >= 0.8 meet in a corner of the square, outside the disc.
     rows = sp.csr_array(np.array([[1.0, 0.0], [0.0, 1.0]]))
     plus = np.array([0.8, 0.8])
-    box = pair_clashes(bnncert.Box([-1, -1], [1, 1]), rows, plus, plus)
-    disc = pair_clashes(bnncert.Ball("l2", [0, 0], 1.0), rows, plus, plus)
+    box = conflicting_pairs(bnncert.Box([-1, -1], [1, 1]), rows, plus, plus)
+    disc = conflicting_pairs(bnncert.Ball("l2", [0, 0], 1.0), rows, plus, plus)
     assert (0, 2) in as_set(disc)
     assert (0, 2) not in as_set(box)
 
@@ -217,10 +221,10 @@ def test_the_disc_excludes_more_than_its_bounding_box() -> None:
 def test_the_cross_polytope_excludes_more_than_its_bounding_box() -> None:
     rows = sp.csr_array(np.array([[1.0, 0.0], [0.0, 1.0]]))
     plus = np.array([0.6, 0.6])
-    assert (0, 2) in as_set(pair_clashes(bnncert.Ball("l1", [0, 0], 1.0), rows, plus, plus))
+    assert (0, 2) in as_set(conflicting_pairs(bnncert.Ball("l1", [0, 0], 1.0), rows, plus, plus))
     polytope = bnncert.Polytope([[1.0, 1.0]], [1.0], [-1, -1], [1, 1])
-    assert (0, 2) in as_set(pair_clashes(polytope, rows, plus, plus))
-    assert not pair_clashes(bnncert.Box([-1, -1], [1, 1]), rows, plus, plus).size
+    assert (0, 2) in as_set(conflicting_pairs(polytope, rows, plus, plus))
+    assert not conflicting_pairs(bnncert.Box([-1, -1], [1, 1]), rows, plus, plus).size
 
 
 @pytest.mark.parametrize("ternary", [True, False], ids=["ternary", "real"])
@@ -237,11 +241,11 @@ def test_many_neurons_are_searched_in_blocks(ternary: bool, data: st.DataObject)
     open_ = np.flatnonzero(
         (region.support(rows) >= -net.biases[0]) & (-region.support(-rows) <= -net.biases[0])
     )
-    whole = found_clashes(net, region, open_)
+    whole = found_pairs(net, region, open_)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pairs, "MOST_DENSE", 1)
         patch.setattr(pairs, "CHUNK", data.draw(st.integers(1, 12)))
-        blocks = found_clashes(net, region, open_)
+        blocks = found_pairs(net, region, open_)
     assert as_set(blocks) == as_set(whole)
     if kind in ("box", "linf"):
         for first, second, theta in zip(blocks.first, blocks.second, blocks.theta, strict=True):
@@ -252,7 +256,7 @@ def test_many_neurons_are_searched_in_blocks(ternary: bool, data: st.DataObject)
 def test_nothing_to_compare() -> None:
     box = bnncert.Box([-1, -1], [1, 1])
     for count in (0, 1, 3):
-        none = pair_clashes(box, sp.csr_array((count, 2)), np.zeros(count), np.zeros(count))
+        none = conflicting_pairs(box, sp.csr_array((count, 2)), np.zeros(count), np.zeros(count))
         assert none.size == 0
 
 
@@ -278,13 +282,13 @@ def test_rounding_never_claims_a_touching_pair() -> None:
         net = TinyNetwork((w, np.ones((2, 2))), (-plus, np.zeros(2)), "plus")
         layer = net.build().layers[0]
         box = bnncert.Box(lo, hi)
-        found = pair_clashes(box, sp.csr_array(w), plus, plus)
+        found = conflicting_pairs(box, sp.csr_array(w), plus, plus)
         for first, second, at in zip(found.first, found.second, found.theta, strict=True):
             assert is_proved_on_box(layer, box, int(first), int(second), float(at))
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_sparse_products_find_the_same_clashes_as_dense_ones(
+def test_sparse_products_find_the_same_pairs_as_dense_ones(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generator = np.random.default_rng(seed)
@@ -296,26 +300,26 @@ def test_sparse_products_find_the_same_clashes_as_dense_ones(
     middle, half = (region.lo + region.hi) / 2, (region.hi - region.lo) / 2
     # Thresholds inside the range of every sum, so that each neuron is open by itself.
     threshold = dense @ middle + generator.uniform(-0.9, 0.9, len(dense)) * (np.abs(dense) @ half)
-    found = pair_clashes(region, weights, threshold, threshold)
+    found = conflicting_pairs(region, weights, threshold, threshold)
     monkeypatch.setattr("bnncert.presolve.pairs.MOST_DENSE", 1)
     monkeypatch.setattr("bnncert.presolve.pairs.CHUNK", 500)
-    again = pair_clashes(region, weights, threshold, threshold)
+    again = conflicting_pairs(region, weights, threshold, threshold)
     pairs = set(zip(found.first.tolist(), found.second.tolist(), strict=True))
     assert pairs == set(zip(again.first.tolist(), again.second.tolist(), strict=True))
     assert len(pairs) > 20
 
 
-def test_a_layer_that_shares_too_much_and_a_passed_deadline_give_no_clashes(
+def test_a_layer_that_shares_too_much_and_a_passed_deadline_give_no_pairs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     generator = np.random.default_rng(0)
     weights = sp.csr_array(generator.choice([-1, 1], (40, 6)))
     region, zero = bnncert.Box(-np.ones(6), np.ones(6)), np.zeros(40)
-    assert pair_clashes(region, weights, zero + 3.5, zero - 3.5).size > 0
+    assert conflicting_pairs(region, weights, zero + 3.5, zero - 3.5).size > 0
     late = Deadline(1e-9)
     time.sleep(0.01)
-    assert pair_clashes(region, weights, zero + 3.5, zero - 3.5, late).size == 0
+    assert conflicting_pairs(region, weights, zero + 3.5, zero - 3.5, late).size == 0
     monkeypatch.setattr("bnncert.presolve.pairs.MOST_DENSE", 1)
-    assert pair_clashes(region, weights, zero + 3.5, zero - 3.5, late).size == 0
+    assert conflicting_pairs(region, weights, zero + 3.5, zero - 3.5, late).size == 0
     monkeypatch.setattr("bnncert.presolve.pairs.MOST_WORK", 100)
-    assert pair_clashes(region, weights, zero + 3.5, zero - 3.5).size == 0
+    assert conflicting_pairs(region, weights, zero + 3.5, zero - 3.5).size == 0

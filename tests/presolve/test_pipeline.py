@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert.presolve.pipeline import Presolved, presolve
-from bnncert.presolve.record import Step
+from bnncert.presolve.record import PresolveStep
 from tests.brute_force import TinyNetwork, reachable_first_layers
 from tests.strategies import NORMS, regions, tiny_networks
 
@@ -52,7 +52,7 @@ def reachable_patterns(net: TinyNetwork, region: bnncert.Region) -> Iterator[Pat
         yield from above((first,))
 
 
-def check_step(step: Step, signs: list[Array], sums: list[Array], layers: Any) -> None:
+def check_step(step: PresolveStep, signs: list[Array], sums: list[Array], layers: Any) -> None:
     """Check every fact of a step at all patterns (rows of the arrays)."""
     x = signs[step.layer]
     own = x[:, step.neurons]
@@ -105,7 +105,7 @@ def check_layers(presolved: Presolved, signs: list[Array], sums: list[Array]) ->
             assert np.all(layer.variable[open_] >= 0)
             claimed = layer.sign[open_] * variables[:, layer.variable[open_]]
             np.testing.assert_array_equal(claimed, x[:, open_])
-    first, second = presolved.clashes.first, presolved.clashes.second
+    first, second = presolved.pairs.first, presolved.pairs.second
     left = variables[:, first // 2] == 1 - 2 * (first % 2)
     right = variables[:, second // 2] == 1 - 2 * (second % 2)
     assert not np.any(left & right)
@@ -190,7 +190,7 @@ def test_presolve_is_deterministic(data: st.DataObject) -> None:
         assert same_array(p.variable, q.variable) and same_array(p.sign, q.sign)
         assert same_array(p.rows.toarray(), q.rows.toarray())
     for name in ("first", "second", "theta"):
-        assert same_array(getattr(one.clashes, name), getattr(two.clashes, name))
+        assert same_array(getattr(one.pairs, name), getattr(two.pairs, name))
 
 
 @given(data=st.data())
@@ -234,7 +234,7 @@ def test_a_chain_of_rules() -> None:
     assert presolved.record.counts()[(0, "clash")] >= 2
     check_presolve(net, region)
     # x_0 = + and x_1 = - exclude each other.
-    pairs = zip(presolved.clashes.first.tolist(), presolved.clashes.second.tolist(), strict=True)
+    pairs = zip(presolved.pairs.first.tolist(), presolved.pairs.second.tolist(), strict=True)
     assert (0, 3) in set(pairs)
 
 

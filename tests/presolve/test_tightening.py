@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bnncert
-from bnncert.presolve.clashes import Clashes
+from bnncert.presolve.conflicts import ConflictingPairs
 from bnncert.presolve.pipeline import Presolved, presolve
 from bnncert.presolve.ranges import sum_ranges
 from bnncert.presolve.tightening import (
@@ -25,7 +25,7 @@ from bnncert.presolve.tightening import (
     tighten,
 )
 from tests.brute_force import TinyNetwork
-from tests.presolve.test_clashes import clash_sets, satisfying
+from tests.presolve.test_conflicts import pair_sets, satisfying
 from tests.presolve.test_pipeline import (
     check_layers,
     check_step,
@@ -90,31 +90,33 @@ def test_it_is_deterministic(data: st.DataObject) -> None:
     assert one.record.counts() == two.record.counts()
 
 
-@given(made=clash_sets(most=6))
+@given(made=pair_sets(most=6))
 @FEW
-def test_cliques_hold_every_clash_and_nothing_else(made: tuple[Clashes, int]) -> None:
-    clashes, n = made
-    table = clashes.matrix(n)
+def test_cliques_hold_every_pair_and_nothing_else(made: tuple[ConflictingPairs, int]) -> None:
+    pairs, n = made
+    table = pairs.matrix(n)
     seen = np.zeros_like(table)
-    for clique in clique_cover(clashes, n):
+    for clique in clique_cover(pairs, n):
         for a, b in product(clique, clique):
             assert a == b or table[a, b]
             seen[a, b] = a != b
     np.testing.assert_array_equal(seen, table)
 
 
-@given(made=clash_sets(most=6), seed=st.integers(0, 10**6))
+@given(made=pair_sets(most=6), seed=st.integers(0, 10**6))
 @FEW
-def test_bounds_hold_for_all_signs_that_clashes_allow(made: tuple[Clashes, int], seed: int) -> None:
-    clashes, n = made
+def test_bounds_hold_for_all_signs_that_pairs_allow(
+    made: tuple[ConflictingPairs, int], seed: int
+) -> None:
+    pairs, n = made
     rng = np.random.default_rng(seed)
     weights = sp.csr_array(rng.integers(-3, 4, (4, n)))
     weights.eliminate_zeros()
-    low, high = sum_ranges(weights, clashes.matrix(n))
+    low, high = sum_ranges(weights, pairs.matrix(n))
     wanted = np.arange(4)
-    found = tighten(weights, low, high, wanted, clashes, Gates.none(n))
+    found = tighten(weights, low, high, wanted, pairs, Gates.none(n))
     assert np.all(found[0] >= low) and np.all(found[1] <= high)
-    x = satisfying(clashes, n)
+    x = satisfying(pairs, n)
     if x.shape[0]:
         u = x @ weights.toarray().T
         assert np.all((found[0] <= u) & (u <= found[1]))
@@ -161,11 +163,11 @@ def test_odd_cycles_are_seen_through_the_lattice() -> None:
     """Of five signs in a cycle of clashes at most two are +1: u <= -1, where pairs say u <= 1."""
     first = np.array([0, 2, 4, 6, 0])
     second = np.array([2, 4, 6, 8, 8])
-    clashes = Clashes(first, second, np.zeros(5))
+    pairs = ConflictingPairs(first, second, np.zeros(5))
     weights = sp.csr_array(np.ones((1, 5), dtype=np.int64))
-    low, high = sum_ranges(weights, clashes.matrix(5))
+    low, high = sum_ranges(weights, pairs.matrix(5))
     assert high[0] == 1
-    found = tighten(weights, low, high, np.array([0]), clashes, Gates.none(5))
+    found = tighten(weights, low, high, np.array([0]), pairs, Gates.none(5))
     assert (found[0][0], found[1][0]) == (-5, -1)
 
 
@@ -182,7 +184,7 @@ def test_gates_bound_the_layer_above() -> None:
     )
     weights = sp.csr_array(np.array([[1, 1, 1, -3], [-1, -1, -1, 3]]))
     reach = np.array([6.0, 6.0])
-    found = tighten(weights, -reach, reach, np.arange(2), Clashes.none(), gates)
+    found = tighten(weights, -reach, reach, np.arange(2), ConflictingPairs.none(), gates)
     assert found[1].tolist() == [2.0, 2.0] and found[0].tolist() == [-2.0, -2.0]
 
 
@@ -208,19 +210,19 @@ def test_gate_inequalities_hold_at_every_pattern(seed: int) -> None:
         np.array([float(plus)]),
         np.array([float(minus)]),
     )
-    matrix, right = inequalities(Clashes.none(), gates, n + 1)
+    matrix, right = inequalities(ConflictingPairs.none(), gates, n + 1)
     assert np.all(matrix @ np.array(patterns).T <= right[:, None])
 
 
 def test_the_number_of_programs_is_limited() -> None:
-    clashes = Clashes(np.array([0, 2, 4, 6, 0]), np.array([2, 4, 6, 8, 8]), np.zeros(5))
+    pairs = ConflictingPairs(np.array([0, 2, 4, 6, 0]), np.array([2, 4, 6, 8, 8]), np.zeros(5))
     weights = sp.csr_array(np.array([[1, 1, 1, 1, 1], [-1, -1, -1, -1, -1], [1, 1, 1, 1, 3]]))
-    low, high = sum_ranges(weights, clashes.matrix(5))
+    low, high = sum_ranges(weights, pairs.matrix(5))
     wanted = np.arange(3)
-    none = tighten(weights, low, high, wanted, clashes, Gates.none(5), most=1)
+    none = tighten(weights, low, high, wanted, pairs, Gates.none(5), most=1)
     np.testing.assert_array_equal(none, (low, high))
     # A row and its negative share their programs; the third row is beyond the limit.
-    some = tighten(weights, low, high, wanted, clashes, Gates.none(5), most=2)
+    some = tighten(weights, low, high, wanted, pairs, Gates.none(5), most=2)
     assert some[1][0] == -1 and some[0][1] == 1
     assert (some[0][2], some[1][2]) == (low[2], high[2])
 

@@ -12,7 +12,7 @@ import bnncert
 from bnncert.presolve.pipeline import presolve
 from bnncert.relaxations.reduced.relaxation import ReducedProblem, reduce_objective
 from bnncert.search.restrict import Restrictor
-from bnncert.search.rounding import clash_count, objective_values
+from bnncert.search.rounding import count_violated_pairs, objective_values
 from tests.strategies import NORMS, regions, tiny_networks
 
 SOME = settings(
@@ -24,7 +24,7 @@ def consistent(problem: ReducedProblem) -> np.ndarray:
     """All sign vectors without a clash whose gates have an allowed sign."""
     n = problem.size
     signs = np.array(list(product((1, -1), repeat=n)), dtype=np.int8).reshape(2**n, n)
-    signs = signs[clash_count(problem, signs) == 0]
+    signs = signs[count_violated_pairs(problem, signs) == 0]
     for j, out in enumerate(problem.outputs):
         u = signs @ problem.gates.rows[j]
         allowed = (u[:, None] == problem.gates.points[j]) & (
@@ -61,7 +61,7 @@ def test_restriction_keeps_f_and_loses_no_pattern(data: st.DataObject) -> None:
     if kept.size:
         again = objective_values(left.problem, kept[:, left.free])
         np.testing.assert_allclose(again, values[having], atol=1e-9)
-        assert not clash_count(left.problem, kept[:, left.free]).any()
+        assert not count_violated_pairs(left.problem, kept[:, left.free]).any()
         for j, out in enumerate(left.problem.outputs):
             u = kept[:, left.free] @ left.problem.gates.rows[j]
             own = kept[:, left.free][:, out]
@@ -69,7 +69,7 @@ def test_restriction_keeps_f_and_loses_no_pattern(data: st.DataObject) -> None:
             assert ((u[:, None] == points) & (own[:, None] == signs)).any(axis=1).all()
 
 
-def chain(clashes: list[tuple[int, int]], size: int) -> Restrictor:
+def chain(pairs: list[tuple[int, int]], size: int) -> Restrictor:
     """A restrictor over free variables with the given clashes and no tables."""
     weights = np.eye(size)
     built = bnncert.Network.from_arrays(
@@ -78,7 +78,7 @@ def chain(clashes: list[tuple[int, int]], size: int) -> Restrictor:
     box = bnncert.Box(-np.ones(size), np.ones(size))
     objective = bnncert.robustness(built, box, 0).targets[0].objectives[0]
     restrictor = Restrictor(reduce_objective(presolve(built, box), objective))
-    for first, second in clashes:
+    for first, second in pairs:
         restrictor.learn(np.array([first, second]))
     return restrictor
 
@@ -93,7 +93,7 @@ def test_clauses_propagate_and_contradict() -> None:
     assert signs is not None and signs.tolist() == [-1, 1, 0, 0]
 
 
-def test_clashes_propagate_along_a_chain() -> None:
+def test_pairs_propagate_along_a_chain() -> None:
     restrictor = chain([(0, 3), (2, 5)], 3)  # x0 = + => x1 = + => x2 = +
     signs = restrictor.propagate(np.array([1, 0, 0], dtype=np.int8))
     assert signs is not None and signs.tolist() == [1, 1, 1]

@@ -46,7 +46,7 @@ def test_the_start_is_strictly_feasible_and_leads_to_the_same_bound(data: st.Dat
     for family, theta in zip(relaxation.program.tables, start.theta, strict=True):
         slack = family.values - np.einsum("jkf,jf->jk", family.features, theta)
         assert slack.min(initial=np.inf) > 0
-    form = relaxation.certificate(start).form(child.problem)[0]
+    form = relaxation.dual_point(start).form(child.problem)[0]
     assert np.linalg.eigvalsh(form)[0] > 0
     cold = solve_structured(relaxation.program, Deadline(None))
     warm = solve_structured(relaxation.program, Deadline(None), start=start)

@@ -25,7 +25,7 @@ from bnncert.relaxations.reduced.relaxation import (
 from bnncert.solvers.low_rank import solve_low_rank
 from bnncert.solvers.structured import solve_structured
 from tests.brute_force import true_margins
-from tests.relaxations.reduced.test_windows import window_rows
+from tests.relaxations.reduced.test_components import window_rows
 from tests.strategies import NORMS, regions, tiny_networks
 
 #: How far the bound may stay below the optimum, as a share of what the tables can vary by.
@@ -86,16 +86,16 @@ def check(relaxation: ReducedRelaxation, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_it_comes_close_on_tables_with_clashes(seed: int) -> None:
+def test_it_comes_close_on_tables_with_pairs(seed: int) -> None:
     relaxation = random_relaxation(seed, [20, 15, 12, 2], 0.2)
-    assert relaxation.problem.clash_first.size
+    assert relaxation.problem.pair_first.size
     check(relaxation, 20)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_it_comes_close_without_clashes(seed: int) -> None:
+def test_it_comes_close_without_pairs(seed: int) -> None:
     relaxation = random_relaxation(seed, [30, 12, 20, 2], 2.0)
-    assert not relaxation.problem.clash_first.size
+    assert not relaxation.problem.pair_first.size
     check(relaxation, 20)
 
 

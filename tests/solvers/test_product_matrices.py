@@ -29,7 +29,7 @@ def products(program: StructuredProgram) -> list[np.ndarray]:
     ]
     units = range(program.unit_from, program.unit_from + program.size)
     pairs += [(i, i) for i in units]
-    pairs += list(zip(program.clash_left.tolist(), program.clash_right.tolist(), strict=True))
+    pairs += list(zip(program.pair_left.tolist(), program.pair_right.tolist(), strict=True))
     return [(np.outer(z[a], z[b]) + np.outer(z[b], z[a])) / 2 for a, b in pairs]
 
 
@@ -85,8 +85,8 @@ def test_entries_with_one_multiplier_are_one_unknown(
         tables=(),
         pair_unit=np.array([1, 2]),
         pair_sign=np.array([1.0, -1.0]),
-        clash_left=np.array([5]),
-        clash_right=np.array([6]),
+        pair_left=np.array([5]),
+        pair_right=np.array([6]),
     )
     moments, inverse = definite(5, 1), definite(5, 2)
     apart = np.tril(ProductMatrices(program).schur(moments, inverse).copy())

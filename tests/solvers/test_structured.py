@@ -16,7 +16,11 @@ from bnncert.relaxations.reduced.conic import conic_program
 from bnncert.relaxations.reduced.relaxation import Lattice, ReducedProblem, relax_reduced
 from bnncert.solvers.clarabel_ import ClarabelSolver
 from bnncert.solvers.structured import solve_structured
-from bnncert.solvers.structured_program import Multipliers, StructuredProgram, starting_point
+from bnncert.solvers.structured_program import (
+    StructuredMultipliers,
+    StructuredProgram,
+    starting_point,
+)
 
 FEW = settings(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
@@ -28,7 +32,7 @@ NEVER = Deadline(None)
 
 
 def make(
-    linear: Any, rows: Any = (), values: Any = (), clashes: Any = (), gates: Any = ()
+    linear: Any, rows: Any = (), values: Any = (), conflicts: Any = (), gates: Any = ()
 ) -> ReducedProblem:
     """Return a problem over signs: tables phi(w.x), gates x_out = sign(w.x - p), and clashes.
 
@@ -49,7 +53,7 @@ def make(
     points = [np.arange(-reach(w), reach(w) + 1, 2.0) for w in rows]
     gate_points = [np.arange(-reach(w), reach(w) + 1, 2.0) for w, _, _ in gates]
     signs = [np.where(u >= p, 1.0, -1.0) for u, (_, p, _) in zip(gate_points, gates, strict=True)]
-    pairs = np.array(clashes, dtype=np.int64).reshape(len(clashes), 2)
+    pairs = np.array(conflicts, dtype=np.int64).reshape(len(conflicts), 2)
     return ReducedProblem(
         variables=np.arange(n),
         constant=0.0,
@@ -68,8 +72,8 @@ def make(
         ),
         gate_signs=padded(signs),
         outputs=np.array([out for _, _, out in gates], dtype=np.int64),
-        clash_first=pairs[:, 0],
-        clash_second=pairs[:, 1],
+        pair_first=pairs[:, 0],
+        pair_second=pairs[:, 1],
     )
 
 
@@ -82,7 +86,7 @@ def true_minimum(problem: ReducedProblem) -> float:
         def holds(literal: int, x: Array = x) -> bool:
             return bool(x[literal // 2] == 1 - 2 * (literal % 2))
 
-        pairs = zip(problem.clash_first.tolist(), problem.clash_second.tolist(), strict=True)
+        pairs = zip(problem.pair_first.tolist(), problem.pair_second.tolist(), strict=True)
         if any(holds(a) and holds(b) for a, b in pairs):
             continue
         gates = zip(
@@ -116,13 +120,13 @@ def problems(draw: st.DrawFn) -> ReducedProblem:
         w = rng.integers(-1, 2, n)
         w[-1] = 0
         gates = [(w, int(rng.integers(-1, 2)), n - 1)] if np.any(w) else []
-    clashes = [
+    conflicts = [
         (2 * a + rng.integers(2), 2 * b + rng.integers(2))
         for a, b in (
             rng.choice(n, 2, replace=False) for _ in range(draw(st.integers(0, 4))) if n > 1
         )
     ]
-    return make(linear, rows, values, clashes, gates)
+    return make(linear, rows, values, conflicts, gates)
 
 
 def optimum(program: StructuredProgram) -> float:
@@ -133,7 +137,7 @@ def optimum(program: StructuredProgram) -> float:
     return -float(conic.cost @ answer.primal)
 
 
-def is_dual_feasible(program: StructuredProgram, y: Multipliers) -> bool:
+def is_dual_feasible(program: StructuredProgram, y: StructuredMultipliers) -> bool:
     """Check every slack and T >= 0, in the conic form of the same program."""
     conic = conic_program(program)
     flat = np.concatenate([*(t.ravel() for t in y.theta), y.kappa, y.pi])
@@ -316,7 +320,7 @@ def test_it_goes_on_from_given_multipliers(problem: ReducedProblem, before: int)
     relaxation = relax_reduced(problem)
     program = relaxation.program
     first = solve_structured(program, NEVER, iterations=before)
-    kept = Multipliers(
+    kept = StructuredMultipliers(
         [t.copy() for t in first.multipliers.theta],
         first.multipliers.kappa.copy(),
         first.multipliers.pi.copy(),
@@ -360,22 +364,22 @@ DEGENERATE = {
     "one variable": make([2.0]),
     "one variable without weight": make([0.0]),
     "no tables": make([1.0, -1.0, 2.0]),
-    "no tables, one clash": make([1.0, 1.0], clashes=[(1, 3)]),
+    "no tables, one clash": make([1.0, 1.0], conflicts=[(1, 3)]),
     "one table of one sign": make([0.0], [[1]], [[3.0, -1.0]]),
     "a constant table": make([0.0, 1.0], [[1, 1]], [[2.0, 2.0, 2.0]]),
     "a table without entries": make([1.0], [[0]], [[5.0]]),
     "the same table twice": make([0.0] * 3, [[1, 1, 1]] * 2, [[1.0, 0, 0, -1.0]] * 2),
     "huge values": make([1e6, -1e6], [[1, 1]], [[1e6, -1e6, 3e5]]),
     "tiny values": make([1e-9, -1e-9], [[1, 1]], [[1e-9, 0.0, -1e-9]]),
-    "a chain of equal signs": make([1.0, -3.0, 1.0], clashes=CHAIN),
+    "a chain of equal signs": make([1.0, -3.0, 1.0], conflicts=CHAIN),
     "a chain with a table": make([1.0, 0, 0], [[1, 1, 1]], [[0.0, -5.0, -5.0, 1.0]], CHAIN),
-    "a sign that is fixed": make([1.0, 2.0], clashes=[(1, 2), (1, 3)]),
-    "the same clash twice": make([1.0, 1.0], clashes=[(1, 3), (1, 3), (3, 1)]),
-    "no sign is left": make([1.0, 1.0], clashes=[(0, 2), (0, 3), (1, 2), (1, 3)]),
+    "a sign that is fixed": make([1.0, 2.0], conflicts=[(1, 2), (1, 3)]),
+    "the same clash twice": make([1.0, 1.0], conflicts=[(1, 3), (1, 3), (3, 1)]),
+    "no sign is left": make([1.0, 1.0], conflicts=[(0, 2), (0, 3), (1, 2), (1, 3)]),
     "a gate of one sign": make([0.0, 1.0], gates=[([1, 0], 0, 1)]),
     "a gate that is always on": make([1.0, 1.0], gates=[([1, 0], -1, 1)]),
     "a chain of gates": make([1.0, 1, -2], gates=[([1, 0, 0], 0, 1), ([0, 1, 0], 0, 2)]),
-    "gates and clashes": make([1.0, 1, 1], gates=[([1, 1, 0], 0, 2)], clashes=[(0, 2), (1, 3)]),
+    "gates and clashes": make([1.0, 1, 1], gates=[([1, 1, 0], 0, 2)], conflicts=[(0, 2), (1, 3)]),
 }
 
 

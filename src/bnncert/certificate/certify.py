@@ -30,7 +30,7 @@ from bnncert.checking.statement import Space
 from bnncert.deadline import Deadline
 from bnncert.network import Network
 from bnncert.presolve.pipeline import Presolved
-from bnncert.presolve.record import Step
+from bnncert.presolve.record import PresolveStep
 from bnncert.reachability.ball import decide_pattern
 from bnncert.reachability.fast import meet
 from bnncert.regions import Polytope, Region
@@ -174,7 +174,7 @@ class Prover:
         return None
 
 
-def _pairs(step: Step) -> Clauses:
+def _pairs(step: PresolveStep) -> Clauses:
     assert step.other is not None and step.other_signs is not None and step.witness is not None
     theta = np.rint(step.witness * PAIR_UNIT).astype(np.int64)
     return many(

@@ -18,7 +18,7 @@ from bnncert.deadline import Deadline
 from bnncert.presolve.literals import both_literals, renumbered, variable_of
 from bnncert.relaxations.reduced.patterns import starting_moments
 from bnncert.relaxations.reduced.relaxation import (
-    Certificate,
+    DualPoint,
     Lattice,
     ReducedProblem,
     packed,
@@ -87,8 +87,8 @@ class LeafProblem:
             gates=Lattice(gate_rows, gate_points, np.zeros(gate_rows.shape[0], dtype=np.int64)),
             gate_signs=gate_signs,
             outputs=outputs,
-            clash_first=first[distinct].astype(np.int64),
-            clash_second=second[distinct].astype(np.int64),
+            pair_first=first[distinct].astype(np.int64),
+            pair_second=second[distinct].astype(np.int64),
         )
 
     def _part(self, sums: Sums, chosen: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -141,11 +141,11 @@ class LeafProblem:
             moments=moments,
             probabilities=probabilities,
         )
-        certificate = relaxation.certificate(solution.multipliers)
-        if not certificate.bound(problem) > least:
+        dual = relaxation.dual_point(solution.multipliers)
+        if not dual.bound(problem) > least:
             return None, solution.moments
         for bits in BITS:
-            found = self.integers(certificate, bits)
+            found = self.integers(dual, bits)
             if found is not None and self._holds(found):
                 return found, solution.moments
         return None, solution.moments
@@ -157,7 +157,7 @@ class LeafProblem:
             return False
         return self.goal.function.is_positive_from(bound)
 
-    def integers(self, c: Certificate, bits: int) -> Multipliers | None:
+    def integers(self, c: DualPoint, bits: int) -> Multipliers | None:
         """Round to integers, and repair the diagonal so that the matrix is definite."""
         count = self.tables.size
         # From the free part of each sum to the whole: b (u - s) + c (u - s)^2.
@@ -177,7 +177,7 @@ class LeafProblem:
         if self.idle.size:
             gate[n:, 0] = c.table_linear[count:] - 2 * c.table_square[count:] * self.idle_shift
             gate[n:, 1] = c.table_square[count:]
-        parts = (table, gate, c.diagonal, c.clash)
+        parts = (table, gate, c.diagonal, c.pair)
         if not all(np.all(np.isfinite(p)) for p in parts):
             return None
         largest = max(float(np.abs(p).max(initial=0.0)) for p in parts)
@@ -187,7 +187,7 @@ class LeafProblem:
         unit = int(np.clip(np.floor(np.log2(room)), 0, FINEST))
         order = np.argsort(np.concatenate([self.gates, self.idle]), kind="stable")
         gate_keys = self.goal.gate_variable[np.concatenate([self.gates, self.idle])[order]]
-        first, second = self.problem.clash_first, self.problem.clash_second
+        first, second = self.problem.pair_first, self.problem.pair_second
         result = Multipliers(
             unit,
             self.tables,
@@ -197,7 +197,7 @@ class LeafProblem:
             _rounded(c.diagonal, unit),
             renumbered(first, self.free),
             renumbered(second, self.free),
-            _rounded(c.clash, unit),
+            _rounded(c.pair, unit),
         )
         return self._repaired(result)
 

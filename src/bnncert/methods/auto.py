@@ -318,7 +318,7 @@ def _stage(
     objectives = () if too_large else target.objectives
     reduced = [reduce_objective(presolved, o) for o in objectives]
     is_large = too_large or any(r.links > WORTH_LP for r in reduced)
-    if stage == "small sdp" and any(r.links + r.size + r.clash_first.size > SMALL for r in reduced):
+    if stage == "small sdp" and any(r.links + r.size + r.pair_first.size > SMALL for r in reduced):
         return None
     if stage == "lp":
         if not is_large:

@@ -20,7 +20,7 @@ from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.methods.base import Context, Method
 from bnncert.methods.interval import interval_proof
 from bnncert.presolve.pipeline import presolve
-from bnncert.presolve.record import Record
+from bnncert.presolve.record import PresolveRecord
 from bnncert.presolve.reduction import OpenProblem, reduce_target
 from bnncert.presolve.stability import LayerBounds, stability
 from bnncert.problem import Problem, Target
@@ -85,7 +85,7 @@ class ExactMethod(Method):
             bounds, record = presolved.bounds, presolved.record
         else:
             # The paper's form is the yardstick: it gets none of our cuts.
-            bounds, record = stability(problem.network, problem.region), Record()
+            bounds, record = stability(problem.network, problem.region), PresolveRecord()
         results = []
         for number, target in enumerate(problem.targets):
             context.report(f"{self.name}: {target.name}", number, len(problem.targets))
@@ -102,7 +102,7 @@ class ExactMethod(Method):
         bounds: tuple[LayerBounds, ...],
         target: Target,
         context: Context,
-        record: Record | None = None,
+        record: PresolveRecord | None = None,
     ) -> TargetResult:
         """Decide one target; what presolve recorded becomes clauses."""
         since = context.deadline.elapsed()
@@ -129,12 +129,14 @@ class ExactMethod(Method):
         except OutOfTimeError:
             return context.result(target, self.name, since, lower=lower)
         if record is not None:
-            _add_clashes(solver, model, record, context.deadline)
+            _add_pairs(solver, model, record, context.deadline)
         search = _Search(self.name, solver, problem, target, model, context, lower, optimise)
         return search.run(since)
 
 
-def _add_clashes(solver: Solver, model: LinearModel, record: Record, deadline: Deadline) -> None:
+def _add_pairs(
+    solver: Solver, model: LinearModel, record: PresolveRecord, deadline: Deadline
+) -> None:
     """Forbid pairs of first-layer signs that presolve found to exclude each other.
 
     The model is as correct without them, so the deadline may end this at any pair.

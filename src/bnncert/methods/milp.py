@@ -5,7 +5,7 @@ from __future__ import annotations
 from bnncert.errors import InputError
 from bnncert.methods.base import Context, register
 from bnncert.methods.exact_search import ExactMethod, Solver
-from bnncert.presolve.record import Record
+from bnncert.presolve.record import PresolveRecord
 from bnncert.presolve.stability import LayerBounds
 from bnncert.problem import Problem, Target
 from bnncert.regions import Ball, Region
@@ -54,7 +54,7 @@ def solve_target(
     bounds: tuple[LayerBounds, ...],
     target: Target,
     context: Context,
-    record: Record | None = None,
+    record: PresolveRecord | None = None,
 ) -> TargetResult:
     """Decide one target."""
     return MilpMethod().solve_target(problem, bounds, target, context, record)

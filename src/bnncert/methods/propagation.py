@@ -87,10 +87,10 @@ class PatternEngine:
 
     def _excluded(self) -> BoolArray:
         """Return the table of first-layer literals that exclude each other."""
-        clashes, size = self.presolved.clashes, self.circuit.inputs
+        pairs, size = self.presolved.pairs, self.circuit.inputs
         table = np.zeros((2 * size, 2 * size), dtype=bool)
-        mine = (variable_of(clashes.first) < size) & (variable_of(clashes.second) < size)
-        table[clashes.first[mine], clashes.second[mine]] = True
+        mine = (variable_of(pairs.first) < size) & (variable_of(pairs.second) < size)
+        table[pairs.first[mine], pairs.second[mine]] = True
         return np.asarray(table | table.T)
 
     def _realise(self, pattern: SignArray, targets: BoolArray) -> Realisation:

@@ -15,24 +15,24 @@ from bnncert.methods.interval import interval_proof
 from bnncert.methods.lp import lp_lower_bounds
 from bnncert.presolve.pipeline import Presolved, presolve
 from bnncert.problem import Objective, Problem
+from bnncert.relaxations.reduced.components import ComponentAnswer, split_bound
 from bnncert.relaxations.reduced.conic import conic_program, multipliers_of
 from bnncert.relaxations.reduced.coupling import couple
 from bnncert.relaxations.reduced.lattice_cuts import add_cuts
-from bnncert.relaxations.reduced.lazy_clashes import for_all_clashes, violated_clashes, with_clashes
+from bnncert.relaxations.reduced.lazy_pairs import for_all_pairs, violated_pairs, with_pairs
 from bnncert.relaxations.reduced.patterns import starting_moments
 from bnncert.relaxations.reduced.relaxation import (
-    Certificate,
+    DualPoint,
     ReducedProblem,
     ReducedRelaxation,
     is_too_large,
     reduce_objective,
     relax_reduced,
 )
-from bnncert.relaxations.reduced.windows import PartAnswer, split_bound
 from bnncert.solvers.low_rank import solve_low_rank
 from bnncert.solvers.registry import conic_solver
 from bnncert.solvers.structured import solve_structured
-from bnncert.solvers.structured_program import Multipliers, starting_point
+from bnncert.solvers.structured_program import StructuredMultipliers, starting_point
 from bnncert.verdict import TargetResult
 
 #: A cut round is tried while the relaxation misses its goal by less than this share of its reach.
@@ -58,7 +58,7 @@ MOST_UNKNOWNS = 9000
 
 #: Clashes beyond which only those that moments violate are taken, in so many rounds, each as many
 #: as this share of the other unknowns; and the relative gap at which a round but the last ends.
-MANY_CLASHES, CLASH_ROUNDS, CLASH_SHARE, CLASH_GAP = 2000, 3, 0.8, 0.01
+MANY_PAIRS, PAIR_ROUNDS, PAIR_SHARE, PAIR_GAP = 2000, 3, 0.8, 0.01
 
 #: Variables from which it pays to look for parts that nothing ties together (convolutions).
 WORTH_PARTS = 40
@@ -77,7 +77,7 @@ class ReducedBound:
     lower: float
     proved: bool
     problem: ReducedProblem
-    certificate: Certificate | None = None
+    dual: DualPoint | None = None
     moments: FloatArray | None = None
     primal: float = np.inf
     details: dict[str, Any] = field(default_factory=dict)
@@ -141,24 +141,24 @@ class _Bounding:
         answers: list[_Answer] = []
         unknowns = 0
 
-        def solve_part(part: ReducedProblem, last: bool) -> PartAnswer:
+        def solve_part(part: ReducedProblem, last: bool) -> ComponentAnswer:
             nonlocal unknowns
             relaxation = relax_reduced(part)
             unknowns = max(unknowns, relaxation.program.unknowns)
-            solve = _solve_lazily if _has_many_clashes(part, self.context) else _solve
+            solve = _solve_lazily if _has_many_pairs(part, self.context) else _solve
             found = solve(relaxation, self.objective, self.context, last, tolerance)
             answers.append(found)
-            certificate = relaxation.certificate(found.multipliers)
-            return PartAnswer(certificate, found.moments, found.primal)
+            dual = relaxation.dual_point(found.multipliers)
+            return ComponentAnswer(dual, found.moments, found.primal)
 
         if problem.size >= WORTH_PARTS and problem.coupling is None:
             split = split_bound(problem, solve_part)
-            lower, certificate, parts = split.lower, split.certificate, split.parts
+            lower, dual, parts = split.lower, split.dual, split.parts
             answer = replace(answers[-1], moments=split.moments, primal=split.primal)
             answer.iterations = sum(a.iterations for a in answers)
         else:
-            certificate = solve_part(problem, True).certificate
-            lower, answer, parts = certificate.bound(problem), answers[-1], 1
+            dual = solve_part(problem, True).dual
+            lower, answer, parts = dual.bound(problem), answers[-1], 1
         rounded = self.objective.round_up(lower)
         self.stages.append(
             {
@@ -170,7 +170,7 @@ class _Bounding:
                 "inputs": 0 if problem.coupling is None else problem.coupling.size,
                 "tables": int(problem.table.rows.shape[0]),
                 "gates": int(problem.gates.rows.shape[0]),
-                "clashes": int(problem.clash_first.size),
+                "clashes": int(problem.pair_first.size),
                 "unknowns": unknowns,
                 "bound": _finite(lower),
                 "primal": _finite(answer.primal),
@@ -178,10 +178,10 @@ class _Bounding:
             }
         )
         best = self.best
-        if rounded > best.lower or best.certificate is None:
+        if rounded > best.lower or best.dual is None:
             best.lower = max(best.lower, rounded)
             best.problem = problem
-            best.certificate = certificate
+            best.dual = dual
         best.moments, best.primal = answer.moments, answer.primal
         best.proved = self.objective.is_proved_by(best.lower)
         return answer
@@ -236,7 +236,7 @@ class _Answer:
     solver: str
     status: str
     iterations: int
-    multipliers: Multipliers
+    multipliers: StructuredMultipliers
     moments: FloatArray | None
     primal: float
     #: Second moments of the input, if it is coupled.
@@ -314,10 +314,10 @@ def _solve(
     )
 
 
-def _has_many_clashes(problem: ReducedProblem, context: Context) -> bool:
+def _has_many_pairs(problem: ReducedProblem, context: Context) -> bool:
     """Whether Newton systems with all clashes would cost far more than those without."""
-    others, clashes = problem.links + problem.size, int(problem.clash_first.size)
-    many = clashes > max(others, MANY_CLASHES) and others <= MOST_UNKNOWNS
+    others, pairs = problem.links + problem.size, int(problem.pair_first.size)
+    many = pairs > max(others, MANY_PAIRS) and others <= MOST_UNKNOWNS
     return many and context.options.solver in (None, "structured")
 
 
@@ -330,24 +330,24 @@ def _solve_lazily(
 ) -> _Answer:
     """Solve with few clashes first, then with those that the moments violate."""
     problem = relaxation.problem
-    kept = np.zeros(problem.clash_first.size, dtype=bool)
-    most = int(CLASH_SHARE * (problem.links + problem.size))
+    kept = np.zeros(problem.pair_first.size, dtype=bool)
+    most = int(PAIR_SHARE * (problem.links + problem.size))
     best, best_bound, iterations, complete = None, -np.inf, 0, False
-    for left in reversed(range(CLASH_ROUNDS)):
+    for left in reversed(range(PAIR_ROUNDS)):
         final = complete or left == 0
-        few = relax_reduced(with_clashes(problem, kept))
-        rough = tolerance if final else max(CLASH_GAP, tolerance or 0.0)
+        few = relax_reduced(with_pairs(problem, kept))
+        rough = tolerance if final else max(PAIR_GAP, tolerance or 0.0)
         answer = _solve(few, objective, context, last, rough)
         iterations += answer.iterations
-        answer.multipliers = for_all_clashes(answer.multipliers, kept)
-        bound = relaxation.certificate(answer.multipliers).bound(problem)
+        answer.multipliers = for_all_pairs(answer.multipliers, kept)
+        bound = relaxation.dual_point(answer.multipliers).bound(problem)
         if best is None or bound > best_bound:
             best, best_bound = answer, bound
         proved = objective.is_proved_by(objective.round_up(bound))
         decided = last and context.options.mode == "feasibility" and proved
         if final or decided or answer.moments is None or context.deadline.passed():
             break
-        added = violated_clashes(problem, answer.moments, kept, most)
+        added = violated_pairs(problem, answer.moments, kept, most)
         kept[added] = True
         complete = not added.size
     assert best is not None

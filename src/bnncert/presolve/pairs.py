@@ -22,7 +22,7 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline
-from bnncert.presolve.clashes import Clashes
+from bnncert.presolve.conflicts import ConflictingPairs
 from bnncert.presolve.literals import literal, sign_of, variable_of
 from bnncert.regions import Ball, Polytope, Region
 
@@ -41,13 +41,13 @@ MOST_DENSE = 2500
 MOST_WORK = 1e9
 
 
-def pair_clashes(
+def conflicting_pairs(
     region: Region,
     weights: Any,
     plus_from: FloatArray,
     minus_upto: FloatArray,
     deadline: Deadline | None = None,
-) -> Clashes:
+) -> ConflictingPairs:
     """Return the clashes among neurons that are open one by one.
 
     Parameters
@@ -62,12 +62,12 @@ def pair_clashes(
     count = weights.shape[0]
     used = np.unique(weights.indices)
     if count < 2 or not used.size:
-        return Clashes.none()
+        return ConflictingPairs.none()
     deadline = deadline or Deadline(None)
     if count > MOST_DENSE:
         sharing = np.bincount(weights.indices).astype(np.float64)
         if float(sharing @ sharing) > MOST_WORK:
-            return Clashes.none()
+            return ConflictingPairs.none()
     need = np.stack([-plus_from, minus_upto])
     is_ball = isinstance(region, Ball) and region.norm != "linf"
     part = weights[:, used]
@@ -76,7 +76,7 @@ def pair_clashes(
     if count > MOST_DENSE and is_box and _is_ternary(weights):
         return _sparse_ternary_box(part, need, lo, hi, deadline)
     first, second = _candidates(weights, share=not is_ball)
-    found: list[Clashes] = []
+    found: list[ConflictingPairs] = []
     over_box = _ternary_box if _is_ternary(weights) else _general_box
     for a, b in _blocks(count, first, second, part.shape[1]):
         if deadline.passed():
@@ -119,7 +119,7 @@ def _blocks(
     return [(first[s : s + step], second[s : s + step]) for s in range(0, first.size, step)]
 
 
-def _pick(value: FloatArray, theta: Any, a: Any, b: Any, s: int, t: int) -> Clashes:
+def _pick(value: FloatArray, theta: Any, a: Any, b: Any, s: int, t: int) -> ConflictingPairs:
     """Return the pairs whose value is below zero."""
     if b is None:
         i, j = np.nonzero(value < 0)
@@ -131,19 +131,21 @@ def _pick(value: FloatArray, theta: Any, a: Any, b: Any, s: int, t: int) -> Clas
         i = np.flatnonzero(value < 0)
         weight = np.broadcast_to(theta, value.shape)[i]
         left, right = a[i], b[i]
-    return Clashes(literal(left, s), literal(right, t), np.asarray(weight, dtype=np.float64))
+    return ConflictingPairs(
+        literal(left, s), literal(right, t), np.asarray(weight, dtype=np.float64)
+    )
 
 
-def _union(parts: list[Clashes]) -> Clashes:
+def _union(parts: list[ConflictingPairs]) -> ConflictingPairs:
     """Return all pairs, each once (the first proof counts)."""
     if not parts:
-        return Clashes.none()
+        return ConflictingPairs.none()
     first = np.concatenate([p.first for p in parts])
     second = np.concatenate([p.second for p in parts])
     theta = np.concatenate([p.theta for p in parts])
     base = int(max(first.max(initial=0), second.max(initial=0))) + 1
     kept = np.unique(first * base + second, return_index=True)[1]
-    return Clashes(first[kept], second[kept], theta[kept])
+    return ConflictingPairs(first[kept], second[kept], theta[kept])
 
 
 def _product(left: Any, right: Any, b: Any) -> FloatArray:
@@ -155,7 +157,7 @@ def _product(left: Any, right: Any, b: Any) -> FloatArray:
 
 def _ternary_box(
     weights: Any, need: FloatArray, lo: FloatArray, hi: FloatArray, a: Any, b: Any
-) -> Clashes:
+) -> ConflictingPairs:
     """Try theta = 1/2 for all pairs of rows with entries in {-1, 0, 1}."""
     half = _middle(lo, hi)[1]
     dense = weights.astype(np.float64)
@@ -196,7 +198,7 @@ def _room(weights: Any, need: FloatArray, lo: FloatArray, hi: FloatArray) -> Flo
 
 def _sparse_ternary_box(
     weights: Any, need: FloatArray, lo: FloatArray, hi: FloatArray, deadline: Deadline
-) -> Clashes:
+) -> ConflictingPairs:
     """Do the same for a large layer whose neurons share inputs with few others.
 
     Over shared inputs |x||y| - xy is 2 where the signs differ and |x||y| + xy is 2 where they
@@ -232,7 +234,7 @@ def _sparse_ternary_box(
 
 def _general_box(
     weights: Any, need: FloatArray, lo: FloatArray, hi: FloatArray, a: Any, b: Any
-) -> Clashes:
+) -> ConflictingPairs:
     """Minimise over theta by bisection on the slope, for weights of any kind."""
     middle = lo + (hi - lo) / 2
     half = np.maximum(hi - middle, middle - lo)
@@ -262,7 +264,7 @@ def _bisect_box(
     j: IntArray,
     s: int,
     t: int,
-) -> Clashes:
+) -> ConflictingPairs:
     left, right = s * dense[i], t * dense[j]
     constant = s * at[i] + need[int(s < 0)][i]
     other = t * at[j] + need[int(t < 0)][j]
@@ -294,7 +296,7 @@ def _bisect_box(
 
 def _l2_ball(
     weights: Any, need: FloatArray, ball: Ball, used: IntArray, a: Any, b: Any, deadline: Deadline
-) -> Clashes:
+) -> ConflictingPairs:
     """Minimise r |theta v + (1 - theta) w|_2 + linear, from the Gram matrix."""
     middle, radius = ball.middle[used], ball.radius
     dense = weights.astype(np.float64)
@@ -358,13 +360,13 @@ def _by_support(
     region: Region,
     weights: Any,
     need: FloatArray,
-    known: Clashes,
+    known: ConflictingPairs,
     most: int,
     deadline: Deadline,
-) -> Clashes:
+) -> ConflictingPairs:
     """Try theta = 1/2 with the region's own support function, closest pairs first."""
     if deadline.passed():
-        return Clashes.none()
+        return ConflictingPairs.none()
     count = weights.shape[0]
     dense = weights.astype(np.float64)
     alone = np.stack([region.support(dense), region.support(-dense)]) + need
@@ -393,7 +395,9 @@ def _of_literals(by_sign: FloatArray, literals: IntArray) -> FloatArray:
     return np.asarray(by_sign.T.reshape(-1)[literals])
 
 
-def _supported(region: Region, dense: Any, need: FloatArray, a: IntArray, b: IntArray) -> Clashes:
+def _supported(
+    region: Region, dense: Any, need: FloatArray, a: IntArray, b: IntArray
+) -> ConflictingPairs:
     """Return those of the pairs of literals that theta = 1/2 excludes."""
     s, t = sign_of(a), sign_of(b)
     left, right = dense[variable_of(a)], dense[variable_of(b)]
@@ -404,4 +408,4 @@ def _supported(region: Region, dense: Any, need: FloatArray, a: IntArray, b: Int
     value = region.support(rows.tocsr()) + linear + doubt
     value += 8 * UNIT * (np.abs(linear) + np.abs(value))
     kept = value < 0
-    return Clashes(a[kept], b[kept], np.full(int(kept.sum()), 0.5))
+    return ConflictingPairs(a[kept], b[kept], np.full(int(kept.sum()), 0.5))

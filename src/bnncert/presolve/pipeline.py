@@ -18,16 +18,16 @@ from bnncert.arrays import BoolArray, FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.network import Network
 from bnncert.network.layers import ThresholdLayer
-from bnncert.presolve.clashes import Clashes, close
+from bnncert.presolve.conflicts import ConflictingPairs, close
 from bnncert.presolve.literals import renumbered, sign_of, variable_of
 from bnncert.presolve.merging import equal_rows
-from bnncert.presolve.pairs import pair_clashes
+from bnncert.presolve.pairs import conflicting_pairs
 from bnncert.presolve.ranges import sum_ranges
-from bnncert.presolve.record import Record, Step
+from bnncert.presolve.record import PresolveRecord, PresolveStep
 from bnncert.presolve.stability import LayerBounds, first_layer, settle_states
 from bnncert.presolve.tightening import Gates
 from bnncert.presolve.tightening import tighten as tighten_sums
-from bnncert.presolve.triples import Triples, triple_clashes
+from bnncert.presolve.triples import Triples, conflicting_triples
 from bnncert.regions import Box, Region
 
 #: Beyond this many variables the table of clashes would not fit; ranges then do without it.
@@ -69,8 +69,8 @@ class Presolved:
     layers: tuple[PresolvedLayer, ...]
     owner_layer: IntArray
     owner: IntArray
-    clashes: Clashes
-    record: Record
+    pairs: ConflictingPairs
+    record: PresolveRecord
     contradiction: bool
 
     @property
@@ -96,11 +96,11 @@ class Presolved:
         layer = self.network.layers[0]
         assert layer.bias_lo is not None and layer.bias_hi is not None
         own = self.owner[self.owner_layer == 0]
-        first = np.flatnonzero(variable_of(self.clashes.first) < own.size)
-        among = Clashes(
-            self.clashes.first[first], self.clashes.second[first], self.clashes.theta[first]
+        first = np.flatnonzero(variable_of(self.pairs.first) < own.size)
+        among = ConflictingPairs(
+            self.pairs.first[first], self.pairs.second[first], self.pairs.theta[first]
         )
-        found = triple_clashes(
+        found = conflicting_triples(
             self.region,
             layer.weights[own],
             -layer.bias_hi[own],
@@ -110,7 +110,7 @@ class Presolved:
         )
         neurons, signs = own[variable_of(found.literals)], sign_of(found.literals)
         self.record.add(
-            Step(
+            PresolveStep(
                 "triple",
                 0,
                 neurons[:, 0],
@@ -129,12 +129,12 @@ class _Presolve:
     ) -> None:
         self.network, self.region, self.deadline = network, region, deadline
         self.tighten = tighten
-        self.record = Record()
+        self.record = PresolveRecord()
         self.layers: list[PresolvedLayer] = []
         self.owner_layer: list[IntArray] = []
         self.owner: list[IntArray] = []
         self.variables = 0
-        self.clashes: list[Clashes] = []
+        self.pairs: list[ConflictingPairs] = []
         self.contradiction = False
 
     def run(self) -> Presolved:
@@ -147,18 +147,18 @@ class _Presolve:
             tuple(self.layers),
             _joined(self.owner_layer),
             _joined(self.owner),
-            self._all_clashes(),
+            self._all_pairs(),
             self.record,
             self.contradiction,
         )
 
-    def _all_clashes(self) -> Clashes:
-        if not self.clashes:
-            return Clashes.none()
-        return Clashes(
-            np.concatenate([c.first for c in self.clashes]),
-            np.concatenate([c.second for c in self.clashes]),
-            np.concatenate([c.theta for c in self.clashes]),
+    def _all_pairs(self) -> ConflictingPairs:
+        if not self.pairs:
+            return ConflictingPairs.none()
+        return ConflictingPairs(
+            np.concatenate([c.first for c in self.pairs]),
+            np.concatenate([c.second for c in self.pairs]),
+            np.concatenate([c.theta for c in self.pairs]),
         )
 
     def _first(self, layer: ThresholdLayer) -> PresolvedLayer:
@@ -166,15 +166,15 @@ class _Presolve:
         self._stable(0, bounds.state)
         open_ = bounds.unstable
         assert layer.bias_lo is not None and layer.bias_hi is not None
-        clashes = pair_clashes(
+        pairs = conflicting_pairs(
             self.region,
             layer.weights[open_],
             -layer.bias_hi[open_],
             -layer.bias_lo[open_],
             self.deadline,
         )
-        return self._with_clashes(
-            0, bounds, open_, clashes, sp.csr_array((layer.size, 0)), np.zeros(layer.size)
+        return self._with_pairs(
+            0, bounds, open_, pairs, sp.csr_array((layer.size, 0)), np.zeros(layer.size)
         )
 
     def _later(self, number: int, layer: ThresholdLayer) -> PresolvedLayer:
@@ -199,13 +199,13 @@ class _Presolve:
         wanted = self.tighten or (self.tighten is None and number >= 2)
         if wanted and not self.deadline.passed():
             low, high = tighten_sums(
-                rows, low, high, bounds.unstable, self._all_clashes(), self._gates()
+                rows, low, high, bounds.unstable, self._all_pairs(), self._gates()
             )
             bounds = settle_states(layer, shift + low, shift + high)
         self._stable(number, bounds.state)
         tight = np.flatnonzero((bounds.state == 0) & ((high < reach) | (low > -reach)))
         self.record.add(
-            Step(
+            PresolveStep(
                 "range",
                 number,
                 tight,
@@ -225,17 +225,17 @@ class _Presolve:
         rest = np.flatnonzero(literal < 0)
         leader, leader_sign = equal_rows(part[rest], plus[rest], minus[rest])
         leading = rest[leader == np.arange(rest.size)]
-        clashes = Clashes.none()
+        pairs = ConflictingPairs.none()
         if 1 < leading.size <= MOST_LATER_PAIRS:
             cube = Box(-np.ones(self.variables), np.ones(self.variables))
-            clashes = pair_clashes(
+            pairs = conflicting_pairs(
                 cube, part[leading], plus[leading], minus[leading], self.deadline
             )
         done = np.flatnonzero(literal >= 0)
         self._note_literals(number, open_[done], literal[done], literal_sign[done])
         follow = np.flatnonzero(leader != np.arange(rest.size))
         self.record.add(
-            Step(
+            PresolveStep(
                 "same",
                 number,
                 open_[rest[follow]],
@@ -243,7 +243,7 @@ class _Presolve:
                 other=open_[rest[leader[follow]]],
             )
         )
-        made = self._with_clashes(number, bounds, open_[leading], clashes, rows, shift)
+        made = self._with_pairs(number, bounds, open_[leading], pairs, rows, shift)
         variable, sign, state = made.variable, made.sign, made.bounds.state
         variable[open_[done]] = literal[done]
         sign[open_[done]] = literal_sign[done]
@@ -254,27 +254,27 @@ class _Presolve:
         state[followers] = state[leaders] * leader_sign[follow]
         return made
 
-    def _with_clashes(
+    def _with_pairs(
         self,
         number: int,
         bounds: LayerBounds,
         open_: IntArray,
-        clashes: Clashes,
+        pairs: ConflictingPairs,
         rows: Any,
         shift: FloatArray,
     ) -> PresolvedLayer:
         """Close the clashes among the neurons `open_` and give the open ones variables."""
-        self._note_clashes(number, open_, clashes)
-        closure = close(clashes, open_.size)
+        self._note_pairs(number, open_, pairs)
+        closure = close(pairs, open_.size)
         self.contradiction = self.contradiction or closure.contradiction
         state = bounds.state.copy()
         fixed = np.flatnonzero(closure.state)
         state[open_[fixed]] = closure.state[fixed]
-        self.record.add(Step("fixed", number, open_[fixed], closure.state[fixed]))
+        self.record.add(PresolveStep("fixed", number, open_[fixed], closure.state[fixed]))
         local = np.arange(open_.size)
         follow = np.flatnonzero((closure.state == 0) & (closure.representative != local))
         self.record.add(
-            Step(
+            PresolveStep(
                 "equal",
                 number,
                 open_[follow],
@@ -291,9 +291,9 @@ class _Presolve:
         undecided = np.flatnonzero(closure.state == 0)
         variable[open_[undecided]] = numbers[closure.representative[undecided]]
         sign[open_[undecided]] = closure.sign[undecided]
-        found = closure.clashes
-        self.clashes.append(
-            Clashes(
+        found = closure.pairs
+        self.pairs.append(
+            ConflictingPairs(
                 renumbered(found.first, numbers), renumbered(found.second, numbers), found.theta
             )
         )
@@ -331,22 +331,22 @@ class _Presolve:
     def _table(self) -> BoolArray:
         if self.variables > MOST_TABLE or self.deadline.passed():
             return np.zeros((2 * self.variables, 0), dtype=bool)
-        return self._all_clashes().matrix(self.variables)
+        return self._all_pairs().matrix(self.variables)
 
     def _stable(self, number: int, state: SignArray) -> None:
         stable = np.flatnonzero(state)
-        self.record.add(Step("stable", number, stable, state[stable]))
+        self.record.add(PresolveStep("stable", number, stable, state[stable]))
 
-    def _note_clashes(self, number: int, open_: IntArray, clashes: Clashes) -> None:
+    def _note_pairs(self, number: int, open_: IntArray, pairs: ConflictingPairs) -> None:
         self.record.add(
-            Step(
+            PresolveStep(
                 "clash",
                 number,
-                open_[variable_of(clashes.first)],
-                sign_of(clashes.first),
-                other=open_[variable_of(clashes.second)],
-                other_signs=sign_of(clashes.second),
-                witness=clashes.theta,
+                open_[variable_of(pairs.first)],
+                sign_of(pairs.first),
+                other=open_[variable_of(pairs.second)],
+                other_signs=sign_of(pairs.second),
+                witness=pairs.theta,
             )
         )
 
@@ -357,7 +357,7 @@ class _Presolve:
             return
         layers, owners = _joined(self.owner_layer), _joined(self.owner)
         self.record.add(
-            Step(
+            PresolveStep(
                 "literal",
                 number,
                 neurons,

@@ -23,7 +23,7 @@ Rule: TypeAlias = Literal[
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class PresolveStep:
     """One rule applied to many neurons of one layer.
 
     `signs` are those of the neurons, `other` and `other_signs` the second neuron of a pair (for
@@ -47,12 +47,12 @@ class Step:
 
 
 @dataclass(eq=False)
-class Record:
+class PresolveRecord:
     """The steps in the order in which they were taken."""
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[PresolveStep] = field(default_factory=list)
 
-    def add(self, step: Step) -> None:
+    def add(self, step: PresolveStep) -> None:
         """Remember a step, unless it is empty."""
         if step.count:
             self.steps.append(step)

@@ -24,7 +24,7 @@ import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline
-from bnncert.presolve.clashes import Clashes
+from bnncert.presolve.conflicts import ConflictingPairs
 from bnncert.presolve.literals import sign_of, variable_of
 from bnncert.presolve.merging import row_keys
 from bnncert.solvers.highs_ import HighsModel
@@ -37,7 +37,7 @@ GRID = 2**20
 MOST_PROGRAMS = 2000
 
 #: Beyond this many variables, or clashes among them, each program takes too long.
-MOST_VARIABLES, MOST_CLASHES = 1000, 20_000
+MOST_VARIABLES, MOST_PAIRS = 1000, 20_000
 
 #: Integers up to this size are exact in int64, sums of all products included.
 SAFE = 2.0**61
@@ -77,12 +77,12 @@ class Gates:
         )
 
 
-def clique_cover(clashes: Clashes, variables: int) -> list[list[int]]:
+def clique_cover(pairs: ConflictingPairs, variables: int) -> list[list[int]]:
     """Return cliques of literals that exclude each other pairwise; together they hold all pairs."""
-    table = clashes.matrix(variables)
+    table = pairs.matrix(variables)
     left = table.copy()
     cliques = []
-    for a, b in zip(clashes.first.tolist(), clashes.second.tolist(), strict=True):
+    for a, b in zip(pairs.first.tolist(), pairs.second.tolist(), strict=True):
         if not left[a, b]:
             continue
         members = [a, b]
@@ -98,7 +98,7 @@ def clique_cover(clashes: Clashes, variables: int) -> list[list[int]]:
     return cliques
 
 
-def inequalities(clashes: Clashes, gates: Gates, variables: int) -> tuple[Any, IntArray]:
+def inequalities(pairs: ConflictingPairs, gates: Gates, variables: int) -> tuple[Any, IntArray]:
     """Return A (CSR) and b, all integers, with A x <= b for every pattern that can occur."""
     rows: list[IntArray] = []
     columns: list[IntArray] = []
@@ -111,7 +111,7 @@ def inequalities(clashes: Clashes, gates: Gates, variables: int) -> tuple[Any, I
         values.append(what)
         right.append(bound)
 
-    for clique in clique_cover(clashes, variables):
+    for clique in clique_cover(pairs, variables):
         literals = np.array(clique, dtype=np.int64)
         put(variable_of(literals), sign_of(literals).astype(np.int64), 2 - literals.size)
     for j, output in enumerate(gates.outputs.tolist()):
@@ -189,7 +189,7 @@ def tighten(
     low: FloatArray,
     high: FloatArray,
     wanted: IntArray,
-    clashes: Clashes,
+    pairs: ConflictingPairs,
     gates: Gates,
     most: int = MOST_PROGRAMS,
 ) -> tuple[FloatArray, FloatArray]:
@@ -206,10 +206,10 @@ def tighten(
     """
     low, high = low.copy(), high.copy()
     variables = int(rows.shape[1])
-    known = clashes.size + gates.outputs.size
-    if not known or variables > MOST_VARIABLES or clashes.size > MOST_CLASHES:
+    known = pairs.size + gates.outputs.size
+    if not known or variables > MOST_VARIABLES or pairs.size > MOST_PAIRS:
         return low, high
-    matrix, right = inequalities(clashes, gates, variables)
+    matrix, right = inequalities(pairs, gates, variables)
     maximiser = _Maximiser(matrix, right)
     touched = np.diff(matrix.tocsc().indptr) > 0
     part = rows[wanted]

@@ -60,7 +60,7 @@ class Triples:
         return table
 
 
-def triple_clashes(
+def conflicting_triples(
     region: Region,
     weights: Any,
     plus_from: FloatArray,

@@ -165,8 +165,8 @@ class Restrictor:
             gates=gates if gate_rows is not None else _no_gates(free.size),
             gate_signs=gate_signs,
             outputs=outputs,
-            clash_first=first[distinct].astype(np.int64),
-            clash_second=second[distinct].astype(np.int64),
+            pair_first=first[distinct].astype(np.int64),
+            pair_second=second[distinct].astype(np.int64),
         )
         return Restriction(left, free, known, tables, table_shift, live_gates, gate_shift)
 

@@ -39,9 +39,11 @@ def objective_values(problem: ReducedProblem, signs: npt.NDArray[np.int8]) -> Fl
     return np.asarray(total)
 
 
-def clash_count(problem: ReducedProblem, signs: npt.NDArray[np.int8]) -> npt.NDArray[np.int64]:
+def count_violated_pairs(
+    problem: ReducedProblem, signs: npt.NDArray[np.int8]
+) -> npt.NDArray[np.int64]:
     """Return how many clashes each sign vector violates."""
-    first, second = problem.clash_first, problem.clash_second
+    first, second = problem.pair_first, problem.pair_second
     left = signs[:, variable_of(first)] == sign_of(first)
     right = signs[:, variable_of(second)] == sign_of(second)
     return np.asarray((left & right).sum(axis=1))

@@ -30,14 +30,14 @@ from bnncert.reachability.ball import decide_pattern
 from bnncert.reachability.fast import Meeting, meet
 from bnncert.regions import Region
 from bnncert.relaxations.reduced.patterns import starting_moments
-from bnncert.relaxations.reduced.relaxation import Certificate, ReducedProblem, relax_reduced
+from bnncert.relaxations.reduced.relaxation import DualPoint, ReducedProblem, relax_reduced
 from bnncert.search.branching import choose_variable
 from bnncert.search.frontier import Frontier, Node
 from bnncert.search.restrict import Restriction, Restrictor
-from bnncert.search.rounding import clash_count, objective_values, round_moments
+from bnncert.search.rounding import count_violated_pairs, objective_values, round_moments
 from bnncert.search.warm_start import Kept, keep, start_from
 from bnncert.solvers.structured import Iterate, solve_structured
-from bnncert.solvers.structured_program import Multipliers
+from bnncert.solvers.structured_program import StructuredMultipliers
 
 TreeStatus: TypeAlias = Literal["proved", "violated", "open", "interrupted"]
 
@@ -70,7 +70,7 @@ class Leaf:
     signs: SignArray
     reason: Literal["contradiction", "unreachable", "constant", "relaxation"]
     bound: float
-    certificate: Certificate | None = None
+    dual: DualPoint | None = None
 
 
 @dataclass(eq=False)
@@ -267,11 +267,11 @@ class Tree:
             self._close(Leaf(node.signs, "constant", rounded))
             return None
         thorough = not node.depth or self.evaluate is not None
-        bound, moments, certificate, kept = self._relaxation(left, node.start, deadline, thorough)
+        bound, moments, dual, kept = self._relaxation(left, node.start, deadline, thorough)
         bound = max(bound, least)
         rounded = self.objective.round_up(bound)
         if self._enough(rounded):
-            self._close(Leaf(node.signs, "relaxation", rounded, certificate))
+            self._close(Leaf(node.signs, "relaxation", rounded, dual))
             return None
         fixed = np.flatnonzero(left.signs[self.inputs])
         if fixed.size > 2 or not left.free.size:
@@ -289,7 +289,7 @@ class Tree:
                 return None
             if self._enough(rounded):
                 # The point found here is the best there is.
-                self._close(Leaf(node.signs, "relaxation", rounded, certificate))
+                self._close(Leaf(node.signs, "relaxation", rounded, dual))
                 return None
             candidates = left.free
         if not candidates.size:
@@ -324,7 +324,7 @@ class Tree:
 
     def _relaxation(
         self, left: Restriction, parent: Kept | None, deadline: Deadline, thorough: bool
-    ) -> tuple[float, FloatArray | None, Certificate | None, Kept | None]:
+    ) -> tuple[float, FloatArray | None, DualPoint | None, Kept | None]:
         """Bound f; unless `thorough`, give up as soon as the goal is out of reach."""
         problem = left.problem
         if not problem.size:
@@ -339,7 +339,7 @@ class Tree:
             step = float(self.objective.lattice[1])
         above = (goal + room - constant) / relaxation.scale
         below = (goal - room - constant) / relaxation.scale if np.isfinite(goal) else -np.inf
-        start: Multipliers | None = None
+        start: StructuredMultipliers | None = None
         if parent is not None:
             start = start_from(parent, self.problem, left, relaxation)
         try:
@@ -365,9 +365,9 @@ class Tree:
                 break
             start, moments = solution.multipliers, solution.moments
             probabilities = solution.probabilities
-        certificate = relaxation.certificate(solution.multipliers)
+        dual = relaxation.dual_point(solution.multipliers)
         kept = keep(self.problem, left, relaxation, solution.multipliers)
-        return certificate.bound(problem), solution.moments, certificate, kept
+        return dual.bound(problem), solution.moments, dual, kept
 
     def _meet(self, signs: SignArray, fixed: IntArray, deadline: Deadline) -> Meeting:
         """Look for an input with these signs; learn from a conflict."""
@@ -384,7 +384,7 @@ class Tree:
         values = objective_values(left.problem, patterns)
         whole = np.repeat(left.signs[None, :], patterns.shape[0], axis=0)
         whole[:, left.free] = patterns
-        impossible = clash_count(left.problem, patterns) > 0
+        impossible = count_violated_pairs(left.problem, patterns) > 0
         impossible |= self.restrictor.clauses.broken_by(whole)
         values = np.where(impossible, np.inf, values)
         order = np.argsort(values, kind="stable")[:CHECKED]

@@ -16,7 +16,7 @@ from bnncert.arrays import FloatArray, IntArray
 from bnncert.presolve.literals import renumbered
 from bnncert.relaxations.reduced.relaxation import ReducedProblem, ReducedRelaxation
 from bnncert.search.restrict import Restriction
-from bnncert.solvers.structured_program import Multipliers, starting_point
+from bnncert.solvers.structured_program import StructuredMultipliers, starting_point
 
 #: Share of the cold start, and the least slack (in the solver's units) of the warm one.
 BLEND, MARGIN = 0.1, 1e-3
@@ -32,52 +32,55 @@ class Kept:
     tables: FloatArray
     gates: FloatArray
     kappa: FloatArray
-    clash_keys: IntArray
-    clashes: FloatArray
+    pair_keys: IntArray
+    pairs: FloatArray
 
     @property
     def bytes(self) -> int:
         """The memory it takes, about."""
-        parts = (self.tables, self.gates, self.kappa, self.clash_keys, self.clashes)
+        parts = (self.tables, self.gates, self.kappa, self.pair_keys, self.pairs)
         return int(sum(p.nbytes for p in parts)) + 600
 
 
 def _keys(left: Restriction, size: int) -> IntArray:
     """Return a number for each clash, by the literals of the whole problem."""
     problem = left.problem
-    first = renumbered(problem.clash_first, left.free)
-    second = renumbered(problem.clash_second, left.free)
+    first = renumbered(problem.pair_first, left.free)
+    second = renumbered(problem.pair_second, left.free)
     return np.asarray(first * 2 * size + second, dtype=np.int64)
 
 
 def keep(
-    whole: ReducedProblem, left: Restriction, relaxation: ReducedRelaxation, found: Multipliers
+    whole: ReducedProblem,
+    left: Restriction,
+    relaxation: ReducedRelaxation,
+    found: StructuredMultipliers,
 ) -> Kept | None:
     """Return the multipliers of a node in terms of the whole problem; None if it has an input."""
     if left.problem.coupling is not None:
         return None
-    certificate = relaxation.certificate(found)
+    dual = relaxation.dual_point(found)
     count = whole.table.rows.shape[0] + whole.gates.rows.shape[0]
     tables = np.zeros((count, 2))
-    square = certificate.table_square
-    tables[left.tables, 0] = certificate.table_linear - 2 * square * left.table_shift
+    square = dual.table_square
+    tables[left.tables, 0] = dual.table_linear - 2 * square * left.table_shift
     tables[left.tables, 1] = square
     gates = np.zeros((whole.gates.rows.shape[0], 4))
-    square, product = certificate.gate_square, certificate.gate_product
-    gates[left.gates, 0] = certificate.gate_linear - 2 * square * left.gate_shift
+    square, product = dual.gate_square, dual.gate_product
+    gates[left.gates, 0] = dual.gate_linear - 2 * square * left.gate_shift
     gates[left.gates, 1] = square
-    gates[left.gates, 2] = certificate.gate_sign - product * left.gate_shift
+    gates[left.gates, 2] = dual.gate_sign - product * left.gate_shift
     gates[left.gates, 3] = product
     kappa = np.zeros(whole.size)
-    kappa[left.free] = certificate.diagonal[1:]
+    kappa[left.free] = dual.diagonal[1:]
     keys = _keys(left, whole.size)
     order = np.argsort(keys)
-    return Kept(tables, gates, kappa, keys[order], certificate.clash[order])
+    return Kept(tables, gates, kappa, keys[order], dual.pair[order])
 
 
 def start_from(
     kept: Kept, whole: ReducedProblem, left: Restriction, relaxation: ReducedRelaxation
-) -> Multipliers | None:
+) -> StructuredMultipliers | None:
     """Return a strictly feasible start for a child's relaxation, or None."""
     problem, program, scale = left.problem, relaxation.program, relaxation.scale
     if problem.coupling is not None:
@@ -101,14 +104,14 @@ def start_from(
     for part, family in zip(theta, program.tables, strict=True):
         rest = family.values - np.einsum("jkf,jf->jk", family.features, part)
         part[:, 0] = rest.min(axis=1, initial=np.inf) - MARGIN
-    clashes = np.zeros(problem.clash_first.size)
-    if kept.clash_keys.size:
+    pairs = np.zeros(problem.pair_first.size)
+    if kept.pair_keys.size:
         keys = _keys(left, whole.size)
-        place = np.minimum(np.searchsorted(kept.clash_keys, keys), kept.clash_keys.size - 1)
-        clashes = np.where(kept.clash_keys[place] == keys, kept.clashes[place], 0.0) / scale
+        place = np.minimum(np.searchsorted(kept.pair_keys, keys), kept.pair_keys.size - 1)
+        pairs = np.where(kept.pair_keys[place] == keys, kept.pairs[place], 0.0) / scale
     kappa = np.concatenate([[0.0], kept.kappa[left.free] / scale])
-    warm = Multipliers(theta, kappa, clashes)
-    form = relaxation.certificate(warm).form(problem)[0] / scale
+    warm = StructuredMultipliers(theta, kappa, pairs)
+    form = relaxation.dual_point(warm).form(problem)[0] / scale
     inner = form[1:, 1:]
     try:
         lift = max(MARGIN, MARGIN - 1.1 * float(np.linalg.eigvalsh(inner)[0]))
@@ -121,8 +124,8 @@ def start_from(
         return None
     # Both are strictly feasible, and so is everything between them.
     cold = starting_point(program)
-    return Multipliers(
+    return StructuredMultipliers(
         [(1 - BLEND) * a + BLEND * b for a, b in zip(theta, cold.theta, strict=True)],
         (1 - BLEND) * kappa + BLEND * cold.kappa,
-        (1 - BLEND) * clashes + BLEND * cold.pi,
+        (1 - BLEND) * pairs + BLEND * cold.pi,
     )

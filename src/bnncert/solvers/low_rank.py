@@ -23,7 +23,7 @@ import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
-from bnncert.solvers.structured_program import Multipliers, StructuredProgram, Tables
+from bnncert.solvers.structured_program import StructuredMultipliers, StructuredProgram, Tables
 
 #: Outer rounds, L-BFGS steps in the first one, how many more each round may take and the most, and
 #: Newton steps on the tables for each of those.
@@ -51,7 +51,7 @@ class LowRankSolution:
     """Multipliers, moments and how the iteration went."""
 
     status: str
-    multipliers: Multipliers
+    multipliers: StructuredMultipliers
     moments: FloatArray
     primal: float
     iterations: int
@@ -140,12 +140,12 @@ class _LowRank:
         vectors = sp.csr_array(program.vectors)
         left = [t.left[:, f] for t in program.tables for f in range(t.links)]
         right = [t.right[:, f] for t in program.tables for f in range(t.links)]
-        self.left = vectors[np.concatenate([*left, program.clash_left])]
-        self.right = vectors[np.concatenate([*right, program.clash_right])]
+        self.left = vectors[np.concatenate([*left, program.pair_left])]
+        self.right = vectors[np.concatenate([*right, program.pair_right])]
         self.left_t, self.right_t = self.left.T.tocsr(), self.right.T.tocsr()
         self.families = [_Family(t) for t in program.tables]
         self.y = [np.zeros((t.count, t.links)) for t in program.tables]
-        self.pi = np.zeros(program.clash_left.size)
+        self.pi = np.zeros(program.pair_left.size)
         generator = np.random.default_rng(seed)
         self.v = generator.standard_normal((n, self.rank))
 
@@ -159,8 +159,8 @@ class _LowRank:
             start = stop
         return out, measured[start:]
 
-    def _flat(self, parts: list[FloatArray], clashes: FloatArray) -> FloatArray:
-        return np.concatenate([*(p.T.ravel() for p in parts), clashes])
+    def _flat(self, parts: list[FloatArray], pairs: FloatArray) -> FloatArray:
+        return np.concatenate([*(p.T.ravel() for p in parts), pairs])
 
     def pull(
         self, unit: FloatArray, a: FloatArray, b: FloatArray, weight: FloatArray
@@ -178,15 +178,15 @@ class _LowRank:
         length = np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-12)
         unit = v / length
         a, b = self.left @ unit, self.right @ unit
-        links, clashes = self._links(np.einsum("ij,ij->i", a, b))
+        links, pairs = self._links(np.einsum("ij,ij->i", a, b))
         total = float(self.program.linear @ (unit @ unit[0]))
         weights = []
         for family, y, measured in zip(self.families, self.y, links, strict=True):
             part, slope = family.envelope(family.whiten(measured) + y / rho, rho, mu)
             total += part - float((y * y).sum()) / (2 * rho)
             weights.append(family.multipliers(slope))
-        total += float(self.pi @ clashes + rho / 2 * clashes @ clashes)
-        weight = self._flat(weights, self.pi + rho * clashes)
+        total += float(self.pi @ pairs + rho / 2 * pairs @ pairs)
+        weight = self._flat(weights, self.pi + rho * pairs)
         gradient = 2 * self.pull(unit, a, b, weight)
         gradient -= np.einsum("ij,ij->i", gradient, unit)[:, None] * unit
         return total, (gradient / length).ravel()
@@ -196,16 +196,16 @@ class _LowRank:
         v = x.reshape(-1, self.rank)
         unit = v / np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-12)
         measured = np.einsum("ij,ij->i", self.left @ unit, self.right @ unit)
-        links, clashes = self._links(measured)
-        worst = float(np.abs(clashes).max(initial=0.0))
+        links, pairs = self._links(measured)
+        worst = float(np.abs(pairs).max(initial=0.0))
         for k, (family, link) in enumerate(zip(self.families, links, strict=True)):
             slope = family.envelope(family.whiten(link) + self.y[k] / rho, rho, mu)[1]
             worst = max(worst, float(np.abs(slope - self.y[k]).max(initial=0.0)) / rho)
             self.y[k] = slope
-        self.pi = self.pi + rho * clashes
+        self.pi = self.pi + rho * pairs
         return worst
 
-    def multipliers(self, x: FloatArray) -> tuple[Multipliers, FloatArray, float]:
+    def multipliers(self, x: FloatArray) -> tuple[StructuredMultipliers, FloatArray, float]:
         """Return the dual point of the present state, the moments and the primal value."""
         v = x.reshape(-1, self.rank)
         unit = v / np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-12)
@@ -221,7 +221,7 @@ class _LowRank:
             weights.append(links)
         weight = self._flat(weights, self.pi)
         kappa = np.einsum("ij,ij->i", self.pull(unit, a, b, weight), unit)
-        return Multipliers(theta, kappa, -self.pi), unit @ unit.T, primal
+        return StructuredMultipliers(theta, kappa, -self.pi), unit @ unit.T, primal
 
 
 def solve_low_rank(
@@ -277,7 +277,7 @@ def solve_low_rank(
     return LowRankSolution(status, multipliers, moments, primal, count)
 
 
-def _dual_value(program: StructuredProgram, y: Multipliers) -> float:
+def _dual_value(program: StructuredProgram, y: StructuredMultipliers) -> float:
     """Return the bound of a dual point whose T may be indefinite: diag M = 1."""
     size = program.size
     form = np.zeros((size, size))
@@ -289,7 +289,7 @@ def _dual_value(program: StructuredProgram, y: Multipliers) -> float:
             a, b = vectors[tables.left[:, f]], vectors[tables.right[:, f]]
             part = (a * theta[:, f + 1 : f + 2]).T @ b
             form += (part + part.T) / 2
-    part = (vectors[program.clash_left] * y.pi[:, None]).T @ vectors[program.clash_right]
+    part = (vectors[program.pair_left] * y.pi[:, None]).T @ vectors[program.pair_right]
     form -= (part + part.T) / 2
     form[np.diag_indices(size)] -= y.kappa
     least = min(0.0, float(np.linalg.eigvalsh(form)[0]))

@@ -40,11 +40,11 @@ class ProductMatrices:
         self.diagonal = slice(start, start + size)
         self.slices.append((units, units, start, start + size))
         start += size
-        self.clash = slice(start, start + program.clash_left.size)
-        if program.clash_left.size:
-            self.slices.append((program.clash_left, program.clash_right, start, self.clash.stop))
+        self.pair = slice(start, start + program.pair_left.size)
+        if program.pair_left.size:
+            self.slices.append((program.pair_left, program.pair_right, start, self.pair.stop))
         # One entry for each matrix; those of the shared diagonal are one unknown.
-        self.entries = self.clash.stop
+        self.entries = self.pair.stop
         self.group = slice(self.diagonal.stop - program.shared, self.diagonal.stop)
         self.unknowns = program.unknowns
         self.signs = np.ones(self.entries)

@@ -17,7 +17,7 @@ from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
 from bnncert.solvers.product_matrices import ProductMatrices
 from bnncert.solvers.structured_program import (
-    Multipliers,
+    StructuredMultipliers,
     StructuredProgram,
     Tables,
     starting_point,
@@ -58,7 +58,7 @@ class StructuredSolution:
     """Multipliers, moments and how the iteration went."""
 
     status: StructuredStatus
-    multipliers: Multipliers
+    multipliers: StructuredMultipliers
     moments: FloatArray
     probabilities: list[FloatArray]
     dual: float
@@ -93,7 +93,7 @@ def solve_structured(
     gap: float = 0.0,
     tolerance: float = 1e-6,
     iterations: int = 60,
-    start: Multipliers | None = None,
+    start: StructuredMultipliers | None = None,
     moments: FloatArray | None = None,
     probabilities: list[FloatArray] | None = None,
     settled: Callable[[float, float], bool] | None = None,
@@ -120,7 +120,7 @@ class _Iteration:
     def __init__(
         self,
         program: StructuredProgram,
-        start: Multipliers | None,
+        start: StructuredMultipliers | None,
         moments: FloatArray | None,
         probabilities: list[FloatArray] | None,
     ) -> None:
@@ -145,12 +145,12 @@ class _Iteration:
     def _slack(tables: Tables, theta: FloatArray) -> FloatArray:
         return np.asarray(tables.values - np.einsum("jkf,jf->jk", tables.features, theta))
 
-    def _signed(self, y: Multipliers) -> FloatArray:
+    def _signed(self, y: StructuredMultipliers) -> FloatArray:
         """Return the multipliers of all matrices, in their order."""
         parts = [t[:, 1:].T.ravel() for t in y.theta]
         return np.concatenate([*parts, -y.kappa, -y.pi])
 
-    def _split(self, unknowns: FloatArray, first: list[FloatArray]) -> Multipliers:
+    def _split(self, unknowns: FloatArray, first: list[FloatArray]) -> StructuredMultipliers:
         theta = []
         start = 0
         unknowns = self.geometry.expand(unknowns)
@@ -160,7 +160,7 @@ class _Iteration:
             theta.append(np.hstack([constant[:, None], part]))
             start = stop
         g = self.geometry
-        return Multipliers(theta, unknowns[g.diagonal], unknowns[g.clash])
+        return StructuredMultipliers(theta, unknowns[g.diagonal], unknowns[g.pair])
 
     def run(
         self,
@@ -273,7 +273,7 @@ class _Iteration:
 
         def newton(
             target: FloatArray, masses: list[FloatArray]
-        ) -> tuple[Multipliers, FloatArray, list[FloatArray]]:
+        ) -> tuple[StructuredMultipliers, FloatArray, list[FloatArray]]:
             """Solve for the step of the multipliers, and return what it does to T and s."""
             right, first = self._equations(target, masses)
             start = 0
@@ -350,7 +350,7 @@ class _Iteration:
 class _Direction:
     """Steps of the multipliers, of T and s, of M and p, and how long they may be."""
 
-    dy: Multipliers
+    dy: StructuredMultipliers
     change: FloatArray
     moves: list[FloatArray]
     dm: FloatArray

@@ -73,8 +73,8 @@ class StructuredProgram:
     tables: tuple[Tables, ...]
     pair_unit: IntArray
     pair_sign: FloatArray
-    clash_left: IntArray
-    clash_right: IntArray
+    pair_left: IntArray
+    pair_right: IntArray
     shared: int = 0
 
     @property
@@ -86,7 +86,7 @@ class StructuredProgram:
     def unknowns(self) -> int:
         """The size of the Newton system."""
         links = sum(t.count * t.links for t in self.tables)
-        return int(links + self.size - max(self.shared - 1, 0) + self.clash_left.size)
+        return int(links + self.size - max(self.shared - 1, 0) + self.pair_left.size)
 
     @cached_property
     def vectors(self) -> FloatArray:
@@ -108,23 +108,23 @@ class StructuredProgram:
 
 
 @dataclass(eq=False)
-class Multipliers:
+class StructuredMultipliers:
     """A dual point; entries of the diagonal that share a multiplier repeat it in `kappa`."""
 
     theta: list[FloatArray]
     kappa: FloatArray
     pi: FloatArray
 
-    def moved(self, step: Multipliers, length: float) -> Multipliers:
+    def moved(self, step: StructuredMultipliers, length: float) -> StructuredMultipliers:
         """Return the point a step further."""
-        return Multipliers(
+        return StructuredMultipliers(
             [a + length * b for a, b in zip(self.theta, step.theta, strict=True)],
             self.kappa + length * step.kappa,
             self.pi + length * step.pi,
         )
 
 
-def starting_point(program: StructuredProgram) -> Multipliers:
+def starting_point(program: StructuredProgram) -> StructuredMultipliers:
     """Return multipliers that are strictly feasible for every program."""
     theta = []
     for tables in program.tables:
@@ -137,4 +137,4 @@ def starting_point(program: StructuredProgram) -> Multipliers:
     kappa[0] = -(MARGIN + float(reach.sum()))
     if program.shared:
         kappa[-program.shared :] = kappa[-program.shared :].min()
-    return Multipliers(theta, kappa, np.zeros(program.clash_left.size))
+    return StructuredMultipliers(theta, kappa, np.zeros(program.pair_left.size))

@@ -24,7 +24,7 @@ from bnncert.relaxations.reduced.patterns import starting_moments
 from bnncert.relaxations.reduced.relaxation import ReducedProblem, reduce_objective, relax_reduced
 from bnncert.solvers.clarabel_ import ClarabelSolver
 from bnncert.solvers.structured import solve_structured
-from bnncert.solvers.structured_program import Multipliers
+from bnncert.solvers.structured_program import StructuredMultipliers
 from tests.brute_force import TinyNetwork, true_margins
 from tests.strategies import regions, tiny_networks
 
@@ -91,7 +91,7 @@ def coupled_problems(
                 yield problem, replace(problem, coupling=coupling), truth[target.rival]
 
 
-def solved(problem: ReducedProblem) -> tuple[float, Multipliers, float]:
+def solved(problem: ReducedProblem) -> tuple[float, StructuredMultipliers, float]:
     """Return the proved bound, the multipliers and the value in the units of f."""
     relaxation = relax_reduced(problem)
     moments, probabilities = starting_moments(problem)
@@ -153,7 +153,7 @@ def test_wrong_multipliers_never_give_a_wrong_bound(
     for _, coupled, minimum in coupled_problems(net, region, seed):
         _, multipliers, _ = solved(coupled)
         for special in (None, None, np.nan, np.inf):
-            wrong = Multipliers(
+            wrong = StructuredMultipliers(
                 [change(t, special) for t in multipliers.theta],
                 change(multipliers.kappa, special),
                 change(multipliers.pi, special),
@@ -216,7 +216,7 @@ def test_three_signs_that_exclude_each_other_are_seen(kind: str) -> None:
     assert true_margins(STAR, region, 0)[1] == Fraction(7, 4)
     values = []
     for plain, coupled, _ in coupled_problems(STAR, region):
-        assert plain.clash_first.size == 0
+        assert plain.pair_first.size == 0
         assert solved(plain)[2] == pytest.approx(-0.25, abs=1e-4)
         values.append(solved(coupled)[2])
     assert min(values) > 0

@@ -30,7 +30,7 @@ from bnncert.relaxations.reduced.relaxation import (
 from bnncert.solvers.clarabel_ import ClarabelSolver
 from bnncert.solvers.conic import ConicProgram, ConicSolution, unpack
 from bnncert.solvers.structured import solve_structured
-from bnncert.solvers.structured_program import Multipliers
+from bnncert.solvers.structured_program import StructuredMultipliers
 from tests.brute_force import TinyNetwork, true_margins
 from tests.presolve.test_pipeline import reachable_patterns
 from tests.strategies import NORMS, regions, tiny_networks
@@ -101,7 +101,7 @@ def any_case(data: st.DataObject) -> tuple[TinyNetwork, bnncert.Region]:
     )
 
 
-def solved_value(problem: ReducedProblem) -> tuple[ReducedRelaxation, Multipliers, float]:
+def solved_value(problem: ReducedProblem) -> tuple[ReducedRelaxation, StructuredMultipliers, float]:
     """Return the relaxation, its multipliers and its value in the units of f."""
     relaxation = relax_reduced(problem)
     solution = solve_structured(relaxation.program, NEVER, tolerance=1e-8)
@@ -311,7 +311,7 @@ def explicit_table_value(net: TinyNetwork) -> float:
 @FEW
 def test_tables_are_at_least_as_strong_as_the_unreduced_program(net: TinyNetwork) -> None:
     ((problem, minimum),) = reduced_problems(net, cube(net))
-    assert problem.clash_first.size == 0
+    assert problem.pair_first.size == 0
     _, _, value = solved_value(problem)
     unreduced = unreduced_value(net)
     assert value >= unreduced - 1e-4 * (1 + abs(unreduced))
@@ -345,15 +345,18 @@ def test_tables_are_stronger_where_equal_neurons_cancel() -> None:
 
 
 def disturbed(
-    multipliers: Multipliers, rng: np.random.Generator, scale: float, special: float | None
-) -> Multipliers:
+    multipliers: StructuredMultipliers,
+    rng: np.random.Generator,
+    scale: float,
+    special: float | None,
+) -> StructuredMultipliers:
     def change(array: Array) -> Array:
         moved = array + scale * rng.standard_normal(array.shape)
         if special is not None and moved.size:
             moved.ravel()[rng.integers(moved.size)] = special
         return np.asarray(moved)
 
-    return Multipliers(
+    return StructuredMultipliers(
         [change(t) for t in multipliers.theta], change(multipliers.kappa), change(multipliers.pi)
     )
 
@@ -397,7 +400,7 @@ def test_multipliers_that_overflow_prove_nothing(
             assert relaxation.bound(wrong) <= minimum
 
 
-def test_clash_multipliers_that_overflow_prove_nothing() -> None:
+def test_pair_multipliers_that_overflow_prove_nothing() -> None:
     # x_0 = sign(x - 1), x_1 = sign(x), x_2 = sign(x + 1): each implies the next.
     net = TinyNetwork(
         (np.ones((3, 1)), np.array([[1.0, -1.0, 1.0], [0.0, 0.0, 0.0]])),
@@ -405,10 +408,10 @@ def test_clash_multipliers_that_overflow_prove_nothing() -> None:
         "plus",
     )
     ((problem, minimum),) = reduced_problems(net, bnncert.Box([-2], [2]))
-    assert problem.clash_first.size == 3
+    assert problem.pair_first.size == 3
     relaxation = relax_reduced(problem)
     nothing = solve_structured(relaxation.program, NEVER).multipliers
-    wrong = Multipliers(
+    wrong = StructuredMultipliers(
         nothing.theta, np.zeros_like(nothing.kappa), np.full(3, 1.5e308 / relaxation.scale)
     )
     with np.errstate(all="ignore"):
@@ -543,7 +546,7 @@ def test_tables_and_gates_describe_every_reachable_pattern(data: st.DataObject) 
             )
             u = x @ problem.gates.rows[j]
             assert set(zip(u.tolist(), x[:, out].tolist(), strict=True)) <= listed
-        first, second = problem.clash_first, problem.clash_second
+        first, second = problem.pair_first, problem.pair_second
         left = x[:, first // 2] == 1 - 2 * (first % 2)
         assert not np.any(left & (x[:, second // 2] == 1 - 2 * (second % 2)))
 

@@ -57,10 +57,10 @@ def circuit_of(
     problem = robustness(net, region, label)
     presolved = presolve(net, region)
     circuit = build_circuit(presolved, problem.targets)
-    clashes, size = presolved.clashes, circuit.inputs
+    pairs, size = presolved.pairs, circuit.inputs
     table = np.zeros((2 * size, 2 * size), dtype=bool)
-    mine = (clashes.first // 2 < size) & (clashes.second // 2 < size)
-    table[clashes.first[mine], clashes.second[mine]] = True
+    mine = (pairs.first // 2 < size) & (pairs.second // 2 < size)
+    table[pairs.first[mine], pairs.second[mine]] = True
     return circuit, problem, table | table.T
 
 

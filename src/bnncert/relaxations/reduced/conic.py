@@ -12,14 +12,14 @@ import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.solvers.conic import ConicProgram
-from bnncert.solvers.structured_program import Multipliers, StructuredProgram
+from bnncert.solvers.structured_program import StructuredMultipliers, StructuredProgram
 
 
 def conic_program(program: StructuredProgram) -> ConicProgram:
     """Return the dual of a structured program as a conic program in the multipliers."""
     size = program.size
     counts = [t.count * (t.links + 1) for t in program.tables]
-    columns = sum(counts) + size + program.clash_left.size
+    columns = sum(counts) + size + program.pair_left.size
     triangle = size * (size + 1) // 2
     nonnegative = sum(t.values.size for t in program.tables)
     rows: list[IntArray] = []
@@ -69,7 +69,7 @@ def conic_program(program: StructuredProgram) -> ConicProgram:
     diagonal = np.arange(size)
     put(nonnegative + diagonal * (diagonal + 1) // 2 + diagonal, column + diagonal, np.ones(size))
     column += size
-    for k, (a, b) in enumerate(zip(program.clash_left, program.clash_right, strict=True)):
+    for k, (a, b) in enumerate(zip(program.pair_left, program.pair_right, strict=True)):
         put_product(vectors[a], vectors[b], column + k, -1.0)
     base = np.zeros((size, size))
     base[0, :] += program.linear / 2
@@ -93,7 +93,7 @@ def conic_program(program: StructuredProgram) -> ConicProgram:
     return ConicProgram(cost, matrix, right, nonnegative, (size,))
 
 
-def multipliers_of(program: StructuredProgram, primal: FloatArray) -> Multipliers:
+def multipliers_of(program: StructuredProgram, primal: FloatArray) -> StructuredMultipliers:
     """Return the multipliers that a solution of the conic program stands for."""
     theta = []
     start = 0
@@ -105,4 +105,6 @@ def multipliers_of(program: StructuredProgram, primal: FloatArray) -> Multiplier
     single = program.size - program.shared
     stop = start + single + min(program.shared, 1)
     shared = np.repeat(primal[start + single : stop], program.shared)
-    return Multipliers(theta, np.append(primal[start : start + single], shared), primal[stop:])
+    return StructuredMultipliers(
+        theta, np.append(primal[start : start + single], shared), primal[stop:]
+    )

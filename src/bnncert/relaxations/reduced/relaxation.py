@@ -38,14 +38,14 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, IntArray
-from bnncert.presolve.clashes import Clashes
+from bnncert.presolve.conflicts import ConflictingPairs
 from bnncert.presolve.literals import renumbered, sign_of, variable_of
 from bnncert.presolve.merging import row_keys
 from bnncert.presolve.pipeline import Presolved
 from bnncert.presolve.triples import Triples
 from bnncert.problem import Objective
 from bnncert.relaxations.reduced.coupling import Coupling
-from bnncert.solvers.structured_program import Multipliers, StructuredProgram, Tables
+from bnncert.solvers.structured_program import StructuredMultipliers, StructuredProgram, Tables
 
 UNIT = 2.0**-52
 
@@ -105,8 +105,8 @@ class ReducedProblem:
     gates: Lattice
     gate_signs: FloatArray
     outputs: IntArray
-    clash_first: IntArray
-    clash_second: IntArray
+    pair_first: IntArray
+    pair_second: IntArray
     triples: IntArray = field(default_factory=lambda: np.zeros((0, 3), dtype=np.int64))
     coupling: Coupling | None = None
 
@@ -118,8 +118,8 @@ class ReducedProblem:
     @cached_property
     def excluded(self) -> npt.NDArray[np.bool_]:
         """The symmetric table of literals that exclude each other."""
-        nothing = np.zeros(self.clash_first.size)
-        return Clashes(self.clash_first, self.clash_second, nothing).matrix(self.size)
+        nothing = np.zeros(self.pair_first.size)
+        return ConflictingPairs(self.pair_first, self.pair_second, nothing).matrix(self.size)
 
     @property
     def links(self) -> int:
@@ -194,7 +194,7 @@ def reduce_objective(
     values = _pad([g[2] for g in groups])
     sizes = np.array([g[1].size for g in groups], dtype=np.int64)
     gates, signs, outputs = _gates(presolved, variables, place)
-    first, second = presolved.clashes.first, presolved.clashes.second
+    first, second = presolved.pairs.first, presolved.pairs.second
     kept = (place[variable_of(first)] >= 0) & (place[variable_of(second)] >= 0)
     return ReducedProblem(
         variables,
@@ -311,18 +311,18 @@ class ReducedRelaxation:
     gate_norm: FloatArray
     input_norm: FloatArray
 
-    def bound(self, multipliers: Multipliers) -> float:
+    def bound(self, multipliers: StructuredMultipliers) -> float:
         """Return the lower bound of f that these multipliers prove, rounding included."""
-        certificate = self.certificate(multipliers)
-        return certificate.bound(self.problem)
+        dual = self.dual_point(multipliers)
+        return dual.bound(self.problem)
 
-    def certificate(self, multipliers: Multipliers) -> Certificate:
+    def dual_point(self, multipliers: StructuredMultipliers) -> DualPoint:
         """Return the multipliers in the units of the problem."""
         tables = multipliers.theta[0] * self.scale
         gates = multipliers.theta[1] * self.scale
         n, g, h = self.table_norm, self.gate_norm, self.input_norm
         inputs = multipliers.theta[2] * self.scale if h.size else np.zeros((0, 4))
-        return Certificate(
+        return DualPoint(
             table_linear=tables[:, 1] / n,
             table_square=tables[:, 2] / n**2,
             gate_linear=gates[:, 1] / g,
@@ -330,7 +330,7 @@ class ReducedRelaxation:
             gate_sign=gates[:, 3].copy(),
             gate_product=gates[:, 4] / g,
             diagonal=multipliers.kappa * self.scale,
-            clash=multipliers.pi * self.scale,
+            pair=multipliers.pi * self.scale,
             input_linear=inputs[:, 1] / h,
             input_sign=inputs[:, 2].copy(),
             input_product=inputs[:, 3] / h,
@@ -338,7 +338,7 @@ class ReducedRelaxation:
 
 
 @dataclass(frozen=True, eq=False)
-class Certificate:
+class DualPoint:
     """Multipliers that prove a bound: see the formula at the top of this file.
 
     The diagonal is that of (1, x, y); `input_*` are empty without a coupling.
@@ -351,7 +351,7 @@ class Certificate:
     gate_sign: FloatArray
     gate_product: FloatArray
     diagonal: FloatArray
-    clash: FloatArray
+    pair: FloatArray
     input_linear: FloatArray = field(default_factory=lambda: np.zeros(0))
     input_sign: FloatArray = field(default_factory=lambda: np.zeros(0))
     input_product: FloatArray = field(default_factory=lambda: np.zeros(0))
@@ -401,18 +401,18 @@ class Certificate:
         diagonal = np.arange(total)
         form[diagonal, diagonal] -= self.diagonal
         size[diagonal, diagonal] += np.abs(self.diagonal)
-        a, b = variable_of(problem.clash_first) + 1, variable_of(problem.clash_second) + 1
-        s, t = sign_of(problem.clash_first), sign_of(problem.clash_second)
+        a, b = variable_of(problem.pair_first) + 1, variable_of(problem.pair_second) + 1
+        s, t = sign_of(problem.pair_first), sign_of(problem.pair_second)
         zero = np.zeros_like(a)
-        form[0, 0] -= self.clash.sum()
-        size[0, 0] += np.abs(self.clash).sum()
+        form[0, 0] -= self.pair.sum()
+        size[0, 0] += np.abs(self.pair).sum()
         for first, second, sign in ((zero, a, s), (zero, b, t), (a, b, s * t)):
-            np.add.at(form, (first, second), -self.clash * sign / 2)
-            np.add.at(form, (second, first), -self.clash * sign / 2)
-            np.add.at(size, (first, second), np.abs(self.clash) / 2)
-            np.add.at(size, (second, first), np.abs(self.clash) / 2)
+            np.add.at(form, (first, second), -self.pair * sign / 2)
+            np.add.at(form, (second, first), -self.pair * sign / 2)
+            np.add.at(size, (first, second), np.abs(self.pair) / 2)
+            np.add.at(size, (second, first), np.abs(self.pair) / 2)
         terms = problem.table.rows.shape[0] + problem.gates.rows.shape[0] + 16
-        terms += int(problem.clash_first.size) + int(self.input_linear.size)
+        terms += int(problem.pair_first.size) + int(self.input_linear.size)
         return form, 2 * terms * UNIT * size
 
     def constants(self, problem: ReducedProblem) -> FloatArray:
@@ -463,7 +463,7 @@ class Certificate:
             self.gate_sign,
             self.gate_product,
             self.diagonal,
-            self.clash,
+            self.pair,
             self.input_linear,
             self.input_sign,
             self.input_product,
@@ -544,7 +544,7 @@ def relax_reduced(problem: ReducedProblem) -> ReducedRelaxation:
         input_norm = np.sqrt((coupling.rows**2).sum(axis=1))
         rows[tables + gates :, n + 1 :] = coupling.rows / input_norm[:, None]
         families.append(_input_tables(coupling, input_norm, tables + gates, unit))
-    literals = np.unique(np.concatenate([problem.clash_first, problem.clash_second]))
+    literals = np.unique(np.concatenate([problem.pair_first, problem.pair_second]))
     start = unit + n + 1 + more
 
     def where(index: IntArray) -> IntArray:
@@ -557,8 +557,8 @@ def relax_reduced(problem: ReducedProblem) -> ReducedRelaxation:
         tables=tuple(families),
         pair_unit=variable_of(literals) + 1,
         pair_sign=sign_of(literals).astype(np.float64),
-        clash_left=where(problem.clash_first),
-        clash_right=where(problem.clash_second),
+        pair_left=where(problem.pair_first),
+        pair_right=where(problem.pair_second),
         shared=more if coupling is not None and coupling.is_ball else 0,
     )
     return ReducedRelaxation(problem, program, scale, table_norm, gate_norm, input_norm)

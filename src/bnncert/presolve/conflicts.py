@@ -18,7 +18,7 @@ MOST_CLOSED = 3000
 
 
 @dataclass(frozen=True, eq=False)
-class Clashes:
+class ConflictingPairs:
     """Literals `first` and `second` that exclude each other; `theta` proves it, NaN if implied."""
 
     first: IntArray
@@ -26,7 +26,7 @@ class Clashes:
     theta: FloatArray
 
     @classmethod
-    def none(cls) -> Clashes:
+    def none(cls) -> ConflictingPairs:
         """Return the empty set."""
         empty = np.zeros(0, dtype=np.int64)
         return cls(empty, empty, np.zeros(0))
@@ -55,11 +55,11 @@ class Closure:
     state: SignArray
     representative: IntArray
     sign: SignArray
-    clashes: Clashes
+    pairs: ConflictingPairs
     contradiction: bool
 
 
-def close(clashes: Clashes, neurons: int) -> Closure:
+def close(pairs: ConflictingPairs, neurons: int) -> Closure:
     """Close a set of clashes under implication.
 
     With R the reachability of the implication graph: l with R[l, -l] is false; l and k with R[l, k]
@@ -69,15 +69,15 @@ def close(clashes: Clashes, neurons: int) -> Closure:
     representative = np.arange(neurons, dtype=np.int64)
     sign = np.ones(neurons, dtype=np.int8)
     state = np.zeros(neurons, dtype=np.int8)
-    if not clashes.size or neurons > MOST_CLOSED:
-        return Closure(state, representative, sign, clashes, False)
-    direct = clashes.matrix(neurons)
+    if not pairs.size or neurons > MOST_CLOSED:
+        return Closure(state, representative, sign, pairs, False)
+    direct = pairs.matrix(neurons)
     every = np.arange(2 * neurons)
     negated = negation(every)
     implies = _transitive(direct[:, negated])
     false = implies[every, negated]
     if np.any(false & false[negated]):
-        return Closure(state, representative, sign, Clashes.none(), True)
+        return Closure(state, representative, sign, ConflictingPairs.none(), True)
     state[false[1::2]] = 1
     state[false[0::2]] = -1
     open_ = np.repeat(state == 0, 2)
@@ -95,12 +95,12 @@ def close(clashes: Clashes, neurons: int) -> Closure:
     keep = variable_of(first) != variable_of(second)
     first, second = first[keep].astype(np.int64), second[keep].astype(np.int64)
     theta = np.full(first.size, np.nan)
-    if clashes.size:
+    if pairs.size:
         known = np.full((2 * neurons, 2 * neurons), np.nan)
-        known[clashes.first, clashes.second] = clashes.theta
-        known[clashes.second, clashes.first] = 1.0 - clashes.theta
+        known[pairs.first, pairs.second] = pairs.theta
+        known[pairs.second, pairs.first] = 1.0 - pairs.theta
         theta = known[first, second]
-    return Closure(state, representative, sign, Clashes(first, second, theta), False)
+    return Closure(state, representative, sign, ConflictingPairs(first, second, theta), False)
 
 
 def _transitive(relation: BoolArray) -> BoolArray:

@@ -15,16 +15,9 @@ from bnncert.deadline import Deadline
 from bnncert.presolve.pipeline import presolve
 from bnncert.problem import robustness
 from bnncert.relaxations.moments.cliques import running_intersection
-from bnncert.relaxations.reduced.patterns import consistent_patterns, starting_moments
-from bnncert.relaxations.reduced.relaxation import (
-    Certificate,
-    ReducedProblem,
-    reduce_objective,
-    relax_reduced,
-)
-from bnncert.relaxations.reduced.windows import (
-    Part,
-    PartAnswer,
+from bnncert.relaxations.reduced.components import (
+    Component,
+    ComponentAnswer,
     chordal_cliques,
     components,
     costs,
@@ -32,6 +25,13 @@ from bnncert.relaxations.reduced.windows import (
     labels,
     split_bound,
     sum_of_bounds,
+)
+from bnncert.relaxations.reduced.patterns import consistent_patterns, starting_moments
+from bnncert.relaxations.reduced.relaxation import (
+    DualPoint,
+    ReducedProblem,
+    reduce_objective,
+    relax_reduced,
 )
 from bnncert.solvers.structured import solve_structured
 from tests.brute_force import TinyNetwork, true_margins
@@ -80,14 +80,14 @@ def window_problem(
     return reduce_objective(presolved, target.objectives[0], triples=presolved.triples)
 
 
-def solve(problem: ReducedProblem, last: bool) -> PartAnswer:
+def solve(problem: ReducedProblem, last: bool) -> ComponentAnswer:
     relaxation = relax_reduced(problem)
     moments, probabilities = starting_moments(problem)
     found = solve_structured(
         relaxation.program, NEVER, moments=moments, probabilities=probabilities
     )
     primal = found.primal * relaxation.scale + problem.constant - problem.slack
-    return PartAnswer(relaxation.certificate(found.multipliers), found.moments, primal)
+    return ComponentAnswer(relaxation.dual_point(found.multipliers), found.moments, primal)
 
 
 def value(problem: ReducedProblem, signs: Array) -> Array:
@@ -101,19 +101,19 @@ def value(problem: ReducedProblem, signs: Array) -> Array:
     return np.asarray(total)
 
 
-def random_certificate(problem: ReducedProblem, rng: Any) -> Certificate:
+def random_dual_point(problem: ReducedProblem, rng: Any) -> DualPoint:
     tables, gates = problem.table.rows.shape[0], problem.gates.rows.shape[0]
     table, gate = rng.normal(size=(2, tables)), rng.normal(size=(4, gates))
-    diagonal, clash = rng.normal(size=problem.size + 1), rng.normal(size=problem.clash_first.size)
-    return Certificate(*table, *gate, diagonal, clash)
+    diagonal, pair = rng.normal(size=problem.size + 1), rng.normal(size=problem.pair_first.size)
+    return DualPoint(*table, *gate, diagonal, pair)
 
 
-def check_partition(problem: ReducedProblem, parts: list[Part]) -> None:
+def check_partition(problem: ReducedProblem, parts: list[Component]) -> None:
     for name, count in (
         ("variables", problem.size),
         ("tables", problem.table.rows.shape[0]),
         ("gates", problem.gates.rows.shape[0]),
-        ("clashes", problem.clash_first.size),
+        ("pairs", problem.pair_first.size),
     ):
         held = np.concatenate([getattr(p, name) for p in parts])
         np.testing.assert_array_equal(np.sort(held), np.arange(count))
@@ -146,7 +146,7 @@ def test_the_bound_of_the_whole_is_the_sum(length: int, radius: float, depth: in
     whole = solve(problem, True)
     found = split_bound(problem, solve)
     assert found.parts > 1
-    exact = whole.certificate.bound(problem)
+    exact = whole.dual.bound(problem)
     assert found.lower == pytest.approx(exact, abs=1e-2)
     assert found.primal == pytest.approx(whole.primal, abs=1e-2)
     assert found.moments is not None
@@ -159,9 +159,9 @@ def test_any_certificates_join_without_loss() -> None:
     parts = components(problem)
     for seed in range(10):
         rng = np.random.default_rng(seed)
-        certificates = [random_certificate(p.problem, rng) for p in parts]
-        total = sum_of_bounds(parts, certificates)
-        joined = join(problem, parts, certificates).bound(problem)
+        duals = [random_dual_point(p.problem, rng) for p in parts]
+        total = sum_of_bounds(parts, duals)
+        joined = join(problem, parts, duals).bound(problem)
         assert joined == pytest.approx(total, abs=1e-6 * abs(total))
 
 
@@ -187,7 +187,7 @@ def test_split_bounds_never_exceed_the_minimum(data: st.DataObject) -> None:
         found = split_bound(problem, solve)
         least = 2 * float(truth[rival]) - float(bias[0] - bias[rival])
         assert found.lower <= least + 1e-9
-        whole = solve(problem, True).certificate.bound(problem)
+        whole = solve(problem, True).dual.bound(problem)
         assert found.lower == pytest.approx(whole, abs=1e-3)
 
 
@@ -217,7 +217,7 @@ def test_cliques_cover_every_link_and_form_a_tree(length: int, radius: float, de
         np.append(np.flatnonzero(r), o)
         for r, o in zip(problem.gates.rows, problem.outputs, strict=True)
     ]
-    groups += list(np.stack([problem.clash_first // 2, problem.clash_second // 2], axis=1))
+    groups += list(np.stack([problem.pair_first // 2, problem.pair_second // 2], axis=1))
     assert all(any(frozenset(g.tolist()) <= s for s in sets) for g in groups)
     assert not any(a < b for a in sets for b in sets)
     assert running_intersection([tuple(m.tolist()) for m in cliques.members])

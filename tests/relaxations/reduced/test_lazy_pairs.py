@@ -15,10 +15,10 @@ from bnncert.checking import check
 from bnncert.methods import reduced_sdp
 from bnncert.presolve.pipeline import presolve
 from bnncert.problem import robustness
-from bnncert.relaxations.reduced import lazy_clashes
-from bnncert.relaxations.reduced.lazy_clashes import for_all_clashes, violated_clashes, with_clashes
+from bnncert.relaxations.reduced import lazy_pairs
+from bnncert.relaxations.reduced.lazy_pairs import for_all_pairs, violated_pairs, with_pairs
 from bnncert.relaxations.reduced.relaxation import ReducedProblem, reduce_objective, relax_reduced
-from bnncert.solvers.structured_program import Multipliers
+from bnncert.solvers.structured_program import StructuredMultipliers
 from tests.brute_force import true_margins
 from tests.relaxations.reduced.test_relaxation import FEW
 from tests.strategies import NORMS, regions, tiny_networks
@@ -33,7 +33,7 @@ def demo_region(image: int, delta: float) -> tuple[bnncert.Ball, int]:
 @pytest.fixture
 def lazy(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Clashes are added lazily however few there are."""
-    monkeypatch.setattr(reduced_sdp, "_has_many_clashes", lambda problem, context: True)
+    monkeypatch.setattr(reduced_sdp, "_has_many_pairs", lambda problem, context: True)
     return monkeypatch
 
 
@@ -44,7 +44,7 @@ def test_the_bound_is_below_the_minimum(data: st.DataObject, kind: str) -> None:
     region = data.draw(regions(kind))
     truth = true_margins(net, region, 0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reduced_sdp, "_has_many_clashes", lambda problem, context: True)
+        patch.setattr(reduced_sdp, "_has_many_pairs", lambda problem, context: True)
         result = bnncert.bound(net.build(), region, 0, method="sdp")
     for target in result.targets:
         assert target.rival is not None
@@ -52,9 +52,7 @@ def test_the_bound_is_below_the_minimum(data: st.DataObject, kind: str) -> None:
 
 
 @pytest.mark.parametrize("image", [1, 2])
-def test_enough_rounds_end_at_the_bound_of_all_clashes(
-    image: int, lazy: pytest.MonkeyPatch
-) -> None:
+def test_enough_rounds_end_at_the_bound_of_all_pairs(image: int, lazy: pytest.MonkeyPatch) -> None:
     region, label = demo_region(image, 0.25)
     network = load_demo_network("sparse")
 
@@ -64,10 +62,10 @@ def test_enough_rounds_end_at_the_bound_of_all_clashes(
             network, region, label, targets="runner-up", method="sdp", options=options
         ).lower
 
-    lazy.setattr(reduced_sdp, "CLASH_ROUNDS", 1)
+    lazy.setattr(reduced_sdp, "PAIR_ROUNDS", 1)
     without = lower()
-    lazy.setattr(reduced_sdp, "CLASH_ROUNDS", 30)
-    lazy.setattr(lazy_clashes, "VISIBLE", 1e-6)
+    lazy.setattr(reduced_sdp, "PAIR_ROUNDS", 30)
+    lazy.setattr(lazy_pairs, "VISIBLE", 1e-6)
     rounds = lower()
     lazy.undo()
     assert without < rounds == pytest.approx(lower(), abs=1e-6)
@@ -93,38 +91,38 @@ def problem() -> ReducedProblem:
 
 
 def test_signs_that_exclude_each_other_are_found(problem: ReducedProblem) -> None:
-    count = problem.clash_first.size
+    count = problem.pair_first.size
     assert count > 3
     none = np.zeros(count, dtype=bool)
     # A point with both signs of clash 3 violates it by (1 + 1)(1 + 1).
     z = np.ones(problem.size + 1)
-    for literal in (problem.clash_first[3], problem.clash_second[3]):
+    for literal in (problem.pair_first[3], problem.pair_second[3]):
         z[literal // 2 + 1] = 1 - 2 * (literal % 2)
-    found = violated_clashes(problem, np.outer(z, z), none, count)
+    found = violated_pairs(problem, np.outer(z, z), none, count)
     assert 3 in found
-    first, second = problem.clash_first, problem.clash_second
+    first, second = problem.pair_first, problem.pair_second
     holds = (z[first // 2 + 1] == 1 - 2 * (first % 2)) & (
         z[second // 2 + 1] == 1 - 2 * (second % 2)
     )
     assert sorted(found) == np.flatnonzero(holds).tolist()
     none[3] = True
-    assert 3 not in violated_clashes(problem, np.outer(z, z), none, count)
-    assert violated_clashes(problem, np.outer(z, z), none, 1).size <= 1
+    assert 3 not in violated_pairs(problem, np.outer(z, z), none, count)
+    assert violated_pairs(problem, np.outer(z, z), none, 1).size <= 1
 
 
-def test_missing_clashes_have_no_multiplier(problem: ReducedProblem) -> None:
-    kept = np.zeros(problem.clash_first.size, dtype=bool)
+def test_missing_pairs_have_no_multiplier(problem: ReducedProblem) -> None:
+    kept = np.zeros(problem.pair_first.size, dtype=bool)
     kept[[0, 2]] = True
-    few = with_clashes(problem, kept)
-    assert few.clash_first.tolist() == problem.clash_first[[0, 2]].tolist()
+    few = with_pairs(problem, kept)
+    assert few.pair_first.tolist() == problem.pair_first[[0, 2]].tolist()
     theta = [
         np.zeros((t.features.shape[0], t.features.shape[2]))
         for t in relax_reduced(few).program.tables
     ]
-    some = Multipliers(theta, np.full(problem.size + 1, -50.0), np.array([1.0, -2.0]))
-    every = for_all_clashes(some, kept)
+    some = StructuredMultipliers(theta, np.full(problem.size + 1, -50.0), np.array([1.0, -2.0]))
+    every = for_all_pairs(some, kept)
     assert every.pi[kept].tolist() == [1.0, -2.0] and not every.pi[~kept].any()
     # The same dual point, so the same bound.
-    assert relax_reduced(few).certificate(some).bound(few) == pytest.approx(
-        relax_reduced(problem).certificate(every).bound(problem)
+    assert relax_reduced(few).dual_point(some).bound(few) == pytest.approx(
+        relax_reduced(problem).dual_point(every).bound(problem)
     )

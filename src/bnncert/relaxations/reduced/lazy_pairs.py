@@ -16,30 +16,32 @@ import numpy.typing as npt
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.presolve.literals import sign_of, variable_of
 from bnncert.relaxations.reduced.relaxation import ReducedProblem
-from bnncert.solvers.structured_program import Multipliers
+from bnncert.solvers.structured_program import StructuredMultipliers
 
 #: Violations below this are left alone.
 VISIBLE = 0.02
 
 
-def with_clashes(problem: ReducedProblem, kept: npt.NDArray[np.bool_]) -> ReducedProblem:
+def with_pairs(problem: ReducedProblem, kept: npt.NDArray[np.bool_]) -> ReducedProblem:
     """Return the problem with some of its clashes."""
-    first, second = problem.clash_first[kept], problem.clash_second[kept]
-    return replace(problem, clash_first=first, clash_second=second)
+    first, second = problem.pair_first[kept], problem.pair_second[kept]
+    return replace(problem, pair_first=first, pair_second=second)
 
 
-def for_all_clashes(multipliers: Multipliers, kept: npt.NDArray[np.bool_]) -> Multipliers:
+def for_all_pairs(
+    multipliers: StructuredMultipliers, kept: npt.NDArray[np.bool_]
+) -> StructuredMultipliers:
     """Return the multipliers of some clashes as those of all."""
     pi = np.zeros(kept.size)
     pi[kept] = multipliers.pi
     return replace(multipliers, pi=pi)
 
 
-def violated_clashes(
+def violated_pairs(
     problem: ReducedProblem, moments: FloatArray, kept: npt.NDArray[np.bool_], most: int
 ) -> IntArray:
     """Return the clashes not yet kept that the moments violate most, deepest first."""
-    first, second = problem.clash_first, problem.clash_second
+    first, second = problem.pair_first, problem.pair_second
     s, t = sign_of(first), sign_of(second)
     a, b = variable_of(first) + 1, variable_of(second) + 1
     depth = np.abs(1 + s * moments[0, a] + t * moments[0, b] + s * t * moments[a, b])

@@ -29,9 +29,9 @@ from scipy.sparse.csgraph import connected_components
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.presolve.literals import renumbered, variable_of
-from bnncert.relaxations.reduced.relaxation import UNIT, Certificate, Lattice, ReducedProblem
+from bnncert.relaxations.reduced.relaxation import UNIT, DualPoint, Lattice, ReducedProblem
 
-Form: TypeAlias = Literal["whole", "parts", "conic"]
+BlockForm: TypeAlias = Literal["whole", "parts", "conic"]
 
 #: Work on one entry of the Newton matrix besides its factorisation, in operations.
 PER_ENTRY = 600
@@ -42,14 +42,14 @@ PER_ROW, SPARSE = 300_000, 4.0
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class Component:
     """One component, and which variables, tables, gates and clashes of the whole it holds."""
 
     problem: ReducedProblem
     variables: IntArray
     tables: IntArray
     gates: IntArray
-    clashes: IntArray
+    pairs: IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,7 @@ class Costs:
     overlap: int
 
     @property
-    def cheapest(self) -> Form:
+    def cheapest(self) -> BlockForm:
         """The cheapest of the forms that the package has a solver for."""
         if self.conic < min(self.whole, self.parts):
             return "conic"
@@ -98,7 +98,7 @@ def _groups(problem: ReducedProblem) -> Iterator[IntArray]:
         yield np.flatnonzero(row)
     for row, output in zip(problem.gates.rows, problem.outputs, strict=True):
         yield np.append(np.flatnonzero(row), output)
-    yield from variable_of(np.stack([problem.clash_first, problem.clash_second], axis=1))
+    yield from variable_of(np.stack([problem.pair_first, problem.pair_second], axis=1))
     if problem.coupling is not None:
         # The input belongs to all windows at once.
         yield np.arange(problem.size)
@@ -120,7 +120,7 @@ def labels(problem: ReducedProblem) -> IntArray:
 # -- components -----------------------------------------------------------------------------
 
 
-def components(problem: ReducedProblem) -> list[Part]:
+def components(problem: ReducedProblem) -> list[Component]:
     """Split a problem into its components, the largest last.
 
     The first part keeps the constant and the slack, and the others have none.  A problem with a
@@ -130,21 +130,21 @@ def components(problem: ReducedProblem) -> list[Part]:
     count = int(label.max(initial=-1)) + 1
     if count <= 1:
         whole = (np.arange(n) for n in _sizes(problem))
-        return [Part(problem, *whole)]
+        return [Component(problem, *whole)]
     order = np.argsort(np.bincount(label, minlength=count), kind="stable")
     rank = np.empty(count, dtype=np.int64)
     rank[order] = np.arange(count)
     label = rank[label]
     # A row without entries is a constant: any part may have it.
     table = _label_of_rows(problem.table.rows, label)
-    clash = label[variable_of(problem.clash_first)]
+    pair = label[variable_of(problem.pair_first)]
     triple = label[variable_of(problem.triples)]
     inside = np.flatnonzero((triple == triple[:, :1]).all(axis=1))
     parts = []
     for k in range(count):
         variables = np.flatnonzero(label == k)
         tables, gates = np.flatnonzero(table == k), np.flatnonzero(label[problem.outputs] == k)
-        clashes = np.flatnonzero(clash == k)
+        pairs = np.flatnonzero(pair == k)
         place = np.full(problem.size, -1, dtype=np.int64)
         place[variables] = np.arange(variables.size)
         triples = problem.triples[inside[triple[inside, 0] == k]]
@@ -159,17 +159,17 @@ def components(problem: ReducedProblem) -> list[Part]:
             gates=_lattice_part(problem.gates, gates, variables),
             gate_signs=problem.gate_signs[gates],
             outputs=place[problem.outputs[gates]],
-            clash_first=renumbered(problem.clash_first[clashes], place),
-            clash_second=renumbered(problem.clash_second[clashes], place),
+            pair_first=renumbered(problem.pair_first[pairs], place),
+            pair_second=renumbered(problem.pair_second[pairs], place),
             triples=renumbered(triples, place),
         )
-        parts.append(Part(part, variables, tables, gates, clashes))
+        parts.append(Component(part, variables, tables, gates, pairs))
     return parts
 
 
 def _sizes(problem: ReducedProblem) -> tuple[int, int, int, int]:
     tables, gates = problem.table.rows.shape[0], problem.gates.rows.shape[0]
-    return problem.size, int(tables), int(gates), int(problem.clash_first.size)
+    return problem.size, int(tables), int(gates), int(problem.pair_first.size)
 
 
 def _label_of_rows(rows: FloatArray, label: IntArray) -> IntArray:
@@ -181,26 +181,24 @@ def _lattice_part(lattice: Lattice, rows: IntArray, columns: IntArray) -> Lattic
     return Lattice(lattice.rows[np.ix_(rows, columns)], lattice.points[rows], lattice.sizes[rows])
 
 
-def join(
-    problem: ReducedProblem, parts: list[Part], certificates: list[Certificate]
-) -> Certificate:
+def join(problem: ReducedProblem, parts: list[Component], duals: list[DualPoint]) -> DualPoint:
     """Return the certificate of the whole: its bound is the sum of the parts' bounds.
 
     A T_c that is indefinite by lambda is lifted by lambda I first, which costs its own part what
     the bound would take off anyway, and the whole nothing more.
     """
-    size, tables, gates, clashes = _sizes(problem)
+    size, tables, gates, pairs = _sizes(problem)
     table, gate = np.zeros((2, tables)), np.zeros((4, gates))
-    diagonal, clash = np.zeros(size + 1), np.zeros(clashes)
-    for part, one in zip(parts, certificates, strict=True):
+    diagonal, pair = np.zeros(size + 1), np.zeros(pairs)
+    for part, one in zip(parts, duals, strict=True):
         table[:, part.tables] = one.table_linear, one.table_square
         gate[:, part.gates] = one.gate_linear, one.gate_square, one.gate_sign, one.gate_product
         least = float(np.linalg.eigvalsh(one.form(part.problem)[0])[0])
         lifted = one.diagonal + min(0.0, least)
         diagonal[0] += lifted[0]
         diagonal[1 + part.variables] = lifted[1:]
-        clash[part.clashes] = one.clash
-    return Certificate(
+        pair[part.pairs] = one.pair
+    return DualPoint(
         table_linear=table[0],
         table_square=table[1],
         gate_linear=gate[0],
@@ -208,12 +206,12 @@ def join(
         gate_sign=gate[2],
         gate_product=gate[3],
         diagonal=diagonal,
-        clash=clash,
+        pair=pair,
     )
 
 
 def join_moments(
-    problem: ReducedProblem, parts: list[Part], moments: list[FloatArray]
+    problem: ReducedProblem, parts: list[Component], moments: list[FloatArray]
 ) -> FloatArray:
     """Return moments of the whole in which the parts are independent of each other."""
     mean = np.ones(problem.size + 1)
@@ -227,10 +225,10 @@ def join_moments(
 
 
 @dataclass(eq=False)
-class PartAnswer:
+class ComponentAnswer:
     """What a solver says of one part; `primal` includes the part's constant."""
 
-    certificate: Certificate
+    dual: DualPoint
     moments: FloatArray | None
     primal: float
 
@@ -240,14 +238,14 @@ class SplitBound:
     """What the parts say of the whole."""
 
     lower: float
-    certificate: Certificate
+    dual: DualPoint
     moments: FloatArray | None
     primal: float
     parts: int
 
 
 def split_bound(
-    problem: ReducedProblem, solve: Callable[[ReducedProblem, bool], PartAnswer]
+    problem: ReducedProblem, solve: Callable[[ReducedProblem, bool], ComponentAnswer]
 ) -> SplitBound:
     """Bound a problem part by part.
 
@@ -256,7 +254,7 @@ def split_bound(
     a solver that stops once the sign of its bound is known decides the whole.
     """
     parts = components(problem)
-    answers: list[PartAnswer] = []
+    answers: list[ComponentAnswer] = []
     lower, primal = 0.0, 0.0
     for number, part in enumerate(parts):
         last = number == len(parts) - 1
@@ -266,21 +264,19 @@ def split_bound(
             primal += answer.primal - lower
         else:
             answer = solve(part.problem, False)
-            lower += answer.certificate.bound(part.problem)
+            lower += answer.dual.bound(part.problem)
             primal += answer.primal
         answers.append(answer)
-    if len(parts) == 1:
-        certificate = answers[0].certificate
-    else:
-        certificate = join(problem, parts, [a.certificate for a in answers])
+    duals = [a.dual for a in answers]
+    dual = duals[0] if len(parts) == 1 else join(problem, parts, duals)
     known = [a.moments for a in answers if a.moments is not None]
     moments = join_moments(problem, parts, known) if len(known) == len(parts) else None
-    return SplitBound(certificate.bound(problem), certificate, moments, primal, len(parts))
+    return SplitBound(dual.bound(problem), dual, moments, primal, len(parts))
 
 
-def sum_of_bounds(parts: list[Part], certificates: list[Certificate]) -> float:
+def sum_of_bounds(parts: list[Component], duals: list[DualPoint]) -> float:
     """Return the sum of the parts' bounds, rounded down."""
-    bounds = [c.bound(p.problem) for p, c in zip(parts, certificates, strict=True)]
+    bounds = [c.bound(p.problem) for p, c in zip(parts, duals, strict=True)]
     return sum(bounds) - len(bounds) * UNIT * sum(abs(b) for b in bounds)
 
 
@@ -361,7 +357,7 @@ def _newton(unknowns: int, size: int) -> float:
 def costs(problem: ReducedProblem) -> Costs:
     """Estimate what one interior-point step costs in each form."""
     cliques = chordal_cliques(problem)
-    unknowns = problem.links + problem.size + 1 + int(problem.clash_first.size)
+    unknowns = problem.links + problem.size + 1 + int(problem.pair_first.size)
     local = _assigned(problem, cliques)
     overlap = [s.size * (s.size + 1) // 2 for s in cliques.separators]
     inherited = np.zeros(len(overlap), dtype=np.int64)
@@ -378,7 +374,7 @@ def costs(problem: ReducedProblem) -> Costs:
     return Costs(
         whole=_newton(unknowns, problem.size + 1),
         parts=sum(
-            _newton(p.problem.links + p.variables.size + 1 + p.clashes.size, p.variables.size + 1)
+            _newton(p.problem.links + p.variables.size + 1 + p.pairs.size, p.variables.size + 1)
             for p in components(problem)
         ),
         cliques=fronts,
@@ -395,7 +391,7 @@ def _assigned(problem: ReducedProblem, cliques: Cliques) -> npt.NDArray[np.int64
         holds[k, members] = True
     counts = np.zeros(len(cliques.members), dtype=np.int64)
     tables, gates = problem.table.rows.shape[0], problem.gates.rows.shape[0]
-    weights = [2] * tables + [4] * gates + [1] * int(problem.clash_first.size)
+    weights = [2] * tables + [4] * gates + [1] * int(problem.pair_first.size)
     weights += [0] if problem.coupling is not None else []
     for group, weight in zip(_groups(problem), weights, strict=True):
         if group.size:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bnncert.presolve.clashes import Clashes, Closure, close
+from bnncert.presolve.conflicts import Closure, ConflictingPairs, close
 from bnncert.presolve.literals import literal
 
 FEW = settings(max_examples=200, deadline=None, derandomize=True)
@@ -18,13 +18,13 @@ FEW = settings(max_examples=200, deadline=None, derandomize=True)
 Array = npt.NDArray[Any]
 
 
-def make(pairs: list[tuple[int, int]]) -> Clashes:
+def make(pairs: list[tuple[int, int]]) -> ConflictingPairs:
     table = np.array(pairs, dtype=np.int64).reshape(len(pairs), 2)
-    return Clashes(table[:, 0], table[:, 1], np.linspace(0.25, 0.75, len(pairs)))
+    return ConflictingPairs(table[:, 0], table[:, 1], np.linspace(0.25, 0.75, len(pairs)))
 
 
 @st.composite
-def clash_sets(draw: st.DrawFn, most: int = 5) -> tuple[Clashes, int]:
+def pair_sets(draw: st.DrawFn, most: int = 5) -> tuple[ConflictingPairs, int]:
     """Any pairs of literals of different neurons; sometimes many, so that they contradict."""
     n = draw(st.integers(1, most))
     literals = st.integers(0, 2 * n - 1)
@@ -38,11 +38,11 @@ def is_true(x: Array, which: int) -> npt.NDArray[np.bool_]:
     return np.asarray(x[:, which // 2] == (-1 if which % 2 else 1))
 
 
-def satisfying(clashes: Clashes, n: int) -> Array:
+def satisfying(conflicts: ConflictingPairs, n: int) -> Array:
     """Return all sign vectors that satisfy every clash."""
     x = np.array(list(product((1, -1), repeat=n)))
     fine = np.ones(x.shape[0], dtype=bool)
-    for a, b in zip(clashes.first.tolist(), clashes.second.tolist(), strict=True):
+    for a, b in zip(conflicts.first.tolist(), conflicts.second.tolist(), strict=True):
         fine &= ~(is_true(x, a) & is_true(x, b))
     return x[fine]
 
@@ -52,24 +52,26 @@ def leaders(closure: Closure) -> list[int]:
     return [j for j in range(n) if closure.state[j] == 0 and closure.representative[j] == j]
 
 
-def pairs_of(clashes: Clashes) -> set[frozenset[int]]:
-    both = zip(clashes.first.tolist(), clashes.second.tolist(), strict=True)
+def pairs_of(conflicts: ConflictingPairs) -> set[frozenset[int]]:
+    both = zip(conflicts.first.tolist(), conflicts.second.tolist(), strict=True)
     return {frozenset(pair) for pair in both}
 
 
-@given(case=clash_sets())
+@given(case=pair_sets())
 @FEW
-def test_contradiction_means_that_nothing_satisfies_them(case: tuple[Clashes, int]) -> None:
-    clashes, n = case
-    assert close(clashes, n).contradiction == (satisfying(clashes, n).shape[0] == 0)
+def test_contradiction_means_that_nothing_satisfies_them(
+    case: tuple[ConflictingPairs, int],
+) -> None:
+    conflicts, n = case
+    assert close(conflicts, n).contradiction == (satisfying(conflicts, n).shape[0] == 0)
 
 
-@given(case=clash_sets())
+@given(case=pair_sets())
 @FEW
-def test_fixed_signs_are_those_of_all_solutions(case: tuple[Clashes, int]) -> None:
-    clashes, n = case
-    x = satisfying(clashes, n)
-    closure = close(clashes, n)
+def test_fixed_signs_are_those_of_all_solutions(case: tuple[ConflictingPairs, int]) -> None:
+    conflicts, n = case
+    x = satisfying(conflicts, n)
+    closure = close(conflicts, n)
     if closure.contradiction:
         return
     for j in range(n):
@@ -77,12 +79,12 @@ def test_fixed_signs_are_those_of_all_solutions(case: tuple[Clashes, int]) -> No
         assert int(closure.state[j]) == (values.pop() if len(values) == 1 else 0)
 
 
-@given(case=clash_sets())
+@given(case=pair_sets())
 @FEW
-def test_equal_neurons_are_those_equal_in_all_solutions(case: tuple[Clashes, int]) -> None:
-    clashes, n = case
-    x = satisfying(clashes, n)
-    closure = close(clashes, n)
+def test_equal_neurons_are_those_equal_in_all_solutions(case: tuple[ConflictingPairs, int]) -> None:
+    conflicts, n = case
+    x = satisfying(conflicts, n)
+    closure = close(conflicts, n)
     if closure.contradiction:
         return
     open_ = np.flatnonzero(closure.state == 0).tolist()
@@ -101,14 +103,14 @@ def test_equal_neurons_are_those_equal_in_all_solutions(case: tuple[Clashes, int
         assert closure.representative[a] == a and closure.sign[a] == 1
 
 
-@given(case=clash_sets())
+@given(case=pair_sets())
 @FEW
-def test_closed_clashes_are_those_of_all_solutions(case: tuple[Clashes, int]) -> None:
-    clashes, n = case
-    x = satisfying(clashes, n)
-    closure = close(clashes, n)
+def test_closed_pairs_are_those_of_all_solutions(case: tuple[ConflictingPairs, int]) -> None:
+    conflicts, n = case
+    x = satisfying(conflicts, n)
+    closure = close(conflicts, n)
     if closure.contradiction:
-        assert closure.clashes.size == 0
+        assert closure.pairs.size == 0
         return
     expected = {
         frozenset((a, b))
@@ -117,39 +119,39 @@ def test_closed_clashes_are_those_of_all_solutions(case: tuple[Clashes, int]) ->
         for a, b in product((2 * i, 2 * i + 1), (2 * j, 2 * j + 1))
         if not np.any(is_true(x, a) & is_true(x, b))
     }
-    assert pairs_of(closure.clashes) == expected
-    assert closure.clashes.size == len(expected)
-    assert np.all(closure.clashes.first < closure.clashes.second)
+    assert pairs_of(closure.pairs) == expected
+    assert closure.pairs.size == len(expected)
+    assert np.all(closure.pairs.first < closure.pairs.second)
 
 
-@given(case=clash_sets())
+@given(case=pair_sets())
 @FEW
-def test_closing_twice_changes_nothing(case: tuple[Clashes, int]) -> None:
-    clashes, n = case
-    closure = close(clashes, n)
+def test_closing_twice_changes_nothing(case: tuple[ConflictingPairs, int]) -> None:
+    conflicts, n = case
+    closure = close(conflicts, n)
     if closure.contradiction:
         return
-    again = close(closure.clashes, n)
+    again = close(closure.pairs, n)
     assert not again.contradiction
     # What was fixed or merged has left the clashes, so nothing more is fixed or merged.
     assert not again.state.any()
     np.testing.assert_array_equal(again.representative, np.arange(n))
     np.testing.assert_array_equal(again.sign, np.ones(n))
-    np.testing.assert_array_equal(again.clashes.first, closure.clashes.first)
-    np.testing.assert_array_equal(again.clashes.second, closure.clashes.second)
-    np.testing.assert_array_equal(again.clashes.theta, closure.clashes.theta)
+    np.testing.assert_array_equal(again.pairs.first, closure.pairs.first)
+    np.testing.assert_array_equal(again.pairs.second, closure.pairs.second)
+    np.testing.assert_array_equal(again.pairs.theta, closure.pairs.theta)
 
 
-@given(case=clash_sets())
+@given(case=pair_sets())
 @FEW
-def test_a_proof_is_kept_and_an_implied_clash_has_none(case: tuple[Clashes, int]) -> None:
-    clashes, n = case
-    closure = close(clashes, n)
+def test_a_proof_is_kept_and_an_implied_pair_has_none(case: tuple[ConflictingPairs, int]) -> None:
+    conflicts, n = case
+    closure = close(conflicts, n)
     proofs: dict[tuple[int, int], set[float]] = {}
-    for a, b, theta in zip(clashes.first, clashes.second, clashes.theta, strict=True):
+    for a, b, theta in zip(conflicts.first, conflicts.second, conflicts.theta, strict=True):
         proofs.setdefault((int(a), int(b)), set()).add(float(theta))
         proofs.setdefault((int(b), int(a)), set()).add(1.0 - float(theta))
-    found = closure.clashes
+    found = closure.pairs
     for a, b, theta in zip(found.first, found.second, found.theta, strict=True):
         known = proofs.get((int(a), int(b)))
         assert np.isnan(theta) if known is None else float(theta) in known
@@ -166,14 +168,14 @@ def test_long_chains_close(seed: int) -> None:
     around = np.roll(order, -1)
     first = literal(order, sign[order])
     second = literal(around, -sign[around])
-    closure = close(Clashes(first, second, np.full(n, 0.5)), n)
+    closure = close(ConflictingPairs(first, second, np.full(n, 0.5)), n)
     assert not closure.contradiction and not closure.state.any()
     np.testing.assert_array_equal(closure.representative, np.zeros(n))
     np.testing.assert_array_equal(closure.sign, sign * sign[0])
     # Cut open, the ring is a chain: no two are equal, and each implies all that follow.
-    chain = close(Clashes(first[:-1], second[:-1], np.full(n - 1, 0.5)), n)
+    chain = close(ConflictingPairs(first[:-1], second[:-1], np.full(n - 1, 0.5)), n)
     np.testing.assert_array_equal(chain.representative, np.arange(n))
-    assert chain.clashes.size == n * (n - 1) // 2
+    assert chain.pairs.size == n * (n - 1) // 2
 
 
 def test_literals_are_numbered_by_neuron_and_sign() -> None:
