@@ -11,23 +11,10 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from bnncert.commands.bound import bound
-from bnncert.commands.check import check
+from bnncert.commands.catalogue import ENTRIES, Entry
 from bnncert.commands.clock import is_command_line
-from bnncert.commands.convert import convert
-from bnncert.commands.experiment import experiment
-from bnncert.commands.info import info
-from bnncert.commands.radius import radius
-from bnncert.commands.report import report
-from bnncert.commands.run import run
-from bnncert.commands.showing import demo, methods
-from bnncert.commands.train import train
-from bnncert.commands.verify import verify
-from bnncert.commands.vnncomp import vnncomp, vnncomp_instance, vnncomp_prepare
+from bnncert.commands.interrupts import INTERRUPTED, leaving_on_interrupt
 from bnncert.errors import BnncertError
-
-#: The exit code after Ctrl-C.
-INTERRUPTED = 130
 
 
 class _InterruptedError(Exception):
@@ -39,10 +26,19 @@ class _SystemError(Exception):
 
 
 class _Commands(TyperGroup):
-    """The commands; some errors are renamed, because versions of typer treat them differently."""
+    """The commands.
+
+    `--help` shows the summaries of the catalogue; a command is imported when it is called.  Some
+    errors are renamed, because versions of typer treat them differently.
+    """
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the first argument names, and the other arguments."""
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, None if name is None else _imported(name), rest
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was asked for."""
+        """Run the command that the first argument names."""
         try:
             outcome = super().invoke(ctx)
             sys.stdout.flush()
@@ -53,36 +49,39 @@ class _Commands(TyperGroup):
         return outcome
 
 
+_STYLE: dict[str, Any] = {
+    "add_completion": False,
+    "rich_markup_mode": None,
+    "pretty_exceptions_enable": False,
+}
+
 app = typer.Typer(
     name="bnncert",
     cls=_Commands,
     help="Verify binary neural networks: robust with a bound, or a counterexample that replays.",
     no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
+    **_STYLE,
 )
 
-for _command in (
-    verify,
-    check,
-    bound,
-    radius,
-    run,
-    experiment,
-    report,
-    vnncomp,
-    train,
-    info,
-    methods,
-    convert,
-    demo,
-):
-    app.command()(_command)
+#: The commands by the name that the user types.
+_ENTRIES: dict[str, Entry] = {entry.name.replace("_", "-"): entry for entry in ENTRIES}
 
-# For the scripts of VNN-COMP.
-app.command(hidden=True)(vnncomp_instance)
-app.command(hidden=True)(vnncomp_prepare)
+
+def _summary_only() -> None:
+    """Stand for a command whose module is not imported."""
+
+
+for _name, _entry in _ENTRIES.items():
+    app.command(_name, help=_entry.summary, hidden=_entry.hidden)(_summary_only)
+
+
+def _imported(name: str) -> Any:
+    """Return the command with its options."""
+    with leaving_on_interrupt():
+        function = _ENTRIES[name].function
+    single = typer.Typer(**_STYLE)
+    single.command(name)(function)
+    return typer.main.get_command(single)
 
 
 def _usage_error() -> type[Exception]:

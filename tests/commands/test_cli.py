@@ -869,6 +869,7 @@ def long_runs() -> Iterator[dict[str, subprocess.Popen[str]]]:
     """Start runs that would last for minutes, and return once their real work has begun."""
     script = (
         "import signal, sys\n"
+        "import bnncert.commands.verify\n"
         "from bnncert.cli import main\n"
         # A parent may have told its children to ignore Ctrl-C.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"

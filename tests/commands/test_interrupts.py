@@ -79,6 +79,12 @@ def test_in_the_first_second_there_is_no_traceback(seconds: float) -> None:
     interrupt(process)
 
 
+def test_while_the_command_is_imported_it_is_one_line_too() -> None:
+    # Libraries may catch an exception during their import and go on without the failed part.
+    process = start(START.replace("bnncert.cli", "bnncert.commands.verify"), "verify", *HARD)
+    interrupt(process)
+
+
 def test_while_the_arguments_are_read_it_is_one_line_too() -> None:
     # Not in a command yet: typer makes this an exit code of its own.
     script = (

@@ -140,6 +140,7 @@ def test_the_same_seed_gives_the_same_answer() -> None:
 def test_ctrl_c_ends_all_processes_and_says_so_in_one_line(seconds: float) -> None:
     script = (
         "import signal\n"
+        "import bnncert.commands.verify\n"
         "from bnncert.cli import main\n"
         "import bnncert.search.parallel as parallel\n"
         "parallel.ALONE = 0.5\n"

@@ -1,17 +1,23 @@
-"""The options that several commands have in common, and what is read from them."""
+"""The options that several commands have in common, and what is read from them.
+
+Every command imports this module, so it imports the methods and regions only where it needs them.
+"""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from bnncert.errors import InputError
-from bnncert.methods import Options
-from bnncert.network.pixel_scale import PixelScale
-from bnncert.problem import Targets
-from bnncert.relaxations.linear import Form
+
+if TYPE_CHECKING:
+    from bnncert.methods import Options
+    from bnncert.network.pixel_scale import PixelScale
+    from bnncert.problem import Targets
 
 ModelArgument = Annotated[
     Path, typer.Argument(help="Network file: .npz, .json, .onnx, Keras or PyTorch (also .gz).")
@@ -124,8 +130,67 @@ PixelOption = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class PointOptions:
+    """A point, its true class and the norm of the ball around it."""
+
+    input_: InputOption = None
+    index: IndexOption = None
+    label: LabelOption = None
+    labels: LabelsOption = None
+    norm: NormOption = "linf"
+
+
+@dataclass(frozen=True)
+class ScalingOptions:
+    """The data box, how pixels enter the network, and the adversarial classes."""
+
+    clip: ClipOption = None
+    scale: ScaleOption = None
+    mean: MeanOption = None
+    std: StdOption = None
+    targets: TargetsOption = "all"
+
+
+@dataclass(frozen=True)
+class MethodOptions:
+    """What the methods may use, and their settings."""
+
+    timeout: TimeoutOption = None
+    seed: SeedOption = 0
+    sign_zero: SignZeroOption = None
+    form: FormOption = "lattice"
+    samples: SamplesOption = 10_000
+    restarts: RestartsOption = None
+    pixel_step: PixelOption = None
+    memory: MemoryOption = 4.0
+
+    def options(self, **others: Any) -> Options:
+        """Return the options of the methods after a check of their ranges."""
+        from bnncert.methods import Options
+
+        if self.seed < 0:
+            raise InputError(f"--seed is {self.seed}; expected an integer >= 0")
+        if self.samples < 1 or (self.restarts is not None and self.restarts < 1):
+            raise InputError("--samples and --restarts must be at least 1")
+        if self.pixel_step is not None and not self.pixel_step > 0:
+            raise InputError(f"--pixel-step is {self.pixel_step}; expected a number > 0")
+        if not self.memory > 0:
+            raise InputError(f"--memory-limit is {self.memory}; expected a number of GB > 0")
+        return Options(
+            seed=self.seed,
+            form=self.form,
+            samples=self.samples,
+            restarts=self.restarts,
+            pixel_step=self.pixel_step,
+            processes=0,
+            memory=self.memory,
+            **others,
+        )
+
+
 def read_targets(text: str) -> Targets:
-    """Return the rivals that `--targets` names."""
+    """Return the adversarial classes that `--targets` names."""
     if text == "all":
         return "all"
     if text == "runner-up":
@@ -136,10 +201,19 @@ def read_targets(text: str) -> Targets:
         raise InputError(f"--targets is {text!r}; expected all, runner-up or a class") from None
 
 
+def read_clip(clip: tuple[float, float] | None) -> tuple[float, float] | None:
+    """Return the data box that `--clip` states, after a check of its order."""
+    if clip is not None and not -math.inf < clip[0] <= clip[1] < math.inf:
+        raise InputError(f"--clip is {clip[0]} {clip[1]}; expected finite numbers LO <= HI")
+    return clip
+
+
 def read_scale(
     scale: tuple[float, float] | None, mean: str | None, std: str | None
 ) -> PixelScale | None:
-    """Return the scale of pixels that `--scale`, or `--mean` and `--std`, name."""
+    """Return the scale of pixels that `--scale`, or `--mean` with `--std`, states."""
+    from bnncert.network.pixel_scale import PixelScale
+
     if (mean is None) != (std is None):
         given, missing = ("--mean", "--std") if std is None else ("--std", "--mean")
         raise InputError(f"{given} needs {missing}: pixels enter as (p/255 - mean)/std")
@@ -157,31 +231,3 @@ def _numbers(text: str, option: str) -> list[float]:
         raise InputError(
             f"{option} is {text!r}; expected numbers as in 0.5 or 0.5,0.4,0.4"
         ) from None
-
-
-def solver_options(
-    seed: int,
-    form: Form,
-    samples: int,
-    restarts: int | None,
-    pixel_step: float | None,
-    memory: float,
-) -> Options:
-    """Return the options of the methods, each within its range."""
-    if seed < 0:
-        raise InputError(f"--seed is {seed}; expected an integer >= 0")
-    if samples < 1 or (restarts is not None and restarts < 1):
-        raise InputError("--samples and --restarts must be at least 1")
-    if pixel_step is not None and not pixel_step > 0:
-        raise InputError(f"--pixel-step is {pixel_step}; expected a number > 0")
-    if not memory > 0:
-        raise InputError(f"--memory-limit is {memory}; expected a number of GB > 0")
-    return Options(
-        seed=seed,
-        form=form,
-        samples=samples,
-        restarts=restarts,
-        pixel_step=pixel_step,
-        processes=0,
-        memory=memory,
-    )

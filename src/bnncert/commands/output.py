@@ -1,34 +1,20 @@
-"""What the commands show and write about a result."""
+"""The files that the commands write: checks before the work, and JSON."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from rich.console import Console
-from rich.text import Text
-
 from bnncert.atomic import file_identity, write_atomically
 from bnncert.errors import InputError
-from bnncert.network import Network
-from bnncert.regions import Region
-from bnncert.report.tables import (
-    number,
-    result_table,
-    status_text,
-)
-from bnncert.verdict import Result, VerificationInterrupt
-from bnncert.version import __version__
 
 
 def refuse_unwritable(*targets: Path | None, read: Iterable[str | Path | None] = ()) -> None:
-    """Find out before a long run that its results cannot or must not be written after it.
+    """Raise before a long run if its results cannot or must not be written after it.
 
     `read` are the files that the command reads, as in :func:`refuse_clashes`.
     """
@@ -48,9 +34,9 @@ def refuse_unwritable(*targets: Path | None, read: Iterable[str | Path | None] =
 
 
 def refuse_clashes(targets: Iterable[Path | None], read: Iterable[str | Path | None]) -> None:
-    """Refuse to write onto a file that the command reads, or two outputs into one file.
+    """Raise if an output is a file that the command reads, or if two outputs are one file.
 
-    Files may be read as `FILE:KEY`.
+    The names of files that are read may have the form `FILE:KEY`.
     """
     sources = {file_identity(p) for text in read if text is not None for p in _files(text)}
     seen: set[object] = set()
@@ -88,57 +74,3 @@ def write_json(target: str | None, tree: dict[str, Any]) -> None:
         sys.stdout.write(text)
         return
     write_atomically(target, text)
-
-
-def result_tree(
-    network: Network, result: Result, region: Region | None, extra: dict[str, Any]
-) -> dict[str, Any]:
-    """Return a result and what it is about, for JSON."""
-    return {
-        "bnncert": __version__,
-        "model": network.source,
-        "network_hash": network.content_hash,
-        "sign_zero": network.sign_zero,
-        "region": None if region is None else region.to_dict(),
-        **extra,
-        **result.to_dict(),
-    }
-
-
-@contextmanager
-def partial_result(console: Console, title: str) -> Iterator[None]:
-    """Show what is known if Ctrl-C comes inside the block, and let it go on up."""
-    try:
-        yield
-    except VerificationInterrupt as stop:
-        result = stop.result
-        console.print(title, soft_wrap=True)
-        console.print(result_table(result))
-        decided = sum(t.status in ("robust", "not_robust") for t in result.targets)
-        console.print(
-            f"interrupted after {result.seconds:.2f} s: {decided} of {len(result.targets)} "
-            "targets are decided",
-            soft_wrap=True,
-        )
-        raise
-
-
-def show_result(console: Console, title: str, result: Result) -> None:
-    """Print a line on the question, a table of the targets, and the verdict."""
-    console.print(title, soft_wrap=True)
-    console.print(result_table(result))
-    summary = f" in {result.seconds:.2f} s"
-    found = result.counterexample
-    if found is not None:
-        what = f"counterexample for {found.target}"
-        if result.is_misclassified:
-            what = f"the input itself is a counterexample for {found.target}"
-        summary += (
-            f": {what}, margin {number(float(found.value))}, replayed in "
-            f"{' and '.join(found.replayed_in)} arithmetic"
-        )
-    elif np.isfinite(result.lower):
-        summary += f", margin at least {number(result.lower)}"
-    console.print(Text.assemble(status_text(result), summary), soft_wrap=True)
-    for note in result.notes:
-        console.print(f"note: {note}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""A point, a norm and a radius from the command line, made one question."""
+"""The question that the options of `verify`, `bound` and `radius` describe: a ball and a label."""
 
 from __future__ import annotations
 
@@ -10,25 +10,31 @@ import numpy as np
 
 from bnncert.batch.labelled_points import OWN, read_data
 from bnncert.batch.store import LabelSource
-from bnncert.commands.options import read_targets
+from bnncert.commands.options import (
+    PointOptions,
+    ScalingOptions,
+    read_clip,
+    read_scale,
+    read_targets,
+)
 from bnncert.description.model import SignZero
 from bnncert.errors import InputError
 from bnncert.formats.inputs import pick_point
 from bnncert.network import Network, load
-from bnncert.network.pixel_scale import PixelScale
 from bnncert.problem import Targets
-from bnncert.regions import Ball, Norm, Region
+from bnncert.regions import Ball
 
 
 @dataclass(frozen=True)
 class Question:
-    """What the options of verify and bound have in common.
+    """A network and the ball around a labelled point.
 
-    `where` names the point in messages and files, `title` also says of how many it is one.
+    `where` names the point in messages and files; `title` also states the number of points in its
+    file.
     """
 
     network: Network
-    region: Region
+    region: Ball
     label: int
     labels: LabelSource
     targets: Targets
@@ -37,7 +43,7 @@ class Question:
 
     @property
     def label_text(self) -> str:
-        """The label, and whether it is only what the network says."""
+        """The label, with a note if it is the network's own answer."""
         own = " (the network's own answer)" if self.labels == "own" else ""
         return f"label {self.label}{own}"
 
@@ -51,7 +57,7 @@ def read_network(model: Path, sign_zero: SignZero | None) -> Network:
 def read_radius(text: str, network: Network, option: str | None = None) -> float:
     """Return a radius in input units; `1.5px` is that many of the network's pixel steps.
 
-    Messages show `option`, all that was given, where `text` is only a part of it.
+    Messages show `option`, the whole value of --radius, if `text` is only a part of it.
     """
     shown = text if option is None else option
     number, pixels = text.strip(), False
@@ -76,46 +82,36 @@ def read_radius(text: str, network: Network, option: str | None = None) -> float
 
 
 def read_question(
-    network: Network,
-    source: str | None,
-    index: int | None,
-    label: int | None,
-    labels: str | None,
-    norm: Norm,
-    radius: str | None,
-    clip: tuple[float, float] | None,
-    targets: str,
-    scale: PixelScale | None = None,
+    network: Network, point: PointOptions, radius: str | None, scaling: ScalingOptions
 ) -> Question:
     """Return the ball around a point that the options describe."""
+    scale, clip = read_scale(scaling.scale, scaling.mean, scaling.std), read_clip(scaling.clip)
     network = network if scale is None else scale.on(network)
+    source, index = point.input_, point.index
     if source is None or radius is None:
         missing = "--input" if source is None else "--radius"
         raise InputError(f"{missing} is missing; give --input and --radius, or a .vnnlib file")
     data_box = None
     if network.input_lo is not None and network.input_hi is not None:
         data_box = (network.input_lo, network.input_hi)
-    if label is not None and labels is not None:
+    if point.label is not None and point.labels is not None:
         raise InputError("--label and --labels both name the true class; give one")
-    # A label that is given needs no other, so none is looked for.
-    data = read_data(source, labels if label is None else OWN)
+    # If --label is given, the labels beside the points are not read.
+    data = read_data(source, point.labels if point.label is None else OWN)
     data = data if scale is None else data.as_pixels()
-    array = data.array
-    point = pick_point(array, index, network.input_shape, data_box, source)
+    centre = pick_point(data.array, index, network.input_shape, data_box, source)
     lo: Any = network.input_lo if clip is None else clip[0]
     hi: Any = network.input_hi if clip is None else clip[1]
-    if clip is not None and not -np.inf < clip[0] <= clip[1] < np.inf:
-        raise InputError(f"--clip is {clip[0]} {clip[1]}; expected finite numbers LO <= HI")
     size = read_radius(radius, network)
     where = source if index is None else f"{source} [{index}]"
     try:
-        region = Ball(norm, point, size, lo, hi)
+        region = Ball(point.norm, centre, size, lo, hi)
     except InputError as error:
         raise InputError(f"{where}: {error}") from error
-    chosen = data.label(index, network) if label is None else label
-    source_of_label: LabelSource = "own" if chosen is None else "given"
-    if chosen is None:
-        chosen = int(network.classify(point)[0])
+    label = data.label(index, network) if point.label is None else point.label
+    labels: LabelSource = "own" if label is None else "given"
+    if label is None:
+        label = int(network.classify(centre)[0])
     count = data.count(network)
     title = where if count == 1 else f"{where} (of {count} points)"
-    return Question(network, region, chosen, source_of_label, read_targets(targets), where, title)
+    return Question(network, region, label, labels, read_targets(scaling.targets), where, title)

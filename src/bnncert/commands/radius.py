@@ -1,4 +1,4 @@
-"""`bnncert radius`: how far a verdict reaches."""
+"""`bnncert radius`: the largest certified and the smallest falsified radius."""
 
 from __future__ import annotations
 
@@ -9,57 +9,31 @@ from rich.console import Console
 
 from bnncert.commands.clock import remaining
 from bnncert.commands.console import PlainConsole, watch
+from bnncert.commands.grouping import grouped
 from bnncert.commands.options import (
-    ClipOption,
-    FormOption,
-    IndexOption,
-    InputOption,
     JsonOption,
-    LabelOption,
-    LabelsOption,
-    MeanOption,
-    MemoryOption,
     MethodOption,
+    MethodOptions,
     ModelArgument,
-    NormOption,
-    PixelOption,
-    RestartsOption,
-    SamplesOption,
-    ScaleOption,
-    SeedOption,
-    SignZeroOption,
-    StdOption,
-    TargetsOption,
+    PointOptions,
+    ScalingOptions,
     TiesOption,
-    TimeoutOption,
-    read_scale,
-    solver_options,
 )
-from bnncert.commands.output import (
-    json_path,
-    refuse_unwritable,
-    write_json,
-)
+from bnncert.commands.output import json_path, refuse_unwritable, write_json
 from bnncert.commands.question import read_network, read_question
+from bnncert.commands.results import network_tree, replay_text
 from bnncert.commands.unused import refuse_unread
 from bnncert.errors import InputError
 from bnncert.radius import RadiusInterrupt, RadiusResult, find_radius
-from bnncert.regions import Ball
 from bnncert.report.summary import radius_table
-from bnncert.report.tables import (
-    number,
-)
-from bnncert.version import __version__
 
 
+@grouped
 def radius(
+    *,
     ctx: typer.Context,
     model: ModelArgument,
-    input_: InputOption = None,
-    index: IndexOption = None,
-    label: LabelOption = None,
-    labels: LabelsOption = None,
-    norm: NormOption = "linf",
+    point: PointOptions,
     maximum: Annotated[
         float | None, typer.Option("--max", help="Largest radius of interest.")
     ] = None,
@@ -67,62 +41,36 @@ def radius(
         float | None,
         typer.Option("--tolerance", help="Gap to end at (default: 1 % of the falsified radius)."),
     ] = None,
-    clip: ClipOption = None,
-    scale: ScaleOption = None,
-    mean: MeanOption = None,
-    std: StdOption = None,
-    targets: TargetsOption = "all",
+    scaling: ScalingOptions,
     ties: TiesOption = "violation",
     method: MethodOption = "auto",
-    timeout: TimeoutOption = None,
-    seed: SeedOption = 0,
-    sign_zero: SignZeroOption = None,
-    form: FormOption = "lattice",
-    samples: SamplesOption = 10_000,
-    restarts: RestartsOption = None,
-    pixel_step: PixelOption = None,
-    memory: MemoryOption = 4.0,
+    settings: MethodOptions,
     json_: JsonOption = None,
 ) -> None:
     """Find the largest certified and the smallest falsified radius around a point."""
     refuse_unread(ctx, method)
-    options = solver_options(seed, form, samples, restarts, pixel_step, memory)
-    refuse_unwritable(json_path(json_), read=(model, input_, labels))
-    if input_ is None:
+    options = settings.options()
+    refuse_unwritable(json_path(json_), read=(model, point.input_, point.labels))
+    if point.input_ is None:
         raise InputError("--input is missing; give the point to search around")
-    network = read_network(model, sign_zero)
-    question = read_question(
-        network,
-        input_,
-        index,
-        label,
-        labels,
-        norm,
-        "0",
-        clip,
-        targets,
-        read_scale(scale, mean, std),
-    )
-    network = question.network
-    centre = question.region
-    assert isinstance(centre, Ball)
+    question = read_question(read_network(model, settings.sign_zero), point, "0", scaling)
     console = PlainConsole(stderr=json_ == "-")
-    title = f"{model.name}, {question.title}: {question.label_text}, norm {norm}"
+    title = f"{model.name}, {question.title}: {question.label_text}, norm {point.norm}"
     try:
         with watch(PlainConsole(stderr=True)) as progress:
             result = find_radius(
-                network,
-                centre.middle,
+                question.network,
+                question.region.middle,
                 question.label,
-                norm,
-                clip_lo=centre.clip_lo,
-                clip_hi=centre.clip_hi,
+                point.norm,
+                clip_lo=question.region.clip_lo,
+                clip_hi=question.region.clip_hi,
                 maximum=maximum,
                 tolerance=tolerance,
                 targets=question.targets,
                 ties=ties,
                 method=method,
-                timeout=remaining(timeout),
+                timeout=remaining(settings.timeout),
                 options=options,
                 progress=progress,
             )
@@ -132,30 +80,23 @@ def radius(
         raise
     _show(console, title, result)
     tree = {
-        "bnncert": __version__,
-        "model": network.source,
-        "network_hash": network.content_hash,
-        "sign_zero": network.sign_zero,
+        **network_tree(question.network),
         "input": question.where,
         "labels": question.labels,
         "method": method,
-        "seed": seed,
+        "seed": settings.seed,
         **result.to_dict(),
     }
     write_json(json_, tree)
 
 
 def _show(console: Console, title: str, result: RadiusResult) -> None:
-    """Print the radii, and what they rest on."""
+    """Print the radii and the counterexample, if there is one."""
     console.print(title, soft_wrap=True)
     console.print(radius_table(result))
     found = result.counterexample
     if found is not None:
-        console.print(
-            f"counterexample for {found.target}, margin {number(float(found.value))}, replayed in "
-            f"{' and '.join(found.replayed_in)} arithmetic",
-            soft_wrap=True,
-        )
+        console.print(f"counterexample for {found.target}, {replay_text(found)}", soft_wrap=True)
     elif result.lower >= result.limit:
         reach = "the whole data box" if result.covers_data else "the largest radius looked at"
         console.print(f"robust up to {reach}", soft_wrap=True)

@@ -1,0 +1,58 @@
+"""Commands that take a group of options as one dataclass.
+
+typer makes one option of each parameter of a function, so a command with many options would be a
+function with many parameters.  :func:`grouped` shows typer the fields of such a dataclass instead.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, fields, is_dataclass
+from functools import wraps
+from typing import Any, get_type_hints
+
+
+def grouped(function: Callable[..., None]) -> Callable[..., None]:
+    """Return the command with the fields of its dataclass parameters as parameters of their own.
+
+    The fields are annotated as typer expects it, ``Annotated[TYPE, typer.Option(...)]``.  They
+    take the place of the parameter, so that `--help` lists them there.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    flat: list[inspect.Parameter] = []
+    groups: dict[str, tuple[Any, list[str]]] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        kind = hints[parameter.name]
+        if is_dataclass(kind):
+            members = _parameters(kind)
+            groups[parameter.name] = (kind, [member.name for member in members])
+            flat += members
+        else:
+            flat.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=kind))
+
+    @wraps(function)
+    def command(**values: Any) -> None:
+        made = {
+            name: kind(**{member: values.pop(member) for member in members})
+            for name, (kind, members) in groups.items()
+        }
+        function(**values, **made)
+
+    command.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
+    return command
+
+
+def _parameters(kind: Any) -> list[inspect.Parameter]:
+    """Return the fields of a dataclass as parameters of a function."""
+    hints = get_type_hints(kind, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.default is MISSING else field.default,
+            annotation=hints[field.name],
+        )
+        for field in fields(kind)
+    ]

@@ -1,0 +1,44 @@
+"""Ctrl-C while modules are imported ends the process with one line.
+
+The handler does not raise an exception, which the import of a library might catch as its own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+#: The exit code after Ctrl-C.
+INTERRUPTED = 130
+
+
+def listens_to_interrupts() -> bool:
+    """Whether Ctrl-C raises KeyboardInterrupt; a process in the background may ignore it."""
+    return (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+
+
+@contextmanager
+def leaving_on_interrupt() -> Iterator[None]:
+    """End the process if Ctrl-C comes inside the block; use it around imports."""
+    if not listens_to_interrupts():
+        yield
+        return
+    signal.signal(signal.SIGINT, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def leave(number: int, frame: FrameType | None) -> None:
+    """Handle Ctrl-C: write one line and end the process."""
+    os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, b"bnncert: interrupted\n")
+    os._exit(INTERRUPTED)

@@ -1,0 +1,81 @@
+"""A result as text on the terminal and as a tree for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from bnncert.network import Network
+from bnncert.regions import Region
+from bnncert.report.tables import number, result_table, status_text
+from bnncert.verdict import Counterexample, Result, VerificationInterrupt
+from bnncert.version import __version__
+
+
+def network_tree(network: Network) -> dict[str, Any]:
+    """Return what the JSON output says about the program and the network."""
+    return {
+        "bnncert": __version__,
+        "model": network.source,
+        "network_hash": network.content_hash,
+        "sign_zero": network.sign_zero,
+    }
+
+
+def result_tree(
+    network: Network, result: Result, region: Region | None, extra: dict[str, Any]
+) -> dict[str, Any]:
+    """Return a result and what it is about, for JSON."""
+    return {
+        **network_tree(network),
+        "region": None if region is None else region.to_dict(),
+        **extra,
+        **result.to_dict(),
+    }
+
+
+@contextmanager
+def partial_result(console: Console, title: str) -> Iterator[None]:
+    """Show what is known if Ctrl-C comes inside the block, and re-raise it."""
+    try:
+        yield
+    except VerificationInterrupt as stop:
+        result = stop.result
+        console.print(title, soft_wrap=True)
+        console.print(result_table(result))
+        decided = sum(t.status in ("robust", "not_robust") for t in result.targets)
+        console.print(
+            f"interrupted after {result.seconds:.2f} s: {decided} of {len(result.targets)} "
+            "targets are decided",
+            soft_wrap=True,
+        )
+        raise
+
+
+def show_result(console: Console, title: str, result: Result) -> None:
+    """Print a line on the question, a table of the targets, and the verdict."""
+    console.print(title, soft_wrap=True)
+    console.print(result_table(result))
+    summary = f" in {result.seconds:.2f} s"
+    found = result.counterexample
+    if found is not None:
+        what = f"counterexample for {found.target}"
+        if result.is_misclassified:
+            what = f"the input itself is a counterexample for {found.target}"
+        summary += f": {what}, {replay_text(found)}"
+    elif np.isfinite(result.lower):
+        summary += f", margin at least {number(result.lower)}"
+    console.print(Text.assemble(status_text(result), summary), soft_wrap=True)
+    for note in result.notes:
+        console.print(f"note: {note}", soft_wrap=True)
+
+
+def replay_text(found: Counterexample) -> str:
+    """Return the margin of a counterexample and the arithmetic that confirms it."""
+    margin = number(float(found.value))
+    return f"margin {margin}, replayed in {' and '.join(found.replayed_in)} arithmetic"
