@@ -49,12 +49,12 @@ ENTRIES = (
     Entry(
         "run",
         "run",
-        "Verify many points at many radii; the same command again goes on where it stopped.",
+        "Verify many points at many radii; the same command again continues an interrupted run.",
     ),
     Entry(
         "experiment",
         "experiment",
-        "Run the experiments of a file; the same command again goes on where it stopped.",
+        "Run the experiments of a file; the same command again continues an interrupted run.",
     ),
     Entry(
         "report",
@@ -64,12 +64,12 @@ ENTRIES = (
     Entry(
         "vnncomp",
         "vnncomp",
-        "Answer a category of VNN-COMP; the same command again goes on where it stopped.",
+        "Answer a category of VNN-COMP; the same command again continues an interrupted run.",
     ),
     Entry(
         "train",
         "train",
-        "Train a ternary or binary network; the same command again goes on where it stopped.",
+        "Train a ternary or binary network; the same command again continues an interrupted run.",
     ),
     Entry("info", "info", "Print layers, sizes, sparsity and thresholds of a network."),
     Entry("methods", "showing", "Print the methods, what they promise and what they need."),

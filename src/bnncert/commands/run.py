@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 from rich.console import Console
 
@@ -31,6 +30,7 @@ from bnncert.commands.options import (
     StdOption,
     TargetsOption,
     TiesOption,
+    read_clip,
     read_scale,
     read_targets,
 )
@@ -95,14 +95,12 @@ def run(
     pixels = read_scale(scale, mean, std)
     if pixels is not None:
         network, points = pixels.on(network), points.as_pixels()
-    if clip is not None and not -np.inf < clip[0] <= clip[1] < np.inf:
-        raise InputError(f"--clip is {clip[0]} {clip[1]}; expected finite numbers LO <= HI")
     plan = plan_run(
         network,
         points,
         tuple(read_radius(part, network, radii) for part in radii.split(",")),
         selection=Selection(first, count),
-        clip=clip,
+        clip=read_clip(clip),
         settings=settings,
         certificates=certificates is not None,
     )

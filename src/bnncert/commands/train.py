@@ -82,7 +82,7 @@ def train(
         bool, typer.Option("--force", help="Replace the file that --out names, if it exists.")
     ] = False,
 ) -> None:
-    """Train a ternary or binary network; the same command again goes on where it stopped."""
+    """Train a ternary or binary network; the same command again continues an interrupted run."""
     refuse_without(ctx, "robust", ("delta",))
     if data_dir is not None and data not in REMOTE:
         raise InputError(f"--data-dir belongs to --data {' and '.join(REMOTE)}, not to {data}")

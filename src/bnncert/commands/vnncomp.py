@@ -61,7 +61,7 @@ def vnncomp(
     ] = False,
     memory: MemoryOption = 4.0,
 ) -> None:
-    """Answer a category of VNN-COMP; the same command again goes on where it stopped."""
+    """Answer a category of VNN-COMP; the same command again continues an interrupted run."""
     refuse_unread(ctx, method)
     settings = Settings(method, memory, certificates)
     chosen = [i for i in read_instances(instances, timeout) if only in Path(i.vnnlib).name]
