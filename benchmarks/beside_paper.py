@@ -15,7 +15,8 @@ import argparse
 from pathlib import Path
 
 from bnncert.batch.recorded import read_recorded
-from bnncert.report.statistics import Count, counts, panels
+from bnncert.report.counts import Count
+from bnncert.report.statistics import counts, panels
 
 #: network, norm, delta: robust | counterexamples of 100 images, and mean seconds.
 PAPER: dict[tuple[str, str, float], tuple[str, str, str]] = {

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import csv
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bnncert.batch.recorded import read_recorded
-from bnncert.batch.store import ResultsFile, label_source
+from bnncert.batch.rows import LabelSource, Row, label_source
+from bnncert.batch.store import ResultsFile
 from bnncert.report.csv_export import write_csv
 from bnncert.report.latex_export import write_latex
 from bnncert.report.page import write_page
+from tests.batch.test_store import KEY, ROW
 from tests.commands.test_cli import DIAMOND, Run, write_network
 from tests.commands.test_question import POINTS, TRUE_CLASSES, one_line
 from tests.in_process import command_line
@@ -118,10 +121,13 @@ def test_a_wrong_source_of_labels_in_a_file_is_named(run: Run) -> None:
 
 
 def test_a_label_that_is_not_the_own_answer_was_given() -> None:
-    assert label_source([("unknown", 1, 1), ("unknown", 2, 1)]) == "given"
-    assert label_source([("unknown", 1, 1), ("unknown", 2, 2)]) == "unknown"
-    assert label_source([("own", 1, 1), ("given", 2, 2)]) == "unknown"
-    assert label_source([("own", 1, 1)]) == "own"
+    def row(labels: LabelSource, label: int, predicted: int) -> Row:
+        return replace(ROW, key=replace(KEY, label=label), labels=labels, predicted=predicted)
+
+    assert label_source([row("unknown", 1, 1), row("unknown", 2, 1)]) == "given"
+    assert label_source([row("unknown", 1, 1), row("unknown", 2, 2)]) == "unknown"
+    assert label_source([row("own", 1, 1), row("given", 2, 2)]) == "unknown"
+    assert label_source([row("own", 1, 1)]) == "own"
     assert label_source([]) == "unknown"
 
 

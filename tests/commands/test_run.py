@@ -29,8 +29,9 @@ from bnncert.batch.answering import Answer
 from bnncert.batch.instance import Settings
 from bnncert.batch.labelled_points import Data, read_data
 from bnncert.batch.plan import Plan, Selection, plan_run
+from bnncert.batch.rows import Question, Row
 from bnncert.batch.runner import Place, run_plan
-from bnncert.batch.store import Question, ResultsFile, Row
+from bnncert.batch.store import ResultsFile
 from bnncert.bundled import load_demo_images, load_demo_network
 from bnncert.report.summary import summarise
 from tests.in_process import Outcome, command_line

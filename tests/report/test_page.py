@@ -592,7 +592,7 @@ def test_the_command_writes_all_three(tmp_path: Path) -> None:
 def test_bad_files_are_one_line_and_exit_code_2(tmp_path: Path) -> None:
     good = write_results(tmp_path / "good.sqlite", [{} for _ in range(400)])
     files = {
-        "empty.sqlite": (b"", "empty"),
+        "empty.sqlite": (b"", "holds no results yet"),
         "text.sqlite": (b"hello", "not a bnncert results file"),
         "cut.sqlite": (good.read_bytes()[:6000], "cut.sqlite: "),
         "noise.sqlite": (good.read_bytes()[:4096] + b"\x55" * 40000, "noise.sqlite: "),
@@ -602,7 +602,7 @@ def test_bad_files_are_one_line_and_exit_code_2(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
         cases[name] = words
     write_results(tmp_path / "new.sqlite", [{}], version=4)
-    cases["new.sqlite"] = "schema version 4; this bnncert reads up to 3"
+    cases["new.sqlite"] = "schema version 4; this bnncert reads up to version 3"
     write_results(tmp_path / "norows.sqlite", [])
     cases["norows.sqlite"] = "holds no results yet"
     with sqlite3.connect(tmp_path / "other.sqlite") as connection:
@@ -619,7 +619,7 @@ def test_bad_files_are_one_line_and_exit_code_2(tmp_path: Path) -> None:
 
 
 def test_a_locked_file_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bnncert.batch.recorded.BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("bnncert.batch.store.BUSY_SECONDS", 0.1)
     results = write_results(tmp_path / "r.sqlite", [{}])
     connection = sqlite3.connect(results, isolation_level=None)
     connection.execute("BEGIN EXCLUSIVE")

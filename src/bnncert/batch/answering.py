@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bnncert.batch.instance import Instance
-from bnncert.batch.store import Row
+from bnncert.batch.rows import Row
 from bnncert.errors import BnncertError
 from bnncert.network import Network
 from bnncert.verification import bound, verify

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from bnncert.batch.store import InstanceKey, LabelSource, Question
+from bnncert.batch.rows import InstanceKey, LabelSource, Question
 from bnncert.deadline import Deadline
 from bnncert.errors import InputError
 from bnncert.methods import REGISTRY, Options

@@ -22,7 +22,7 @@ from bnncert.batch.config.configuration import (
 from bnncert.batch.config.random_network import RandomNetwork, random_points
 from bnncert.batch.instance import Group, Instance, Settings, certificate_name
 from bnncert.batch.labelled_points import Data, read_data
-from bnncert.batch.store import InstanceKey, NetworkRecord
+from bnncert.batch.rows import InstanceKey, NetworkRecord
 from bnncert.bundled import load_demo_images, load_demo_network
 from bnncert.errors import BnncertError, InputError
 from bnncert.formats.inputs import pick_point

@@ -17,7 +17,8 @@ from bnncert.batch.answering import Answer
 from bnncert.batch.cluster import answer_on_cluster, check_address
 from bnncert.batch.instance import Instance
 from bnncert.batch.plan import Plan
-from bnncert.batch.store import InputRecord, ResultsFile, Row
+from bnncert.batch.rows import InputRecord, Row
+from bnncert.batch.store import ResultsFile
 from bnncert.batch.workers import answer_here, answer_in_processes
 from bnncert.errors import InputError
 

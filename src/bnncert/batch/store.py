@@ -1,42 +1,39 @@
-"""Results of many verifications in one SQLite file: a row for each instance, never half of one."""
+"""The results file: many answers in one SQLite file.
+
+Rows are written atomically: after a crash the file contains only complete rows.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields
-from datetime import datetime, timezone
+from dataclasses import asdict, fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from bnncert.arrays import FloatArray
-from bnncert.batch.stored_rows import check_cells, plain_tables, stored_point, stored_sizes
+from bnncert.batch.cells import (
+    check_cells,
+    finite_or_none,
+    plain_tables,
+    stored_floats,
+    stored_object,
+    stored_point,
+    stored_sizes,
+    stored_targets,
+)
+from bnncert.batch.rows import Evidence, InputRecord, InstanceKey, NetworkRecord, Row
 from bnncert.errors import FormatError, InputError
 from bnncert.formats.archive import reason
+from bnncert.formats.limits import DEFAULT_LIMITS, too_many
 from bnncert.formats.reading import check_regular
-from bnncert.network import Network
-from bnncert.regions import Norm
-from bnncert.verdict import Result, Status
-from bnncert.version import __version__
 
-RowStatus: TypeAlias = Status | Literal["misclassified"]
-
-#: What is asked: whether the property holds, or how large the margin is.
-Question: TypeAlias = Literal["verify", "bound"]
-
-#: Where the label of an input comes from: given with the data, or the network's own answer; files
-#: before version 3 do not say it.
-LabelSource: TypeAlias = Literal["given", "own", "unknown"]
-
-#: What the file says it is; another number of the schema is another layout.
+#: The format and the version of the layout that a file states.
 FORMAT, SCHEMA_VERSION = "bnncert results", 3
 
 #: The first bytes of every SQLite file that is not empty.
@@ -104,205 +101,46 @@ _SINCE_VERSION_2 = (
 _SINCE_VERSION_3 = ("ALTER TABLE results ADD COLUMN labels TEXT NOT NULL DEFAULT 'unknown'",)
 
 
-@dataclass(frozen=True)
-class InstanceKey:
-    """What makes two questions the same; all of it decides the answer."""
-
-    model_hash: str
-    input_index: int
-    input_hash: str
-    label: int
-    norm: Norm
-    radius: float
-    clip: str
-    targets: str
-    method: str
-    timeout: float | None
-    ties: str
-    sign_zero: str
-    seed: int
-    question: Question = "verify"
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of all fields: one column, because NULLs are never equal in a UNIQUE index."""
-        parts = asdict(self)
-        if self.question == "verify":
-            # Version 1 knew no other question, and its rows still answer.
-            del parts["question"]
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-@dataclass(frozen=True)
-class Row:
-    """One finished instance.
-
-    Attributes
-    ----------
-    predicted
-        The network's own class of the input.
-    status
-        The answer, or "misclassified" where the input itself is not classified as its label.
-    lower, upper
-        Bounds of the smallest margin; None where there is none.
-    stage
-        What decided it (several for several targets), empty if nothing did.
-    per_target
-        JSON: the answers of all targets.
-    counterexample
-        Its values as little-endian float64.
-    counterexample_json
-        JSON: its exact value, exact input where the floats are only near it, scores and target.
-    certificate
-        The file of the certificate, seen from the folder of the results file.
-    labels
-        Where the label comes from.
-    """
-
-    key: InstanceKey
-    predicted: int
-    status: RowStatus
-    lower: float | None
-    upper: float | None
-    seconds: float
-    stage: str
-    per_target: str
-    counterexample: bytes | None
-    counterexample_json: str | None
-    version: str
-    finished_at: str
-    certificate: str | None = None
-    labels: LabelSource = "unknown"
-
-    @staticmethod
-    def of(
-        key: InstanceKey, predicted: int, result: Result, labels: LabelSource = "unknown"
-    ) -> Row:
-        """Return the row of an answer."""
-        found = result.counterexample
-        exact = None
-        if found is not None:
-            tree = found.to_dict()
-            del tree["input"]  # the column beside it has the same numbers
-            exact = json.dumps(tree, allow_nan=False)
-        return Row(
-            key=key,
-            predicted=predicted,
-            status=_row_status(result),
-            lower=result.lower if math.isfinite(result.lower) else None,
-            upper=result.upper if math.isfinite(result.upper) else None,
-            seconds=result.seconds,
-            stage=result.deciding_stage,
-            per_target=json.dumps([t.to_dict() for t in result.targets], allow_nan=False),
-            counterexample=None if found is None else found.point.astype("<f8").tobytes(),
-            counterexample_json=exact,
-            version=__version__,
-            finished_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            certificate=result.certificate,
-            labels=labels,
-        )
-
-    def point(self) -> FloatArray | None:
-        """Return the counterexample as an array."""
-        if self.counterexample is None:
-            return None
-        return np.frombuffer(self.counterexample, dtype="<f8").astype(np.float64)
-
-
-@dataclass(frozen=True)
-class NetworkRecord:
-    """What a model hash stands for.
-
-    Attributes
-    ----------
-    name, source
-        What it is called, and the file or recipe it came from.
-    input_lo, input_hi
-        The data box where it is the same for all inputs, else None.
-    """
-
-    model_hash: str
-    name: str
-    source: str
-    sizes: tuple[int, ...]
-    input_shape: tuple[int, ...]
-    input_lo: float | None
-    input_hi: float | None
-    pixel_step: float | None
-    zero_fraction: float
-
-    @staticmethod
-    def of(network: Network, name: str, source: str | None = None) -> NetworkRecord:
-        """Describe a network."""
-        return NetworkRecord(
-            model_hash=network.content_hash,
-            name=name,
-            source=network.source if source is None else source,
-            sizes=network.sizes,
-            input_shape=network.input_shape,
-            input_lo=_one_number(network.input_lo),
-            input_hi=_one_number(network.input_hi),
-            pixel_step=network.pixel_step,
-            zero_fraction=network.zero_fraction,
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class InputRecord:
-    """What an input hash stands for: a flat point, its class and its shape."""
-
-    input_hash: str
-    label: int
-    shape: tuple[int, ...]
-    point: FloatArray
-
-
 _KEY_COLUMNS = tuple(f.name for f in fields(InstanceKey))
-_ROW_COLUMNS = tuple(f.name for f in fields(Row) if f.name != "key")
+_ROW_COLUMNS = tuple(f.name for f in fields(Row) if f.name not in ("key", "rowid"))
+
+#: Columns that older versions lack, and what stands for them.
+_ABSENT = {"question": "'verify'", "certificate": "NULL", "labels": "'unknown'"}
+
+#: Columns of the evidence that large reports leave in the file, and what stands for them.
+_EVIDENCE = {"per_target": "'[]'", "counterexample": "NULL", "counterexample_json": "NULL"}
 
 
 class ResultsFile:
-    """A results file, open for reading and writing; made if it does not exist.
+    """A results file, open for reading and writing; it is created if it does not exist.
 
-    Several processes may have the same file open: rows are written in transactions of their own,
-    and the first answer to a question stays.  A file of an older version is brought to
-    version 3.
+    Several processes may have the same file open: each row is written in its own transaction, and
+    the first answer to a question stays.  A file of an older version is upgraded to version 3.
 
     Parameters
     ----------
     writable
-        False: nothing is written or made, and a file of an older version is read as it is.
+        If False, nothing is written or created, and a file of an older version is read as it is.
 
     Raises
     ------
     InputError
-        If the file cannot be opened or written, or is something else; it is then left as it is.
+        If the file cannot be opened or written, or is not a results file; it is then left as it is.
     """
 
     def __init__(self, path: str | Path, *, writable: bool = True) -> None:
         self.path = Path(path)
         self._writable = writable
-        wanted = "written" if writable else "read"
-        if self.path.is_dir():
-            raise InputError(f"{self.path}: cannot be {wanted} (Is a directory)")
-        if not self.path.parent.is_dir():
-            raise InputError(f"{self.path}: cannot be {wanted} (No such directory)")
-        if not writable and not self.path.exists():
-            raise InputError(f"{self.path}: no such file")
         self._refuse_other_files()
         with self._one_line():
-            if writable:
-                self._connection = sqlite3.connect(
-                    self.path, timeout=BUSY_SECONDS, isolation_level=None
-                )
-            else:
-                # Not mode=ro: after a kill, SQLite must undo a half-written row before it reads.
-                self._connection = sqlite3.connect(
-                    f"{self.path.absolute().as_uri()}?mode=rw",
-                    timeout=BUSY_SECONDS,
-                    isolation_level=None,
-                    uri=True,
-                )
+            # Never mode=ro: after a kill, SQLite must undo an incomplete row before it can read.
+            mode = "rwc" if writable else "rw"
+            self._connection = sqlite3.connect(
+                f"{self.path.absolute().as_uri()}?mode={mode}",
+                timeout=BUSY_SECONDS,
+                isolation_level=None,
+                uri=True,
+            )
         try:
             with self._one_line():
                 if writable:
@@ -329,11 +167,11 @@ class ResultsFile:
         self.close()
 
     def close(self) -> None:
-        """Close the file; what was added is in it already."""
+        """Close the file; everything that was added is in it already."""
         self._connection.close()
 
     def has(self, key: InstanceKey) -> bool:
-        """Whether this question is answered in the file."""
+        """Return whether this question is answered in the file."""
         with self._one_line():
             if not self._writable and not self._tables():
                 return False
@@ -344,12 +182,52 @@ class ResultsFile:
         """Return the answer to this question, or None."""
         return next(self._select("WHERE key = ?", (key.digest,)), None)
 
-    def rows(self) -> list[Row]:
-        """Return every row, in the order of writing."""
-        return list(self._select("ORDER BY rowid", ()))
+    def rows(self, *, evidence: bool = True) -> list[Row]:
+        """Return every row, in the order of writing.
+
+        Parameters
+        ----------
+        evidence
+            If False, the answers of the targets and the counterexamples are not read: the rows of
+            a large file are then small in memory, and :meth:`evidence` reads the rest.
+        """
+        with self._one_line():
+            if "results" in self._tables():
+                (count,) = self._connection.execute("SELECT count(*) FROM results").fetchone()
+                if count > DEFAULT_LIMITS.rows:
+                    raise too_many(self.path, f"{count} rows", DEFAULT_LIMITS.rows, "rows")
+        return list(self._select("ORDER BY rowid", (), {} if evidence else _EVIDENCE))
+
+    def evidence(self, row: Row) -> Evidence:
+        """Read what is behind a row of this file."""
+        with self._one_line():
+            found = self._connection.execute(
+                f"SELECT {', '.join(_EVIDENCE)} FROM results WHERE rowid = ?", (row.rowid,)
+            ).fetchone()
+            if found is None:
+                raise InputError(f"{self.path}: changed while it was read; try again")
+            stored = None
+            if "inputs" in self._tables():
+                stored = self._connection.execute(
+                    "SELECT point, dtype, shape FROM inputs WHERE input_hash = ?",
+                    (row.key.input_hash,),
+                ).fetchone()
+        where = f"{self.path}: row {row.rowid}"
+        point, shape = None, tuple[int, ...]()
+        if stored is not None:
+            place = f"{self.path}: input {row.key.input_hash[:12]}"
+            shape = stored_sizes(stored[2], place)
+            point = stored_point(stored[0], stored[1], shape, place)
+        return Evidence(
+            targets=stored_targets(found[0], f"{where}, per_target"),
+            found=stored_object(found[2], f"{where}, counterexample_json"),
+            point=point,
+            shape=shape,
+            counterexample=stored_floats(found[1], f"{where}, counterexample"),
+        )
 
     def add(self, row: Row) -> bool:
-        """Write a row to the disk; False if another process has answered the question before."""
+        """Write a row to the disk; return False if the question is answered in the file already."""
         values = {"key": row.key.digest, **asdict(row.key)}
         values.update({name: getattr(row, name) for name in _ROW_COLUMNS})
         names, marks = ", ".join(values), ", ".join("?" * len(values))
@@ -360,7 +238,7 @@ class ResultsFile:
             return cursor.rowcount == 1
 
     def mark_labels_given(self, keys: Iterable[InstanceKey]) -> None:
-        """Say of rows that are there already that their labels were given with the data."""
+        """Record that the labels of existing rows were given with the data."""
         found = [(key.digest,) for key in keys]
         if not found:
             return
@@ -370,7 +248,7 @@ class ResultsFile:
             )
 
     def add_networks(self, records: Iterable[NetworkRecord]) -> None:
-        """Say what model hashes stand for; what the file says already stays."""
+        """Record what model hashes stand for; existing records stay."""
         self._add_all(
             "networks",
             [
@@ -384,7 +262,7 @@ class ResultsFile:
         )
 
     def add_inputs(self, records: Iterable[InputRecord]) -> None:
-        """Say what input hashes stand for; what the file says already stays."""
+        """Record what input hashes stand for; existing records stay."""
         rows = []
         for record in records:
             short = record.point.astype("<f4")
@@ -413,6 +291,10 @@ class ResultsFile:
                 kind = str if name in ("model_hash", "name", "source") else float | int | None
                 if not isinstance(value, kind):
                     raise FormatError(f"{where}: {name} is {str(value)[:40]!r}")
+            for name in ("input_lo", "input_hi", "pixel_step", "zero_fraction"):
+                values[name] = finite_or_none(values[name])
+            if (values["pixel_step"] or 0) <= 0:
+                values["pixel_step"] = None
             records.append(NetworkRecord(sizes=sizes, input_shape=shape, **values))
         return records
 
@@ -428,7 +310,7 @@ class ResultsFile:
         return records
 
     def relative(self, path: str | Path) -> str:
-        """Return a path as seen from this file's folder, so that both can be moved together."""
+        """Return a path relative to the folder of this file, so that both can be moved together."""
         try:
             return os.path.relpath(Path(path).resolve(), self.path.resolve().parent)
         except ValueError:
@@ -455,49 +337,60 @@ class ResultsFile:
             for record in found:
                 yield dict(zip(names, record, strict=True))
 
-    def _select(self, clause: str, values: tuple[Any, ...]) -> Iterator[Row]:
+    def _select(
+        self, clause: str, values: tuple[Any, ...], left_out: dict[str, str] | None = None
+    ) -> Iterator[Row]:
+        """Yield rows; the columns `left_out` are not read but filled with constants."""
+        names = ("rowid", *_KEY_COLUMNS, *_ROW_COLUMNS)
         with self._one_line():
+            if "results" not in self._tables():
+                return
             present = {
                 record[1] for record in self._connection.execute("PRAGMA table_info(results)")
             }
-            if not present:
-                return
-            # What older versions lack, as upgrading them would have filled it.
-            absent = {
-                "question": "'verify' AS question",
-                "certificate": "NULL AS certificate",
-                "labels": "'unknown' AS labels",
-            }
-            columns = ", ".join(
-                name if name in present else absent.get(name, name)
-                for name in (*_KEY_COLUMNS, *_ROW_COLUMNS)
-            )
+            constants = {k: v for k, v in _ABSENT.items() if k not in present} | (left_out or {})
+            columns = ", ".join(constants.get(name, name) for name in names)
             found = self._connection.execute(f"SELECT {columns} FROM results {clause}", values)
             for record in found:
-                count = len(_KEY_COLUMNS)
-                key = InstanceKey(**dict(zip(_KEY_COLUMNS, record[:count], strict=True)))
-                rest = dict(zip(_ROW_COLUMNS, record[count:], strict=True))
-                check_cells({**asdict(key), **rest}, f"{self.path}: row {key.input_index}")
-                yield Row(key=key, **rest)
+                yield self._row(dict(zip(names, record, strict=True)))
+
+    def _row(self, cells: dict[str, Any]) -> Row:
+        """Return a row from its checked cells."""
+        check_cells(cells, f"{self.path}: row {cells['rowid']}")
+        cells["lower"], cells["upper"] = map(finite_or_none, (cells["lower"], cells["upper"]))
+        key = InstanceKey(**{name: cells.pop(name) for name in _KEY_COLUMNS})
+        return Row(key=key, **cells)
 
     def _refuse_other_files(self) -> None:
-        """Look at the first bytes: SQLite takes some short files for empty databases."""
-        if self.path.exists():
-            check_regular(self.path)
+        """Raise if the file is not a database.
+
+        The first bytes are checked here because SQLite takes some short files for empty databases.
+        """
+        if self._writable:
+            if self.path.is_dir():
+                raise InputError(f"{self.path}: cannot be written (Is a directory)")
+            if not self.path.parent.is_dir():
+                raise InputError(f"{self.path}: cannot be written (No such directory)")
+            if not self.path.exists():
+                return
+        check_regular(self.path)
         try:
             with self.path.open("rb") as file:
                 start = file.read(len(SQLITE_MAGIC))
-        except FileNotFoundError:
-            return
         except OSError as error:
             raise InputError(f"{self.path}: cannot be read ({error.strerror})") from error
         if start not in (b"", SQLITE_MAGIC):
-            raise InputError(f"{self.path}: not a bnncert results file; it was left as it is")
+            raise self._foreign()
+
+    def _foreign(self) -> InputError:
+        """Return the error for a file that is not a results file."""
+        untouched = "; it was left as it is" if self._writable else ""
+        return FormatError(f"{self.path}: not a bnncert results file{untouched}")
 
     def _prepare(self) -> None:
-        """Check that the file is one of ours, or make it one if it is empty.
+        """Check that this is a results file, or make it one if it is empty.
 
-        Runs in one transaction, so that of two processes one makes the tables and one finds them.
+        This runs in one transaction: of two processes, one creates the tables and one finds them.
         """
         tables = self._tables()
         if not tables:
@@ -512,8 +405,8 @@ class ResultsFile:
         missing = (*_SINCE_VERSION_2, *_SINCE_VERSION_3) if version == "1" else _SINCE_VERSION_3
         for statement in missing if version != str(SCHEMA_VERSION) else ():
             self._connection.execute(statement)
-        # Also where nothing changes: SQLite opens what it may only read without a word, and it is
-        # better to know now than after an hour.
+        # Also if nothing changes: SQLite opens a read-only file without an error, and the error
+        # should come now and not after the first hours of work.
         self._connection.execute(
             "UPDATE meta SET value = ? WHERE name = 'schema_version'", (str(SCHEMA_VERSION),)
         )
@@ -522,18 +415,18 @@ class ResultsFile:
         return plain_tables(self._connection)
 
     def _check_version(self, tables: set[str]) -> str:
-        """Return the version of the file, or refuse it."""
+        """Return the version of the file, or raise if it is not a known one."""
         if not tables and not self._writable:
-            # What a kill between making the file and making its tables leaves: no rows.
+            # A kill between creating the file and creating its tables leaves an empty file.
             return str(SCHEMA_VERSION)
         meta = self._meta() if {"meta", "results"} <= tables else {}
         if meta.get("format") != FORMAT:
-            raise InputError(f"{self.path}: not a bnncert results file; it was left as it is")
+            raise self._foreign()
         version = meta.get("schema_version", "")
         if version not in map(str, range(1, SCHEMA_VERSION + 1)):
-            raise InputError(
-                f"{self.path}: results of schema version {version}; this bnncert reads and "
-                f"writes version {SCHEMA_VERSION}; give another file"
+            raise FormatError(
+                f"{self.path}: results of schema version {version}; this bnncert reads up to "
+                f"version {SCHEMA_VERSION}"
             )
         return version
 
@@ -541,13 +434,13 @@ class ResultsFile:
         try:
             return dict(self._connection.execute("SELECT name, value FROM meta").fetchall())
         except sqlite3.OperationalError:
-            # A table of that name with other columns: somebody else's file.
+            # A table of that name with other columns: the file of another program.
             return {}
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All or nothing, also when Ctrl-C or a full disk comes in between."""
-        # IMMEDIATE, so that waiting for another writer happens here, where it is safe.
+        """Run statements as one transaction, which Ctrl-C or a full disk undoes completely."""
+        # IMMEDIATE: waiting for another writer then happens here, before anything is changed.
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -560,7 +453,7 @@ class ResultsFile:
 
     @contextmanager
     def _one_line(self) -> Iterator[None]:
-        """Turn what SQLite says into one line that names the file."""
+        """Turn errors of SQLite into one line that names the file."""
         try:
             yield
         except sqlite3.OperationalError as error:
@@ -568,29 +461,6 @@ class ResultsFile:
             raise InputError(f"{self.path}: cannot be {wanted} ({error})") from error
         except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
             # Names and messages of SQLite itself may be broken text, too.
-            raise InputError(
-                f"{self.path}: not a readable results file ({reason(error)}); it was left as it is"
+            raise FormatError(
+                f"{self.path}: not a readable results file ({reason(error)})"
             ) from error
-
-
-def label_source(rows: Iterable[tuple[LabelSource, int, int]]) -> LabelSource:
-    """Return where the labels of rows come from, each as (what is recorded, label, own answer).
-
-    Own answers never differ from the label: where a row of unknown source does, labels were given.
-    """
-    known = list(rows)
-    given = any(s == "unknown" and label != predicted for s, label, predicted in known)
-    found = {"given" if given and source == "unknown" else source for source, _, _ in known}
-    return found.pop() if len(found) == 1 else "unknown"
-
-
-def _row_status(result: Result) -> RowStatus:
-    return "misclassified" if result.is_misclassified else result.status
-
-
-def _one_number(values: FloatArray | None) -> float | None:
-    """Return the value that all entries share, or None."""
-    if values is None:
-        return None
-    flat = np.atleast_1d(values).reshape(-1)
-    return float(flat[0]) if np.all(flat == flat[0]) else None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bnncert.batch.labelled_points import OWN, read_data
-from bnncert.batch.store import LabelSource
+from bnncert.batch.rows import LabelSource
 from bnncert.commands.options import (
     PointOptions,
     ScalingOptions,

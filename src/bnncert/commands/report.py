@@ -50,6 +50,6 @@ def report(
         written += write_csv(recorded, csv)
     if latex is not None:
         written += write_latex(recorded, latex)
-    console.print(f"{len(recorded.records)} answers of {results}", soft_wrap=True)
+    console.print(f"{len(recorded.rows)} answers of {results}", soft_wrap=True)
     for path in written:
         console.print(f"{path} ({path.stat().st_size} bytes)", soft_wrap=True)

@@ -12,8 +12,9 @@ from rich.console import Console
 from bnncert.batch.instance import Settings
 from bnncert.batch.labelled_points import read_data
 from bnncert.batch.plan import Selection, plan_run
+from bnncert.batch.rows import Row, label_source
 from bnncert.batch.runner import AnsweredInstances, Place
-from bnncert.batch.store import ResultsFile, Row
+from bnncert.batch.store import ResultsFile
 from bnncert.commands.batches import refuse_failures, run_shown
 from bnncert.commands.console import wide_console
 from bnncert.commands.options import (
@@ -38,7 +39,7 @@ from bnncert.commands.output import refuse_unwritable
 from bnncert.commands.question import read_network, read_radius
 from bnncert.commands.unused import refuse_unread
 from bnncert.errors import InputError
-from bnncert.report.summary import row_labels, summary_table
+from bnncert.report.summary import summary_table
 
 
 def run(
@@ -118,7 +119,7 @@ def run(
 def _show(console: Console, rows: Sequence[Row]) -> None:
     """Print the summary, and what a share of robust inputs means if there are no labels."""
     console.print(summary_table(rows))
-    if rows and row_labels(rows) == "own":
+    if rows and label_source(rows) == "own":
         console.print(
             "agreement with the network's own answer: the data has no labels (--labels FILE)",
             soft_wrap=True,

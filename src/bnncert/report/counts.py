@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bnncert.batch.store import Row
+from bnncert.batch.rows import Row
 
 
 @dataclass(frozen=True)

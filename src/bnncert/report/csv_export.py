@@ -46,16 +46,22 @@ def _text(rows: Iterable[Sequence[Any]]) -> str:
 
 
 def _result_rows(recorded: Recorded) -> Iterable[Sequence[Any]]:
-    names = (
+    asked = (
         *("model_hash", "norm", "radius", "clip", "targets", "ties", "question", "method"),
-        *("timeout", "seed", "sign_zero", "input_index", "input_hash", "label", "predicted"),
-        *("status", "lower", "upper", "seconds", "stage", "certificate", "version", "finished_at"),
-        "labels",
+        *("timeout", "seed", "sign_zero", "input_index", "input_hash", "label"),
     )
-    yield "network", *names
-    for r in recorded.records:
+    found = (
+        *("predicted", "status", "lower", "upper", "seconds", "stage", "certificate"),
+        *("version", "finished_at", "labels"),
+    )
+    yield "network", *asked, *found
+    for r in recorded.rows:
         # csv writes floats with all their digits and None as nothing.
-        yield recorded.network(r.model_hash).name, *(getattr(r, name) for name in names)
+        yield (
+            recorded.network(r.key.model_hash).name,
+            *(getattr(r.key, name) for name in asked),
+            *(getattr(r, name) for name in found),
+        )
 
 
 _PANEL = ("network", "model_hash", "norm", "clip", "targets", "ties", "labels")

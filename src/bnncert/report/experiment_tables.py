@@ -9,7 +9,7 @@ from rich.table import Table
 
 from bnncert.batch.estimate import duration
 from bnncert.batch.instance import Group, Instance
-from bnncert.batch.store import Row
+from bnncert.batch.rows import Row
 from bnncert.report.counts import count_answers, mean
 from bnncert.report.tables import number
 

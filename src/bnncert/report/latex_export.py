@@ -13,9 +13,11 @@ from decimal import ROUND_FLOOR, Decimal
 from pathlib import Path
 
 from bnncert.atomic import write_atomically
-from bnncert.batch.recorded import Record, Recorded
+from bnncert.batch.recorded import Recorded
+from bnncert.batch.rows import Row
+from bnncert.report.counts import mean
 from bnncert.report.csv_export import make_folder
-from bnncert.report.statistics import Panel, counts, mean, panels, reference_series
+from bnncert.report.statistics import Panel, counts, panels, reference_series
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -105,17 +107,17 @@ def image_table(panel: Panel) -> str | None:
     if reference is None or not chosen:
         return None
     names.sort(key=lambda name: name != reference)
-    by_place = {(_instance(r), r.radius, name): r for name, r in pairs}
+    by_place = {(_instance(r), r.key.radius, name): r for name, r in pairs}
     rows: list[str] = []
-    for radius in sorted({r.radius for r in chosen}):
+    for radius in sorted({r.key.radius for r in chosen}):
         width = 1 + 2 * len(names)
         if rows:
             rows.append(r"\midrule")
         head = f"{_delta(panel)[:-1]}={panel.delta(radius)}$"
         rows += [rf"\multicolumn{{{width}}}{{c}}{{{head}}} \\", r"\midrule"]
-        here = [r for r in chosen if r.radius == radius]
-        for r in sorted(here, key=lambda r: (r.input_index, r.input_hash)):
-            cells = [str(r.input_index)]
+        here = [r for r in chosen if r.key.radius == radius]
+        for r in sorted(here, key=lambda r: (r.key.input_index, r.key.input_hash)):
+            cells = [str(r.key.input_index)]
             for name in names:
                 cells += _bound_cells(by_place.get((_instance(r), radius, name)))
             rows.append(" & ".join(cells) + r" \\")
@@ -137,32 +139,34 @@ def _reference_times(panel: Panel, reference: str | None) -> dict[tuple[float, s
     """Return mean seconds over the instances that the reference certified."""
     pairs = panel.rows("verify")
     certified = {
-        (_instance(r), r.radius) for name, r in pairs if name == reference and r.status == "robust"
+        (_instance(r), r.key.radius)
+        for name, r in pairs
+        if name == reference and r.status == "robust"
     }
     seconds: dict[tuple[float, str], list[float]] = {}
     for name, r in pairs:
-        if (_instance(r), r.radius) in certified:
-            seconds.setdefault((r.radius, name), []).append(r.seconds)
+        if (_instance(r), r.key.radius) in certified:
+            seconds.setdefault((r.key.radius, name), []).append(r.seconds)
     return {place: mean(values) or 0.0 for place, values in seconds.items()}
 
 
-def _instance(record: Record) -> tuple[int, str, int]:
-    return record.input_index, record.input_hash, record.label
+def _instance(row: Row) -> tuple[int, str, int]:
+    return row.key.input_index, row.key.input_hash, row.key.label
 
 
-def _bound_cells(record: Record | None) -> list[str]:
-    if record is None:
+def _bound_cells(row: Row | None) -> list[str]:
+    if row is None:
         return ["--", "--"]
-    seconds = f"{record.seconds:.2f}"
-    if record.status == "timeout":
-        limit = record.seconds if record.timeout is None else record.timeout
+    seconds = f"{row.seconds:.2f}"
+    if row.status == "timeout":
+        limit = row.seconds if row.key.timeout is None else row.key.timeout
         return ["timeout", f"$>{limit:g}$"]
-    if record.status == "not_robust":
+    if row.status == "not_robust":
         return ["not robust", seconds]
-    if record.lower is None:
-        return [record.status, seconds]
+    if row.lower is None:
+        return [row.status, seconds]
     # Rounded down: a bound with fewer digits must still be one.
-    return [str(Decimal(record.lower).quantize(Decimal("0.01"), ROUND_FLOOR)), seconds]
+    return [str(Decimal(row.lower).quantize(Decimal("0.01"), ROUND_FLOOR)), seconds]
 
 
 def _model_cell(panel: Panel, radii: int) -> str:

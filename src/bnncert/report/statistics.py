@@ -1,7 +1,7 @@
-"""What the rows of a results file add up to; the page, the CSV and the LaTeX files agree on it.
+"""The rows of a results file in panels and series, as the page, the CSV and LaTeX files show them.
 
-Only answers to the same question are counted together: a panel is one network, norm, data box,
-choice of rivals and rule for ties, a series in it one method with its limits.
+Only answers to the same question are counted together: a panel has one network, norm, data box,
+choice of adversarial classes and rule for ties; a series of it has one method with its limits.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from bnncert.batch.recorded import NetworkNote, Record, Recorded
-from bnncert.batch.store import LabelSource, label_source
+from bnncert.batch.recorded import Recorded
+from bnncert.batch.rows import LabelSource, NetworkRecord, Row, label_source
+from bnncert.report.counts import Count, count_answers
 
 NORM_NAMES = {"linf": "L∞", "l2": "L2", "l1": "L1"}
 
@@ -34,41 +35,16 @@ REFERENCE_METHODS = (
 )
 
 
-@dataclass(frozen=True)
-class Count:
-    """The answers of one series at one radius."""
-
-    radius: float
-    series: str
-    instances: int
-    robust: int
-    not_robust: int
-    undecided: int
-    misclassified: int
-    mean_seconds: float
-    max_seconds: float
-
-    @property
-    def certified(self) -> float:
-        """Share of all inputs that are proved to keep their class."""
-        return self.robust / self.instances
-
-    @property
-    def not_falsified(self) -> float:
-        """Share of all inputs without a known counterexample: no accuracy can be above it."""
-        return 1 - (self.not_robust + self.misclassified) / self.instances
-
-
 @dataclass(frozen=True, eq=False)
 class Panel:
     """Rows that may be compared; `series` names the one that each row belongs to."""
 
-    network: NetworkNote
+    network: NetworkRecord
     norm: str
     clip: str
     targets: str
     ties: str
-    records: tuple[Record, ...]
+    answers: tuple[Row, ...]
     series: tuple[str, ...]
 
     @property
@@ -88,7 +64,7 @@ class Panel:
     @cached_property
     def labels(self) -> LabelSource:
         """Where the labels of all rows come from."""
-        return label_source((r.labels, r.label, r.predicted) for r in self.records)
+        return label_source(self.answers)
 
     def delta(self, radius: float) -> str:
         """Return a radius in pixel steps where the network has them, else as it is."""
@@ -100,72 +76,52 @@ class Panel:
         """What :meth:`delta` counts."""
         return "pixel steps" if self.network.pixel_step else "input units"
 
-    def rows(self, question: str) -> list[tuple[str, Record]]:
+    def rows(self, question: str) -> list[tuple[str, Row]]:
         """Return the rows of one kind with their series."""
-        pairs = zip(self.series, self.records, strict=True)
-        return [(name, record) for name, record in pairs if record.question == question]
+        pairs = zip(self.series, self.answers, strict=True)
+        return [(name, row) for name, row in pairs if row.key.question == question]
 
 
 def panels(recorded: Recorded) -> list[Panel]:
     """Return the panels, in the order in which their first rows were written."""
-    groups: dict[tuple[str, str, str, str, str], list[Record]] = {}
-    for r in recorded.records:
-        groups.setdefault((r.model_hash, r.norm, r.clip, r.targets, r.ties), []).append(r)
+    groups: dict[tuple[str, str, str, str, str], list[Row]] = {}
+    for r in recorded.rows:
+        key = r.key
+        place = (key.model_hash, key.norm, key.clip, key.targets, key.ties)
+        groups.setdefault(place, []).append(r)
     return [
         Panel(recorded.network(model), norm, clip, targets, ties, tuple(rows), _series(rows))
         for (model, norm, clip, targets, ties), rows in groups.items()
     ]
 
 
-def _series(records: Sequence[Record]) -> tuple[str, ...]:
+def _series(rows: Sequence[Row]) -> tuple[str, ...]:
     """Return the name of each row's series: the method, and limits where they differ."""
     limits: dict[tuple[str, str], tuple[set[float | None], set[int]]] = {}
-    for r in records:
-        timeouts, seeds = limits.setdefault((r.method, r.question), (set(), set()))
-        timeouts.add(r.timeout)
-        seeds.add(r.seed)
+    for r in rows:
+        timeouts, seeds = limits.setdefault((r.key.method, r.key.question), (set(), set()))
+        timeouts.add(r.key.timeout)
+        seeds.add(r.key.seed)
     names = []
-    for r in records:
-        timeouts, seeds = limits[r.method, r.question]
-        name = r.method
+    for r in rows:
+        timeouts, seeds = limits[r.key.method, r.key.question]
+        name = r.key.method
         if len(timeouts) > 1:
-            name += " (no limit)" if r.timeout is None else f" ({r.timeout:g} s)"
+            name += " (no limit)" if r.key.timeout is None else f" ({r.key.timeout:g} s)"
         if len(seeds) > 1:
-            name += f" seed {r.seed}"
+            name += f" seed {r.key.seed}"
         names.append(name)
     return tuple(names)
 
 
 def counts(panel: Panel) -> list[Count]:
     """Count the answers of `verify` by radius and series, smallest radius first."""
-    groups: dict[tuple[float, str], list[Record]] = {}
-    for name, record in panel.rows("verify"):
-        groups.setdefault((record.radius, name), []).append(record)
+    groups: dict[tuple[float, str], list[Row]] = {}
+    for name, row in panel.rows("verify"):
+        groups.setdefault((row.key.radius, name), []).append(row)
     order = {name: k for k, name in enumerate(dict.fromkeys(panel.series))}
     keys = sorted(groups, key=lambda key: (key[0], order[key[1]]))
-    return [_count(*key, groups[key]) for key in keys]
-
-
-def _count(radius: float, series: str, rows: Sequence[Record]) -> Count:
-    words = [r.status for r in rows]
-    asked = [r.seconds for r in rows if r.status != "misclassified"]
-    return Count(
-        radius=radius,
-        series=series,
-        instances=len(rows),
-        robust=words.count("robust"),
-        not_robust=words.count("not_robust"),
-        undecided=words.count("unknown") + words.count("timeout"),
-        misclassified=words.count("misclassified"),
-        mean_seconds=mean(asked) or 0.0,
-        max_seconds=max(asked, default=0.0),
-    )
-
-
-def mean(values: Iterable[float]) -> float | None:
-    """Return the mean, or None of nothing."""
-    known = list(values)
-    return math.fsum(known) / len(known) if known else None
+    return [count_answers(*key, groups[key]) for key in keys]
 
 
 def reference_series(names: Iterable[str]) -> str | None:
@@ -218,16 +174,16 @@ def gaps(panel: Panel) -> list[Gap]:
     by methods that solve one program to its end.
     """
     found = []
-    for radius in sorted({r.radius for r in panel.records}):
+    for radius in sorted({r.key.radius for r in panel.answers}):
         bound, verify = (
-            [(s, r) for s, r in panel.rows(question) if r.radius == radius]
+            [(s, r) for s, r in panel.rows(question) if r.key.radius == radius]
             for question in ("bound", "verify")
         )
         known = {name for name, _ in bound}
         ended = [
             (name, r)
             for name, r in verify
-            if name not in known and r.method.startswith(("lp", "sdp-"))
+            if name not in known and r.key.method.startswith(("lp", "sdp-"))
         ]
         gap = _gap(radius, "bound", bound + ended) if bound else None
         gap = gap or _gap(radius, "verify", verify)
@@ -236,16 +192,16 @@ def gaps(panel: Panel) -> list[Gap]:
     return found
 
 
-def _gap(radius: float, question: str, rows: Sequence[tuple[str, Record]]) -> Gap | None:
+def _gap(radius: float, question: str, rows: Sequence[tuple[str, Row]]) -> Gap | None:
     rows = [(name, r) for name, r in rows if r.status != "misclassified"]
     if not any(r.lower is not None for _, r in rows):
         return None
-    sampled = any(r.method == "sample" and r.upper is not None for _, r in rows)
+    sampled = any(r.key.method == "sample" and r.upper is not None for _, r in rows)
     upper: dict[tuple[int, str, int], float] = {}
     lower: dict[str, dict[tuple[int, str, int], float]] = {}
     for name, r in rows:
-        instance = (r.input_index, r.input_hash, r.label)
-        if r.upper is not None and (r.method == "sample" or not sampled):
+        instance = (r.key.input_index, r.key.input_hash, r.key.label)
+        if r.upper is not None and (r.key.method == "sample" or not sampled):
             upper[instance] = min(r.upper, upper.get(instance, math.inf))
         if r.lower is not None:
             known = lower.setdefault(name, {})

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from rich.table import Table
 
-from bnncert.batch.store import LabelSource, Row, label_source
+from bnncert.batch.rows import LabelSource, Row, label_source
 from bnncert.radius import RadiusResult
 from bnncert.report.counts import Count, count_answers
 
@@ -33,7 +33,7 @@ def summary_table(rows: Iterable[Row]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     titles = (
         *("radius", "instances", "misclassified", "robust", "not robust", "undecided"),
-        *("mean s", "max s", CERTIFIED[row_labels(rows)]),
+        *("mean s", "max s", CERTIFIED[label_source(rows)]),
     )
     for title in titles:
         table.add_column(title, justify="right")
@@ -47,11 +47,6 @@ def summary_table(rows: Iterable[Row]) -> Table:
             f"{100 * one.certified:.1f} %",
         )
     return table
-
-
-def row_labels(rows: Iterable[Row]) -> LabelSource:
-    """Return where the labels of rows come from."""
-    return label_source((row.labels, row.key.label, row.predicted) for row in rows)
 
 
 def radius_table(result: RadiusResult) -> Table:

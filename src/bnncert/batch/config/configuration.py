@@ -17,7 +17,7 @@ from bnncert.batch.config.section import Section
 from bnncert.batch.config.tree import Node
 from bnncert.batch.instance import Settings
 from bnncert.batch.labelled_points import OWN
-from bnncert.batch.store import Question
+from bnncert.batch.rows import Question
 from bnncert.description.model import SignZero
 from bnncert.errors import BnncertError, InputError
 from bnncert.methods import REGISTRY

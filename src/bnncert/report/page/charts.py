@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from bnncert.report.counts import Count
 from bnncert.report.page.svg import (
     BOTTOM,
     HEIGHT,
@@ -20,7 +21,7 @@ from bnncert.report.page.svg import (
     line,
     marker,
 )
-from bnncert.report.statistics import SHARE_NAMES, Count, Panel
+from bnncert.report.statistics import SHARE_NAMES, Panel
 
 #: The answers as they are stacked: class, field of a count, words.
 ANSWERS = (
@@ -155,12 +156,12 @@ def cactus_chart(panel: Panel) -> str | None:
     """Return how many instances each series decided within a time, or None if none did."""
     solved: dict[str, list[float]] = {}
     asked: dict[str, int] = {}
-    for name, record in panel.rows("verify"):
-        if record.status == "misclassified":
+    for name, row in panel.rows("verify"):
+        if row.status == "misclassified":
             continue
         asked[name] = asked.get(name, 0) + 1
-        if record.status in ("robust", "not_robust"):
-            solved.setdefault(name, []).append(record.seconds)
+        if row.status in ("robust", "not_robust"):
+            solved.setdefault(name, []).append(row.seconds)
     if not solved:
         return None
     times = [max(t, 1e-3) for values in solved.values() for t in values]

@@ -13,7 +13,8 @@ from urllib.parse import quote
 
 import numpy as np
 
-from bnncert.batch.recorded import Evidence, NetworkNote, Record, Recorded
+from bnncert.batch.recorded import Recorded
+from bnncert.batch.rows import Evidence, NetworkRecord, Row
 from bnncert.report.page.pictures import Album, as_image, difference, shades
 from bnncert.report.page.table_data import shortened
 
@@ -35,22 +36,22 @@ class Details:
 
 def collect_details(recorded: Recorded, page: Path, most: int) -> Details:
     """Return the details of at most `most` rows, those with a counterexample first."""
-    found = sorted(recorded.records, key=lambda r: r.status not in ("not_robust", "misclassified"))
+    found = sorted(recorded.rows, key=lambda r: r.status not in ("not_robust", "misclassified"))
     chosen = sorted(found[:most], key=lambda r: r.rowid)
     album = Album(PICTURE_LIMIT)
     entries = {
-        record.rowid: _entry(recorded, record, evidence, album, page)
-        for record, evidence in recorded.evidence(chosen)
+        row.rowid: _entry(recorded, row, evidence, album, page)
+        for row, evidence in recorded.evidence(chosen)
     }
-    return Details(entries, album.pictures, len(recorded.records) - len(entries))
+    return Details(entries, album.pictures, len(recorded.rows) - len(entries))
 
 
 def _entry(
-    recorded: Recorded, record: Record, evidence: Evidence, album: Album, page: Path
+    recorded: Recorded, row: Row, evidence: Evidence, album: Album, page: Path
 ) -> dict[str, Any]:
     entry: dict[str, Any] = {"targets": [_target(t) for t in evidence.targets]}
     entry["stages"] = _stages(evidence.targets)
-    entry.update(_points(recorded.network(record.model_hash), record, evidence, album))
+    entry.update(_points(recorded.network(row.key.model_hash), row, evidence, album))
     found = evidence.found
     if found:
         entry["found"] = {
@@ -60,8 +61,8 @@ def _entry(
             "replayed": [str(v) for v in _list(found.get("replayed_in"))],
             "near": "input_exact" in found,
         }
-    if record.certificate is not None:
-        entry["certificate"] = _link(record.certificate, recorded.path, page)
+    if row.certificate is not None:
+        entry["certificate"] = _link(row.certificate, recorded.path, page)
     return entry
 
 
@@ -93,9 +94,7 @@ def _stages(targets: Sequence[dict[str, Any]]) -> list[list[Any]]:
     return [[stage, round(total, 3), rivals[stage]] for stage, total in seconds.items()]
 
 
-def _points(
-    network: NetworkNote, record: Record, evidence: Evidence, album: Album
-) -> dict[str, Any]:
+def _points(network: NetworkRecord, row: Row, evidence: Evidence, album: Album) -> dict[str, Any]:
     before, after = evidence.point, evidence.counterexample
     if before is not None and after is not None and before.size != after.size:
         after = None
@@ -115,7 +114,7 @@ def _points(
         if known[0].size <= MOST_NUMBERS:
             entry["numbers"] = [None if p is None else p.tolist() for p in (before, after)]
         return entry
-    lo, hi = _range(network, record, known)
+    lo, hi = _range(network, row, known)
     drawn = [None if p is None else as_image(p, *shapes) for p in (before, after)]
     pixels = [None if image is None else shades(image, lo, hi) for image in drawn]
     if drawn[0] is not None and drawn[1] is not None:
@@ -125,12 +124,12 @@ def _points(
     return entry
 
 
-def _range(network: NetworkNote, record: Record, points: Sequence[Any]) -> tuple[float, float]:
+def _range(network: NetworkRecord, row: Row, points: Sequence[Any]) -> tuple[float, float]:
     """Return what black and white stand for: the data box, or what the points need."""
     if network.input_lo is not None and network.input_hi is not None:
         return network.input_lo, network.input_hi
     try:
-        lo, hi = map(float, record.clip.split(","))
+        lo, hi = map(float, row.key.clip.split(","))
         return lo, hi
     except ValueError:
         return min(float(p.min()) for p in points), max(float(p.max()) for p in points)

@@ -12,7 +12,8 @@ from importlib.resources import files
 from pathlib import Path, PurePath
 
 from bnncert.atomic import write_atomically
-from bnncert.batch.recorded import NetworkNote, Recorded
+from bnncert.batch.recorded import Recorded
+from bnncert.batch.rows import NetworkRecord
 from bnncert.report.page.charts import (
     accuracy_chart,
     cactus_chart,
@@ -52,7 +53,7 @@ def page_text(recorded: Recorded, path: Path, *, details: int = MOST_DETAILS) ->
     """Return the page; `path` is where it will be, for the links to certificates."""
     known = panels(recorded)
     collected = collect_details(recorded, path, details)
-    order = {record.rowid: k for k, record in enumerate(recorded.records)}
+    order = {row.rowid: k for k, row in enumerate(recorded.rows)}
     columns = table_columns(known, order)
     entries = {order[rowid]: entry for rowid, entry in collected.entries.items()}
     style, script = _asset("page.css"), _asset("page.js")
@@ -60,7 +61,7 @@ def page_text(recorded: Recorded, path: Path, *, details: int = MOST_DETAILS) ->
     if collected.left_out:
         note = (
             f"Pictures and margins are in this page for {len(entries)} of "
-            f"{len(recorded.records)} rows."
+            f"{len(recorded.rows)} rows."
         )
     parts = {
         "TITLE": escape(f"bnncert report: {recorded.path.name}"),
@@ -85,9 +86,9 @@ def _asset(name: str) -> str:
 
 
 def _head(recorded: Recorded) -> str:
-    records = recorded.records
-    words = Counter(r.status for r in records if r.question == "verify")
-    bounds = sum(r.question == "bound" for r in records)
+    rows = recorded.rows
+    words: Counter[str] = Counter(r.status for r in rows if r.key.question == "verify")
+    bounds = sum(r.key.question == "bound" for r in rows)
     tiles = "".join(
         f'<li class="{status}"><b>{words[status]}</b> {text}</li>'
         for status, text in _WORDS.items()
@@ -95,27 +96,27 @@ def _head(recorded: Recorded) -> str:
     )
     if bounds:
         tiles += f'<li class="bounds"><b>{bounds}</b> bounds</li>'
-    versions = sorted({r.version for r in records})
+    versions = sorted({r.version for r in rows})
     made = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    days = sorted({r.finished_at[:10] for r in records})
+    days = sorted({r.finished_at[:10] for r in rows})
     written = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    hashes = dict.fromkeys(r.model_hash for r in records)
-    rows = [(h, sum(r.model_hash == h for r in records)) for h in hashes]
+    hashes = dict.fromkeys(r.key.model_hash for r in rows)
+    shares = [(h, sum(r.key.model_hash == h for r in rows)) for h in hashes]
     return (
         f"<h1>{escape(recorded.path.name)}</h1>"
-        f"<p class=sub>{len(records)} answers, written {escape(written)} "
+        f"<p class=sub>{len(rows)} answers, written {escape(written)} "
         f"by bnncert {escape(', '.join(versions))}; page made {made} by "
         f"bnncert {escape(__version__)}</p>"
         f"<ul class=tiles>{tiles}</ul>"
         f"<h2>Networks</h2><div class=wide><table><thead><tr><th scope=col>name"
         "<th scope=col>sizes<th scope=col>zero weights<th scope=col>data box<th scope=col>answers"
         "<th scope=col>from<th scope=col>hash</tr></thead><tbody>"
-        + "".join(_network_row(recorded.network(h), count) for h, count in rows)
+        + "".join(_network_row(recorded.network(h), count) for h, count in shares)
         + "</tbody></table></div>"
     )
 
 
-def _network_row(network: NetworkNote, count: int) -> str:
+def _network_row(network: NetworkRecord, count: int) -> str:
     zeros = network.zero_fraction
     box = "-"
     if network.input_lo is not None and network.input_hi is not None:

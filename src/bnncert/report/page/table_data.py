@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from typing import Any
 
-from bnncert.batch.recorded import Record
+from bnncert.batch.rows import Row
 from bnncert.report.statistics import Panel
 
 #: Digits of a number in the table.
@@ -42,28 +42,28 @@ def table_columns(
 
     A column with few values is {"names": [...], "codes": [...]}.
     """
-    rows: list[tuple[Panel, str, Record]] = [
-        (panel, name, record)
+    rows: list[tuple[Panel, str, Row]] = [
+        (panel, name, row)
         for panel in known
-        for name, record in zip(panel.series, panel.records, strict=True)
+        for name, row in zip(panel.series, panel.answers, strict=True)
     ]
-    rows.sort(key=lambda row: order[row[2].rowid])
+    rows.sort(key=lambda entry: order[entry[2].rowid])
 
-    def coded(of: Callable[[Panel, str, Record], Any]) -> dict[str, list[Any]]:
+    def coded(of: Callable[[Panel, str, Row], Any]) -> dict[str, list[Any]]:
         codes: dict[Any, int] = {}
-        column = [codes.setdefault(of(*row), len(codes)) for row in rows]
+        column = [codes.setdefault(of(*entry), len(codes)) for entry in rows]
         return {"names": list(codes), "codes": column}
 
     return {
-        "image": [r.input_index for _, _, r in rows],
-        "label": coded(lambda p, s, r: r.label),
+        "image": [r.key.input_index for _, _, r in rows],
+        "label": coded(lambda p, s, r: r.key.label),
         "predicted": coded(lambda p, s, r: r.predicted),
         "network": coded(lambda p, s, r: p.network.name),
         "norm": coded(lambda p, s, r: p.norm_name),
-        "radius": coded(lambda p, s, r: r.radius),
-        "delta": coded(lambda p, s, r: p.delta(r.radius) if p.network.pixel_step else ""),
+        "radius": coded(lambda p, s, r: r.key.radius),
+        "delta": coded(lambda p, s, r: p.delta(r.key.radius) if p.network.pixel_step else ""),
         "method": coded(lambda p, s, r: s),
-        "question": coded(lambda p, s, r: r.question),
+        "question": coded(lambda p, s, r: r.key.question),
         "status": coded(lambda p, s, r: r.status),
         "lower": [shortened(r.lower, ROUND_FLOOR) for _, _, r in rows],
         "upper": [shortened(r.upper, ROUND_CEILING) for _, _, r in rows],
@@ -74,9 +74,9 @@ def table_columns(
     }
 
 
-def _settings(panel: Panel, record: Record) -> str:
-    limit = "no time limit" if record.timeout is None else f"limit {record.timeout:g} s"
+def _settings(panel: Panel, row: Row) -> str:
+    limit = "no time limit" if row.key.timeout is None else f"limit {row.key.timeout:g} s"
     return (
-        f"{panel.settings}, {limit}, seed {record.seed}, sign(0): {record.sign_zero}, "
-        f"bnncert {record.version}"
+        f"{panel.settings}, {limit}, seed {row.key.seed}, sign(0): {row.key.sign_zero}, "
+        f"bnncert {row.version}"
     )

@@ -1,4 +1,4 @@
-"""Cells of a results file: SQLite lets any column hold anything, so every one is checked."""
+"""Checks of the cells of a results file: SQLite lets any column hold values of any type."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ _NUMBERS_OR_NONE = ("timeout", "lower", "upper")
 def plain_tables(connection: sqlite3.Connection) -> set[str]:
     """Return the names of the plain tables of a file.
 
-    A view or a computed column may never end or fill the memory, so such tables do not count.
+    Tables with computed columns, and views, are left out: reading them may never end or fill the
+    memory.
     """
     found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     columns = "SELECT hidden FROM pragma_table_xinfo(?)"
@@ -41,7 +42,7 @@ def plain_tables(connection: sqlite3.Connection) -> set[str]:
 
 
 def check_cells(cells: Mapping[str, Any], where: str) -> None:
-    """Refuse a row with a cell of the wrong kind; columns that are absent are not missed."""
+    """Raise if a cell has a value of the wrong kind; absent columns are not checked."""
     choices = {"status": STATUSES, "question": QUESTIONS, "labels": LABEL_SOURCES}
     for name, known in choices.items():
         if name in cells and cells[name] not in known:
@@ -66,7 +67,7 @@ def check_cells(cells: Mapping[str, Any], where: str) -> None:
 
 
 def stored_json(text: Any, where: str) -> Any:
-    """Return the JSON in a cell, None if it is not JSON."""
+    """Return the JSON in a cell, or None if it is not JSON."""
     if not isinstance(text, str | bytes):
         return None
     try:
@@ -90,3 +91,36 @@ def stored_point(blob: Any, dtype: Any, shape: tuple[int, ...], where: str) -> F
     if not isinstance(blob, bytes) or len(blob) != math.prod(shape) * int(dtype[2]):
         raise FormatError(f"{where}: not an array of shape {list(shape)}")
     return np.frombuffer(blob, dtype=dtype).astype(np.float64)
+
+
+def stored_targets(text: Any, where: str) -> list[dict[str, Any]]:
+    """Return the answers of the targets in a cell: a JSON list of objects."""
+    tree = stored_json(text, where)
+    if not isinstance(tree, list) or not all(isinstance(part, dict) for part in tree):
+        raise FormatError(f"{where}: not a JSON list of answers")
+    return tree
+
+
+def stored_object(text: Any, where: str) -> dict[str, Any]:
+    """Return the JSON object in a cell; empty if the cell is."""
+    if text is None:
+        return {}
+    tree = stored_json(text, where)
+    if not isinstance(tree, dict):
+        raise FormatError(f"{where}: not a JSON object")
+    return tree
+
+
+def stored_floats(blob: Any, where: str) -> FloatArray | None:
+    """Return the array of float64 in a cell; None if the cell is empty."""
+    if blob is None:
+        return None
+    try:
+        return np.frombuffer(blob, dtype="<f8").astype(np.float64)
+    except (TypeError, ValueError):
+        raise FormatError(f"{where}: not an array of <f8") from None
+
+
+def finite_or_none(value: float | None) -> float | None:
+    """Return a number, or None if it is not finite."""
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,221 @@
+"""What a results file holds: rows, and what the hashes of networks and inputs stand for.
+
+The runner writes these types, and the reports read them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from bnncert.arrays import FloatArray
+from bnncert.network import Network
+from bnncert.regions import Norm
+from bnncert.verdict import Result, Status
+from bnncert.version import __version__
+
+#: The answer of a verification, or "misclassified" if the input itself has another class than its
+#: label.
+RowStatus: TypeAlias = Status | Literal["misclassified"]
+
+#: What is asked: whether the property holds, or how large the margin is.
+Question: TypeAlias = Literal["verify", "bound"]
+
+#: Where the label of an input comes from: given with the data, or the network's own answer.  Files
+#: before version 3 do not record it.
+LabelSource: TypeAlias = Literal["given", "own", "unknown"]
+
+
+@dataclass(frozen=True)
+class InstanceKey:
+    """A question.  Two instances are the same if all of these fields are equal."""
+
+    model_hash: str
+    input_index: int
+    input_hash: str
+    label: int
+    norm: Norm
+    radius: float
+    clip: str
+    targets: str
+    method: str
+    timeout: float | None
+    ties: str
+    sign_zero: str
+    seed: int
+    question: Question = "verify"
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all fields: one column, because NULLs are never equal in a UNIQUE index."""
+        parts = asdict(self)
+        if self.question == "verify":
+            # Version 1 has no other question, and its rows keep their digests.
+            del parts["question"]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Row:
+    """One finished instance.
+
+    Attributes
+    ----------
+    predicted
+        The network's own class of the input.
+    status
+        The answer, or "misclassified" if the input itself is not classified as its label.
+    lower, upper
+        Bounds of the smallest margin, or None.
+    stage
+        The stages that decided it (there may be one for each target), or an empty text.
+    per_target
+        JSON: the answers of all targets.
+    counterexample
+        Its values as little-endian float64.
+    counterexample_json
+        JSON: its exact value, its exact input if the floats are only near it, scores and target.
+    certificate
+        The file of the certificate, relative to the folder of the results file.
+    labels
+        Where the label comes from.
+    rowid
+        The number of the row in its file; 0 if it does not come from a file.
+    """
+
+    key: InstanceKey
+    predicted: int
+    status: RowStatus
+    lower: float | None
+    upper: float | None
+    seconds: float
+    stage: str
+    per_target: str
+    counterexample: bytes | None
+    counterexample_json: str | None
+    version: str
+    finished_at: str
+    certificate: str | None = None
+    labels: LabelSource = "unknown"
+    rowid: int = field(default=0, compare=False)
+
+    @staticmethod
+    def of(
+        key: InstanceKey, predicted: int, result: Result, labels: LabelSource = "unknown"
+    ) -> Row:
+        """Return the row of an answer."""
+        found = result.counterexample
+        exact = None
+        if found is not None:
+            tree = found.to_dict()
+            # The column `counterexample` has the same numbers.
+            del tree["input"]
+            exact = json.dumps(tree, allow_nan=False)
+        return Row(
+            key=key,
+            predicted=predicted,
+            status="misclassified" if result.is_misclassified else result.status,
+            lower=result.lower if math.isfinite(result.lower) else None,
+            upper=result.upper if math.isfinite(result.upper) else None,
+            seconds=result.seconds,
+            stage=result.deciding_stage,
+            per_target=json.dumps([t.to_dict() for t in result.targets], allow_nan=False),
+            counterexample=None if found is None else found.point.astype("<f8").tobytes(),
+            counterexample_json=exact,
+            version=__version__,
+            finished_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            certificate=result.certificate,
+            labels=labels,
+        )
+
+    def point(self) -> FloatArray | None:
+        """Return the counterexample as an array."""
+        if self.counterexample is None:
+            return None
+        return np.frombuffer(self.counterexample, dtype="<f8").astype(np.float64)
+
+
+@dataclass(frozen=True)
+class NetworkRecord:
+    """What a model hash stands for; a file of version 1 does not say more than the hash.
+
+    Attributes
+    ----------
+    name, source
+        The name for the reader, and the file or recipe of the network.
+    input_lo, input_hi
+        The data box if it is the same for all inputs, else None.
+    """
+
+    model_hash: str
+    name: str
+    source: str = ""
+    sizes: tuple[int, ...] = ()
+    input_shape: tuple[int, ...] = ()
+    input_lo: float | None = None
+    input_hi: float | None = None
+    pixel_step: float | None = None
+    zero_fraction: float | None = None
+
+    @staticmethod
+    def of(network: Network, name: str, source: str | None = None) -> NetworkRecord:
+        """Describe a network."""
+        return NetworkRecord(
+            model_hash=network.content_hash,
+            name=name,
+            source=network.source if source is None else source,
+            sizes=network.sizes,
+            input_shape=network.input_shape,
+            input_lo=_one_number(network.input_lo),
+            input_hi=_one_number(network.input_hi),
+            pixel_step=network.pixel_step,
+            zero_fraction=network.zero_fraction,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class InputRecord:
+    """What an input hash stands for: a flat point, its class and its shape."""
+
+    input_hash: str
+    label: int
+    shape: tuple[int, ...]
+    point: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What is behind one row: the answers of the targets, the input and the counterexample."""
+
+    targets: list[dict[str, Any]]
+    found: dict[str, Any]
+    point: FloatArray | None
+    shape: tuple[int, ...]
+    counterexample: FloatArray | None
+
+
+def label_source(rows: Iterable[Row]) -> LabelSource:
+    """Return where the labels of rows come from.
+
+    The network's own answer is its own label: if a row of unknown source has another label than
+    the network's answer, labels were given.
+    """
+    known = list(rows)
+    given = any(r.labels == "unknown" and r.key.label != r.predicted for r in known)
+    found = {"given" if given and r.labels == "unknown" else r.labels for r in known}
+    return found.pop() if len(found) == 1 else "unknown"
+
+
+def _one_number(values: FloatArray | None) -> float | None:
+    """Return the value that all entries share, or None."""
+    if values is None:
+        return None
+    flat = np.atleast_1d(values).reshape(-1)
+    return float(flat[0]) if np.all(flat == flat[0]) else None
