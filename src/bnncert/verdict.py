@@ -14,11 +14,11 @@ from bnncert.arrays import FloatArray
 
 Status: TypeAlias = Literal["robust", "not_robust", "unknown", "timeout"]
 
-#: What a counterexample for another target leaves of an undecided one: it fails there too, or no
-#: method was applied to it any more.
+#: What a counterexample for another target says about an undecided one: it violates that target,
+#: too, or no method was applied to that target any more.
 Finding: TypeAlias = Literal["violated", "not_tried"]
 
-#: Stages before any work on a single target: what they leave open was not tried.
+#: Stages before any work on a single target: a target that only they saw was not tried.
 CHEAP_STAGES = ("", "centre", "interval")
 
 #: What VNN-COMP calls each answer: its queries state the violation.
@@ -90,6 +90,10 @@ class TargetResult:
     details: dict[str, Any] = field(default_factory=dict)
     #: Says more than the status where another target decided the question.
     finding: Finding | None = None
+    #: Whether the counterexample is the centre of the region.
+    at_centre: bool = False
+    #: The solver whose word a proof rests on; None where bnncert derives the bound itself.
+    trusted: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data (infinite bounds become None)."""
@@ -120,7 +124,8 @@ class Result:
     notes: tuple[str, ...] = ()
     #: The file of the certificate, where one was asked for and could be written.
     certificate: str | None = None
-    #: Whose word a verdict without a proof that can be checked rests on.
+    #: What a verdict rests on if a certificate was asked for and none could be written: the names
+    #: of solvers, or "bnncert".
     trusted: str | None = None
 
     @property
@@ -145,7 +150,7 @@ class Result:
     @property
     def is_misclassified(self) -> bool:
         """Whether the centre of the region itself is not classified as the label."""
-        return self.label is not None and self.deciding_stage == "centre"
+        return self.label is not None and any(t.at_centre for t in self.targets)
 
     @property
     def vnncomp_word(self) -> str:

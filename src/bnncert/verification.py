@@ -297,8 +297,8 @@ class Wanted:
                 progress=context.progress,
             )
         except (CertificateError, OutOfTimeError) as error:
-            stages = {t.stage for t in result.targets}
-            trusted = "highs" if "milp" in stages else "scip" if "minp" in stages else "bnncert"
+            solvers = dict.fromkeys(t.trusted for t in result.targets if t.trusted is not None)
+            trusted = ", ".join(solvers) or "bnncert"
             return replace(result, notes=(*result.notes, str(error)), trusted=trusted)
         return replace(result, certificate=str(self.path))
 
@@ -358,21 +358,23 @@ def _after_counterexample(
 
 def _at_centre(problem: Problem, context: Context) -> tuple[TargetResult, ...] | None:
     """Return the answer if the region's centre violates the property already."""
-    scores_known = context.replayer.value(problem.targets, problem.region.center)
-    if scores_known is None:
+    values = context.replayer.value(problem.targets, problem.region.center)
+    if values is None:
         return None
     for k, target in enumerate(problem.targets):
-        if scores_known[k] <= 0:
+        if values[k] <= 0:
             found = context.confirm_at(target, problem.region.center)
             if found is not None:
-                return tuple(
+                results = [
                     context.result(
                         t,
                         "centre",
                         0.0,
-                        upper=float(scores_known[j]),
+                        upper=float(values[j]),
                         counterexample=found if j == k else None,
                     )
                     for j, t in enumerate(problem.targets)
-                )
+                ]
+                results[k] = replace(results[k], at_centre=True)
+                return tuple(results)
     return None

@@ -149,14 +149,19 @@ def test_run_writes_one_for_every_verdict(
     assert words.count("some") == 1
 
 
-@pytest.mark.parametrize(("stage", "trusted"), [("milp", "highs"), ("minp", "scip")])
+@pytest.mark.parametrize(
+    ("stage", "solver", "trusted"),
+    [("milp", "highs", "highs"), ("minp", "gurobi", "gurobi"), ("sdp", None, "bnncert")],
+)
 def test_a_verdict_without_a_proof_names_whom_it_trusts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, trusted: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, solver: str | None, trusted: str
 ) -> None:
     network = DIAMOND.build()
     problem = robustness(network, bnncert.Ball("linf", [1.0, 0.0], 0.4), 0)
     context = Context(bnncert.Options(), Deadline(None), Replayer(problem))
-    answers = tuple(TargetResult(t.name, "robust", stage=stage) for t in problem.targets)
+    answers = tuple(
+        TargetResult(t.name, "robust", stage=stage, trusted=solver) for t in problem.targets
+    )
     verdict = Result("robust", answers, 0.0, stage)
     monkeypatch.setattr(Prover, "prove", lambda *arguments: None)
     proof = tmp_path / "proof.bnncert"

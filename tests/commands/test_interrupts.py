@@ -132,7 +132,7 @@ def stuck(*arguments):
 """
     + START
 )
-IN_RELAXATION = "from bnncert.methods import auto\nauto.bound_problem = stuck\n"
+IN_RELAXATION = "from bnncert.methods import proof_stages\nproof_stages.bound_problem = stuck\n"
 HALF_PIXEL = (
     str(DATA / "mnist_sparse.npz"),
     *("--input", f"{DATA / 'mnist_test_100.npz'}:images", "--index", "1"),

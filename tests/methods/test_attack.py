@@ -12,7 +12,7 @@ import pytest
 from bnncert import Ball, Box, Network, Options, Problem, Region, robustness, verify
 from bnncert.deadline import Deadline
 from bnncert.methods import Context
-from bnncert.methods.attack import Attack, attack
+from bnncert.methods.attack import Attack
 from bnncert.replay import Replayer
 from tests.brute_force import TinyNetwork
 
@@ -97,9 +97,10 @@ def test_every_hit_is_inside_and_exactly_wrong(norm: str) -> None:
         radius = {"linf": 0.5, "l2": 0.9, "l1": 1.75}[norm]
         region = Ball(norm, center, radius, -1.0, 1.0)  # type: ignore[arg-type]
         problem = robustness(net.build(), region, label)
-        upper, found = attack(
-            problem, context(problem, restarts=16, iterations=20), rounds=2, stop_at_first=False
-        )
+        given = context(problem, restarts=16, iterations=20)
+        search = Attack(problem, given, stop_at_first=False)
+        search.run(given.deadline, 2)
+        upper, found = search.outcome(given.deadline)
         for k, target in enumerate(problem.targets):
             hit = found[k]
             if hit is None:
@@ -123,7 +124,10 @@ def test_an_upper_bound_is_no_worse_than_the_centre() -> None:
         net, center, label = random_case(seed)
         scores = exact_scores(net, center.tolist())
         problem = robustness(net.build(), Ball("linf", center, 0.25), label)
-        upper, _ = attack(problem, context(problem, restarts=8, iterations=5), rounds=1)
+        given = context(problem, restarts=8, iterations=5)
+        search = Attack(problem, given)
+        search.run(given.deadline, 1)
+        upper, _ = search.outcome(given.deadline)
         for k, target in enumerate(problem.targets):
             assert target.rival is not None
             assert upper[k] <= scores[label] - scores[target.rival]
@@ -133,7 +137,9 @@ def test_only_the_wanted_targets_are_attacked() -> None:
     # Classes 1 and 2 have the same score everywhere, and both win once x0 >= 1/2.
     net = Network.from_arrays([[[1.0]], [[-1], [1], [1]]], [[-0.5], [0, 0, 0]])
     problem = robustness(net, Box([0.0], [2.0]), 0)
-    _, found = attack(problem, context(problem), wanted={"class 2"}, rounds=2)
+    search = Attack(problem, context(problem), wanted={"class 2"})
+    search.run(Deadline(None), 2)
+    _, found = search.outcome(Deadline(None))
     assert found[0] is None
     assert found[1] is not None
     assert found[1].target == "class 2"

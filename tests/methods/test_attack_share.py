@@ -9,9 +9,9 @@ import pytest
 
 import bnncert
 from bnncert.deadline import Deadline
-from bnncert.methods import auto
 from bnncert.methods.attack import Attack
 from bnncert.methods.attack_share import FIRST_SLICE, SHARE, AttackShare
+from bnncert.methods.proof_stages import ProofStage, ProofTask
 from bnncert.methods.propagation import PatternEngine
 from bnncert.search.patterns.search import SearchOutcome
 from bnncert.verdict import TargetResult
@@ -69,10 +69,9 @@ def test_the_attack_has_a_third_of_the_time_whatever_the_proofs_take(
         attacked[0] += used
         clock.advance(used)
 
-    def prove(stage: str, problem: object, context: auto.Context, *_: object) -> TargetResult:
-        clock.advance(greed * context.deadline.remaining())
-        target = problem.targets[0]  # type: ignore[attr-defined]
-        return context.result(target, stage, 0.0)
+    def prove(stage: ProofStage, task: ProofTask) -> TargetResult:
+        clock.advance(greed * task.context.deadline.remaining())
+        return task.context.result(task.target, stage.method.name, 0.0)
 
     def search(engine: PatternEngine, deadline: Deadline) -> SearchOutcome:
         clock.advance(greed * deadline.remaining())
@@ -80,7 +79,7 @@ def test_the_attack_has_a_third_of_the_time_whatever_the_proofs_take(
 
     monkeypatch.setattr(Attack, "run", attack)
     monkeypatch.setattr(PatternEngine, "run", search)
-    monkeypatch.setattr(auto, "_stage", prove)
+    monkeypatch.setattr(ProofStage, "prove", prove)
     generator = np.random.default_rng(0)
     weights = [generator.choice([-1.0, 1.0], (n, m)) for m, n in ((6, 9), (9, 7), (7, 3))]
     network = bnncert.Network.from_arrays(weights, [np.zeros(9), np.zeros(7), [0.5, 0, 0]])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert import Options
-from bnncert.search.lessons import Lessons
+from bnncert.search.learned_clauses import LearnedClauses
 from bnncert.search.tree import Tree
 from tests.strategies import NORMS, questions
 
@@ -45,16 +45,16 @@ def test_auto_agrees_with_brute_force_on_the_disc(data: st.DataObject) -> None:
     question.check_counterexample(result)
 
 
-def test_what_one_rival_teaches_is_true_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clauses_learned_for_one_class_hold_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     taught: list[int] = []
-    teach = Lessons.teach
+    add_to = LearnedClauses.add_to
 
-    def watch(lessons: Lessons, tree: Tree) -> None:
+    def watch(learned: LearnedClauses, tree: Tree) -> None:
         before = len(tree.proofs)
-        teach(lessons, tree)
+        add_to(learned, tree)
         taught.append(len(tree.proofs) - before)
 
-    monkeypatch.setattr(Lessons, "teach", watch)
+    monkeypatch.setattr(LearnedClauses, "add_to", watch)
     for seed in (1, 15, 29):
         generator = np.random.default_rng(seed)
         weights = [generator.choice([-1.0, 1.0], (n, m)) for m, n in ((4, 14), (14, 10), (10, 5))]
@@ -66,7 +66,7 @@ def test_what_one_rival_teaches_is_true_for_the_next(monkeypatch: pytest.MonkeyP
         exact = bnncert.verify(network, region, label, method="milp")
         for ours, theirs in zip(result.targets, exact.targets, strict=True):
             assert ours.status == theirs.status
-    assert sum(taught) > 0, "no tree had anything to teach"
+    assert sum(taught) > 0, "no tree had any clause for the next"
 
 
 def test_a_large_problem_does_not_starve_the_attack() -> None:

@@ -16,7 +16,7 @@ from bnncert.deadline import Deadline
 from bnncert.presolve.pipeline import presolve
 from bnncert.relaxations.reduced.relaxation import reduce_objective
 from bnncert.search import parallel
-from bnncert.search.tree import Tree
+from bnncert.search.tree import Tree, TreeOptions
 
 
 @pytest.fixture
@@ -66,8 +66,9 @@ def test_two_processes_have_the_leaves_and_proofs_of_the_whole_tree(
     (objective,) = target.objectives
     presolved = presolve(network, region)
     reduced = reduce_objective(presolved, objective, triples=presolved.triples)
-    task = parallel.Task(presolved, reduced, objective, problem, target, 0, keep_leaves=True)
-    tree = Tree(presolved, reduced, objective, lambda point, exact: False, keep_leaves=True)
+    options = TreeOptions(keep_leaves=True)
+    task = parallel.TreeTask(presolved, problem, target, objective, reduced, options=options)
+    tree = task.tree(lambda point, exact: False)
     outcome = parallel.search_together(tree, task, Deadline(120), 2)
     assert outcome.status == "proved"
     assert sum(0.5 ** np.count_nonzero(leaf.signs) for leaf in outcome.leaves) == 1.0
@@ -91,7 +92,7 @@ def test_two_processes_find_the_minimum_of_one(monkeypatch: pytest.MonkeyPatch) 
     assert target.lower == target.upper == pytest.approx(149.81227481272072)
 
 
-def _die(task: parallel.Task) -> Tree:
+def _die(task: parallel.TreeTask) -> Tree:
     raise SystemExit(3)
 
 

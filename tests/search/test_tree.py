@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from bnncert.presolve.pipeline import presolve
 from bnncert.reachability.ball import cannot_meet
 from bnncert.relaxations.reduced.relaxation import reduce_objective
 from bnncert.search.frontier import Frontier, Node
-from bnncert.search.tree import Tree
+from bnncert.search.tree import Tree, TreeOptions
 from tests.brute_force import true_margins
 from tests.strategies import NORMS, regions, tiny_networks
 from tests.test_against_brute_force import check_counterexample
@@ -69,7 +70,9 @@ def demo_tree(delta: float, image: int, **options: Any) -> Tree:
     presolved = presolve(network, region)
     objective = target.objectives[0]
     problem = reduce_objective(presolved, objective)
-    return Tree(presolved, problem, objective, lambda point, exact: False, **options)
+    return Tree(
+        presolved, problem, objective, lambda point, exact: False, None, TreeOptions(**options)
+    )
 
 
 def test_limits_leave_a_valid_bound() -> None:
@@ -125,7 +128,8 @@ def test_leaves_partition_the_patterns_and_conflicts_are_proved() -> None:
         objective = bnncert.robustness(network, region, label).targets[0].objectives[0]
         presolved = presolve(network, region)
         problem = reduce_objective(presolved, objective)
-        tree = Tree(presolved, problem, objective, lambda p, e: False, seed=seed, keep_leaves=True)
+        options = TreeOptions(seed, keep_leaves=True)
+        tree = Tree(presolved, problem, objective, lambda p, e: False, None, options)
         outcome = tree.search(Deadline(60))
         assert outcome.status in ("proved", "open")
         if outcome.status == "proved":
@@ -182,16 +186,14 @@ def test_the_frontier_keeps_every_node_in_any_order() -> None:
 
 
 def test_a_node_that_runs_out_of_memory_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    tree = demo_tree(0.5, 9)
-    tree.max_nodes = 5
+    tree = demo_tree(0.5, 9, max_nodes=5)
     before = tree.search(Deadline(60)).lower
     nodes = {n.number for n in tree.open.take()}
     assert nodes
-    tree = demo_tree(0.5, 9)
-    tree.max_nodes = 5
+    tree = demo_tree(0.5, 9, max_nodes=5)
     tree.search(Deadline(60))
     monkeypatch.setattr(tree, "_visit", _raise_memory_error)
-    tree.max_nodes = 100
+    tree.options = replace(tree.options, max_nodes=100)
     outcome = tree.search(Deadline(60))
     assert (outcome.status, outcome.exhausted, outcome.nodes) == ("interrupted", True, 6)
     assert outcome.lower == before

@@ -305,27 +305,6 @@ class _Move:
         return move
 
 
-def attack(
-    problem: Problem,
-    context: Context,
-    *,
-    bounds: tuple[LayerBounds, ...] | None = None,
-    wanted: set[str] | None = None,
-    rounds: int | None = None,
-    stop_at_first: bool = True,
-) -> tuple[FloatArray, list[Counterexample | None]]:
-    """Search for counterexamples until the deadline or so many rounds; see :class:`Attack`.
-
-    Returns
-    -------
-    upper, found
-        Per target: the lowest exact value seen, and a confirmed counterexample or None.
-    """
-    search = Attack(problem, context, bounds=bounds, wanted=wanted, stop_at_first=stop_at_first)
-    search.run(context.deadline, rounds)
-    return search.outcome(context.deadline)
-
-
 def _restarts(network: Network) -> int:
     work = 0.0
     for layer in network.layers:
@@ -349,7 +328,9 @@ class AttackMethod(Method):
         """Attack all targets until the first counterexample or the end of the time."""
         started = time.monotonic()
         rounds = None if context.deadline.seconds is not None else self.rounds_without_limit
-        upper, found = attack(problem, context, rounds=rounds)
+        search = Attack(problem, context)
+        search.run(context.deadline, rounds)
+        upper, found = search.outcome(context.deadline)
         elapsed = time.monotonic() - started
         since = context.deadline.elapsed() - elapsed
         return tuple(

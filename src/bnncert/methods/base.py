@@ -19,7 +19,7 @@ from bnncert.relaxations.linear import Form
 from bnncert.relaxations.moments.cliques import Sparsity
 from bnncert.replay import Replayer
 from bnncert.search.trace import Trace
-from bnncert.verdict import Counterexample, TargetResult, best_of
+from bnncert.verdict import Counterexample, Status, TargetResult, best_of
 
 Promise: TypeAlias = Literal["bound", "exact", "counterexample"]
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -27,7 +27,7 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Options:
-    """Settings of the methods; each reads those it knows.
+    """Settings of the methods; each method reads the ones that it names in `reads`.
 
     Attributes
     ----------
@@ -92,17 +92,15 @@ class Context:
     deadline: Deadline
     replayer: Replayer
     progress: Progress | None = None
-    #: Targets that are settled already and need no work.
-    known: dict[str, TargetResult] = field(default_factory=dict)
-    #: Whether searches shall leave traces for a certificate, and those they left, by target.
+    #: Whether searches record traces for a certificate, and the traces, by target.
     tracing: bool = False
     traces: dict[str, Trace] = field(default_factory=dict)
 
-    #: The best answer so far to each target that was worked on, for when Ctrl-C comes.
+    #: The best answer so far to each target that was worked on, reported on Ctrl-C.
     so_far: dict[str, TargetResult] = field(default_factory=dict)
 
     def report(self, text: str, done: int, total: int) -> None:
-        """Tell whoever watches how far the work has come."""
+        """Report how far the work has come."""
         if self.progress is not None:
             self.progress(text, done, total)
 
@@ -122,10 +120,15 @@ class Context:
         proved: bool = False,
         note: str = "",
         details: dict[str, Any] | None = None,
+        trusted: str | None = None,
     ) -> TargetResult:
-        """Make a result; `since` is the deadline's clock when work on the target began."""
+        """Make a result.
+
+        `since` is the deadline's clock when work on the target began, `trusted` the solver whose
+        word a proof rests on.
+        """
         if counterexample is not None:
-            status = "not_robust"
+            status: Status = "not_robust"
             upper = min(upper, float_above(counterexample.value))
         elif proved:
             status = "robust"
@@ -133,7 +136,7 @@ class Context:
             status = "timeout" if self.deadline.passed() else "unknown"
         made = TargetResult(
             name=target.name,
-            status=status,  # type: ignore[arg-type]
+            status=status,
             lower=lower,
             upper=upper,
             seconds=self.deadline.elapsed() - since,
@@ -142,6 +145,7 @@ class Context:
             counterexample=counterexample,
             note=note,
             details=details or {},
+            trusted=trusted if status == "robust" else None,
         )
         before = self.so_far.get(target.name)
         self.so_far[target.name] = made if before is None else best_of(before, made)
@@ -153,7 +157,8 @@ class Context:
         """Return upper bounds of F per target from points evaluated exactly inside the region.
 
         Row k of `places` is where floating point saw F of target k as low as `promised[k]`.  The
-        lowest come first, and the time limit ends it: an upper bound is a service, not a duty.
+        lowest come first until the time limit passes.  Best effort: a missing upper bound does not
+        change the verdict.
         """
         upper = np.full(len(targets), np.inf)
         seen: set[bytes] = set()

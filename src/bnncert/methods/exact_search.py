@@ -8,9 +8,9 @@ nothing feasible is left, and a lower bound of f, are taken from the solver.
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -65,6 +65,8 @@ class ExactMethod(Method):
 
     promises = ("bound", "exact", "counterexample")
     reads = frozenset({"seed", "mode", "form", "solver", "threads"})
+    #: The solver that runs where the options name none.
+    own_solver: ClassVar[str]
 
     def inputs(self, reduced: OpenProblem, region: Region) -> InputBlock:
         """Describe the inputs of a model."""
@@ -78,7 +80,7 @@ class ExactMethod(Method):
         """Raise InputError if the solver cannot express the region."""
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
-        """Decide every target (those already in `context.known` are passed through)."""
+        """Decide every target in turn."""
         lattice = context.options.form == "lattice"
         if lattice:
             presolved = presolve(problem.network, problem.region, deadline=context.deadline)
@@ -89,10 +91,6 @@ class ExactMethod(Method):
         results = []
         for number, target in enumerate(problem.targets):
             context.report(f"{self.name}: {target.name}", number, len(problem.targets))
-            known = context.known.get(target.name)
-            if known is not None and known.status in ("robust", "not_robust"):
-                results.append(known)
-                continue
             results.append(self.solve_target(problem, bounds, target, context, record))
         return tuple(results)
 
@@ -130,7 +128,10 @@ class ExactMethod(Method):
             return context.result(target, self.name, since, lower=lower)
         if record is not None:
             _add_pairs(solver, model, record, context.deadline)
-        search = _Search(self.name, solver, problem, target, model, context, lower, optimise)
+        trusted = context.options.solver or self.own_solver
+        search = _Search(
+            self.name, solver, problem, target, model, context, lower, optimise, trusted
+        )
         return search.run(since)
 
 
@@ -189,29 +190,20 @@ def _with_objective(model: LinearModel, target: Target, optimise: bool) -> Linea
     )
 
 
+@dataclass(eq=False)
 class _Search:
     """Solve, replay the incumbent, and exclude it if its pattern turns out unreachable."""
 
-    def __init__(
-        self,
-        name: str,
-        solver: Solver,
-        problem: Problem,
-        target: Target,
-        model: LinearModel,
-        context: Context,
-        lower: float,
-        optimise: bool,
-    ) -> None:
-        self._name = name
-        self._solver = solver
-        self._problem = problem
-        self._target = target
-        self._model = model
-        self._context = context
-        self._lower = lower
-        self._upper = np.inf
-        self._optimise = optimise
+    _name: str
+    _solver: Solver
+    _problem: Problem
+    _target: Target
+    _model: LinearModel
+    _context: Context
+    _lower: float
+    _optimise: bool
+    _trusted: str
+    _upper: float = np.inf
 
     def run(self, since: float) -> TargetResult:
         """Return the answer for the target."""
@@ -292,6 +284,7 @@ class _Search:
             counterexample=found,
             proved=proved,
             note=note,
+            trusted=self._trusted,
         )
 
     def _finish_optimum(

@@ -27,6 +27,7 @@ class MinpMethod(ExactMethod):
     summary = "exact mixed-integer nonlinear program (SCIP), in lattice form or Soft form"
     extra = "scip"
     package = "pyscipopt"
+    own_solver = "scip"
 
     def inputs(self, reduced: OpenProblem, region: Region) -> InputBlock:
         """Describe the inputs of a model."""

@@ -29,7 +29,7 @@ def status_text(answer: Result | TargetResult) -> Text:
     """Return the answer to a question, or for one target, in its colour."""
     if isinstance(answer, Result):
         word, colour = STYLE["misclassified" if answer.is_misclassified else answer.status]
-    elif answer.counterexample is not None and answer.stage == "centre":
+    elif answer.at_centre:
         word, colour = STYLE["misclassified" if answer.rival is not None else answer.status]
     else:
         word, colour = STYLE[answer.finding or answer.status]

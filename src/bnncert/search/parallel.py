@@ -28,7 +28,7 @@ from bnncert.processes import become_worker, interrupts_later
 from bnncert.relaxations.reduced.relaxation import ReducedProblem
 from bnncert.replay import Replayer
 from bnncert.search.incumbent import exact_values
-from bnncert.search.tree import MEMORY, Leaf, Outcome, Tree
+from bnncert.search.tree import Confirm, Leaf, Outcome, Tree, TreeOptions
 
 #: Seconds before other processes are started, of the first round, and of the longest one.
 ALONE, FIRST_ROUND, LONGEST_ROUND = 3.0, 3.0, 20.0
@@ -44,21 +44,30 @@ Proof: TypeAlias = tuple[IntArray, FloatArray | None]
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
-    """What a process needs to build the tree itself.
+class TreeTask:
+    """Everything that a process needs to build the tree of one objective.
 
-    `minimum` asks for the minimum of f, `memory` is in gigabytes.
+    `minimum` asks for the minimum of f instead of its sign.
     """
 
     presolved: Presolved
-    problem: ReducedProblem
-    objective: Objective
-    question: Problem
+    problem: Problem
     target: Target
-    seed: int
-    keep_leaves: bool = False
+    objective: Objective
+    reduced: ReducedProblem
     minimum: bool = False
-    memory: float = MEMORY
+    options: TreeOptions = field(default_factory=TreeOptions)
+
+    def tree(self, confirm: Confirm | None = None) -> Tree:
+        """Build the tree; a replay of its own confirms points where no `confirm` is given."""
+        if confirm is None:
+            replayer = Replayer(self.problem)
+
+            def confirm(point: FloatArray, exact: tuple[Fraction, ...] | None) -> bool:
+                return replayer.confirm(self.target, point, exact) is not None
+
+        evaluate = exact_values(self.problem, self.target) if self.minimum else None
+        return Tree(self.presolved, self.reduced, self.objective, confirm, evaluate, self.options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,23 +86,16 @@ class Hand:
     exhausted: bool = False
 
 
-def _prepare(task: Task) -> Tree:
+def _prepare(task: TreeTask) -> Tree:
     """Build the tree of a worker process, once."""
-    replayer = Replayer(task.question)
-    return Tree(
-        task.presolved,
-        task.problem,
-        task.objective,
-        lambda point, exact: replayer.confirm(task.target, point, exact) is not None,
-        evaluate=exact_values(task.question, task.target) if task.minimum else None,
-        seed=task.seed,
-        keep_leaves=task.keep_leaves,
-        memory=task.memory,
-    )
+    return task.tree()
 
 
 def _serve(
-    connection: Connection, lifeline: Connection, prepare: Callable[[Task], Tree], task: Task
+    connection: Connection,
+    lifeline: Connection,
+    prepare: Callable[[TreeTask], Tree],
+    task: TreeTask,
 ) -> None:
     """Play hands in a worker process until the pipe ends."""
     become_worker(lifeline)
@@ -148,7 +150,7 @@ class _Worker(NamedTuple):
 class Workers:
     """Processes that play hands; all of them are gone when the block is left."""
 
-    def __init__(self, count: int, task: Task) -> None:
+    def __init__(self, count: int, task: TreeTask) -> None:
         self._task = task
         self._count = count
         self._all: list[_Worker] = []
@@ -209,7 +211,7 @@ class Workers:
         return hand
 
 
-def search_together(tree: Tree, task: Task, deadline: Deadline, processes: int) -> Outcome:
+def search_together(tree: Tree, task: TreeTask, deadline: Deadline, processes: int) -> Outcome:
     """Search with several processes, after a while alone."""
     processes = processes or min(8, os.cpu_count() or 1)
     if processes < 2:
@@ -217,7 +219,8 @@ def search_together(tree: Tree, task: Task, deadline: Deadline, processes: int) 
     outcome = tree.search(deadline.within(min(ALONE, deadline.remaining())))
     if outcome.status != "interrupted" or outcome.exhausted or deadline.passed():
         return outcome
-    with Workers(processes - 1, replace(task, memory=task.memory / processes)) as workers:
+    options = replace(task.options, memory=task.options.memory / processes)
+    with Workers(processes - 1, replace(task, options=options)) as workers:
         whole = tree.open.limit
         # Each process has its share of the memory.
         tree.open.limit = whole / processes

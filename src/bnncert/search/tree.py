@@ -92,6 +92,28 @@ class Outcome:
     exhausted: bool = False
 
 
+@dataclass(frozen=True)
+class TreeOptions:
+    """Settings of a search.
+
+    Attributes
+    ----------
+    seed
+        Seed of all randomness.
+    keep_leaves
+        Whether closed nodes are kept, for a certificate.
+    max_nodes
+        The search stops after this many nodes.
+    memory
+        Gigabytes that the open nodes may take before the search goes deepest first.
+    """
+
+    seed: int = 0
+    keep_leaves: bool = False
+    max_nodes: int = 10**9
+    memory: float = MEMORY
+
+
 #: Whether a point is a counterexample.
 Confirm: TypeAlias = Callable[[FloatArray, tuple[Fraction, ...] | None], bool]
 #: The exact value of f at a point, rounded up, or infinity.
@@ -116,12 +138,8 @@ class Tree:
         problem: ReducedProblem,
         objective: Objective,
         confirm: Confirm,
-        *,
         evaluate: Evaluate | None = None,
-        seed: int = 0,
-        keep_leaves: bool = False,
-        max_nodes: int = 10**9,
-        memory: float = MEMORY,
+        options: TreeOptions | None = None,
     ) -> None:
         self.problem, self.objective, self.confirm = problem, objective, confirm
         self.evaluate = evaluate
@@ -132,17 +150,15 @@ class Tree:
         self.inputs: IntArray = np.flatnonzero(owners == 0)
         self.neurons: IntArray = presolved.owner[problem.variables[self.inputs]]
         self.restrictor = Restrictor(problem)
-        self.generator = np.random.default_rng(seed)
-        self.seed = seed
-        self.keep_leaves = keep_leaves
-        self.max_nodes = max_nodes
+        self.options = options or TreeOptions()
+        self.generator = np.random.default_rng(self.options.seed)
         self.outcome = Outcome("open", -np.inf, 0)
         #: The smallest bound of all closed nodes, and of those that nothing could close.
         self.closed = np.inf
         self.unresolved = np.inf
         #: Conflicts found so far, as literals that cannot all hold, and what proves each.
         self.proofs: list[tuple[IntArray, FloatArray | None]] = []
-        self.open = Frontier(memory * 2.0**30)
+        self.open = Frontier(self.options.memory * 2.0**30)
         self.numbers = 0
         self.push(np.zeros(problem.size, dtype=np.int8), -np.inf)
 
@@ -150,7 +166,7 @@ class Tree:
         """Search until decided or out of time, nodes or memory; another call goes on from there."""
         outcome = self.outcome
         while len(self.open):
-            if outcome.nodes >= self.max_nodes or deadline.passed():
+            if outcome.nodes >= self.options.max_nodes or deadline.passed():
                 break
             node: Node | None = None
             try:
@@ -214,7 +230,11 @@ class Tree:
         """Remember literals that cannot all hold, and the multipliers that prove it."""
         room = self.restrictor.clauses.bytes < CLAUSE_SHARE * self.open.limit
         # A certificate needs every conflict that closed a node.
-        new = self.restrictor.learn(literals) if room or literals.size == 2 else self.keep_leaves
+        new = (
+            self.restrictor.learn(literals)
+            if room or literals.size == 2
+            else self.options.keep_leaves
+        )
         if new:
             self.proofs.append((literals, theta))
 
@@ -251,7 +271,7 @@ class Tree:
 
     def _close(self, leaf: Leaf) -> None:
         self.closed = min(self.closed, leaf.bound)
-        if self.keep_leaves:
+        if self.options.keep_leaves:
             self.outcome.leaves.append(leaf)
 
     def _visit(self, node: Node, deadline: Deadline) -> _Split | None:
@@ -343,7 +363,7 @@ class Tree:
         if parent is not None:
             start = start_from(parent, self.problem, left, relaxation)
         try:
-            moments, probabilities = starting_moments(problem, self.seed, deadline)
+            moments, probabilities = starting_moments(problem, self.options.seed, deadline)
         except OutOfTimeError:
             return -np.inf, None, None, None
         still, chunk = NODE_ITERATIONS, NODE_ITERATIONS if thorough else FIRST_LOOK

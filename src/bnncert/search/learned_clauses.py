@@ -1,7 +1,7 @@
-"""What one tree learned about the region, for the trees of other objectives.
+"""First-layer clauses that one tree learns, for the trees of other objectives.
 
-A conflict says that some first-layer neurons cannot have some signs together.  That holds for every
-objective, and neurons have the same numbers in all of their reduced problems.
+A clause says that some first-layer neurons cannot have some signs together.  This holds for every
+objective, and neurons have the same numbers in all reduced problems of a region.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from bnncert.arrays import FloatArray, IntArray
 from bnncert.presolve.literals import renumbered, variable_of
 from bnncert.search.tree import Tree
 
-#: Longer conflicts exclude too little to be worth their time in another tree.
+#: Longer clauses exclude too few patterns to be worth their time in another tree.
 LONGEST = 12
 
 
 @dataclass(eq=False)
-class Lessons:
-    """Conflicts as literals of neurons, each with the multipliers that prove it."""
+class LearnedClauses:
+    """Clauses as literals of neurons, each with the Farkas multipliers that prove it."""
 
     known: dict[bytes, tuple[IntArray, FloatArray | None]] = field(default_factory=dict)
 
-    def gather(self, tree: Tree) -> None:
-        """Remember what a tree has learned."""
+    def add_from(self, tree: Tree) -> None:
+        """Add the clauses that a tree has learned."""
         neuron_of = np.full(tree.problem.size, -1, dtype=np.int64)
         neuron_of[tree.inputs] = tree.neurons
         for literals, theta in tree.proofs:
@@ -34,8 +34,8 @@ class Lessons:
             moved = renumbered(literals, neuron_of)
             self.known.setdefault(np.sort(moved).tobytes(), (moved, theta))
 
-    def teach(self, tree: Tree) -> None:
-        """Tell a tree those that only speak of neurons it has."""
+    def add_to(self, tree: Tree) -> None:
+        """Add to a tree the clauses whose neurons are all variables of its problem."""
         if not self.known:
             return
         most = max(int(variable_of(literals).max()) for literals, _ in self.known.values())

@@ -1,0 +1,181 @@
+"""The stages of `auto` that try to prove one target at a time.
+
+A stage is a :class:`ProofStage`: the method whose name the results show, the function that does the
+work, and the share of the time it may take on a large problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bnncert.methods.base import Context, Method
+from bnncert.methods.branch import Branching, BranchMethod
+from bnncert.methods.lp import LpMethod, lp_lower_bounds
+from bnncert.methods.milp import MilpMethod, solve_target
+from bnncert.methods.reduced_sdp import WORTH_LP, ReducedSdpMethod, bound_problem
+from bnncert.presolve.pipeline import Presolved
+from bnncert.problem import Problem, Target
+from bnncert.regions import Ball, Region
+from bnncert.relaxations.reduced.relaxation import ReducedProblem, is_too_large, reduce_objective
+from bnncert.verdict import TargetResult
+
+#: Unknowns up to which a relaxation takes less time than the shortest attack.
+SMALL = 1000
+
+#: Seconds of branching before the long attack: many small trees need no more.
+SHORT_SECONDS = 1.5
+
+#: Share of the time that milp gets before branching, for a target with several functions.
+MILP_SHARE = 0.5
+
+#: Share of the time that each relaxation gets on a large problem.
+RELAXATION_SHARE = 0.3
+
+#: Solvers that are named for mixed-integer programs and not for relaxations.
+INTEGER_SOLVERS = ("gurobi", "highs", "scip")
+
+
+@dataclass(frozen=True, eq=False)
+class ProofTask:
+    """One target to prove, and what the stages share.
+
+    The trees of `branching` share their learned clauses.  `waiting` is the number of unproved
+    targets that the remaining time is for, this one included.
+    """
+
+    problem: Problem
+    presolved: Presolved
+    target: Target
+    context: Context
+    waiting: int
+    branching: Branching
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether the network is too large for everything but a linear program."""
+        return is_too_large(self.presolved)
+
+    def reduced(self) -> list[ReducedProblem]:
+        """Return the reduced problem of each objective."""
+        return [reduce_objective(self.presolved, o) for o in self.target.objectives]
+
+    def within(self, seconds: float) -> ProofTask:
+        """Return the task with a time limit of its own."""
+        context = replace(self.context, deadline=self.context.deadline.within(seconds))
+        return replace(self, context=context)
+
+    def bounded(self, method: type[Method], since: float, lowers: list[float]) -> TargetResult:
+        """Return the result for lower bounds of all objectives."""
+        objectives = self.target.objectives
+        proved = any(o.is_proved_by(b) for o, b in zip(objectives, lowers, strict=True))
+        lower = max(lowers, default=-np.inf)
+        return self.context.result(self.target, method.name, since, lower=lower, proved=proved)
+
+
+@dataclass(frozen=True, eq=False)
+class ProofStage:
+    """One way to prove a target.
+
+    Attributes
+    ----------
+    method
+        The method that it is; results show its name.
+    work
+        Does the work; returns None for a target that the stage is not meant for.
+    share_if_large
+        The share of the remaining time that the stage may take on a large problem.
+    """
+
+    method: type[Method]
+    work: Callable[[ProofTask], TargetResult | None]
+    share_if_large: float = 1.0
+
+    def prove(self, task: ProofTask) -> TargetResult | None:
+        """Return the answer for one target, or None if the stage is not meant for it."""
+        return self.work(task)
+
+
+def is_l2_ball(region: Region) -> bool:
+    """Whether the region has a curved boundary, which linear programs cannot describe."""
+    return isinstance(region, Ball) and region.norm == "l2"
+
+
+def _linear(task: ProofTask) -> TargetResult | None:
+    since = task.context.deadline.elapsed()
+    if not task.is_too_large and all(r.links <= WORTH_LP for r in task.reduced()):
+        return None
+    bounds = task.presolved.bounds
+    lowers = lp_lower_bounds(task.problem, bounds, task.target, "lattice", task.context)
+    return task.bounded(LpMethod, since, lowers)
+
+
+def _semidefinite(task: ProofTask) -> TargetResult | None:
+    if task.is_too_large:
+        return None
+    # A certificate has no place for the input's variables: branching proves the same.
+    return _relaxed(task, task.reduced(), None if task.context.tracing else task.presolved)
+
+
+def _small_semidefinite(task: ProofTask) -> TargetResult | None:
+    if task.is_too_large:
+        return None
+    reduced = task.reduced()
+    if any(r.links + r.size + r.pair_first.size > SMALL for r in reduced):
+        return None
+    return _relaxed(task, reduced, None)
+
+
+def _relaxed(
+    task: ProofTask, reduced: list[ReducedProblem], coupled: Presolved | None
+) -> TargetResult:
+    """Bound every objective by its semidefinite relaxation."""
+    since = task.context.deadline.elapsed()
+    # A solver that was named for mixed-integer programs is not meant here.
+    named = task.context.options.solver
+    solver = None if named in INTEGER_SOLVERS else named
+    options = replace(task.context.options, mode="feasibility", solver=solver)
+    decide = replace(task.context, options=options)
+    lowers = [
+        bound_problem(r, o, decide, 0, coupled).lower
+        for r, o in zip(reduced, task.target.objectives, strict=True)
+    ]
+    return task.bounded(ReducedSdpMethod, since, lowers)
+
+
+def _branching(task: ProofTask) -> TargetResult | None:
+    if task.is_too_large:
+        return None
+    # An equal share of the time left, so that one hard target does not starve the others.
+    own = task.within(task.context.deadline.remaining() / task.waiting)
+    return task.branching.decide(task.target, own.context)
+
+
+def _short_branching(task: ProofTask) -> TargetResult | None:
+    several = len(task.target.objectives) > 1
+    # The verdict of milp rests on trust in its solver, so it comes last where a proof is wanted.
+    if several and not is_l2_ball(task.problem.region) and not task.context.tracing:
+        # One program bounds all functions at once, a relaxation only one of them.
+        return _integer(task.within(MILP_SHARE * task.context.deadline.remaining() / task.waiting))
+    share = task.context.deadline.remaining() / task.waiting
+    return _branching(replace(task.within(min(share, SHORT_SECONDS)), waiting=1))
+
+
+def _integer(task: ProofTask) -> TargetResult | None:
+    if task.is_too_large or is_l2_ball(task.problem.region):
+        return None
+    named = task.context.options.solver
+    options = replace(task.context.options, solver="gurobi" if named == "gurobi" else None)
+    context = replace(task.context, options=options)
+    presolved = task.presolved
+    return solve_target(task.problem, presolved.bounds, task.target, context, presolved.record)
+
+
+SMALL_SDP = ProofStage(ReducedSdpMethod, _small_semidefinite)
+LP = ProofStage(LpMethod, _linear, RELAXATION_SHARE)
+SDP = ProofStage(ReducedSdpMethod, _semidefinite, RELAXATION_SHARE)
+SHORT_BAB = ProofStage(BranchMethod, _short_branching)
+BAB = ProofStage(BranchMethod, _branching)
+MILP = ProofStage(MilpMethod, _integer)
