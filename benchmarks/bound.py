@@ -15,7 +15,7 @@ processor seconds: hours pass, and other work on the machine must not count agai
 has run into the limit, the larger radii of that image, which are larger programs, count as
 time-outs and are not run.  `--store FILE` keeps its answers (a line of JSON each), so that an
 interrupted run goes on where it stopped; `benchmarks/recorded/sdp_tight.jsonl` has those of the
-run in the README.
+run in docs/benchmarks.md.
 `--certified N` counts the images that LP, sdp-tight and sdp certify at delta 0.5; images that the
 table above has no answer of sdp-tight for get `--certified-seconds`.
 """
