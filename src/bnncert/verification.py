@@ -26,6 +26,7 @@ from bnncert.presolve.stability import stability
 from bnncert.problem import Problem, Target, Targets, Ties, from_vnnlib, robustness
 from bnncert.regions import Ball, Region
 from bnncert.replay import OnnxRuntime, Replayer
+from bnncert.search.trace import SearchRecord
 from bnncert.verdict import (
     CHEAP_STAGES,
     Finding,
@@ -192,7 +193,8 @@ def solve(
     results: list[Result] = []
     for problem in problems:
         replayer = Replayer(problem, runtime, accept, only_float32=arithmetic == "float32")
-        context = Context(chosen, deadline, replayer, progress, tracing=wanted is not None)
+        record = None if wanted is None else SearchRecord()
+        context = Context(chosen, deadline, replayer, progress, record)
         found = _at_centre(problem, context) if check_centre else None
         try:
             answers = found if found is not None else engine.run(problem, context)
@@ -292,7 +294,7 @@ class Wanted:
                 self.network,
                 arithmetic=self.arithmetic,
                 sign_zero=self.sign_zero,
-                hints=context.traces,
+                record=context.record,
                 deadline=context.deadline,
                 progress=context.progress,
             )

@@ -72,7 +72,9 @@ def test_two_processes_have_the_leaves_and_proofs_of_the_whole_tree(
     outcome = parallel.search_together(tree, task, Deadline(120), 2)
     assert outcome.status == "proved"
     assert sum(0.5 ** np.count_nonzero(leaf.signs) for leaf in outcome.leaves) == 1.0
-    assert all(leaf.dual is not None for leaf in outcome.leaves if leaf.reason == "relaxation")
+    assert all(
+        leaf.multipliers is not None for leaf in outcome.leaves if leaf.reason == "relaxation"
+    )
 
 
 def test_two_processes_find_the_minimum_of_one(monkeypatch: pytest.MonkeyPatch) -> None:

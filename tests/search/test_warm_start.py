@@ -11,7 +11,7 @@ from bnncert.deadline import Deadline
 from bnncert.presolve.pipeline import presolve
 from bnncert.relaxations.reduced.relaxation import reduce_objective, relax_reduced
 from bnncert.search.restrict import Restrictor
-from bnncert.search.warm_start import keep, start_from
+from bnncert.search.warm_start import Frame, keep, start_from
 from bnncert.solvers.structured import solve_structured
 from tests.strategies import NORMS, regions, tiny_networks
 
@@ -34,14 +34,15 @@ def test_the_start_is_strictly_feasible_and_leads_to_the_same_bound(data: st.Dat
         return
     relaxation = relax_reduced(parent.problem)
     found = solve_structured(relaxation.program, Deadline(None), iterations=12)
-    kept = keep(problem, parent, relaxation, found.multipliers)
+    frame = Frame.of(problem)
+    kept = keep(frame, parent, relaxation.dual_point(found.multipliers))
     assert kept is not None
     signs[data.draw(st.sampled_from(parent.free.tolist()))] = data.draw(st.sampled_from([1, -1]))
     child = restrictor.restrict(signs)
     if child is None or not child.free.size:
         return
     relaxation = relax_reduced(child.problem)
-    start = start_from(kept, problem, child, relaxation)
+    start = start_from(kept, frame, child, relaxation)
     assert start is not None
     for family, theta in zip(relaxation.program.tables, start.theta, strict=True):
         slack = family.values - np.einsum("jkf,jf->jk", family.features, theta)

@@ -1,9 +1,10 @@
 """Finds a proof that the checker accepts: facts, and for every target a tree of signs.
 
-The search that answered the question has left its tree (`hints`: the signs of its leaves).  The
-proof follows it without solving anything on the way down, proves its leaves once more from what
-the *checker* knows there, and splits further where that should not be enough.  Without hints it
-searches by itself, depth first.
+The search that answered the question records its tree: the signs of its leaves and the multipliers
+of their relaxations.  The proof follows this tree without solving anything on the way down.  At a
+leaf it tries the recorded multipliers, solves the relaxation again if the checker's bound is too
+low with them, and splits further if that is not enough, either.  Without a trace it searches by
+itself, depth first.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from bnncert.arrays import FloatArray, IntArray
 from bnncert.arrays import SignArray as Signs
 from bnncert.certificate.clause_proof import kept, many, prove_clause
 from bnncert.certificate.leaf_proof import LeafProblem
+from bnncert.certificate.translation import Translation
 from bnncert.checking.checker import BOUND, CONFLICT, RANGES
+from bnncert.checking.container import RejectedError
 from bnncert.checking.function import Function
 from bnncert.checking.geometry import Geometry
 from bnncert.checking.leaves import Goal, View
@@ -36,6 +39,7 @@ from bnncert.reachability.fast import meet
 from bnncert.regions import Polytope, Region
 from bnncert.search.branching import choose_variable
 from bnncert.search.trace import Trace
+from bnncert.search.warm_start import Frame, NodeMultipliers
 
 #: theta of a pair is a multiple of 2^-12.
 PAIR_UNIT = 4096
@@ -85,15 +89,29 @@ class Prover:
         self.clashes: dict[int, Clauses] = {}
         for step in presolved.record.steps:
             if step.rule == "clash":
-                found = _pairs(step) if step.layer else self._proved(_pairs(step))
+                found = _pairs(step)
                 if found.count:
                     self.clashes[step.layer] = found
         if isinstance(region, Polytope):
+            self._keep_proved_pairs()
             self._add_stable(presolved)
-        self.skeleton = Skeleton(stated, self.geometry, self.clashes)
+        try:
+            self.skeleton = Skeleton(stated, self.geometry, self.clashes)
+        except RejectedError:
+            # The checker proves almost all pairs, so they are looked at one by one only now.
+            self._keep_proved_pairs()
+            self.skeleton = Skeleton(stated, self.geometry, self.clashes)
         #: Clauses in front of all trees, and all that are known so far.
         self.clauses = self._triples(presolved)
         self.known = self.clauses
+
+    def _keep_proved_pairs(self) -> None:
+        """Drop the conflicting pairs of the first layer that the checker does not accept."""
+        if 0 in self.clashes:
+            proved = self._proved(self.clashes.pop(0))
+            if proved.count:
+                # The first layer comes first in the file.
+                self.clashes = {0: proved, **self.clashes}
 
     def _proved(self, clauses: Clauses) -> Clauses:
         """Return the clauses that the checker accepts, with other multipliers where it must be."""
@@ -141,17 +159,10 @@ class Prover:
     def remember(self, trace: Trace) -> None:
         """Add the conflicts of a search to the clauses in front of all trees."""
         parts = [self.clauses]
-        for neurons, signs, theta in trace.conflicts:
+        for neurons, signs, theta in trace.clauses:
             found = None if theta is None else self.prove_clause(neurons, signs, theta)
             parts += [] if found is None else [found]
         self.clauses = self.known = joined(parts)
-
-    def variable(self, layer: int, neuron: int) -> tuple[int, int]:
-        """Return the variable that a neuron equals (or -1) and the sign between them."""
-        one = self.skeleton.layers[layer]
-        if one.state[neuron]:
-            return -1, int(one.state[neuron])
-        return int(one.variable[neuron]), int(one.sign[neuron])
 
     def prove(
         self,
@@ -166,7 +177,7 @@ class Prover:
         order = [chosen, *(k for k in range(len(functions)) if k != chosen)]
         for k in order:
             work = _Work(self, functions[k], deadline, report)
-            nodes = work.run(trace.leaves if trace is not None and k == chosen else [])
+            nodes = work.run(trace if k == chosen else None)
             if nodes is not None:
                 # What an attempt without success has learned is not in the file.
                 self.known = joined([self.known, *work.learned])
@@ -184,7 +195,12 @@ def _pairs(step: PresolveStep) -> Clauses:
     )
 
 
-Hint = npt.NDArray[np.int8]
+@dataclass(frozen=True, eq=False)
+class _Hint:
+    """A leaf of the search's tree in the numbering of the checker."""
+
+    signs: Signs
+    multipliers: NodeMultipliers | None
 
 
 class _Work:
@@ -200,6 +216,7 @@ class _Work:
         self.goal = Goal(prover.skeleton, function, prover.known)
         self.phi: FloatArray = np.ldexp(self.goal.values.astype(np.float64), -self.goal.unit)
         self.least, self.enough = _thresholds(function)
+        self.frame: Frame | None = None
         self.learned: list[Clauses] = []
         self.pending: Clauses | None = None
         #: First-layer neurons by variable.
@@ -210,12 +227,12 @@ class _Work:
             [j for n, j in prover.skeleton.owner if n == 0], dtype=np.int64
         )
 
-    def run(self, hints: list[list[tuple[int, int, int]]]) -> list[Node] | None:
+    def run(self, trace: Trace | None) -> list[Node] | None:
         """Return the nodes in preorder, or None if time is up or a leaf cannot be proved."""
         size = self.prover.skeleton.size
         nodes: list[Node] = []
-        stack: list[tuple[Signs, list[Hint]]] = [
-            (np.zeros(size, dtype=np.int8), self._translated(hints))
+        stack: list[tuple[Signs, list[_Hint]]] = [
+            (np.zeros(size, dtype=np.int8), self._translated(trace))
         ]
         while stack:
             if self.deadline.passed():
@@ -232,23 +249,25 @@ class _Work:
                 for sign in (-1, 1):
                     child = path.copy()
                     child[made.kind] = sign
-                    left = [h for h in guide if h[made.kind] == sign]
+                    left = [h for h in guide if h.signs[made.kind] == sign]
                     stack.append((child, left))
         return nodes
 
-    def _translated(self, hints: list[list[tuple[int, int, int]]]) -> list[Hint]:
-        """Return the leaves of the search's tree as signs of variables."""
-        out = []
-        for leaf in hints:
-            signs = np.zeros(self.prover.skeleton.size, dtype=np.int8)
-            for layer, neuron, sign in leaf:
-                variable, own = self.prover.variable(layer, neuron)
-                if variable >= 0:
-                    signs[variable] = own * sign
-            out.append(signs)
-        return out
+    def _translated(self, trace: Trace | None) -> list[_Hint]:
+        """Return the leaves of the search's tree in the numbering of the checker."""
+        if trace is None:
+            return []
+        translation = Translation(trace, self.goal)
+        self.frame = translation.frame
+        return [
+            _Hint(
+                translation.signs(leaf.signs),
+                None if leaf.multipliers is None else translation.multipliers(leaf.multipliers),
+            )
+            for leaf in trace.leaves
+        ]
 
-    def _node(self, path: Signs, guide: list[Hint]) -> Node | None:
+    def _node(self, path: Signs, guide: list[_Hint]) -> Node | None:
         view = self.goal.view(path)
         if view is None:
             return Node(CONFLICT)
@@ -257,10 +276,16 @@ class _Work:
             return Node(RANGES)
         if len(guide) > 1:
             # A variable on which all leaves below were split.
-            shared = np.flatnonzero(np.all(np.array(guide) != 0, axis=0) & (view.signs == 0))
+            split = np.all(np.array([h.signs for h in guide]) != 0, axis=0)
+            shared = np.flatnonzero(split & (view.signs == 0))
             if shared.size:
                 return Node(int(shared[0]))
         problem = LeafProblem(self.goal, view, self.phi)
+        if guide and guide[0].multipliers is not None:
+            assert self.frame is not None
+            numbers = problem.carried(guide[0].multipliers, self.frame, self.least)
+            if numbers is not None:
+                return Node(BOUND, numbers)
         numbers, moments = problem.solve(self.deadline, self.least, self.enough)
         if numbers is not None:
             return Node(BOUND, numbers)

@@ -25,7 +25,8 @@ from bnncert.relaxations.reduced.relaxation import (
     relax_reduced,
     widen,
 )
-from bnncert.search.restrict import with_interior
+from bnncert.search.restrict import Restriction, with_interior
+from bnncert.search.warm_start import Frame, NodeMultipliers, carried
 from bnncert.solvers.structured import solve_structured
 
 #: Bits of the largest number of a leaf: so many first, and more where rounding spoils the proof.
@@ -33,6 +34,9 @@ BITS = (30, 40)
 
 #: Iterations of the relaxation's solver.
 ITERATIONS = 60
+
+#: Slack (in the solver's units) of multipliers that are taken over from a search.
+CARRIED_MARGIN = 1e-9
 
 
 class LeafProblem:
@@ -56,6 +60,7 @@ class LeafProblem:
         gate_signs, outputs = np.zeros((0, 1)), np.zeros(0, dtype=np.int64)
         self.gate_shift = np.zeros(0)
         self.idle: IntArray = np.zeros(0, dtype=np.int64)
+        self.idle_shift = np.zeros(0)
         if goal.gate_variable.size:
             own = signs[goal.gate_variable]
             self.gates = np.flatnonzero(own == 0)
@@ -142,13 +147,28 @@ class LeafProblem:
             probabilities=probabilities,
         )
         dual = relaxation.dual_point(solution.multipliers)
-        if not dual.bound(problem) > least:
-            return None, solution.moments
-        for bits in BITS:
-            found = self.integers(dual, bits)
-            if found is not None and self._holds(found):
-                return found, solution.moments
-        return None, solution.moments
+        return self._accepted(dual, least), solution.moments
+
+    def carried(self, kept: NodeMultipliers, frame: Frame, least: float) -> Multipliers | None:
+        """Return multipliers with a bound above `least` from those that a search found, or None."""
+        if not self.problem.size:
+            return None
+        relaxation = relax_reduced(self.problem)
+        tables = np.append(self.tables, frame.tables + self.idle)
+        shift = np.append(self.table_shift, self.idle_shift)
+        signs, gates, gate_shift = self.view.signs, self.gates, self.gate_shift
+        left = Restriction(self.problem, self.free, signs, tables, shift, gates, gate_shift)
+        found = carried(kept, frame, left, relaxation, CARRIED_MARGIN)
+        return None if found is None else self._accepted(relaxation.dual_point(found), least)
+
+    def _accepted(self, dual: DualPoint, least: float) -> Multipliers | None:
+        """Return the multipliers as integers whose bound the checker accepts, or None."""
+        if dual.bound(self.problem) > least:
+            for bits in BITS:
+                found = self.integers(dual, bits)
+                if found is not None and self._holds(found):
+                    return found
+        return None
 
     def _holds(self, numbers: Multipliers) -> bool:
         try:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,24 +23,11 @@ from bnncert.errors import InputError
 from bnncert.network import Network
 from bnncert.presolve.pipeline import presolve
 from bnncert.problem import Problem
-from bnncert.search.trace import Trace
+from bnncert.search.trace import SearchRecord
 from bnncert.verdict import Counterexample
 
 #: Numbers in one section, at most, before the next one begins.
 SECTION_NUMBERS = 500_000
-
-#: What the search left, by target.
-Hints = Mapping[str, Trace]
-
-
-@dataclass(frozen=True)
-class Written:
-    """A certificate on disk."""
-
-    path: Path
-    size: int
-    leaves: int
-    seconds: float
 
 
 class CertificateError(InputError):
@@ -56,10 +41,10 @@ def write_proof(
     *,
     arithmetic: str = "real",
     sign_zero: SignZero | None = None,
-    hints: Hints | None = None,
+    record: SearchRecord | None = None,
     deadline: Deadline | None = None,
     progress: Callable[[str, int, int], None] | None = None,
-) -> Written:
+) -> None:
     """Prove that no target can be reached and write the proof; the file appears when complete.
 
     Parameters
@@ -68,15 +53,15 @@ def write_proof(
         The question; with float32 arithmetic its network has widened thresholds.
     stated
         The network as its file has it (with `sign_zero` applied), which the proof is about.
-    hints
-        For each target the trace of the search that proved it.
+    record
+        What the search recorded: the presolved network and the traces of proved targets.
     """
     limit = Deadline(None) if deadline is None else deadline
-    started = limit.elapsed()
     section = _statement(problem, stated, "robust", arithmetic, sign_zero)
     claim = _read(section, stated)
-    presolved = presolve(problem.network, problem.region, deadline=limit)
-    traces = hints or {}
+    record = record or SearchRecord()
+    presolved = record.presolved or presolve(problem.network, problem.region, deadline=limit)
+    traces = record.traces
     if any(len(t.leaves) > 1 for t in traces.values()):
         # Looked for when first asked, and recorded then.
         presolved.triples_within(limit)
@@ -90,7 +75,6 @@ def write_proof(
     )
     for trace in traces.values():
         prover.remember(trace)
-    leaves = 0
     with replacing(path) as file:
         writer = Writer(file)
         writer.add(section)
@@ -112,9 +96,7 @@ def write_proof(
             writer.add(Section("target", {"number": number, "objective": proof.objective}))
             for part in _sections(proof.nodes):
                 writer.add(part)
-            leaves += sum(node.kind < 0 for node in proof.nodes)
         writer.end()
-    return Written(Path(path), writer.size, leaves, limit.elapsed() - started)
 
 
 def write_counterexample(
@@ -125,7 +107,7 @@ def write_counterexample(
     *,
     arithmetic: str = "real",
     sign_zero: SignZero | None = None,
-) -> Written:
+) -> None:
     """Write an exact counterexample as a certificate."""
     section = _statement(problem, stated, "not_robust", arithmetic, sign_zero)
     _read(section, stated)
@@ -139,7 +121,6 @@ def write_counterexample(
         point = np.asarray(counterexample.point, dtype=np.float64).reshape(-1)
         writer.add(Section("point", fields, {"point": point}))
         writer.end()
-    return Written(Path(path), writer.size, 0, 0.0)
 
 
 def _read(section: Section, stated: Network) -> Statement:

@@ -111,6 +111,7 @@ class AutoRun:
         bounds, contradiction, presolved = self.bounds, False, None
         try:
             presolved = presolve(problem.network, problem.region, deadline=self.share.for_proofs())
+            self.context.record_presolved(presolved)
             bounds, contradiction = presolved.bounds, presolved.contradiction
         except OutOfTimeError:
             pass

@@ -14,11 +14,12 @@ from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
 from bnncert.description.rationals import float_above
 from bnncert.errors import InputError, MissingExtraError
+from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Problem, Target
 from bnncert.relaxations.linear import Form
 from bnncert.relaxations.moments.cliques import Sparsity
 from bnncert.replay import Replayer
-from bnncert.search.trace import Trace
+from bnncert.search.trace import SearchRecord, Trace
 from bnncert.verdict import Counterexample, Status, TargetResult, best_of
 
 Promise: TypeAlias = Literal["bound", "exact", "counterexample"]
@@ -92,12 +93,26 @@ class Context:
     deadline: Deadline
     replayer: Replayer
     progress: Progress | None = None
-    #: Whether searches record traces for a certificate, and the traces, by target.
-    tracing: bool = False
-    traces: dict[str, Trace] = field(default_factory=dict)
-
+    #: Where methods record what a certificate needs; None if no certificate is wanted.
+    record: SearchRecord | None = None
     #: The best answer so far to each target that was worked on, reported on Ctrl-C.
     so_far: dict[str, TargetResult] = field(default_factory=dict)
+
+    @property
+    def tracing(self) -> bool:
+        """Whether a certificate is wanted."""
+        return self.record is not None
+
+    def record_trace(self, target: Target, trace: Trace) -> None:
+        """Record the trace of a proved target, if a certificate is wanted."""
+        if self.record is not None:
+            self.record.traces[target.name] = trace
+
+    def record_presolved(self, presolved: Presolved) -> Presolved:
+        """Record the presolved network, if a certificate is wanted, and return it."""
+        if self.record is not None:
+            self.record.presolved = presolved
+        return presolved
 
     def report(self, text: str, done: int, total: int) -> None:
         """Report how far the work has come."""

@@ -95,7 +95,7 @@ class Branching:
         outcome = search_together(tree, task, context.deadline, options.processes)
         self.learned.add_from(tree)
         if context.tracing and not minimum and outcome.status == "proved":
-            context.traces[target.name] = trace_of(tree, presolved, number)
+            context.record_trace(target, trace_of(tree, presolved, number))
         return outcome, found[0] if found else None
 
     def _minimum(
@@ -149,7 +149,9 @@ class BranchMethod(Method):
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
         """Decide every target in turn; presolve is shared."""
-        presolved = presolve(problem.network, problem.region, deadline=context.deadline)
+        presolved = context.record_presolved(
+            presolve(problem.network, problem.region, deadline=context.deadline)
+        )
         branching = Branching(presolved, problem, self.name)
         results = []
         for number, target in enumerate(problem.targets):

@@ -20,6 +20,7 @@ from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Problem, Target
 from bnncert.regions import Ball, Region
 from bnncert.relaxations.reduced.relaxation import ReducedProblem, is_too_large, reduce_objective
+from bnncert.search.trace import root_trace
 from bnncert.verdict import TargetResult
 
 #: Unknowns up to which a relaxation takes less time than the shortest attack.
@@ -138,10 +139,13 @@ def _relaxed(
     solver = None if named in INTEGER_SOLVERS else named
     options = replace(task.context.options, mode="feasibility", solver=solver)
     decide = replace(task.context, options=options)
-    lowers = [
-        bound_problem(r, o, decide, 0, coupled).lower
-        for r, o in zip(reduced, task.target.objectives, strict=True)
-    ]
+    lowers = []
+    for k, (problem, objective) in enumerate(zip(reduced, task.target.objectives, strict=True)):
+        found = bound_problem(problem, objective, decide, 0, coupled)
+        lowers.append(found.lower)
+        if task.context.tracing and found.proved and found.dual is not None:
+            trace = root_trace(found.problem, found.dual, task.presolved, k)
+            task.context.record_trace(task.target, trace)
     return task.bounded(ReducedSdpMethod, since, lowers)
 
 

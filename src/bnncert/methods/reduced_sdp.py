@@ -372,7 +372,9 @@ class ReducedSdpMethod(Method):
             )
         started = context.deadline.elapsed()
         context.report("presolve", 0, len(problem.targets))
-        presolved = presolve(problem.network, problem.region, deadline=context.deadline)
+        presolved = context.record_presolved(
+            presolve(problem.network, problem.region, deadline=context.deadline)
+        )
         presolve_seconds = context.deadline.elapsed() - started
         results = []
         for number, target in enumerate(problem.targets):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bnncert.arrays import SignArray
-from bnncert.search.warm_start import Kept
+from bnncert.search.warm_start import NodeMultipliers
 
 #: Bytes of a node besides its signs, about.
 OVERHEAD = 400
@@ -28,7 +28,7 @@ class Node:
     signs: SignArray
     bound: float
     number: int
-    start: Kept | None = None
+    start: NodeMultipliers | None = None
 
     @property
     def depth(self) -> int:

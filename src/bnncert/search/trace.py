@@ -1,4 +1,4 @@
-"""What a finished search leaves for whoever writes a proof of its answer."""
+"""What a search records for the proof of its answer."""
 
 from __future__ import annotations
 
@@ -6,37 +6,86 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bnncert.arrays import FloatArray, IntArray
+from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.presolve.literals import sign_of, variable_of
 from bnncert.presolve.pipeline import Presolved
-from bnncert.search.tree import Tree
+from bnncert.relaxations.reduced.relaxation import DualPoint, ReducedProblem
+from bnncert.search.restrict import Restriction
+from bnncert.search.tree import Leaf, Tree
+from bnncert.search.warm_start import Frame, NodeMultipliers, keep
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """The leaves of a tree and the clauses it learned.
+
+    Attributes
+    ----------
+    objective
+        The number of the objective that the tree proves.
+    problem
+        The reduced problem that the leaves are about.
+    layer, neuron
+        The neuron that each variable of the problem is.
+    leaves
+        The closed nodes; a relaxation that is proved without branching is one leaf.
+    clauses
+        First-layer neurons, their signs, and the Farkas multipliers that exclude them (None where
+        only exact arithmetic has them).
+    """
+
+    objective: int
+    problem: ReducedProblem
+    layer: IntArray
+    neuron: IntArray
+    leaves: tuple[TracedLeaf, ...]
+    clauses: tuple[tuple[IntArray, SignArray, FloatArray | None], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class TracedLeaf:
+    """The signs of a closed node (0: free), and the multipliers of its relaxation, if any."""
+
+    signs: SignArray
+    multipliers: NodeMultipliers | None = None
 
 
 @dataclass(eq=False)
-class Trace:
-    """The leaves of a tree and the conflicts it learned, in terms of the network's neurons.
+class SearchRecord:
+    """What a method leaves for a certificate: the presolved network, and traces by target."""
 
-    A leaf is a list of (layer, neuron, sign); a conflict is first-layer neurons, their signs and
-    the multipliers that prove it (None where only exact arithmetic knows them).
-    """
-
-    objective: int = 0
-    leaves: list[list[tuple[int, int, int]]] = field(default_factory=list)
-    conflicts: list[tuple[IntArray, IntArray, FloatArray | None]] = field(default_factory=list)
+    presolved: Presolved | None = None
+    traces: dict[str, Trace] = field(default_factory=dict)
 
 
 def trace_of(tree: Tree, presolved: Presolved, objective: int) -> Trace:
     """Return the trace of a tree that has proved its objective."""
     variables = tree.problem.variables
     layer, neuron = presolved.owner_layer[variables], presolved.owner[variables]
-    trace = Trace(objective)
-    for leaf in tree.outcome.leaves:
-        fixed = np.flatnonzero(leaf.signs)
-        trace.leaves.append(
-            [(int(layer[v]), int(neuron[v]), int(leaf.signs[v])) for v in fixed.tolist()]
-        )
+    clauses = []
     for literals, theta in tree.proofs:
         own = variable_of(literals)
         if np.all(layer[own] == 0):
-            trace.conflicts.append((neuron[own], sign_of(literals).astype(np.int64), theta))
-    return trace
+            clauses.append((neuron[own], sign_of(literals), theta))
+    leaves = tuple(map(_traced, tree.outcome.leaves))
+    return Trace(objective, tree.problem, layer, neuron, leaves, tuple(clauses))
+
+
+def _traced(leaf: Leaf) -> TracedLeaf:
+    return TracedLeaf(leaf.signs, leaf.multipliers)
+
+
+def root_trace(
+    problem: ReducedProblem, found: DualPoint, presolved: Presolved, objective: int
+) -> Trace:
+    """Return the trace of a relaxation that proves its objective without branching."""
+    variables = problem.variables
+    tables, gates = problem.table.rows.shape[0], problem.outputs.size
+    free = np.arange(problem.size)
+    signs = np.zeros(problem.size, dtype=np.int8)
+    whole = Restriction(
+        problem, free, signs, np.arange(tables), np.zeros(tables), np.arange(gates), np.zeros(gates)
+    )
+    leaf = TracedLeaf(signs, keep(Frame.of(problem), whole, found))
+    layer, neuron = presolved.owner_layer[variables], presolved.owner[variables]
+    return Trace(objective, problem, layer, neuron, (leaf,))

@@ -30,12 +30,12 @@ from bnncert.reachability.ball import decide_pattern
 from bnncert.reachability.fast import Meeting, meet
 from bnncert.regions import Region
 from bnncert.relaxations.reduced.patterns import starting_moments
-from bnncert.relaxations.reduced.relaxation import DualPoint, ReducedProblem, relax_reduced
+from bnncert.relaxations.reduced.relaxation import ReducedProblem, relax_reduced
 from bnncert.search.branching import choose_variable
 from bnncert.search.frontier import Frontier, Node
 from bnncert.search.restrict import Restriction, Restrictor
 from bnncert.search.rounding import count_violated_pairs, objective_values, round_moments
-from bnncert.search.warm_start import Kept, keep, start_from
+from bnncert.search.warm_start import Frame, NodeMultipliers, keep, start_from
 from bnncert.solvers.structured import Iterate, solve_structured
 from bnncert.solvers.structured_program import StructuredMultipliers
 
@@ -59,18 +59,19 @@ LATTICE_GAP = 0.02
 #: Gigabytes that the open nodes may take before the search goes deepest first.
 MEMORY = 4.0
 
-#: Share of the memory that learned clauses may take; more are not kept.
-CLAUSE_SHARE = 0.25
+#: Share of the memory that learned clauses may take; more are not kept.  The same share is for the
+#: multipliers of leaves, without which a certificate takes longer.
+CLAUSE_SHARE = LEAF_SHARE = 0.25
 
 
 @dataclass(frozen=True, eq=False)
 class Leaf:
-    """A closed node: its fixed signs and why nothing is left of it."""
+    """A closed node: its fixed signs, why it is closed, and the multipliers of its relaxation."""
 
     signs: SignArray
     reason: Literal["contradiction", "unreachable", "constant", "relaxation"]
     bound: float
-    dual: DualPoint | None = None
+    multipliers: NodeMultipliers | None = None
 
 
 @dataclass(eq=False)
@@ -126,7 +127,7 @@ class _Split:
 
     bound: float
     variable: int | None
-    start: Kept | None
+    start: NodeMultipliers | None
 
 
 class Tree:
@@ -150,6 +151,7 @@ class Tree:
         self.inputs: IntArray = np.flatnonzero(owners == 0)
         self.neurons: IntArray = presolved.owner[problem.variables[self.inputs]]
         self.restrictor = Restrictor(problem)
+        self.frame = Frame.of(problem)
         self.options = options or TreeOptions()
         self.generator = np.random.default_rng(self.options.seed)
         self.outcome = Outcome("open", -np.inf, 0)
@@ -160,6 +162,7 @@ class Tree:
         self.proofs: list[tuple[IntArray, FloatArray | None]] = []
         self.open = Frontier(self.options.memory * 2.0**30)
         self.numbers = 0
+        self.leaf_bytes = 0
         self.push(np.zeros(problem.size, dtype=np.int8), -np.inf)
 
     def search(self, deadline: Deadline) -> Outcome:
@@ -217,7 +220,7 @@ class Tree:
                 self.push(child, found.bound, found.start)
         return False
 
-    def push(self, signs: SignArray, bound: float, start: Kept | None = None) -> None:
+    def push(self, signs: SignArray, bound: float, start: NodeMultipliers | None = None) -> None:
         """Add an open node."""
         self.open.push(Node(signs, bound, self.numbers, start))
         self.numbers += 1
@@ -272,6 +275,10 @@ class Tree:
     def _close(self, leaf: Leaf) -> None:
         self.closed = min(self.closed, leaf.bound)
         if self.options.keep_leaves:
+            if leaf.multipliers is not None:
+                self.leaf_bytes += leaf.multipliers.bytes
+                if self.leaf_bytes > LEAF_SHARE * self.open.limit:
+                    leaf = replace(leaf, multipliers=None)
             self.outcome.leaves.append(leaf)
 
     def _visit(self, node: Node, deadline: Deadline) -> _Split | None:
@@ -287,11 +294,11 @@ class Tree:
             self._close(Leaf(node.signs, "constant", rounded))
             return None
         thorough = not node.depth or self.evaluate is not None
-        bound, moments, dual, kept = self._relaxation(left, node.start, deadline, thorough)
+        bound, moments, kept = self._relaxation(left, node.start, deadline, thorough)
         bound = max(bound, least)
         rounded = self.objective.round_up(bound)
         if self._enough(rounded):
-            self._close(Leaf(node.signs, "relaxation", rounded, dual))
+            self._close(Leaf(node.signs, "relaxation", rounded, kept))
             return None
         fixed = np.flatnonzero(left.signs[self.inputs])
         if fixed.size > 2 or not left.free.size:
@@ -309,7 +316,7 @@ class Tree:
                 return None
             if self._enough(rounded):
                 # The point found here is the best there is.
-                self._close(Leaf(node.signs, "relaxation", rounded, dual))
+                self._close(Leaf(node.signs, "relaxation", rounded, kept))
                 return None
             candidates = left.free
         if not candidates.size:
@@ -343,12 +350,12 @@ class Tree:
         return total - rounding - problem.slack
 
     def _relaxation(
-        self, left: Restriction, parent: Kept | None, deadline: Deadline, thorough: bool
-    ) -> tuple[float, FloatArray | None, DualPoint | None, Kept | None]:
+        self, left: Restriction, parent: NodeMultipliers | None, deadline: Deadline, thorough: bool
+    ) -> tuple[float, FloatArray | None, NodeMultipliers | None]:
         """Bound f; unless `thorough`, give up as soon as the goal is out of reach."""
         problem = left.problem
         if not problem.size:
-            return -np.inf, None, None, None
+            return -np.inf, None, None
         self.outcome.relaxations += 1
         relaxation = relax_reduced(problem)
         constant = problem.constant - problem.slack
@@ -361,11 +368,11 @@ class Tree:
         below = (goal - room - constant) / relaxation.scale if np.isfinite(goal) else -np.inf
         start: StructuredMultipliers | None = None
         if parent is not None:
-            start = start_from(parent, self.problem, left, relaxation)
+            start = start_from(parent, self.frame, left, relaxation)
         try:
             moments, probabilities = starting_moments(problem, self.options.seed, deadline)
         except OutOfTimeError:
-            return -np.inf, None, None, None
+            return -np.inf, None, None
         still, chunk = NODE_ITERATIONS, NODE_ITERATIONS if thorough else FIRST_LOOK
         while True:
             solution = solve_structured(
@@ -386,8 +393,8 @@ class Tree:
             start, moments = solution.multipliers, solution.moments
             probabilities = solution.probabilities
         dual = relaxation.dual_point(solution.multipliers)
-        kept = keep(self.problem, left, relaxation, solution.multipliers)
-        return dual.bound(problem), solution.moments, dual, kept
+        kept = keep(self.frame, left, dual)
+        return dual.bound(problem), solution.moments, kept
 
     def _meet(self, signs: SignArray, fixed: IntArray, deadline: Deadline) -> Meeting:
         """Look for an input with these signs; learn from a conflict."""

@@ -1,9 +1,9 @@
-r"""A child starts from the multipliers of its parent.
+r"""Multipliers of one node as the start of another one.
 
-The parent's quadratic b u + c u^2 of a table is written in the u of the whole problem, so that the
-child, whose u has another constant part, can read it.  The constant terms are then as large as the
-child's lattice allows, kappa_0 as large as T >= 0 allows (a Schur complement), and a share of the
-solver's own start keeps the point away from the boundary.
+The quadratic b u + c u^2 of a table is written in the u of the whole problem, so that a node whose
+u has another constant part can use it.  The constant terms are then as large as the node's lattice
+allows, and kappa_0 as large as T >= 0 allows (a Schur complement).  To start a solver, a share of
+its own start keeps the point away from the boundary.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.presolve.literals import renumbered
-from bnncert.relaxations.reduced.relaxation import ReducedProblem, ReducedRelaxation
+from bnncert.relaxations.reduced.relaxation import DualPoint, ReducedProblem, ReducedRelaxation
 from bnncert.search.restrict import Restriction
 from bnncert.solvers.structured_program import StructuredMultipliers, starting_point
 
@@ -23,10 +23,24 @@ BLEND, MARGIN = 0.1, 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
-    """Multipliers by the tables (idle gates behind), gates, variables and clashes of a problem.
+class Frame:
+    """The numbering that multipliers refer to: tables, outputs of gates, and variables."""
 
-    `clash_keys` are sorted.
+    tables: int
+    outputs: IntArray
+    size: int
+
+    @staticmethod
+    def of(problem: ReducedProblem) -> Frame:
+        """Return the numbering of a problem."""
+        return Frame(problem.table.rows.shape[0], problem.outputs, problem.size)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeMultipliers:
+    """Multipliers of a frame's tables (then idle gates), gates, variables and conflicting pairs.
+
+    `pair_keys` are sorted; the key of a pair of literals a, b is 2 size a + b.
     """
 
     tables: FloatArray
@@ -50,63 +64,61 @@ def _keys(left: Restriction, size: int) -> IntArray:
     return np.asarray(first * 2 * size + second, dtype=np.int64)
 
 
-def keep(
-    whole: ReducedProblem,
-    left: Restriction,
-    relaxation: ReducedRelaxation,
-    found: StructuredMultipliers,
-) -> Kept | None:
-    """Return the multipliers of a node in terms of the whole problem; None if it has an input."""
+def keep(frame: Frame, left: Restriction, found: DualPoint) -> NodeMultipliers | None:
+    """Return the multipliers of a node in a frame; None if they include inputs."""
     if left.problem.coupling is not None:
         return None
-    dual = relaxation.dual_point(found)
-    count = whole.table.rows.shape[0] + whole.gates.rows.shape[0]
-    tables = np.zeros((count, 2))
-    square = dual.table_square
-    tables[left.tables, 0] = dual.table_linear - 2 * square * left.table_shift
+    tables = np.zeros((frame.tables + frame.outputs.size, 2))
+    square = found.table_square
+    tables[left.tables, 0] = found.table_linear - 2 * square * left.table_shift
     tables[left.tables, 1] = square
-    gates = np.zeros((whole.gates.rows.shape[0], 4))
-    square, product = dual.gate_square, dual.gate_product
-    gates[left.gates, 0] = dual.gate_linear - 2 * square * left.gate_shift
+    gates = np.zeros((frame.outputs.size, 4))
+    square, product = found.gate_square, found.gate_product
+    gates[left.gates, 0] = found.gate_linear - 2 * square * left.gate_shift
     gates[left.gates, 1] = square
-    gates[left.gates, 2] = dual.gate_sign - product * left.gate_shift
+    gates[left.gates, 2] = found.gate_sign - product * left.gate_shift
     gates[left.gates, 3] = product
-    kappa = np.zeros(whole.size)
-    kappa[left.free] = dual.diagonal[1:]
-    keys = _keys(left, whole.size)
+    kappa = np.zeros(frame.size)
+    kappa[left.free] = found.diagonal[1:]
+    keys = _keys(left, frame.size)
     order = np.argsort(keys)
-    return Kept(tables, gates, kappa, keys[order], dual.pair[order])
+    return NodeMultipliers(tables, gates, kappa, keys[order], found.pair[order])
 
 
 def start_from(
-    kept: Kept, whole: ReducedProblem, left: Restriction, relaxation: ReducedRelaxation
+    kept: NodeMultipliers, frame: Frame, left: Restriction, relaxation: ReducedRelaxation
 ) -> StructuredMultipliers | None:
-    """Return a strictly feasible start for a child's relaxation, or None."""
+    """Return a strictly feasible start for the relaxation of a node, or None."""
+    warm = carried(kept, frame, left, relaxation, MARGIN)
+    if warm is None:
+        return None
+    # Both are strictly feasible, and so is everything between them.
+    cold = starting_point(relaxation.program)
+    return StructuredMultipliers(
+        [(1 - BLEND) * a + BLEND * b for a, b in zip(warm.theta, cold.theta, strict=True)],
+        (1 - BLEND) * warm.kappa + BLEND * cold.kappa,
+        (1 - BLEND) * warm.pi + BLEND * cold.pi,
+    )
+
+
+def carried(
+    kept: NodeMultipliers,
+    frame: Frame,
+    left: Restriction,
+    relaxation: ReducedRelaxation,
+    margin: float,
+) -> StructuredMultipliers | None:
+    """Return the multipliers for the relaxation of a node, with that slack everywhere, or None."""
     problem, program, scale = left.problem, relaxation.program, relaxation.scale
     if problem.coupling is not None:
         return None
-    count = whole.table.rows.shape[0]
-    linear, square = kept.tables[left.tables].T
-    # A gate whose output was fixed meanwhile: x u is now s u.
-    idle = np.flatnonzero(left.tables >= count)
-    gate = left.tables[idle] - count
-    sign = left.signs[whole.outputs[gate]]
-    linear[idle] += kept.gates[gate, 0] + sign * kept.gates[gate, 3]
-    square[idle] += kept.gates[gate, 1]
-    linear += 2 * square * left.table_shift
-    table_norm, gate_norm = relaxation.table_norm, relaxation.gate_norm
-    tables = np.stack([0 * linear, linear * table_norm, square * table_norm**2], axis=1) / scale
-    straight, bent, alone, product = kept.gates[left.gates].T
-    straight = straight + 2 * bent * left.gate_shift
-    alone = alone + product * left.gate_shift
-    parts = [0 * alone, straight * gate_norm, bent * gate_norm**2, alone, product * gate_norm]
-    theta = [tables, np.stack(parts, axis=1) / scale]
+    theta = _features(kept, frame, left, relaxation)
     for part, family in zip(theta, program.tables, strict=True):
         rest = family.values - np.einsum("jkf,jf->jk", family.features, part)
-        part[:, 0] = rest.min(axis=1, initial=np.inf) - MARGIN
+        part[:, 0] = rest.min(axis=1, initial=np.inf) - margin
     pairs = np.zeros(problem.pair_first.size)
     if kept.pair_keys.size:
-        keys = _keys(left, whole.size)
+        keys = _keys(left, frame.size)
         place = np.minimum(np.searchsorted(kept.pair_keys, keys), kept.pair_keys.size - 1)
         pairs = np.where(kept.pair_keys[place] == keys, kept.pairs[place], 0.0) / scale
     kappa = np.concatenate([[0.0], kept.kappa[left.free] / scale])
@@ -114,18 +126,31 @@ def start_from(
     form = relaxation.dual_point(warm).form(problem)[0] / scale
     inner = form[1:, 1:]
     try:
-        lift = max(MARGIN, MARGIN - 1.1 * float(np.linalg.eigvalsh(inner)[0]))
+        lift = max(margin, margin - 1.1 * float(np.linalg.eigvalsh(inner)[0]))
         kappa[1:] -= lift
         inner = inner + lift * np.eye(inner.shape[0])
         kappa[0] = form[0, 0] - form[0, 1:] @ np.linalg.solve(inner, form[1:, 0]) - lift
     except np.linalg.LinAlgError:
         return None
-    if not np.isfinite(kappa[0]):
-        return None
-    # Both are strictly feasible, and so is everything between them.
-    cold = starting_point(program)
-    return StructuredMultipliers(
-        [(1 - BLEND) * a + BLEND * b for a, b in zip(theta, cold.theta, strict=True)],
-        (1 - BLEND) * kappa + BLEND * cold.kappa,
-        (1 - BLEND) * pairs + BLEND * cold.pi,
-    )
+    return warm if np.isfinite(kappa[0]) else None
+
+
+def _features(
+    kept: NodeMultipliers, frame: Frame, left: Restriction, relaxation: ReducedRelaxation
+) -> list[FloatArray]:
+    """Return the multipliers of tables and gates for the sums of a node, constants 0."""
+    linear, square = kept.tables[left.tables].T
+    # A gate whose output was fixed meanwhile: x u is now s u.
+    idle = np.flatnonzero(left.tables >= frame.tables)
+    gate = left.tables[idle] - frame.tables
+    sign = left.signs[frame.outputs[gate]]
+    linear[idle] += kept.gates[gate, 0] + sign * kept.gates[gate, 3]
+    square[idle] += kept.gates[gate, 1]
+    linear += 2 * square * left.table_shift
+    table_norm, gate_norm = relaxation.table_norm, relaxation.gate_norm
+    tables = np.stack([0 * linear, linear * table_norm, square * table_norm**2], axis=1)
+    straight, bent, alone, product = kept.gates[left.gates].T
+    straight = straight + 2 * bent * left.gate_shift
+    alone = alone + product * left.gate_shift
+    parts = [0 * alone, straight * gate_norm, bent * gate_norm**2, alone, product * gate_norm]
+    return [tables / relaxation.scale, np.stack(parts, axis=1) / relaxation.scale]
