@@ -15,8 +15,8 @@ import bnncert
 from bnncert import Options
 from bnncert.bundled import load_demo_images, load_demo_network
 from bnncert.errors import InputError, MissingExtraError
-from bnncert.reachability.ball import decide_pattern
-from bnncert.reachability.polyhedron import Leaf
+from bnncert.reachability.ball import exact_feasibility
+from bnncert.reachability.feasibility import Feasibility
 from bnncert.regions.linear_block import input_block
 from tests.brute_force import TinyNetwork, TinyQuestion, check_counterexample
 from tests.strategies import NORMS, questions, regions, tiny_networks
@@ -97,14 +97,14 @@ def test_few_neurons_over_many_inputs_give_the_answer_of_the_full_model(
 ) -> None:
     # The centre sits in a corner of the data box, which the short model knows only by its clauses.
     generator = np.random.default_rng(5)
-    clauses: list[tuple[int, ...]] = []
+    clauses = []
 
-    def counting(*arguments: Any) -> Leaf:
-        leaf = decide_pattern(*arguments)
-        clauses.extend([leaf.conflict] if leaf.conflict else [])
-        return leaf
+    def counting(*arguments: Any) -> Feasibility:
+        found = exact_feasibility(*arguments)
+        clauses.extend([] if found.conflict is None else [found.conflict])
+        return found
 
-    monkeypatch.setattr("bnncert.methods.exact_search.decide_pattern", counting)
+    monkeypatch.setattr("bnncert.methods.exact_search.exact_feasibility", counting)
     # Presolve would find most of the clauses first.
     monkeypatch.setattr("bnncert.methods.exact_search._add_pairs", lambda *arguments: None)
     for _ in range(25):

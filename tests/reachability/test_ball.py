@@ -11,8 +11,8 @@ import pytest
 import bnncert
 from bnncert.deadline import Deadline
 from bnncert.network.layers import ThresholdLayer
-from bnncert.reachability.ball import cannot_meet, check_ball_pattern, cone_guide
-from bnncert.reachability.polyhedron import Leaf
+from bnncert.reachability.ball import ball_feasibility, cone_guide
+from bnncert.reachability.feasibility import Feasibility, SignPattern, proves_infeasible
 
 DISC = bnncert.Ball("l2", [0.0, 0.0], 1.0)
 
@@ -26,34 +26,40 @@ def layer_of(weights: Any, biases: Any, sign_zero: str = "plus") -> ThresholdLay
     return network.layers[0]
 
 
-def leaf_of(layer: ThresholdLayer, signs: list[int], region: bnncert.Ball = DISC) -> Leaf:
+def conflict_of(check: Feasibility) -> tuple[int, ...]:
+    """Return the places of the conflict, none if there is no conflict."""
+    return () if check.conflict is None else tuple(check.conflict.tolist())
+
+
+def check(layer: ThresholdLayer, signs: list[int], region: bnncert.Ball = DISC) -> Feasibility:
     neurons = np.arange(len(signs))
-    return check_ball_pattern(layer, neurons, np.array(signs, np.int8), region, Deadline(None))
+    pattern = SignPattern(layer, neurons, np.array(signs, np.int8))
+    return ball_feasibility(pattern, region, Deadline(None))
 
 
-def assert_reached(layer: ThresholdLayer, signs: list[int], leaf: Leaf) -> None:
-    assert leaf.point is not None
-    assert DISC.contains(leaf.point)
-    seen = layer.exact_signs(leaf.point)
+def assert_reached(layer: ThresholdLayer, signs: list[int], found: Feasibility) -> None:
+    assert found.exact_point is not None
+    assert DISC.contains(found.exact_point)
+    seen = layer.exact_signs(found.exact_point)
     assert all(a in (b, 0) for a, b in zip(seen.tolist(), signs, strict=True))
 
 
 def test_the_four_quadrants_around_a_point_of_the_disc() -> None:
     layer = layer_of([[1, 0], [0, 1]], [-0.7, -0.7])
     for signs in ([1, 1], [1, -1], [-1, 1], [-1, -1]):
-        assert_reached(layer, signs, leaf_of(layer, signs))
+        assert_reached(layer, signs, check(layer, signs))
 
 
 def test_beyond_the_circle_both_neurons_conflict() -> None:
     # (0.71, 0.71) is outside the disc but inside its bounding box.
     layer = layer_of([[1, 0], [0, 1]], [-0.71, -0.71])
-    assert leaf_of(layer, [1, 1]).conflict == (0, 1)
-    assert leaf_of(layer, [1, -1]).point is not None
+    assert conflict_of(check(layer, [1, 1])) == (0, 1)
+    assert check(layer, [1, -1]).point is not None
 
 
 def test_a_conflict_names_only_the_neurons_it_needs() -> None:
     layer = layer_of([[1, 0], [1, 1], [0, 1]], [0.0, 2.0, -1.5])
-    assert leaf_of(layer, [1, 1, 1]).conflict == (2,)
+    assert conflict_of(check(layer, [1, 1, 1])) == (2,)
 
 
 @pytest.mark.parametrize("radius", [0.0, 5e-324, 1e-300])
@@ -70,7 +76,7 @@ def test_a_ball_that_is_a_point_is_searched_without_a_division_by_its_radius(
     )
     ball = bnncert.Ball("l2", [0.25, 0.5], radius)
     layer, neurons = network.layers[0], np.arange(3)
-    found = cone_guide(layer, neurons, np.ones(3, dtype=np.int8), ball, Deadline(None))
+    found = cone_guide(SignPattern(layer, neurons, np.ones(3, dtype=np.int8)), ball, Deadline(None))
     assert found is not None
     assert found[0].tolist() == [0.25, 0.5] and not found[1].any()
     options = bnncert.Options(mode="optimum")
@@ -81,8 +87,8 @@ def test_a_ball_that_is_a_point_is_searched_without_a_division_by_its_radius(
 def test_the_data_box_counts() -> None:
     layer = layer_of([[1, 1]], [-1.38])
     clipped = bnncert.Ball("l2", [0.0, 0.0], 1.0, None, [0.5, 1.0])
-    assert leaf_of(layer, [1]).point is not None
-    assert leaf_of(layer, [1], clipped).conflict == (0,)
+    assert check(layer, [1]).point is not None
+    assert conflict_of(check(layer, [1], clipped)) == (0,)
 
 
 @pytest.mark.parametrize(
@@ -99,46 +105,48 @@ def test_ties_inside_the_disc_are_decided_exactly(
     sign_zero: str, signs: list[int], reached: bool
 ) -> None:
     layer = layer_of([[1, 1], [1, 1]], [0.25, 0.25], sign_zero)
-    leaf = leaf_of(layer, signs)
+    found = check(layer, signs)
     if reached:
-        assert_reached(layer, signs, leaf)
+        assert_reached(layer, signs, found)
     else:
-        assert leaf == Leaf(conflict=(0, 1))
+        assert found.point is None
+        assert conflict_of(found) == (0, 1)
 
 
 def test_opposite_neurons_are_both_plus_on_their_line_only() -> None:
     layer = layer_of([[1, 3], [-1, -3]], [0.1, -0.1])
-    leaf = leaf_of(layer, [1, 1])
-    assert_reached(layer, [1, 1], leaf)
-    assert leaf_of(layer, [-1, -1]).conflict == (0, 1)
+    found = check(layer, [1, 1])
+    assert_reached(layer, [1, 1], found)
+    assert conflict_of(check(layer, [-1, -1])) == (0, 1)
 
 
 def test_a_line_that_touches_the_circle_stays_open() -> None:
     # The only candidate (3/5, 4/5) is not a float point, and no float multipliers prove less.
     layer = layer_of([[3, 4]], [-5.0])
-    leaf = leaf_of(layer, [1])
-    assert leaf.conflict == ()
-    assert leaf.point is None or DISC.contains(leaf.point)
+    found = check(layer, [1])
+    assert conflict_of(found) == ()
+    assert found.exact_point is None or DISC.contains(found.exact_point)
 
 
 def test_a_ball_of_radius_zero_is_its_centre() -> None:
     layer = layer_of([[1, 1]], [-0.5])
     point = bnncert.Ball("l2", [0.25, 0.25], 0.0)
-    assert leaf_of(layer, [1], point).point == (Fraction(1, 4), Fraction(1, 4))
-    assert leaf_of(layer, [-1], point).conflict == (0,)
+    assert check(layer, [1], point).exact_point == (Fraction(1, 4), Fraction(1, 4))
+    assert conflict_of(check(layer, [-1], point)) == (0,)
 
 
 def test_no_time_means_no_answer() -> None:
     layer = layer_of([[1, 0]], [0.0])
     late = Deadline(1e-9, start=0.0)
-    assert check_ball_pattern(layer, np.array([0]), np.array([1], np.int8), DISC, late) == Leaf()
+    pattern = SignPattern(layer, np.array([0]), np.array([1], np.int8))
+    assert ball_feasibility(pattern, DISC, late).is_undecided
 
 
 def test_a_certificate_needs_a_negative_sum() -> None:
     layer = layer_of([[1, 0], [0, 1]], [-0.71, -0.71])
-    neurons, signs = np.array([0, 1]), np.array([1, 1], np.int8)
-    assert cannot_meet(layer, neurons, signs, np.array([0.5, 0.5]), DISC)
+    pattern = SignPattern(layer, np.array([0, 1]), np.array([1, 1], np.int8))
+    assert proves_infeasible(pattern, np.array([0.5, 0.5]), DISC)
     # One neuron alone proves nothing, and neither does the exact tie 1 - 1 = 0.
-    assert not cannot_meet(layer, neurons, signs, np.array([1.0, 0.0]), DISC)
-    tie = layer_of([[1, 0]], [-1.0])
-    assert not cannot_meet(tie, np.array([0]), np.array([1], np.int8), np.array([1.0]), DISC)
+    assert not proves_infeasible(pattern, np.array([1.0, 0.0]), DISC)
+    tie = SignPattern(layer_of([[1, 0]], [-1.0]), np.array([0]), np.array([1], np.int8))
+    assert not proves_infeasible(tie, np.array([1.0]), DISC)

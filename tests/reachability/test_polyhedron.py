@@ -14,7 +14,8 @@ from bnncert.deadline import Deadline
 from bnncert.description.matrices import as_sparse
 from bnncert.description.model import ModelDescription, Normalise, Shift, Stage
 from bnncert.network import Network
-from bnncert.reachability.polyhedron import Leaf, check_pattern
+from bnncert.reachability.feasibility import Feasibility, SignPattern
+from bnncert.reachability.polyhedron import polyhedral_feasibility
 from bnncert.regions import Ball, Box, Polytope, Region
 from tests.brute_force import TinyNetwork, reachable_first_layers
 
@@ -23,14 +24,16 @@ KINDS = ("box", "linf", "l1", "polytope")
 SIGN_ZEROS = ("plus", "minus", "either")
 
 
-def check(net: Network, neurons: Any, signs: Any, region: Region) -> Leaf:
-    return check_pattern(
-        net.layers[0],
-        np.array(neurons, dtype=np.int64),
-        np.array(signs, dtype=np.int8),
-        region,
-        Deadline(20),
+def check(net: Network, neurons: Any, signs: Any, region: Region) -> Feasibility:
+    pattern = SignPattern(
+        net.layers[0], np.array(neurons, dtype=np.int64), np.array(signs, dtype=np.int8)
     )
+    return polyhedral_feasibility(pattern, region, Deadline(20))
+
+
+def conflict_of(check: Feasibility) -> tuple[int, ...]:
+    """Return the places of the conflict, none if there is no conflict."""
+    return () if check.conflict is None else tuple(check.conflict.tolist())
 
 
 def random_case(rng: np.random.Generator, kind: str, sign_zero: str) -> tuple[TinyNetwork, Region]:
@@ -81,22 +84,25 @@ def test_patterns_are_reachable_exactly_when_elimination_says_so(kind: str, sign
         neurons = sorted(rng.permutation(count)[: int(rng.integers(1, count + 1))].tolist())
         reachable = set(reachable_first_layers(subset(net, neurons), region))
         for signs in product((1, -1), repeat=len(neurons)):
-            leaf = check(built, neurons, signs, region)
+            found = check(built, neurons, signs, region)
             total += 1
-            if leaf.point is not None:
+            if found.exact_point is not None:
                 reached += 1
                 assert signs in reachable
-                assert leaf.conflict == ()
-                assert region.contains(leaf.point)
+                assert conflict_of(found) == ()
+                assert region.contains(found.exact_point)
                 assert all(
-                    allows(net, leaf.point, j, s) for j, s in zip(neurons, signs, strict=True)
+                    allows(net, found.exact_point, j, s)
+                    for j, s in zip(neurons, signs, strict=True)
                 )
-            elif leaf.conflict:
+            elif found.conflict is not None:
                 assert signs not in reachable
                 # The conflict alone is already impossible.
-                blamed = [neurons.index(j) for j in leaf.conflict]
+                blamed = list(conflict_of(found))
                 assert len(set(blamed)) == len(blamed)
-                part = set(reachable_first_layers(subset(net, list(leaf.conflict)), region))
+                part = set(
+                    reachable_first_layers(subset(net, [neurons[k] for k in blamed]), region)
+                )
                 assert tuple(signs[k] for k in blamed) not in part
             else:
                 open_ += 1
@@ -126,11 +132,13 @@ def test_a_neuron_that_is_always_tied(
     )
     half = [0.5, 0.5]
     region = Box(half, half) if kind == "box" else Ball(kind, half, 0.0)  # type: ignore[arg-type]
-    leaf = check(net, [0], [sign], region)
+    found = check(net, [0], [sign], region)
     if reachable:
-        assert leaf == Leaf(point=(Fraction(1, 2), Fraction(1, 2)))
+        assert found.exact_point == (Fraction(1, 2), Fraction(1, 2))
+        assert found.conflict is None
     else:
-        assert leaf == Leaf(conflict=(0,))
+        assert found.point is None
+        assert conflict_of(found) == (0,)
 
 
 def test_a_tie_that_two_neurons_share_needs_both_conventions() -> None:
@@ -144,11 +152,11 @@ def test_a_tie_that_two_neurons_share_needs_both_conventions() -> None:
     ):
         net = Network.from_arrays(weights, biases, sign_zero=sign_zero)  # type: ignore[arg-type]
         for signs, expected in (((1, 1), both_on), ((-1, -1), both_off)):
-            leaf = check(net, [0, 1], signs, region)
+            found = check(net, [0, 1], signs, region)
             if expected:
-                assert leaf.point == (0,)
+                assert found.exact_point == (0,)
             else:
-                assert leaf.conflict == (0, 1)
+                assert conflict_of(found) == (0, 1)
 
 
 def test_radius_counts_as_the_float_it_is() -> None:
@@ -158,16 +166,16 @@ def test_radius_counts_as_the_float_it_is() -> None:
     for threshold, reachable in ((0.30000000000000004, False), (0.3, True)):
         net = Network.from_arrays([[[1.0]], [[1.0], [1.0]]], [[-threshold], [0.0, 0.0]])
         assert (Fraction(threshold) <= edge) is reachable
-        leaf = check(net, [0], [1], region)
-        assert (leaf.point is not None) is reachable
+        found = check(net, [0], [1], region)
+        assert (found.exact_point is not None) is reachable
 
 
 def test_no_neurons_are_always_reachable() -> None:
     net = Network.from_arrays([[[1.0]], [[1.0], [1.0]]], [[0.0], [0.0, 0.0]])
     region = Box([2.0], [3.0])
-    leaf = check(net, [], [], region)
-    assert leaf.point is not None
-    assert region.contains(leaf.point)
+    found = check(net, [], [], region)
+    assert found.exact_point is not None
+    assert region.contains(found.exact_point)
 
 
 def test_zero_rows_decide_by_their_bias() -> None:
@@ -175,7 +183,7 @@ def test_zero_rows_decide_by_their_bias() -> None:
     region = Box([-1.0], [1.0])
     assert check(net, [0, 1, 2], [1, -1, 1], region).point is not None
     for neuron, sign in ((0, -1), (1, 1), (2, -1)):
-        assert check(net, [neuron], [sign], region).conflict == (neuron,)
+        assert conflict_of(check(net, [neuron], [sign], region)) == (0,)
 
 
 def test_the_l2_ball_is_refused() -> None:
@@ -186,14 +194,9 @@ def test_the_l2_ball_is_refused() -> None:
 
 def test_a_passed_deadline_leaves_the_pattern_open() -> None:
     net = Network.from_arrays([[[1.0]], [[1.0], [1.0]]], [[0.0], [0.0, 0.0]])
-    leaf = check_pattern(
-        net.layers[0],
-        np.array([0]),
-        np.array([1], dtype=np.int8),
-        Box([-1.0], [1.0]),
-        Deadline(1e-9),
-    )
-    assert leaf == Leaf()
+    pattern = SignPattern(net.layers[0], np.array([0]), np.array([1], dtype=np.int8))
+    found = polyhedral_feasibility(pattern, Box([-1.0], [1.0]), Deadline(1e-9))
+    assert found.is_undecided
 
 
 def irrational(sign_zero: Any) -> Network:
@@ -213,11 +216,11 @@ def irrational(sign_zero: Any) -> Network:
 def test_an_irrational_threshold_inside_the_region_is_passed(sign_zero: Any) -> None:
     net = irrational(sign_zero)
     for sign in (1, -1):
-        leaf = check(net, [0], [sign], Box([1.0], [2.0]))
-        assert leaf.point is not None
-        assert (leaf.point[0] ** 2 > 2) is (sign > 0)
-    assert check(net, [0], [1], Box([0.0], [1.0])).conflict == (0,)
-    assert check(net, [0], [-1], Box([1.5], [2.0])).conflict == (0,)
+        found = check(net, [0], [sign], Box([1.0], [2.0]))
+        assert found.exact_point is not None
+        assert (found.exact_point[0] ** 2 > 2) is (sign > 0)
+    assert conflict_of(check(net, [0], [1], Box([0.0], [1.0]))) == (0,)
+    assert conflict_of(check(net, [0], [-1], Box([1.5], [2.0]))) == (0,)
 
 
 @pytest.mark.parametrize("sign_zero", SIGN_ZEROS)
@@ -230,5 +233,5 @@ def test_a_reachable_pattern_is_not_excluded_by_the_enclosure_of_a_threshold(
     above = float(np.sqrt(2.0))
     below = float(np.nextafter(above, 0.0))
     assert Fraction(below) ** 2 < 2 < Fraction(above) ** 2
-    assert check(net, [0], [1], Box([0.0], [above])).conflict == ()
-    assert check(net, [0], [-1], Box([below], [2.0])).conflict == ()
+    assert conflict_of(check(net, [0], [1], Box([0.0], [above]))) == ()
+    assert conflict_of(check(net, [0], [-1], Box([below], [2.0]))) == ()

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 import bnncert
 from bnncert.bundled import load_demo_images, load_demo_network
 from bnncert.deadline import Deadline
+from bnncert.presolve.literals import sign_of, variable_of
 from bnncert.presolve.pipeline import presolve
-from bnncert.reachability.ball import cannot_meet
+from bnncert.reachability.feasibility import SignPattern, proves_infeasible
 from bnncert.relaxations.reduced.relaxation import reduce_objective
 from bnncert.search.frontier import Frontier, Node
 from bnncert.search.tree import Tree, TreeOptions
@@ -142,9 +143,9 @@ def test_leaves_partition_the_patterns_and_conflicts_are_proved() -> None:
         for literals, theta in tree.proofs:
             if theta is None:
                 continue
-            place = np.searchsorted(tree.inputs, literals // 2)
-            signs = np.where(literals % 2 == 0, 1, -1).astype(np.int8)
-            assert cannot_meet(tree.layer, tree.neurons[place], signs, theta, region)
+            place = np.searchsorted(tree.inputs, variable_of(literals))
+            pattern = SignPattern(tree.layer, tree.neurons[place], sign_of(literals))
+            assert proves_infeasible(pattern, theta, region)
 
 
 def test_little_memory_bounds_the_open_nodes() -> None:

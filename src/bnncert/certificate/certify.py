@@ -34,8 +34,9 @@ from bnncert.deadline import Deadline
 from bnncert.network import Network
 from bnncert.presolve.pipeline import Presolved
 from bnncert.presolve.record import PresolveStep
-from bnncert.reachability.ball import decide_pattern
-from bnncert.reachability.fast import meet
+from bnncert.reachability.ball import exact_feasibility
+from bnncert.reachability.fast import fast_feasibility
+from bnncert.reachability.feasibility import SignPattern
 from bnncert.regions import Polytope, Region
 from bnncert.search.branching import choose_variable
 from bnncert.search.trace import Trace
@@ -309,21 +310,14 @@ class _Work:
         if fixed.size < WORTH_MEETING and fixed.size < signs.size:
             return False
         layer, region = self.prover.network.layers[0], self.prover.region
-        neurons, wanted = self.neurons[fixed], signs[fixed]
-        meeting = meet(layer, neurons, wanted, region, self.deadline)
-        theta: FloatArray | tuple[Fraction, ...] | None = None
-        if meeting.conflict is not None:
-            neurons, wanted = neurons[meeting.conflict], wanted[meeting.conflict]
-            theta = meeting.theta
-        elif fixed.size == signs.size:
-            leaf = decide_pattern(layer, neurons, wanted, region, self.deadline)
-            if leaf.conflict:
-                place = {int(j): k for k, j in enumerate(neurons.tolist())}
-                index = np.array([place[j] for j in leaf.conflict], dtype=np.int64)
-                neurons, wanted, theta = neurons[index], wanted[index], leaf.theta
-        if theta is None:
+        pattern = SignPattern(layer, self.neurons[fixed], signs[fixed])
+        check = fast_feasibility(pattern, region, self.deadline)
+        if check.conflict is None and fixed.size == signs.size:
+            check = exact_feasibility(pattern, region, self.deadline)
+        if check.conflict is None or check.multipliers is None:
             return False
-        found = self.prover.prove_clause(neurons, wanted, theta)
+        blamed = pattern.part(check.conflict)
+        found = self.prover.prove_clause(blamed.neurons, blamed.signs, check.multipliers)
         if found is None:
             return False
         self.goal.learn(found)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from bnncert.arrays import FloatArray
+from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.methods.base import Context, Method
 from bnncert.methods.interval import interval_proof
@@ -24,7 +24,8 @@ from bnncert.presolve.record import PresolveRecord
 from bnncert.presolve.reduction import OpenProblem, reduce_target
 from bnncert.presolve.stability import LayerBounds, stability
 from bnncert.problem import Problem, Target
-from bnncert.reachability.ball import decide_pattern
+from bnncert.reachability.ball import exact_feasibility
+from bnncert.reachability.feasibility import SignPattern
 from bnncert.regions import Region
 from bnncert.regions.linear_block import InputBlock, input_block
 from bnncert.relaxations.linear import LinearModel, linear_model
@@ -222,7 +223,7 @@ class _Search:
             found = self._context.replayer.confirm(self._target, point, exact)
             if found is not None and not self._optimise:
                 return self._finish(since, found)
-            if conflict:
+            if conflict is not None:
                 # The pattern cannot occur (a tie, or the Soft margin): forbid its conflict.
                 self._exclude(solution.point, conflict)
                 continue
@@ -241,27 +242,24 @@ class _Search:
 
     def _realise(
         self, solution: np.ndarray
-    ) -> tuple[np.ndarray, tuple[Fraction, ...] | None, tuple[int, ...]]:
+    ) -> tuple[np.ndarray, tuple[Fraction, ...] | None, IntArray | None]:
         """Return an input for the incumbent's first-layer pattern, or its conflict."""
         point = self._model.point(solution, self._problem.region)
         first = self._model.problem.layers[0]
         wanted = self._model.first_layer_signs(solution)
-        layer = self._problem.network.layers[0]
+        pattern = SignPattern(self._problem.network.layers[0], first.index, wanted)
         inside = self._problem.region.settle(point)
-        if inside is not None and np.array_equal(layer.exact_signs(inside)[first.index], wanted):
-            return inside, None, ()
-        region, deadline = self._problem.region, self._context.deadline
-        leaf = decide_pattern(layer, first.index, wanted, region, deadline)
-        if leaf.point is not None:
-            return np.array([float(v) for v in leaf.point]), leaf.point, ()
-        return point, None, leaf.conflict
+        if inside is not None and pattern.holds_at(inside):
+            return inside, None, None
+        found = exact_feasibility(pattern, self._problem.region, self._context.deadline)
+        if found.point is not None:
+            return found.point, found.exact_point, None
+        return point, None, found.conflict
 
-    def _exclude(self, solution: np.ndarray, conflict: tuple[int, ...]) -> None:
+    def _exclude(self, solution: np.ndarray, conflict: IntArray) -> None:
         """Add the clause that not all neurons of the conflict keep their sign."""
-        first = self._model.problem.layers[0]
-        place = np.searchsorted(first.index, np.array(conflict))
-        signs = self._model.first_layer_signs(solution)[place]
-        columns = self._model.offsets[0] + place
+        signs = self._model.first_layer_signs(solution)[conflict]
+        columns = self._model.offsets[0] + conflict
         # sum over +1 of (1 - z) + sum over -1 of z >= 1
         self._solver.add_row(1.0 - float(np.sum(signs > 0)), np.inf, columns, -signs)
 

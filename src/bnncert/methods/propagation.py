@@ -14,8 +14,9 @@ from bnncert.methods.interval import interval_proof
 from bnncert.presolve.literals import literal, variable_of
 from bnncert.presolve.pipeline import Presolved, presolve
 from bnncert.problem import Problem, Target
-from bnncert.reachability.ball import decide_pattern
-from bnncert.reachability.fast import meet
+from bnncert.reachability.ball import exact_feasibility
+from bnncert.reachability.fast import fast_feasibility
+from bnncert.reachability.feasibility import SignPattern
 from bnncert.search.incumbent import exact_values
 from bnncert.search.patterns.circuit import Circuit, build_circuit, is_small_enough
 from bnncert.search.patterns.descent import FlipDescent
@@ -95,19 +96,13 @@ class PatternEngine:
 
     def _realise(self, pattern: SignArray, targets: BoolArray) -> Realisation:
         """Look for an input of the region with these first-layer signs."""
-        neurons, region = self.circuit.neurons, self.problem.region
-        meeting = meet(self.layer, neurons, pattern, region, self._deadline)
-        if meeting.conflict is not None:
-            return Realisation(conflict=literal(meeting.conflict, pattern[meeting.conflict]))
-        if meeting.point is not None and self._confirm(meeting.point, None, targets):
-            return Realisation(found=True)
-        leaf = decide_pattern(self.layer, neurons, pattern, region, self._deadline)
-        if leaf.conflict:
-            places = np.flatnonzero(np.isin(neurons, leaf.conflict))
-            return Realisation(conflict=literal(places, pattern[places]))
-        if leaf.point is not None:
-            point = np.array([float(v) for v in leaf.point])
-            return Realisation(found=self._confirm(point, leaf.point, targets))
+        wanted = SignPattern(self.layer, self.circuit.neurons, pattern)
+        for check in (fast_feasibility, exact_feasibility):
+            found = check(wanted, self.problem.region, self._deadline)
+            if found.conflict is not None:
+                return Realisation(conflict=literal(found.conflict, pattern[found.conflict]))
+            if found.point is not None and self._confirm(found.point, found.exact_point, targets):
+                return Realisation(found=True)
         return Realisation()
 
     def _confirm(

@@ -1,18 +1,16 @@
-r"""Which sign patterns of the first layer are reachable inside an L2 ball and its data box.
+r"""Feasibility check for an L2 ball and its data box.
 
 Maximising the smallest margin t is a second-order cone program,
 
     max t   s.t.   s_j (w_j.x + b_j) >= t |w_j|_2,   |x - c|_2 <= r,   lo <= x <= hi,
 
-whose floating-point answer is a guide and never the decision:
+whose floating-point answer is only a guide:
 
-* reachable, if the signs at the point found (moved exactly inside) are the wanted ones;
-* not reachable, if its multipliers theta >= 0 give h_B(sum theta_j s_j w_j) + sum theta_j s_j b_j
-  < 0 with the support function h_B and every rounding error added on top: the sum of the left-hand
-  sides s_j (w_j.x + b_j) is then negative on all of B.
+* feasible, if the signs at the point found (moved exactly inside) are the wanted ones;
+* infeasible, if its multipliers are Farkas multipliers of a conflict, rounding errors included.
 
-What remains is a tie, t = 0.  Where the sphere has no part in it, a box inside the ball shows that
-the pattern is reachable or a box around the ball that it is not, both in rationals.
+What remains is a tie, t = 0.  Where the sphere does not take part in it, a box inside the ball
+shows that the pattern is feasible or a box around the ball that it is not, both in rationals.
 """
 
 from __future__ import annotations
@@ -21,102 +19,59 @@ from fractions import Fraction
 
 import clarabel
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
-from bnncert.arrays import FloatArray, IntArray
+from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
-from bnncert.network.layers import ThresholdLayer
-from bnncert.reachability.polyhedron import Leaf, check_pattern
+from bnncert.reachability.feasibility import Feasibility, SignPattern, find_conflict
+from bnncert.reachability.polyhedron import polyhedral_feasibility
 from bnncert.regions import Ball, Box, Region
-
-#: Multipliers below these shares of the largest are dropped, as long as the proof holds: the fewer
-#: neurons conflict, the more patterns their clause excludes.
-SHARES = (1e-3, 1e-6, 0.0)
 
 #: Division by a smaller radius may overflow.
 SMALLEST_RADIUS = 1e-250
 
 
-def decide_pattern(
-    layer: ThresholdLayer,
-    neurons: IntArray,
-    signs: npt.NDArray[np.int8],
-    region: Region,
-    deadline: Deadline,
-) -> Leaf:
-    """Decide whether `neurons` can have `signs` at one point of a region of any kind."""
+def exact_feasibility(pattern: SignPattern, region: Region, deadline: Deadline) -> Feasibility:
+    """Decide whether a pattern occurs in a region of any kind, in exact arithmetic."""
     if isinstance(region, Ball) and region.norm == "l2":
-        return check_ball_pattern(layer, neurons, signs, region, deadline)
-    return check_pattern(layer, neurons, signs, region, deadline)
+        return ball_feasibility(pattern, region, deadline)
+    return polyhedral_feasibility(pattern, region, deadline)
 
 
-def check_ball_pattern(
-    layer: ThresholdLayer,
-    neurons: IntArray,
-    signs: npt.NDArray[np.int8],
-    region: Ball,
-    deadline: Deadline,
-) -> Leaf:
-    """Decide whether `neurons` can have `signs` at one point of an L2 ball, where possible."""
+def ball_feasibility(pattern: SignPattern, region: Ball, deadline: Deadline) -> Feasibility:
+    """Decide whether a pattern occurs in an L2 ball, where that is possible."""
     if region.radius == 0:
-        return check_pattern(layer, neurons, signs, Box(region.lo, region.hi), deadline)
-    guide = cone_guide(layer, neurons, signs, region, deadline)
+        return polyhedral_feasibility(pattern, Box(region.lo, region.hi), deadline)
+    guide = cone_guide(pattern, region, deadline)
     if guide is None:
-        return Leaf()
+        return Feasibility()
     point, multipliers = guide
     inside = region.settle(point)
-    if inside is not None and np.array_equal(layer.exact_signs(inside)[neurons], signs):
-        return Leaf(point=tuple(Fraction(v) for v in inside.tolist()))
-    for share in SHARES:
-        used = np.flatnonzero(multipliers > share * multipliers.max(initial=0.0))
-        if cannot_meet(layer, neurons[used], signs[used], multipliers[used], region):
-            theta = tuple(Fraction(m) for m in multipliers[used].tolist())
-            return Leaf(conflict=tuple(int(j) for j in neurons[used]), theta=theta)
+    if inside is not None and pattern.holds_at(inside):
+        return Feasibility.at([Fraction(v) for v in inside.tolist()])
+    conflict = find_conflict(pattern, multipliers, region)
+    if conflict is not None:
+        return conflict
     inner = _box_inside(region, point)
     if inner is not None:
-        leaf = check_pattern(layer, neurons, signs, inner, deadline)
-        if leaf.point is not None:
-            return leaf
-    outer = check_pattern(layer, neurons, signs, Box(region.lo, region.hi), deadline)
-    return Leaf(conflict=outer.conflict, theta=outer.theta)
-
-
-def cannot_meet(
-    layer: ThresholdLayer,
-    neurons: IntArray,
-    signs: npt.NDArray[np.int8],
-    multipliers: FloatArray,
-    region: Region,
-) -> bool:
-    """Whether h_B(sum theta_j s_j w_j) + sum theta_j s_j b_j < 0, with rounding errors on top."""
-    assert layer.bias_lo is not None and layer.bias_hi is not None
-    rows = layer.weights[neurons].astype(np.float64)
-    # Of an enclosed bias, the side that makes the wanted sign easier.
-    bias = np.where(signs > 0, layer.bias_hi[neurons], layer.bias_lo[neurons])
-    signed = multipliers * signs
-    direction = np.asarray(rows.T @ signed)
-    value = float(region.support(direction[None, :])[0] + signed @ bias)
-    # Every rounded operation loses at most 2^-53 of a number that these magnitudes bound.
-    reach = np.maximum(np.abs(region.lo), np.abs(region.hi))
-    magnitude = float(multipliers @ (abs(rows) @ reach + np.abs(bias)))
-    # Products of tiny numbers may underflow instead, by far less than 1e-290.
-    return value + 2.0**-51 * (neurons.size + 4) * magnitude < -1e-290
+        found = polyhedral_feasibility(pattern, inner, deadline)
+        if found.point is not None:
+            return found
+    outer = polyhedral_feasibility(pattern, Box(region.lo, region.hi), deadline)
+    # A point of the outer box may lie outside the ball: only a conflict counts.
+    return Feasibility(conflict=outer.conflict, multipliers=outer.multipliers)
 
 
 def cone_guide(
-    layer: ThresholdLayer,
-    neurons: IntArray,
-    signs: npt.NDArray[np.int8],
-    region: Ball,
-    deadline: Deadline,
+    pattern: SignPattern, region: Ball, deadline: Deadline
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Return the point of largest margin and the multipliers theta, or None without time.
+    """Return the point of largest margin and its multipliers; None if there is no time.
 
     In v = (x - c) / r the margins are s_j (w_j.v + beta_j) / |w_j| with beta = (w.c + b) / r, so
     that every number is of size 1.  Of a ball that is a point, or almost, the centre is returned
     with multipliers of zero, which prove nothing.
     """
+    layer, neurons, signs = pattern.layer, pattern.neurons, pattern.signs
     if region.radius < SMALLEST_RADIUS:
         return np.array(region.center), np.zeros(neurons.size)
     rows = layer.weights[neurons].astype(np.float64)

@@ -1,73 +1,44 @@
-r"""Can the fixed signs of the first layer occur together?  A fast guide with checked answers.
+r"""Fast feasibility check in floating point, with checked answers.
 
-Maximising the smallest margin is a linear program (a cone program for the L2 ball).  Neither answer
-is believed: a point counts by its exact signs, and "impossible" by multipliers theta >= 0 with
-h_B(sum theta_j s_j w_j) + sum theta_j s_j b_j < 0, rounding included.  The multipliers name the
-signs that conflict.
+Maximising the smallest margin is a linear program (a cone program for the L2 ball).  The solver's
+answer is not trusted: a point counts by its exact signs, which the caller computes, and a conflict
+by Farkas multipliers, which are checked here with all rounding errors.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
-from bnncert.arrays import FloatArray, IntArray
+from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
-from bnncert.network.layers import ThresholdLayer
-from bnncert.reachability.ball import SHARES, cannot_meet, cone_guide
+from bnncert.reachability.ball import cone_guide
+from bnncert.reachability.feasibility import Feasibility, SignPattern, find_conflict
 from bnncert.regions import Ball, Region
 from bnncert.regions.linear_block import input_block
 from bnncert.solvers.highs_ import HighsModel
 from bnncert.solvers.linear_program import LinearProgram
 
 
-@dataclass(frozen=True, eq=False)
-class Meeting:
-    """`point` is where the signs meet (in floating point), or `conflict` says which cannot.
-
-    `theta` are the multipliers that prove the conflict, in its order.
-    """
-
-    point: FloatArray | None
-    conflict: IntArray | None
-    theta: FloatArray | None = None
-
-
-def meet(
-    layer: ThresholdLayer,
-    neurons: IntArray,
-    signs: npt.NDArray[np.int8],
-    region: Region,
-    deadline: Deadline,
-) -> Meeting:
-    """Look for a point of the region where `neurons` have `signs`."""
+def fast_feasibility(pattern: SignPattern, region: Region, deadline: Deadline) -> Feasibility:
+    """Look for a point of the region with the pattern, or for a conflict, in floating point."""
     if isinstance(region, Ball) and region.norm == "l2":
         if region.radius == 0:
-            return Meeting(None, None)
-        guide = cone_guide(layer, neurons, signs, region, deadline)
+            return Feasibility()
+        guide = cone_guide(pattern, region, deadline)
     else:
-        guide = _linear_guide(layer, neurons, signs, region, deadline)
+        guide = _linear_guide(pattern, region, deadline)
     if guide is None:
-        return Meeting(None, None)
+        return Feasibility()
     point, multipliers = guide
-    for share in SHARES:
-        used = np.flatnonzero(multipliers > share * multipliers.max(initial=0.0))
-        if used.size and cannot_meet(layer, neurons[used], signs[used], multipliers[used], region):
-            return Meeting(None, used, multipliers[used])
-    return Meeting(point, None)
+    return find_conflict(pattern, multipliers, region) or Feasibility(point=point)
 
 
 def _linear_guide(
-    layer: ThresholdLayer,
-    neurons: IntArray,
-    signs: npt.NDArray[np.int8],
-    region: Region,
-    deadline: Deadline,
+    pattern: SignPattern, region: Region, deadline: Deadline
 ) -> tuple[FloatArray, FloatArray] | None:
     """Maximise t with s_j (w_j.x + b_j) >= t |w_j|_2; return the point and the multipliers."""
+    layer, neurons, signs = pattern.layer, pattern.neurons, pattern.signs
     rows = layer.weights[neurons].astype(np.float64)
     used = np.unique(rows.indices).astype(np.int64)
     block = input_block(region, used)

@@ -1,38 +1,24 @@
-r"""Is a sign pattern of the first layer reachable?  Decided exactly, over polyhedral regions.
+r"""Feasibility check in rational arithmetic, for polyhedral regions.
 
 Given signs s_j for some neurons of layer 1, look for x in B with s_j (w_j.x + b_j) >= 0, strictly
 where sign(0) is the other sign.  Maximising the smallest margin t is an LP:
 
-    t > 0: reachable, with room to spare;   t < 0: not reachable, and the multipliers name a
-    conflicting subset of neurons;   t = 0: only the strict inequalities need room, a second LP.
+    t > 0: feasible;   t < 0: infeasible, and the multipliers name a conflicting subset of neurons;
+    t = 0: only the strict inequalities need a positive margin, which is a second LP.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
-from bnncert.arrays import IntArray
 from bnncert.deadline import Deadline
-from bnncert.network.layers import ThresholdLayer
+from bnncert.reachability.feasibility import Feasibility, SignPattern
 from bnncert.regions import Ball, Polytope, Region
 from bnncert.solvers.exact_lp import Bound, ExactProgram, solve_exactly
-
-
-@dataclass(frozen=True)
-class Leaf:
-    """`point` if the pattern is reachable, `conflict` (neurons) if not, neither if undecided.
-
-    `theta` are multipliers that prove it: sum theta_j s_j (w_j.x + b_j) <= 0 on the region.
-    """
-
-    point: tuple[Fraction, ...] | None = None
-    conflict: tuple[int, ...] = ()
-    theta: tuple[Fraction, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -78,41 +64,48 @@ def _polyhedron(region: Region) -> _Polyhedron:
     return _Polyhedron(low, high, rows, right, [(((i, 1),), zero) for i in range(len(low))])
 
 
-def check_pattern(
-    layer: ThresholdLayer,
-    neurons: IntArray,
-    signs: npt.NDArray[np.int8],
-    region: Region,
-    deadline: Deadline,
-) -> Leaf:
-    """Decide whether `neurons` can have `signs` at one point of a polyhedral region."""
+def polyhedral_feasibility(pattern: SignPattern, region: Region, deadline: Deadline) -> Feasibility:
+    """Decide whether a pattern occurs in a polyhedral region."""
+    layer, neurons = pattern.layer, pattern.neurons
     assert layer.bias_lo is not None and layer.bias_hi is not None
     polyhedron = _polyhedron(region)
     # What an irrational bias may allow decides that a pattern is impossible; what it allows for
     # certain decides that a point has it.  For exact biases the two are one question.
-    possible = _settle(layer, neurons, signs, polyhedron, deadline, certain=False)
+    possible = _decide(pattern, polyhedron, deadline, certain=False)
     inexact = np.any(layer.bias_lo[neurons] != layer.bias_hi[neurons])
     if possible.point is None or not inexact:
         return possible
-    certain = _settle(layer, neurons, signs, polyhedron, deadline, certain=True)
-    return Leaf(point=certain.point)
+    certain = _decide(pattern, polyhedron, deadline, certain=True)
+    return Feasibility(certain.point, certain.exact_point)
 
 
-def _settle(
-    layer: ThresholdLayer,
-    neurons: IntArray,
-    signs: npt.NDArray[np.int8],
-    polyhedron: _Polyhedron,
-    deadline: Deadline,
-    *,
-    certain: bool,
-) -> Leaf:
-    """Answer for one side of the enclosures of the biases."""
+def _decide(
+    pattern: SignPattern, polyhedron: _Polyhedron, deadline: Deadline, *, certain: bool
+) -> Feasibility:
+    """Decide for one side of the enclosures of the biases."""
+    rows, right, strict = _inequalities(pattern, polyhedron, certain=certain)
+    # s (w.x + b) >= t for all, t as large as possible.
+    best = _largest_margin(polyhedron, rows, right, [True] * len(rows), deadline)
+    if best is not None and best[0] == 0 and any(strict):
+        best = _largest_margin(polyhedron, rows, right, strict, deadline)
+        if best is not None and best[0] == 0:
+            return _conflict(best[2])
+    if best is None:
+        return Feasibility()
+    margin, point, multipliers = best
+    return _conflict(multipliers) if margin < 0 else Feasibility.at(point)
+
+
+def _inequalities(
+    pattern: SignPattern, polyhedron: _Polyhedron, *, certain: bool
+) -> tuple[list[dict[int, Fraction]], list[Fraction], list[bool]]:
+    """Return row.z >= right for every neuron, and which of them are strict."""
+    layer = pattern.layer
     assert layer.bias_lo is not None and layer.bias_hi is not None
     rows: list[dict[int, Fraction]] = []
     right: list[Fraction] = []
     strict: list[bool] = []
-    for j, s in zip(neurons.tolist(), signs.tolist(), strict=True):
+    for j, s in zip(pattern.neurons.tolist(), pattern.signs.tolist(), strict=True):
         start, stop = layer.weights.indptr[j], layer.weights.indptr[j + 1]
         row: dict[int, Fraction] = {}
         low_side = (s > 0) == certain
@@ -132,22 +125,15 @@ def _settle(
         inexact = bool(layer.bias_lo[j] != layer.bias_hi[j])
         loses_tie = layer.sign_zero == ("minus" if s > 0 else "plus")
         strict.append(certain if inexact else loses_tie)
-    # s (w.x + b) >= t for all, t as large as possible.
-    best = _largest_margin(polyhedron, rows, right, [True] * len(rows), deadline)
-    if best is not None and best[0] == 0 and any(strict):
-        best = _largest_margin(polyhedron, rows, right, strict, deadline)
-        if best is not None and best[0] == 0:
-            return _conflict(neurons, best[2])
-    if best is None:
-        return Leaf()
-    margin, point, conflict = best
-    if margin < 0:
-        return _conflict(neurons, conflict)
-    return Leaf(point=point)
+    return rows, right, strict
 
 
-def _conflict(neurons: IntArray, theta: dict[int, Fraction]) -> Leaf:
-    return Leaf(conflict=tuple(int(neurons[k]) for k in theta), theta=tuple(theta.values()))
+def _conflict(multipliers: dict[int, Fraction]) -> Feasibility:
+    if not multipliers:
+        # No neuron is to blame, and an empty clause would exclude every pattern.
+        return Feasibility()
+    places = np.array(list(multipliers), dtype=np.int64)
+    return Feasibility(conflict=places, multipliers=tuple(multipliers.values()))
 
 
 def _largest_margin(

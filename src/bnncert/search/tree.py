@@ -26,8 +26,9 @@ from bnncert.network.layers import ThresholdLayer
 from bnncert.presolve.literals import literal
 from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Objective
-from bnncert.reachability.ball import decide_pattern
-from bnncert.reachability.fast import Meeting, meet
+from bnncert.reachability.ball import exact_feasibility
+from bnncert.reachability.fast import fast_feasibility
+from bnncert.reachability.feasibility import Feasibility, SignPattern
 from bnncert.regions import Region
 from bnncert.relaxations.reduced.patterns import starting_moments
 from bnncert.relaxations.reduced.relaxation import ReducedProblem, relax_reduced
@@ -302,11 +303,11 @@ class Tree:
             return None
         fixed = np.flatnonzero(left.signs[self.inputs])
         if fixed.size > 2 or not left.free.size:
-            meeting = self._meet(left.signs, fixed, deadline)
-            if meeting.conflict is not None:
+            check = self._check(left.signs, fixed, deadline)
+            if check.conflict is not None:
                 self._close(Leaf(node.signs, "unreachable", np.inf))
                 return None
-            if meeting.point is not None and self.offer(meeting.point, None):
+            if check.point is not None and self.offer(check.point, None):
                 return None
         if moments is not None and left.free.size and self._round(left, moments, deadline):
             return None
@@ -326,17 +327,14 @@ class Tree:
 
     def _settle(self, node: Node, left: Restriction, deadline: Deadline) -> bool:
         """Decide a node whose first layer is fixed, in exact arithmetic; True if it is over."""
-        signs = left.signs[self.inputs]
-        region = self.region
-        leaf = decide_pattern(self.layer, self.neurons, signs, region, deadline)
-        if leaf.conflict:
-            variables = self.inputs[np.isin(self.neurons, leaf.conflict)]
+        pattern = SignPattern(self.layer, self.neurons, left.signs[self.inputs])
+        found = exact_feasibility(pattern, self.region, deadline)
+        if found.conflict is not None:
+            variables = self.inputs[found.conflict]
             self.learn(literal(variables, left.signs[variables]), None)
             self._close(Leaf(node.signs, "unreachable", np.inf))
             return True
-        if leaf.point is None:
-            return False
-        return self.offer(np.array([float(v) for v in leaf.point]), leaf.point)
+        return found.point is not None and self.offer(found.point, found.exact_point)
 
     @staticmethod
     def _simple_bound(problem: ReducedProblem) -> float:
@@ -396,14 +394,16 @@ class Tree:
         kept = keep(self.frame, left, dual)
         return dual.bound(problem), solution.moments, kept
 
-    def _meet(self, signs: SignArray, fixed: IntArray, deadline: Deadline) -> Meeting:
+    def _check(self, signs: SignArray, fixed: IntArray, deadline: Deadline) -> Feasibility:
         """Look for an input with these signs; learn from a conflict."""
         chosen = self.inputs[fixed]
-        meeting = meet(self.layer, self.neurons[fixed], signs[chosen], self.region, deadline)
-        if meeting.conflict is not None:
-            variables = chosen[meeting.conflict]
-            self.learn(literal(variables, signs[variables]), meeting.theta)
-        return meeting
+        pattern = SignPattern(self.layer, self.neurons[fixed], signs[chosen])
+        check = fast_feasibility(pattern, self.region, deadline)
+        if check.conflict is not None:
+            assert isinstance(check.multipliers, np.ndarray)
+            variables = chosen[check.conflict]
+            self.learn(literal(variables, signs[variables]), check.multipliers)
+        return check
 
     def _round(self, left: Restriction, moments: FloatArray, deadline: Deadline) -> bool:
         """Try patterns near the moments as counterexamples; True if one ends the search."""
@@ -418,8 +418,8 @@ class Tree:
         everyone = np.arange(self.inputs.size)
         promising = values[order] <= min(self.goal + left.problem.slack, np.finfo(float).max)
         for k in order[promising]:
-            meeting = self._meet(whole[k], everyone, deadline)
-            if meeting.point is not None and self.offer(meeting.point, None):
+            check = self._check(whole[k], everyone, deadline)
+            if check.point is not None and self.offer(check.point, None):
                 return True
         return False
 

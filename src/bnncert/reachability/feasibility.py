@@ -1,0 +1,107 @@
+r"""The question and the answer of every feasibility check.
+
+The question is whether some input of a region gives wanted signs to neurons of the first layer.
+Farkas multipliers theta >= 0 prove that none does if, with the support function h_B of the region,
+
+    h_B(sum theta_j s_j w_j) + sum theta_j s_j b_j  <  0:
+
+the sum of the left-hand sides s_j (w_j.x + b_j) >= 0 is then negative on all of B.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from bnncert.arrays import FloatArray, IntArray, SignArray
+from bnncert.network.layers import ThresholdLayer
+from bnncert.regions import Region
+
+#: Multipliers below these shares of the largest are dropped, as long as the proof holds: the fewer
+#: neurons conflict, the more patterns their clause excludes.
+SHARES = (1e-3, 1e-6, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class SignPattern:
+    """Wanted signs of some neurons of the first layer."""
+
+    layer: ThresholdLayer
+    neurons: IntArray
+    signs: SignArray
+
+    @property
+    def size(self) -> int:
+        """The number of neurons."""
+        return int(self.neurons.size)
+
+    def part(self, places: IntArray) -> SignPattern:
+        """Return the pattern of the neurons at some places of the list."""
+        return SignPattern(self.layer, self.neurons[places], self.signs[places])
+
+    def holds_at(self, point: FloatArray) -> bool:
+        """Whether the neurons have the wanted signs at a point, in exact arithmetic."""
+        return np.array_equal(self.layer.exact_signs(point)[self.neurons], self.signs)
+
+
+@dataclass(frozen=True, eq=False)
+class Feasibility:
+    """The result of a feasibility check; it is undecided if everything is None.
+
+    Attributes
+    ----------
+    point
+        An input where the pattern is found, in floating point.
+    exact_point
+        The same input in rationals, if the signs are proved there.
+    conflict
+        Places in the list of neurons whose signs cannot occur together.
+    multipliers
+        The Farkas multipliers that prove the conflict, in its order.
+    """
+
+    point: FloatArray | None = None
+    exact_point: tuple[Fraction, ...] | None = None
+    conflict: IntArray | None = None
+    multipliers: FloatArray | tuple[Fraction, ...] | None = None
+
+    @classmethod
+    def at(cls, point: Sequence[Fraction]) -> Feasibility:
+        """Return the result for a point that has the pattern."""
+        return cls(np.array([float(v) for v in point]), tuple(point))
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether neither a point nor a conflict is known."""
+        return self.point is None and self.conflict is None
+
+
+def find_conflict(
+    pattern: SignPattern, multipliers: FloatArray, region: Region
+) -> Feasibility | None:
+    """Return the conflict that multipliers prove, with as few neurons as possible, or None."""
+    for share in SHARES:
+        used = np.flatnonzero(multipliers > share * multipliers.max(initial=0.0))
+        if used.size and proves_infeasible(pattern.part(used), multipliers[used], region):
+            return Feasibility(conflict=used, multipliers=multipliers[used])
+    return None
+
+
+def proves_infeasible(pattern: SignPattern, multipliers: FloatArray, region: Region) -> bool:
+    """Whether h_B(sum theta_j s_j w_j) + sum theta_j s_j b_j < 0, with rounding errors on top."""
+    layer, neurons, signs = pattern.layer, pattern.neurons, pattern.signs
+    assert layer.bias_lo is not None and layer.bias_hi is not None
+    rows = layer.weights[neurons].astype(np.float64)
+    # Of an enclosed bias, the side that makes the wanted sign easier.
+    bias = np.where(signs > 0, layer.bias_hi[neurons], layer.bias_lo[neurons])
+    signed = multipliers * signs
+    direction = np.asarray(rows.T @ signed)
+    value = float(region.support(direction[None, :])[0] + signed @ bias)
+    # Every rounded operation loses at most 2^-53 of a number that these magnitudes bound.
+    reach = np.maximum(np.abs(region.lo), np.abs(region.hi))
+    magnitude = float(multipliers @ (abs(rows) @ reach + np.abs(bias)))
+    # Products of tiny numbers may underflow instead, by far less than 1e-290.
+    return value + 2.0**-51 * (neurons.size + 4) * magnitude < -1e-290
