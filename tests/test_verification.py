@@ -94,6 +94,10 @@ def test_a_misclassified_centre_ends_the_question(diamond: Network) -> None:
         result = bnncert.verify(diamond, ball(0.25), 2, method=method)
         assert result.status == "not_robust"
         assert {t.stage for t in result.targets} == {"centre"}
+        assert result.is_misclassified
+        # The status does not depend on the name of a stage.
+        renamed = tuple(dataclasses.replace(t, stage="other") for t in result.targets)
+        assert dataclasses.replace(result, targets=renamed).is_misclassified
         assert [(t.name, t.status, t.upper) for t in result.targets] == [
             ("class 0", "not_robust", -2.5),
             ("class 1", "unknown", 0.5),
