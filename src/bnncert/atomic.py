@@ -77,3 +77,17 @@ def file_identity(path: str | os.PathLike[str]) -> tuple[int, int] | str | None:
     except OSError:
         return os.path.realpath(path)
     return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder and its parents if they do not exist.
+
+    Raises
+    ------
+    InputError
+        If the folder cannot be created.  The message names it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written ({error.strerror or error})") from error

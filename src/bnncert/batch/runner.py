@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from bnncert.atomic import write_atomically
+from bnncert.atomic import make_folder, write_atomically
 from bnncert.batch.answering import Answer
 from bnncert.batch.cluster import answer_on_cluster, check_address
 from bnncert.batch.instance import Instance
@@ -144,9 +144,6 @@ def _with_certificate(answer: Answer, row: Row, folder: Path, results: ResultsFi
     name = answer.instance.certificate
     if answer.certificate is None or name is None:
         return row
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be written ({error.strerror or error})") from error
+    make_folder(folder)
     write_atomically(folder / name, answer.certificate)
     return replace(row, certificate=results.relative(folder / name))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from bnncert.batch.config.configuration import read_configuration, with_changes
+from bnncert.batch.config.configuration import Configuration, read_configuration, with_changes
 from bnncert.batch.config.shipped import find_configuration
 from bnncert.batch.estimate import duration
 from bnncert.batch.instance import Group
@@ -18,6 +19,7 @@ from bnncert.batch.runner import AnsweredInstances, Place, default_folder, finis
 from bnncert.batch.store import ResultsFile
 from bnncert.commands.batches import refuse_failures, run_shown, show_notes
 from bnncert.commands.console import PlainConsole
+from bnncert.commands.grouping import grouped
 from bnncert.commands.options import LabelsOption
 from bnncert.commands.output import refuse_clashes, refuse_unwritable
 from bnncert.commands.unused import refuse_together
@@ -26,7 +28,29 @@ from bnncert.errors import InputError
 from bnncert.report.experiment_tables import experiment_table, plan_table
 
 
+@dataclass(frozen=True)
+class ChangeOptions:
+    """What the command line states in place of the configuration."""
+
+    network: Annotated[
+        list[str] | None,
+        typer.Option("--network", help="NAME=FILE: the file of a network; may be repeated."),
+    ] = None
+    data: Annotated[
+        str | None, typer.Option("--data", help="Points: FILE.npz, FILE.npz:KEY or .npy.")
+    ] = None
+    labels: LabelsOption = None
+    count: Annotated[
+        int | None, typer.Option("--count", help="At most so many points of each part.")
+    ] = None
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", help="Seconds for each instance.")
+    ] = None
+
+
+@grouped
 def experiment(
+    *,
     ctx: typer.Context,
     config: Annotated[
         str, typer.Argument(help="A .yaml or .json file, or a bundled name such as paper-linf.")
@@ -44,20 +68,7 @@ def experiment(
     scheduler: Annotated[
         str | None, typer.Option("--scheduler", help="Address of a Dask scheduler to work on.")
     ] = None,
-    network: Annotated[
-        list[str] | None,
-        typer.Option("--network", help="NAME=FILE: the file of a network; may be repeated."),
-    ] = None,
-    data: Annotated[
-        str | None, typer.Option("--data", help="Points: FILE.npz, FILE.npz:KEY or .npy.")
-    ] = None,
-    labels: LabelsOption = None,
-    count: Annotated[
-        int | None, typer.Option("--count", help="At most so many points of each part.")
-    ] = None,
-    timeout: Annotated[
-        float | None, typer.Option("--timeout", help="Seconds for each instance.")
-    ] = None,
+    changes: ChangeOptions,
     certificates: Annotated[
         Path | None,
         typer.Option("--certificates", help="Folder of the certificates (default: beside --out)."),
@@ -69,25 +80,36 @@ def experiment(
     )
     path = find_configuration(config)
     place = Place(workers, scheduler)
-    if timeout is not None:
-        Deadline(timeout)
     target = Path(f"{path.stem}.sqlite") if out is None else out
     refuse_unwritable(target)
-    configuration = with_changes(
-        read_configuration(path),
-        networks=_files(network or ()),
-        data=data,
-        labels=labels,
-        count=count,
-        timeout=timeout,
-    )
+    configuration = _configuration(path, changes)
     if certificates is not None and not any(p.certificates for p in configuration.parts):
         raise InputError(f"--certificates is not used: no part of {path} says `certificates: true`")
     refuse_clashes((target,), (path, *configuration.files))
     plan = plan_experiment(configuration)
     if dry_run:
         _show_plan(plan, target, workers)
-        return
+    else:
+        _run(plan, target, place, certificates)
+
+
+def _configuration(path: Path, changes: ChangeOptions) -> Configuration:
+    """Read a configuration and apply what the command line states."""
+    if changes.timeout is not None:
+        Deadline(changes.timeout)
+    files = _files(changes.network or ())
+    return with_changes(
+        read_configuration(path),
+        networks=files,
+        data=changes.data,
+        labels=changes.labels,
+        count=changes.count,
+        timeout=changes.timeout,
+    )
+
+
+def _run(plan: Plan, target: Path, place: Place, certificates: Path | None) -> None:
+    """Run a plan and print what came out."""
     console = _console()
     with ResultsFile(target) as results:
 

@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from bnncert.atomic import make_folder
 from bnncert.batch.instance import Settings
 from bnncert.batch.labelled_points import read_data
-from bnncert.batch.plan import Selection, plan_run
+from bnncert.batch.plan import Plan, Selection, plan_run
 from bnncert.batch.rows import Row, label_source
 from bnncert.batch.runner import AnsweredInstances, Place
 from bnncert.batch.store import ResultsFile
 from bnncert.commands.batches import refuse_failures, run_shown
 from bnncert.commands.console import wide_console
+from bnncert.commands.grouping import grouped
 from bnncert.commands.options import (
-    ClipOption,
     LabelsOption,
-    MeanOption,
     MemoryOption,
     MethodOption,
     ModelArgument,
     NormOption,
-    ScaleOption,
+    ScalingOptions,
     SeedOption,
     SignZeroOption,
-    StdOption,
-    TargetsOption,
     TiesOption,
     read_clip,
     read_scale,
@@ -42,78 +41,104 @@ from bnncert.errors import InputError
 from bnncert.report.summary import summary_table
 
 
-def run(
-    ctx: typer.Context,
-    model: ModelArgument,
+@dataclass(frozen=True)
+class PointsOptions:
+    """The points, which of them are asked about, their true classes, and the balls around them."""
+
     data: Annotated[
         str,
         typer.Option("--data", help="Points: FILE.npz, FILE.npz:KEY or .npy; labels beside them."),
-    ],
-    out: Annotated[Path, typer.Option("--out", help="SQLite file of the results; resumed.")],
+    ]
     radii: Annotated[
         str,
         typer.Option("--radius", help="Radii R1,R2,.. in input units, or in pixels as in 1px."),
-    ],
+    ]
     count: Annotated[
         int | None, typer.Option("--count", help="How many points (default: all).")
-    ] = None,
-    first: Annotated[int, typer.Option("--first", help="Number of the first point.")] = 0,
-    norm: NormOption = "linf",
-    clip: ClipOption = None,
-    scale: ScaleOption = None,
-    mean: MeanOption = None,
-    std: StdOption = None,
-    labels: LabelsOption = None,
-    targets: TargetsOption = "all",
-    ties: TiesOption = "violation",
-    method: MethodOption = "auto",
+    ] = None
+    first: Annotated[int, typer.Option("--first", help="Number of the first point.")] = 0
+    labels: LabelsOption = None
+    norm: NormOption = "linf"
+
+
+@dataclass(frozen=True)
+class AnsweringOptions:
+    """How each instance is answered."""
+
+    ties: TiesOption = "violation"
+    method: MethodOption = "auto"
     timeout: Annotated[
         float | None, typer.Option("--timeout", help="Seconds for each instance.")
-    ] = None,
-    seed: SeedOption = 0,
-    sign_zero: SignZeroOption = None,
-    workers: Annotated[int, typer.Option("--workers", help="Processes at work at once.")] = 1,
-    memory: MemoryOption = 4.0,
+    ] = None
+    seed: SeedOption = 0
+    sign_zero: SignZeroOption = None
+    memory: MemoryOption = 4.0
     certificates: Annotated[
         Path | None,
         typer.Option("--certificates", help="Folder for a certificate of every verdict."),
-    ] = None,
+    ] = None
+
+
+@grouped
+def run(
+    *,
+    ctx: typer.Context,
+    model: ModelArgument,
+    out: Annotated[Path, typer.Option("--out", help="SQLite file of the results; resumed.")],
+    points: PointsOptions,
+    scaling: ScalingOptions,
+    answering: AnsweringOptions,
+    workers: Annotated[int, typer.Option("--workers", help="Processes at work at once.")] = 1,
 ) -> None:
     """Verify many points at many radii; the same command again continues an interrupted run."""
-    refuse_unread(ctx, method)
+    refuse_unread(ctx, answering.method)
     if workers < 1:
         raise InputError(f"workers is {workers}; expected at least 1")
     # A single worker needs no process of its own.
     place = Place(workers if workers > 1 else 0)
-    refuse_unwritable(out, read=(model, data, labels))
-    if certificates is not None:
-        try:
-            certificates.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"{certificates}: {error.strerror or error}") from error
-    settings = Settings(norm, read_targets(targets), ties, method, timeout, seed, memory)
-    network, points = read_network(model, sign_zero), read_data(data, labels)
-    pixels = read_scale(scale, mean, std)
-    if pixels is not None:
-        network, points = pixels.on(network), points.as_pixels()
-    plan = plan_run(
-        network,
-        points,
-        tuple(read_radius(part, network, radii) for part in radii.split(",")),
-        selection=Selection(first, count),
-        clip=read_clip(clip),
-        settings=settings,
-        certificates=certificates is not None,
-    )
+    refuse_unwritable(out, read=(model, points.data, points.labels))
+    folder = answering.certificates
+    if folder is not None:
+        make_folder(folder)
+    plan = _plan(model, points, scaling, answering)
     console = wide_console()
     with ResultsFile(out) as results:
 
         def show_rows(rows: AnsweredInstances) -> None:
             _show(console, [row for _, row in rows])
 
-        finished = run_shown(plan, results, place, certificates, console, show_rows)
+        finished = run_shown(plan, results, place, folder, console, show_rows)
     console.print(f"{len(finished.rows)} instances in {out}", soft_wrap=True)
     refuse_failures(finished.failures, len(plan.instances), console)
+
+
+def _plan(
+    model: Path, points: PointsOptions, scaling: ScalingOptions, answering: AnsweringOptions
+) -> Plan:
+    """Read the network and the points, and plan what the options ask."""
+    settings = Settings(
+        points.norm,
+        read_targets(scaling.targets),
+        answering.ties,
+        answering.method,
+        answering.timeout,
+        answering.seed,
+        answering.memory,
+    )
+    network = read_network(model, answering.sign_zero)
+    data = read_data(points.data, points.labels)
+    pixels = read_scale(scaling.scale, scaling.mean, scaling.std)
+    if pixels is not None:
+        network, data = pixels.on(network), data.as_pixels()
+    return plan_run(
+        network,
+        data,
+        tuple(read_radius(part, network, points.radii) for part in points.radii.split(",")),
+        selection=Selection(points.first, points.count),
+        clip=read_clip(scaling.clip),
+        settings=settings,
+        certificates=answering.certificates is not None,
+    )
 
 
 def _show(console: Console, rows: Sequence[Row]) -> None:

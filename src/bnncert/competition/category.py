@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from bnncert.atomic import write_atomically
+from bnncert.atomic import make_folder, write_atomically
 from bnncert.competition.answering import run_instance
 from bnncert.competition.instances import Instance
 from bnncert.errors import FormatError, InputError
@@ -56,10 +56,7 @@ def run_category(
     report = progress or (lambda done, total, line: None)
     for folder in (out, settings.certificates):
         if folder is not None:
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise InputError(f"{folder}: {error.strerror or error}") from error
+            make_folder(folder)
     table = ResultsTable(out / "results.csv")
     known = {line.file: line for line in ([] if again else table.lines())}
     hashes: dict[Path, str] = {}

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bnncert.atomic import write_atomically
+from bnncert.atomic import make_folder, write_atomically
 from bnncert.batch.recorded import Recorded
-from bnncert.errors import InputError
 from bnncert.report.statistics import Panel, counts, gaps, panels
 
 #: The files that are written: every answer, the sums, and what one method adds to another.
@@ -29,14 +28,6 @@ def write_csv(recorded: Recorded, folder: Path) -> list[Path]:
     for name, text in zip(CSV_FILES, texts, strict=True):
         write_atomically(folder / name, text)
     return [folder / name for name in CSV_FILES]
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder for files of the report, if it is not there."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder}: {error.strerror or error}") from error
 
 
 def _text(rows: Iterable[Sequence[Any]]) -> str:

@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from decimal import ROUND_FLOOR, Decimal
 from pathlib import Path
 
-from bnncert.atomic import write_atomically
+from bnncert.atomic import make_folder, write_atomically
 from bnncert.batch.recorded import Recorded
 from bnncert.batch.rows import Row
 from bnncert.report.counts import mean
-from bnncert.report.csv_export import make_folder
 from bnncert.report.statistics import Panel, counts, panels, reference_series
 
 _SPECIAL = {

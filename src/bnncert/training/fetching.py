@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
-from bnncert.atomic import replacing
+from bnncert.atomic import make_folder, replacing
 from bnncert.errors import InputError
 
 #: Seconds without an answer before a mirror is given up.
@@ -45,10 +45,7 @@ def fetch(
     """
     target = folder / remote.name
     failures = []
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be written ({error.strerror or error})") from error
+    make_folder(folder)
     for address in remote.addresses:
         try:
             with replacing(target) as file:
