@@ -40,3 +40,9 @@ class UnsupportedModelError(FormatError):
 
 class MissingExtraError(BnncertError):
     """A method needs an optional package that is not installed."""
+
+
+def reason(error: BaseException) -> str:
+    """Return the first line of the message of a foreign exception, or else its type."""
+    lines = str(error).splitlines()
+    return (lines[0].strip() if lines else "") or type(error).__name__

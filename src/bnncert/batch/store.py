@@ -28,8 +28,7 @@ from bnncert.batch.cells import (
     stored_targets,
 )
 from bnncert.batch.rows import Evidence, InputRecord, InstanceKey, NetworkRecord, Row
-from bnncert.errors import FormatError, InputError
-from bnncert.formats.archive import reason
+from bnncert.errors import FormatError, InputError, reason
 from bnncert.formats.limits import DEFAULT_LIMITS, too_many
 from bnncert.formats.reading import check_regular
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.errors import BnncertError, FormatError
+from bnncert.errors import BnncertError, FormatError, reason
 from bnncert.formats.limits import DEFAULT_LIMITS, Limits, too_large, too_many
 
 ZIP_MAGIC = b"PK\x03\x04"
@@ -21,13 +21,6 @@ _ENTRY_MAGIC = b"PK\x01\x02"
 
 _NPY_MAGIC = b"\x93NUMPY"
 _BLOCK = 2**20
-
-
-def reason(error: BaseException) -> str:
-    """Return the first line of what a library says about a broken file."""
-    lines = str(error).splitlines()
-    text = lines[0].strip() if lines else ""
-    return "".join(c if c.isprintable() else "?" for c in text) or type(error).__name__
 
 
 @contextmanager

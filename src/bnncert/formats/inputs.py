@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import math
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,14 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.errors import BnncertError, FormatError, MissingExtraError
+from bnncert.errors import BnncertError, FormatError, MissingExtraError, reason
 from bnncert.formats.archive import (
     ZIP_MAGIC,
     array_names,
     open_archive,
     read_member_array,
     read_npy,
-    reason,
 )
 from bnncert.formats.limits import DEFAULT_LIMITS, too_many
 from bnncert.formats.reading import read_bytes
@@ -128,7 +128,7 @@ def pick_point(
     A batch of several points needs an index: no point is chosen without a word.  uint8 values are
     pixels: they are mapped linearly onto the data box, and refused where none is known.
     """
-    size = int(np.prod(shape, dtype=np.int64))
+    size = math.prod(shape)
     if array.size == size and (array.ndim <= 1 or array.shape[0] != 1 or index is None):
         if index not in (None, 0):
             raise FormatError(f"{where}: holds a single point; index {index} does not exist")

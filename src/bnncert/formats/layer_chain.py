@@ -6,6 +6,7 @@ that decides what a binary network is and what can be kept without rounding.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,13 +18,14 @@ from onnx import helper
 
 from bnncert.arrays import FloatArray
 from bnncert.description.model import ModelDescription, Normalise, Scale, Shift, SignZero
-from bnncert.errors import BnncertError, FormatError, UnsupportedModelError
+from bnncert.errors import BnncertError, FormatError, UnsupportedModelError, reason
 from bnncert.formats.onnx.constants import exact_floats
 from bnncert.formats.onnx.exact import InexactError, multiply
-from bnncert.formats.onnx.graph import LARGEST_VALUE, OnnxNode, printable
+from bnncert.formats.onnx.graph import LARGEST_VALUE, OnnxNode
 from bnncert.formats.onnx.linear import average_pool, convolution, matmul, pad, reduction
+from bnncert.formats.onnx.operands import plain
 from bnncert.formats.onnx.signs import binarise, max_pool, output_stage
-from bnncert.formats.onnx.value import GraphWalk, Value, plain, positions
+from bnncert.formats.onnx.value import GraphWalk, Value, positions
 from bnncert.formats.onnx.windows import convolution_matrix, image_of, windows_of
 
 #: The operator set whose meaning the operators below have.
@@ -81,15 +83,8 @@ class FileLayer:
             raise
         except MemoryError as error:
             raise self.unsupported("not enough memory for this layer") from error
-        except (
-            ValueError,
-            TypeError,
-            LookupError,
-            ArithmeticError,
-            AttributeError,
-        ) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise self.broken(f"malformed ({reason})") from error
+        except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
+            raise self.broken(f"malformed ({reason(error)})") from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,24 +113,11 @@ class WaitingPool:
     shapes: tuple[tuple[FileLayer, tuple[int, ...]], ...] = ()
 
 
-@contextmanager
-def one_line_errors() -> Iterator[None]:
-    """Names come from the file: whatever they contain, a message is one printable line."""
-    try:
-        yield
-    except FormatError as error:
-        if str(error).isprintable():
-            raise
-        raise type(error)(printable(str(error))) from error
-
-
 class Chain:
     """The network so far: stages that have ended, and the tensor that leaves the last layer."""
 
     def __init__(self, source: str, input_shape: tuple[int, ...]) -> None:
-        size = 1
-        for n in input_shape:
-            size *= n
+        size = math.prod(input_shape)
         if not input_shape or min(input_shape) < 1 or size > LARGEST_VALUE:
             raise FormatError(
                 f"{source}: input shape {input_shape}; expected positive sizes of at most "
@@ -316,9 +298,7 @@ class Chain:
             shapes = (*self._waiting.shapes, (layer, shape))
             self._waiting = replace(self._waiting, shapes=shapes)
             return
-        size, known = self.value.size, 1
-        for n in shape:
-            known *= n if n != -1 else 1
+        size, known = self.value.size, math.prod(n for n in shape if n != -1)
         wild = sum(n == -1 for n in shape)
         if wild == 1 and known > 0 and size % known == 0:
             shape = tuple(size // known if n == -1 else n for n in shape)

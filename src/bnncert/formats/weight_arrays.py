@@ -130,8 +130,9 @@ def describe_mapping(
     known |= {"input_lo", "input_hi", "input_shape", "sign_zero", "integer_weights", "pixel_step"}
     unknown = sorted(set(content) - known)
     if unknown:
-        name = " ".join(unknown[0].split())
-        raise FormatError(f"{source}: unknown array {name}; expected W0, b0, .., W{count - 1}")
+        raise FormatError(
+            f"{source}: unknown array {unknown[0]}; expected W0, b0, .., W{count - 1}"
+        )
     weights = [content[f"W{i}"] for i in range(count)]
     _check_sizes(weights, source, limits)
     shape = None

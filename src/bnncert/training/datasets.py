@@ -20,14 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
-from bnncert.errors import FormatError, InputError
-from bnncert.formats.archive import (
-    ZIP_MAGIC,
-    array_names,
-    open_archive,
-    read_member_array,
-    reason,
-)
+from bnncert.errors import FormatError, InputError, reason
+from bnncert.formats.archive import ZIP_MAGIC, array_names, open_archive, read_member_array
 from bnncert.formats.inputs import IMAGE_SUFFIXES, read_array
 from bnncert.formats.labels import checked_labels, label_name
 from bnncert.formats.reading import read_bytes

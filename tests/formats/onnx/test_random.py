@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
-from bnncert.formats.onnx.constants import FOLDS
+from bnncert.formats.onnx.folding import FOLDS
 from bnncert.formats.onnx.graph import NEWEST_OPSET, OLDEST_OPSET
 from bnncert.formats.onnx.reader import HANDLERS
 from tests.formats.random_onnx.changes import CHANGES, change

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.errors import BnncertError, FormatError, MissingExtraError
-from bnncert.formats.archive import ZIP_MAGIC, open_archive, read_member, reason
+from bnncert.errors import BnncertError, FormatError, MissingExtraError, reason
+from bnncert.formats.archive import ZIP_MAGIC, open_archive, read_member
 from bnncert.formats.layer_chain import FileLayer
 from bnncert.formats.limits import DEFAULT_LIMITS, Limits, too_large, too_many
 from bnncert.formats.reading import parse_json

@@ -6,13 +6,13 @@ from bnncert.description.model import ModelDescription
 from bnncert.formats.keras.archive import KerasArchive
 from bnncert.formats.keras.layers import apply_layer, roles_of
 from bnncert.formats.keras.model import parse_model
-from bnncert.formats.layer_chain import Chain, one_line_errors
+from bnncert.formats.layer_chain import Chain
 from bnncert.formats.limits import DEFAULT_LIMITS, Limits
 
 
 def read_keras(content: bytes, source: str, limits: Limits = DEFAULT_LIMITS) -> ModelDescription:
     """Read a network from the bytes of a Keras file."""
-    with one_line_errors(), KerasArchive(content, source, limits) as archive:
+    with KerasArchive(content, source, limits) as archive:
         model = parse_model(archive.config, source)
         chain = Chain(source, model.input_shape)
         for configured in model.layers:

@@ -6,6 +6,7 @@ nodes it reads from.  Tensors stay as they are stored until something asks for t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import numpy_helper
 
-from bnncert.errors import FormatError, UnsupportedModelError
+from bnncert.errors import FormatError, UnsupportedModelError, reason
 from bnncert.formats.limits import DEFAULT_LIMITS
 from bnncert.formats.onnx.size import check_size
 
@@ -134,8 +135,7 @@ def tensor_array(tensor: Any, place: str) -> npt.NDArray[Any]:
     try:
         array = np.asarray(numpy_helper.to_array(tensor))
     except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise FormatError(f"{place}: tensor {tensor.name} is broken ({reason})") from error
+        raise FormatError(f"{place}: tensor {tensor.name} is broken ({reason(error)})") from error
     return array
 
 
@@ -251,9 +251,7 @@ def _input_shape(item: Any, source: str) -> tuple[int, ...]:
                 f"{place}: axis {axis} has no fixed size; only a leading batch axis may vary"
             )
         shape.append(size)
-    entries = 1
-    for size in shape:
-        entries *= size
+    entries = math.prod(shape)
     if entries > LARGEST_VALUE:
         raise UnsupportedModelError(f"{place}: {entries} entries are more than bnncert can follow")
     return tuple(shape)
@@ -264,7 +262,7 @@ def _text(text: str | bytes) -> str:
     return text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else text
 
 
-def printable(text: str | bytes) -> str:
+def _printable(text: str | bytes) -> str:
     """Return names of a file as one line without control characters."""
     return "".join(letter if letter.isprintable() else "?" for letter in _text(text))
 
@@ -274,9 +272,9 @@ def _node(proto: Any, source: str, number: int) -> OnnxNode:
     name = proto.name or next((output for output in outputs if output), f"number {number}")
     node = OnnxNode(
         source=source,
-        op=printable(proto.op_type),
-        domain=printable(proto.domain),
-        name=printable(name),
+        op=_printable(proto.op_type),
+        domain=_printable(proto.domain),
+        name=_printable(name),
         inputs=tuple(proto.input),
         outputs=outputs,
         attributes={attribute.name: attribute for attribute in proto.attribute},

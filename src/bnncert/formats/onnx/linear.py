@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,17 +22,12 @@ from bnncert.description.model import (
     take_step,
 )
 from bnncert.errors import FormatError
-from bnncert.formats.onnx.constants import (
-    Tensor,
-    axes_of,
-    exact_floats,
-    integer_list,
-    reduction_axes,
-    scalar,
-)
+from bnncert.formats.onnx.constants import Tensor, exact_floats, integer_list, scalar
 from bnncert.formats.onnx.exact import InexactError, compose, multiply, push, relabelled, tidy
 from bnncert.formats.onnx.graph import LARGEST_VALUE, OnnxNode
-from bnncert.formats.onnx.value import GraphWalk, Operand, Value, constant, plain, positions, spread
+from bnncert.formats.onnx.operands import constant, plain, spread
+from bnncert.formats.onnx.shapes import axes_of, reduction_axes
+from bnncert.formats.onnx.value import GraphWalk, Operand, Value, positions
 from bnncert.formats.onnx.windows import (
     MOST_CONNECTIONS,
     convolution_matrix,
@@ -68,50 +64,56 @@ def apply(
     value = plain(value, node)
     if value.pool is not None:
         raise node.unsupported("a linear map of max-pooled real numbers (the sign must come first)")
-    size = int(np.prod(shape, dtype=np.int64))
+    size = math.prod(shape)
     if size > LARGEST_VALUE:
         raise node.unsupported(f"a result with {size} entries is too large")
-    direct = value.matrix is None
-    steps: list[ElementwiseStep] = []
-    if direct:
-        matrix = build(value.index, value.width)
-        entry = np.argsort(value.index)
-        steps += [take_step(step, entry) for step in value.steps]
-    else:
-        matrix = build(positions(value.size), value.size)
-        if value.factor is not None:
-            steps.append(Scale(value.factor[value.index]))
-        steps += value.steps
-    built = matrix
     try:
-        matrix, moved = push(matrix, steps)
-        if not direct:
-            rows = value.matrix
-            if not np.array_equal(value.index, positions(rows.shape[0])):
-                rows = rows[value.index]
-            matrix, scale = compose(matrix, rows)
-            if scale != 1.0:
-                moved = (Scale(np.full(size, scale)), *moved)
+        matrix, steps, is_built = _composed(value, build)
     except InexactError as error:
         raise node.unsupported(
             f"cannot be combined exactly with what comes before it: {error}"
         ) from error
     if factor is not None and bool(np.all(factor == 1.0)):
         factor = None
-    if factor is not None and moved:
-        moved, factor = (*moved, Scale(factor)), None
+    if factor is not None and steps:
+        steps, factor = (*steps, Scale(factor)), None
     return replace(
         value,
         shape=shape,
         index=positions(size),
         matrix=matrix,
         factor=factor,
-        steps=moved,
-        structural=structural or value.structural or not direct,
-        convolution=convolution if direct and matrix is built else None,
+        steps=steps,
+        structural=structural or value.structural or value.matrix is not None,
+        convolution=convolution if is_built else None,
         name=node.name,
         open_stages=(),
     )
+
+
+def _composed(
+    value: Value, build: Callable[[IntArray, int], Any]
+) -> tuple[Any, tuple[ElementwiseStep, ...], bool]:
+    """Return the matrix over the source and the steps of a linear map of `value`.
+
+    The third entry tells whether the matrix is the one that `build` returned, unchanged.
+    """
+    if value.matrix is None:
+        built = build(value.index, value.width)
+        entry = np.argsort(value.index)
+        matrix, steps = push(built, [take_step(step, entry) for step in value.steps])
+        return matrix, steps, matrix is built
+    before: list[ElementwiseStep] = [*value.steps]
+    if value.factor is not None:
+        before.insert(0, Scale(value.factor[value.index]))
+    matrix, steps = push(build(positions(value.size), value.size), before)
+    rows = value.matrix
+    if not np.array_equal(value.index, positions(rows.shape[0])):
+        rows = rows[value.index]
+    matrix, scale = compose(matrix, rows)
+    if scale != 1.0:
+        steps = (Scale(np.full(matrix.shape[0], scale)), *steps)
+    return matrix, steps, False
 
 
 def _weights(tensor: Tensor, node: OnnxNode, what: str) -> Tensor:
@@ -164,7 +166,7 @@ def _times(value: Value, tensor: Tensor, node: OnnxNode, walk: GraphWalk) -> Val
         raise node.unsupported(f"shapes {value.shape} and {tensor.shape} do not fit")
     outer = value.shape[:-1]
     shape = outer if tensor.ndim == 1 else (*outer, matrix.shape[1])
-    repeat = int(np.prod(outer, dtype=np.int64))
+    repeat = math.prod(outer)
     result = _product(value, matrix.T, (repeat, 1), shape, node, walk)
     return _raised(result, tensor.ndim, value)
 
@@ -187,7 +189,7 @@ def _times_left(tensor: Tensor, value: Value, node: OnnxNode, walk: GraphWalk) -
         *(() if tensor.ndim == 1 else (matrix.shape[0],)),
         *(() if vector else (after,)),
     )
-    repeat = int(np.prod(outer, dtype=np.int64))
+    repeat = math.prod(outer)
     result = _product(value, matrix, (repeat, after), shape, node, walk)
     return _raised(result, tensor.ndim, value)
 
@@ -322,10 +324,8 @@ def reduction(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> V
             constant(operands[1], node, "its list of axes")
         axes = reduction_axes(node, operands, rank, walk.opset)
     shape = tuple(1 if axis in axes else n for axis, n in enumerate(value.shape))
-    group = np.broadcast_to(
-        positions(int(np.prod(shape, dtype=np.int64))).reshape(shape), value.shape
-    ).reshape(-1)
-    matrix = incidence_matrix(group, int(np.prod(shape, dtype=np.int64)))
+    group = np.broadcast_to(positions(math.prod(shape)).reshape(shape), value.shape).reshape(-1)
+    matrix = incidence_matrix(group, math.prod(shape))
     if node.op != "GlobalAveragePool" and node.integer("keepdims", 1) == 0:
         shape = tuple(n for axis, n in enumerate(shape) if axis not in axes)
     count = np.diff(matrix.indptr) if node.op != "ReduceSum" else np.ones(matrix.shape[0])
@@ -376,7 +376,7 @@ def pad(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     if min(pads) < 0 or (rank > 1 and width[0] != (0, 0)):
         raise node.unsupported("negative padding, or padding of the batch axis")
     grown = [n + a + b for n, (a, b) in zip(value.shape, width, strict=True)]
-    if int(np.prod(grown, dtype=np.int64)) > LARGEST_VALUE:
+    if math.prod(grown) > LARGEST_VALUE:
         raise node.unsupported(f"a result of shape {tuple(grown)} is too large")
     origin = np.pad(positions(value.size).reshape(value.shape), width, constant_values=-1)
     flat = origin.reshape(-1)

@@ -8,6 +8,7 @@ Whatever cannot be kept exactly is refused, by the name of its node.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
@@ -16,27 +17,14 @@ import numpy as np
 
 from bnncert.arrays import FloatArray
 from bnncert.description.model import Divide, ModelDescription, Normalise, Scale, Shift
-from bnncert.errors import BnncertError, FormatError, UnsupportedModelError
-from bnncert.formats.onnx.constants import (
-    FOLDS,
-    axis_of,
-    exact_floats,
-    flattened_shape,
-    fold,
-    integer_list,
-    permutation,
-    reshaped_shape,
-    scalar,
-    shape_of,
-    squeezed_shape,
-    target_type,
-)
+from bnncert.errors import BnncertError, FormatError, UnsupportedModelError, reason
+from bnncert.formats.onnx.constants import exact_floats, integer_list, scalar, target_type
+from bnncert.formats.onnx.folding import FOLDS, fold
 from bnncert.formats.onnx.graph import (
     STANDARD_DOMAINS,
     Graph,
     OnnxNode,
     parse_graph,
-    printable,
     tensor_array,
 )
 from bnncert.formats.onnx.linear import (
@@ -47,7 +35,16 @@ from bnncert.formats.onnx.linear import (
     pad,
     reduction,
 )
+from bnncert.formats.onnx.operands import constant, depending, plain, spread
 from bnncert.formats.onnx.schema import check_node
+from bnncert.formats.onnx.shapes import (
+    axis_of,
+    flattened_shape,
+    permutation,
+    reshaped_shape,
+    shape_of,
+    squeezed_shape,
+)
 from bnncert.formats.onnx.signs import (
     bipolar_quant,
     choose,
@@ -65,10 +62,7 @@ from bnncert.formats.onnx.value import (
     GraphWalk,
     Operand,
     Value,
-    constant,
-    plain,
     positions,
-    spread,
 )
 
 #: Prefix of the metadata that this project writes into a model.
@@ -79,16 +73,6 @@ Handler: TypeAlias = Callable[[GraphWalk, OnnxNode, Sequence[Operand]], Value]
 
 def read_onnx(content: bytes, source: str) -> ModelDescription:
     """Read a network from the bytes of an ONNX file."""
-    try:
-        return _read(content, source)
-    except FormatError as error:
-        # Names come from the file: whatever they contain, a message is one line.
-        if str(error).isprintable():
-            raise
-        raise type(error)(printable(str(error))) from error
-
-
-def _read(content: bytes, source: str) -> ModelDescription:
     graph = parse_graph(content, source)
     walk = GraphWalk(opset=graph.opset, as_written=_own(graph, "form", source) == "normal")
     value = _follow(graph, walk)
@@ -153,7 +137,7 @@ def _own_bound(graph: Graph, key: str, source: str) -> FloatArray | None:
 
 
 def _follow(graph: Graph, walk: GraphWalk) -> Value:
-    size = int(np.prod(graph.input_shape, dtype=np.int64))
+    size = math.prod(graph.input_shape)
     known: dict[str, Operand] = {
         graph.input_name: Value(
             shape=graph.input_shape, index=positions(size), width=size, dtype=graph.input_type
@@ -214,19 +198,17 @@ def _result(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Ope
     except MemoryError as error:
         raise node.unsupported("not enough memory for this layer") from error
     except (ValueError, TypeError, IndexError, KeyError, OverflowError, ArithmeticError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise FormatError(f"{node.place}: malformed ({reason})") from error
+        raise FormatError(f"{node.place}: malformed ({reason(error)})") from error
 
 
 # -- operators that only move entries -----------------------------------------------------
 
 
 def _mover(operand: Operand, node: OnnxNode) -> Value:
-    if not isinstance(operand, Value):
-        raise node.unsupported("expected its first input to depend on the network's input")
-    if operand.transform == "argmax":
+    value = depending(operand, node)
+    if value.transform == "argmax":
         raise node.unsupported("ArgMax must be the last operation of the network")
-    return operand
+    return value
 
 
 def _same(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
@@ -352,7 +334,7 @@ def _softmax(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Va
     axis = axis_of(node, node.integer("axis", 1 if walk.opset < 13 else -1), rank)
     # Before opset 13 softmax runs over all axes from `axis` on.
     over = value.shape[axis:] if walk.opset < 13 else value.shape[axis : axis + 1]
-    if int(np.prod(over, dtype=np.int64)) != value.size:
+    if math.prod(over) != value.size:
         raise node.unsupported(f"axis {axis} of shape {value.shape} does not hold all scores")
     return replace(value, transform="softmax")
 

@@ -6,6 +6,7 @@ sign(0) is (Sign -> Add 0.1 -> Sign), or negates it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -29,16 +30,14 @@ from bnncert.description.thresholds import affine_coefficients
 from bnncert.formats.onnx.constants import clip_range, exact_floats
 from bnncert.formats.onnx.exact import InexactError, add, relabelled, row_values, tidy
 from bnncert.formats.onnx.graph import OnnxNode
+from bnncert.formats.onnx.operands import constant, depending, plain, spread
 from bnncert.formats.onnx.value import (
     INTEGERS,
     LARGEST_INTEGER,
     GraphWalk,
     Operand,
     Value,
-    constant,
-    plain,
     positions,
-    spread,
 )
 from bnncert.formats.onnx.windows import image_of, incidence, windows_of
 
@@ -186,13 +185,13 @@ def _settled(walk: GraphWalk, value: Value, node: OnnxNode, at_zero: SignZero | 
 
 def sign(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     """Sign, whose value at zero is 0: the file does not say which sign that is."""
-    return binarise(walk, _value(operands[0], node), node, None)
+    return binarise(walk, depending(operands[0], node), node, None)
 
 
 def bipolar_quant(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     """BipolarQuant of QONNX: +scale for x >= 0, else -scale."""
     scale = constant(operands[1] if len(operands) > 1 else None, node, "its scale")
-    signs = binarise(walk, _value(operands[0], node), node, "plus")
+    signs = binarise(walk, depending(operands[0], node), node, "plus")
     shape, factor = spread(signs, scale, node, "its scale")
     if np.any(factor <= 0):
         raise node.unsupported("its scale is not positive")
@@ -204,7 +203,7 @@ def compare(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Val
     op, first, second = node.op, operands[0], operands[1]
     if not isinstance(first, Value):
         op, first, second = _OPPOSITE[op], second, first
-    value = _value(first, node)
+    value = depending(first, node)
     shape, threshold = spread(value, constant(second, node, "the other side"), node)
     if value.clipped and np.any(threshold):
         raise node.unsupported("a clipped value is compared with something other than zero")
@@ -256,12 +255,6 @@ def clip(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     return replace(value, clipped=True)
 
 
-def _value(operand: Operand, node: OnnxNode) -> Value:
-    if not isinstance(operand, Value):
-        raise node.unsupported("expected its first input to depend on the network's input")
-    return operand
-
-
 # -- max-pooling --------------------------------------------------------------------------
 
 
@@ -280,7 +273,7 @@ def max_pool(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Va
     value = plain(operands[0], node)
     channels, spatial = image_of(value.shape, node)
     if node.op == "GlobalMaxPool":
-        area = int(np.prod(spatial, dtype=np.int64))
+        area = math.prod(spatial)
         pool = incidence_matrix(np.repeat(positions(channels), area), channels)
         out: tuple[int, ...] = (1,) * len(spatial)
     else:

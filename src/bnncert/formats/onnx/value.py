@@ -27,8 +27,7 @@ from bnncert.description.model import (
     Stage,
     take_step,
 )
-from bnncert.formats.onnx.constants import Tensor, exact_floats
-from bnncert.formats.onnx.graph import LARGEST_VALUE, OnnxNode
+from bnncert.formats.onnx.constants import Tensor
 
 #: Types of integers that values may have: -1 is one of their numbers, as it is not for uint8.
 INTEGERS = (np.dtype(np.int32), np.dtype(np.int64))
@@ -143,51 +142,6 @@ class GraphWalk:
     opset: int
     stages: list[Stage] = field(default_factory=list)
     as_written: bool = False
-
-
-def plain(operand: Operand, node: OnnxNode, kinds: tuple[str, ...] = ("real",)) -> Value:
-    """Return a value that arithmetic can be done on; say why if it is not one."""
-    if not isinstance(operand, Value):
-        raise node.unsupported("expected its first input to depend on the network's input")
-    if operand.transform != "scores":
-        raise node.unsupported(f"{operand.transform} must be the last operation of the network")
-    if operand.clipped:
-        raise node.unsupported("after a Clip only a sign is supported")
-    if operand.kind not in kinds:
-        raise node.unsupported(f"its input has type {operand.kind}; expected {' or '.join(kinds)}")
-    if operand.dtype == np.float16:
-        raise node.unsupported("float16 rounds already sums of signs; convert the model to float32")
-    return operand
-
-
-def constant(operand: Operand, node: OnnxNode, what: str) -> Tensor:
-    """Return an operand that must be constant."""
-    if isinstance(operand, Value):
-        raise node.unsupported(
-            f"{what} depends on the network's input; two such inputs of one node (a residual "
-            "connection or a branch) are not supported"
-        )
-    if operand is None:
-        raise node.unsupported(f"{what} is missing")
-    return operand
-
-
-def spread(
-    value: Value, tensor: Tensor, node: OnnxNode, what: str = "its constant"
-) -> tuple[tuple[int, ...], FloatArray]:
-    """Broadcast a constant against a value; return the shape and one number per position."""
-    floats = exact_floats(tensor, node, what)
-    try:
-        shape = np.broadcast_shapes(value.shape, floats.shape)
-    except ValueError as error:
-        raise node.unsupported(
-            f"{what} of shape {floats.shape} does not fit shape {value.shape}"
-        ) from error
-    if int(np.prod(shape, dtype=np.int64)) != value.size or value.size > LARGEST_VALUE:
-        raise node.unsupported(
-            f"{what} of shape {floats.shape} would repeat a tensor of shape {value.shape}"
-        )
-    return shape, np.broadcast_to(floats, shape).reshape(-1).copy()
 
 
 def positions(count: int) -> npt.NDArray[np.int64]:

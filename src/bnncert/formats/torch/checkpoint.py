@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
 from bnncert.description.model import ModelDescription
-from bnncert.errors import FormatError
+from bnncert.errors import FormatError, reason
 from bnncert.formats.layer_chain import FileLayer
 from bnncert.formats.reading import parse_json
 from bnncert.formats.torch.layers import LAYER_TYPES, TorchLayer, describe_layers
@@ -54,7 +54,7 @@ def read_checkpoint(
     spare = sorted(key for key in set(arrays) - used if not key.endswith(_UNUSED))
     if spare:
         raise FormatError(
-            f"{layers_source}: no layer uses {_shown(spare[0])} of {source} "
+            f"{layers_source}: no layer uses {spare[0]} of {source} "
             f"({len(spare)} such arrays); every weight must belong to a layer"
         )
     return describe_layers(
@@ -73,12 +73,8 @@ def _parsed(content: bytes, source: str) -> dict[str, Any]:
     known = ("input_shape", "layers", "input_lo", "input_hi")
     for key in tree:
         if key not in known:
-            raise FormatError(f"{source}: unknown key {_shown(key)}; expected {', '.join(known)}")
+            raise FormatError(f"{source}: unknown key {key}; expected {', '.join(known)}")
     return tree
-
-
-def _shown(name: Any) -> str:
-    return " ".join(str(name).split())
 
 
 def _list(tree: dict[str, Any], key: str, source: str) -> list[Any]:
@@ -127,10 +123,10 @@ def _layer(
         # A misspelt quantiser must not leave latent weights as they are.
         if key not in ("type", "weights", *options):
             raise FormatError(
-                f"{layers_source}: layer {number} ({kind}): unknown option {_shown(key)}; "
+                f"{layers_source}: layer {number} ({kind}): unknown option {key}; "
                 f"expected {', '.join(options) or 'none'}"
             )
-    layer = FileLayer(source, _shown(name), kind)
+    layer = FileLayer(source, name, kind)
     found = {}
     for role in (*needed, *optional):
         key = f"{prefix}.{role}"
@@ -138,7 +134,7 @@ def _layer(
             used.add(key)
             found[role] = _array(arrays[key], layer, role)
         elif role in needed:
-            raise layer.broken(f"the checkpoint has no {_shown(key)}")
+            raise layer.broken(f"the checkpoint has no {key}")
     return TorchLayer(layer, {key: entry[key] for key in options if key in entry}, found)
 
 
@@ -155,8 +151,7 @@ def _state(content: bytes, source: str) -> dict[str, Any]:
             f"{source}: has objects other than tensors, or is broken; save model.state_dict()"
         ) from error
     except Exception as error:  # torch raises many kinds on broken files
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise FormatError(f"{source}: not a readable checkpoint ({reason})") from error
+        raise FormatError(f"{source}: not a readable checkpoint ({reason(error)})") from error
     for key in _STATE_KEYS:
         if isinstance(state, dict) and isinstance(state.get(key), dict):
             state = state[key]
@@ -166,5 +161,5 @@ def _state(content: bytes, source: str) -> dict[str, Any]:
     tensors = {str(key): value for key, value in state.items() if torch.is_tensor(value)}
     if len(tensors) != len(state):
         other = next(key for key, value in state.items() if not torch.is_tensor(value))
-        raise FormatError(f"{source}: {_shown(other)} is not a tensor; save model.state_dict()")
+        raise FormatError(f"{source}: {other} is not a tensor; save model.state_dict()")
     return tensors

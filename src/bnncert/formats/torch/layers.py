@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
 from bnncert.description.model import ModelDescription, SignZero
-from bnncert.formats.layer_chain import Chain, FileLayer, one_line_errors
+from bnncert.formats.layer_chain import Chain, FileLayer
 
 Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 Handler: TypeAlias = Callable[[Chain, "TorchLayer"], None]
@@ -59,12 +59,11 @@ def describe_layers(
     input_hi: FloatArray | None = None,
 ) -> ModelDescription:
     """Describe the network that these layers are, one after the other."""
-    with one_line_errors():
-        chain = Chain(source, input_shape)
-        for entry in layers:
-            with entry.layer.reading():
-                _HANDLERS[entry.layer.kind](chain, entry)
-        return chain.description("torch", input_lo, input_hi)
+    chain = Chain(source, input_shape)
+    for entry in layers:
+        with entry.layer.reading():
+            _HANDLERS[entry.layer.kind](chain, entry)
+    return chain.description("torch", input_lo, input_hi)
 
 
 # -- quantisers ---------------------------------------------------------------------------

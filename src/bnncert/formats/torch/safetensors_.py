@@ -27,7 +27,6 @@ def read_safetensors(content: bytes, source: str) -> dict[str, npt.NDArray[Any]]
     arrays = {}
     used = 0
     for name, entry in entries:
-        shown = " ".join(name.split())
         try:
             kind, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
             if kind not in _TYPES:
@@ -40,5 +39,5 @@ def read_safetensors(content: bytes, source: str) -> dict[str, npt.NDArray[Any]]
                 raise ValueError("its data overlap with those of another tensor")
             arrays[name] = np.frombuffer(body[begin:end], dtype=_TYPES[kind]).reshape(shape).copy()
         except (ValueError, TypeError, KeyError) as error:
-            raise FormatError(f"{source}: tensor {shown}: malformed ({error})") from error
+            raise FormatError(f"{source}: tensor {name}: malformed ({error})") from error
     return arrays

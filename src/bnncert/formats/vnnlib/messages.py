@@ -7,8 +7,7 @@ from bnncert.errors import FormatError
 
 def error_at(path: str, line: int, found: str, expected: str) -> FormatError:
     """Return the error for what was found on a line where something else was expected."""
-    message = f"{path}:{line}: found {found}, expected {expected}"
-    return FormatError(" ".join(message.splitlines()))
+    return FormatError(f"{path}:{line}: found {found}, expected {expected}")
 
 
 def shown(token: str) -> str:

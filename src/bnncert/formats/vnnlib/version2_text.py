@@ -146,4 +146,4 @@ def _translated(message: str, path: str) -> FormatError:
         hint = str(first["hint"])[:200]
     except (ValueError, LookupError, TypeError):
         line, what, hint = 1, "it cannot be parsed", message or "no reason given"
-    return FormatError(" ".join(f"{path}:{line}: {what}: {hint}".splitlines()))
+    return FormatError(f"{path}:{line}: {what}: {hint}")

@@ -1,0 +1,349 @@
+"""Operators on constants, evaluated in NumPy with the types that the file gives its tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+
+from bnncert.arrays import FloatArray
+from bnncert.errors import FormatError
+from bnncert.formats.onnx.constants import Tensor, clip_range, integer_list, scalar, target_type
+from bnncert.formats.onnx.graph import LARGEST_CONSTANT, OnnxNode, tensor_array
+from bnncert.formats.onnx.shapes import (
+    axes_of,
+    axis_of,
+    flattened_shape,
+    permutation,
+    reduction_axes,
+    reshaped_shape,
+    shape_of,
+    squeezed_shape,
+)
+
+Fold: TypeAlias = Callable[[OnnxNode, Sequence[Any], int], Any]
+
+
+def bipolar(array: Tensor, scale: Tensor) -> Tensor:
+    """Return +scale where `array` >= 0 and -scale elsewhere: BipolarQuant of a constant."""
+    return np.where(array >= 0, scale, -scale)
+
+
+def fold(node: OnnxNode, operands: Sequence[Tensor | None], opset: int) -> Tensor:
+    """Evaluate a node all of whose inputs are constant."""
+    operation = FOLDS.get(node.op)
+    if operation is None:
+        raise node.unsupported("this operator is not supported, not even on constants")
+    with np.errstate(all="ignore"):
+        result = np.asarray(operation(node, operands, opset))
+    if result.size > LARGEST_CONSTANT:
+        raise node.unsupported(f"a constant with {result.size} entries is too large")
+    if result.dtype.kind == "f" and np.any(np.isnan(result)):
+        # Runtimes do not agree on what a NaN becomes: a maximum, a sign, an integer.
+        raise node.unsupported("its result has an entry that is not a number")
+    return result
+
+
+def _constant(node: OnnxNode, operands: Sequence[Any], opset: int) -> Tensor:
+    if len(node.attributes) != 1:
+        raise FormatError(f"{node.place}: {len(node.attributes)} values; expected one")
+    for name, kind in (
+        ("value_float", np.float32),
+        ("value_floats", np.float32),
+        ("value_int", np.int64),
+        ("value_ints", np.int64),
+    ):
+        if name in node.attributes:
+            return np.array(onnx.helper.get_attribute_value(node.attributes[name]), dtype=kind)
+    if "value" not in node.attributes:
+        raise node.unsupported("a constant that is not a tensor of numbers")
+    return tensor_array(node.attributes["value"].t, node.place)
+
+
+def _filled(node: OnnxNode, operands: Sequence[Any], opset: int) -> Tensor:
+    shape = _shape(node, operands[0])
+    if "value" in node.attributes:
+        value = tensor_array(node.attributes["value"].t, node.place)
+        return np.full(shape, scalar(value, node, "its value", 1), dtype=value.dtype)
+    return np.zeros(shape, dtype=np.float32)
+
+
+def _shape(node: OnnxNode, operand: Any) -> tuple[int, ...]:
+    return _room(node, integer_list(operand, node, "the shape") or ())
+
+
+def _room(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a shape, unless a constant of that shape is too large."""
+    size = math.prod(abs(n) for n in shape)
+    if size > LARGEST_CONSTANT:
+        raise node.unsupported(f"a constant with {size} entries is too large")
+    return shape
+
+
+def _divide(node: OnnxNode, a: Tensor, b: Tensor) -> Any:
+    if a.dtype.kind == "f":
+        return a / b
+    if np.any(b == 0):
+        raise node.unsupported("an integer is divided by zero")
+    # ONNX divides integers towards zero, numpy towards minus infinity.
+    return np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))
+
+
+def _power(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
+    base, exponent = operands
+    if base.dtype.kind != "f" and (exponent.dtype.kind == "f" or np.any(exponent < 0)):
+        raise node.unsupported("an integer to the power of a negative or real number")
+    _room(node, np.broadcast_shapes(base.shape, exponent.shape))
+    power = np.power(base.astype(np.float64), exponent.astype(np.float64))
+    return _fitting(node, power, base.dtype)
+
+
+def _fitting(node: OnnxNode, exact: FloatArray, kind: np.dtype[Any]) -> Tensor:
+    """Return numbers as a type; integers that its range or a float64 does not hold are refused."""
+    if kind.kind in "iu":
+        limits = np.iinfo(kind)
+        low, high = max(limits.min, -(2**53) + 1), min(limits.max, 2**53 - 1)
+        if not np.all((exact >= low) & (exact <= high)):
+            raise node.unsupported(f"a result does not fit {kind}")
+    return exact.astype(kind)
+
+
+def _cast(node: OnnxNode, operands: Sequence[Any], opset: int) -> Tensor:
+    data, target = operands[0], target_type(node)
+    if target.kind in "iu" and data.dtype != target:
+        # What lies outside the range of the type is undefined; 64-bit limits are no floats.
+        limits = np.iinfo(target)
+        if data.dtype.kind == "f":
+            fits = (data >= float(limits.min)) & (data < float(limits.max // 2 + 1) * 2)
+        else:
+            fits = np.array(
+                data.size == 0 or (int(data.min()) >= limits.min and int(data.max()) <= limits.max)
+            )
+        if not np.all(fits):
+            raise node.unsupported(f"an entry does not fit {target}")
+    return np.asarray(data.astype(target))
+
+
+def _slice(node: OnnxNode, operands: Sequence[Any], opset: int) -> Tensor:
+    data = operands[0]
+    if opset < 10:
+        starts, ends, axes = (node.integers(key) for key in ("starts", "ends", "axes"))
+        steps: tuple[int, ...] | None = None
+    else:
+        padded = [*operands[1:5], None, None]
+        starts, ends, axes, steps = (
+            integer_list(padded[k], node, key)
+            for k, key in enumerate(("starts", "ends", "axes", "steps"))
+        )
+    if starts is None or ends is None:
+        raise FormatError(f"{node.place}: starts or ends are missing")
+    axes = tuple(range(len(starts))) if axes is None else axes
+    steps = (1,) * len(starts) if steps is None else steps
+    if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
+        raise FormatError(f"{node.place}: starts, ends, axes and steps do not fit each other")
+    for k, axis in enumerate(axes_of(node, axes, data.ndim)):
+        data = np.take(data, _range(data.shape[axis], starts[k], ends[k], steps[k]), axis=axis)
+    return np.asarray(data)
+
+
+def _range(size: int, start: int, end: int, step: int) -> npt.NDArray[np.int64]:
+    """Return the entries of an axis that Slice picks.
+
+    Starts and ends are moved into the axis, where a Python slice would be empty instead.
+    """
+    start, end = (n + size if n < 0 else n for n in (start, end))
+    if step > 0:
+        start, end = min(max(start, 0), size), min(max(end, 0), size)
+    else:
+        start, end = min(max(start, 0), size - 1), min(max(end, -1), size - 1)
+    return np.array(range(start, end, step), dtype=np.int64)
+
+
+def _reduce(function: Any) -> Fold:
+    def combine(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
+        data = operands[0]
+        axes = reduction_axes(node, operands, data.ndim, opset)
+        kept = node.integer("keepdims", 1) != 0
+        if data.dtype.kind == "f":
+            return function(data, axis=axes, keepdims=kept).astype(data.dtype)
+        if function is np.mean:
+            raise node.unsupported("a mean of integers")
+        return _fitting(
+            node, function(data.astype(np.float64), axis=axes, keepdims=kept), data.dtype
+        )
+
+    return combine
+
+
+def _transpose(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
+    return np.transpose(operands[0], permutation(node, operands[0].ndim))
+
+
+def _flatten(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
+    return operands[0].reshape(flattened_shape(node, operands[0].shape, opset))
+
+
+def _clip(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
+    result = operands[0]
+    low, high = clip_range(node, operands, opset)
+    # In this order: where low > high, the result is high.
+    if low is not None:
+        result = np.maximum(result, np.asarray(low, dtype=result.dtype))
+    if high is not None:
+        result = np.minimum(result, np.asarray(high, dtype=result.dtype))
+    return result
+
+
+def _logical(function: Any) -> Fold:
+    """Return a fold with two inputs whose result cannot overflow."""
+
+    def combine(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
+        _room(node, np.broadcast_shapes(operands[0].shape, operands[1].shape))
+        return function(operands[0], operands[1])
+
+    return combine
+
+
+def _arithmetic(function: Any) -> Fold:
+    """Return a fold with two inputs of numbers."""
+
+    def combine(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
+        left, right = operands
+        _room(node, np.broadcast_shapes(left.shape, right.shape))
+        if left.dtype.kind == "f":
+            return function(left, right)
+        exact = function(left.astype(np.float64), right.astype(np.float64))
+        return _fitting(node, exact, left.dtype)
+
+    return combine
+
+
+def _division(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
+    left, right = operands
+    _room(node, np.broadcast_shapes(left.shape, right.shape))
+    return _divide(node, left, right)
+
+
+def _variadic(function: Any) -> Fold:
+    """Return a fold with one input or more."""
+
+    def combine(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
+        shapes = [operand.shape for operand in operands]
+        if opset < 8 and len(set(shapes)) > 1:
+            raise node.unsupported("operator set 7 has no broadcasting for this operator")
+        _room(node, np.broadcast_shapes(*shapes))
+        if any(operand.dtype.kind == "f" and np.any(np.isnan(operand)) for operand in operands):
+            raise node.unsupported("an input has an entry that is not a number")
+        return reduce(function, operands)
+
+    return combine
+
+
+def _matmul(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
+    left, right = operands
+    if not left.ndim or not right.ndim:
+        raise FormatError(f"{node.place}: a factor is a single number")
+    rows, columns = (left.shape[-2:-1] or (1,)), (right.shape[-1:] if right.ndim > 1 else (1,))
+    _room(node, (*np.broadcast_shapes(left.shape[:-2], right.shape[:-2]), *rows, *columns))
+    if left.dtype.kind == "f":
+        return np.matmul(left, right)
+    exact = np.matmul(left.astype(np.float64), right.astype(np.float64))
+    return _fitting(node, exact, left.dtype)
+
+
+def _unary(function: Any) -> Fold:
+    return lambda node, operands, opset: function(operands[0])
+
+
+def _signed(function: Any) -> Fold:
+    """Return a fold with one input, in whose type the result may not fit: -(-128) in int8."""
+
+    def apply(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
+        data = operands[0]
+        if data.dtype.kind == "f":
+            return function(data)
+        return _fitting(node, function(data.astype(np.float64)), data.dtype)
+
+    return apply
+
+
+def _gather(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
+    data, indices = operands
+    axis = axis_of(node, node.integer("axis", 0), data.ndim)
+    _room(node, (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]))
+    return np.take(data, indices, axis=axis)
+
+
+def _concat(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
+    axis = axis_of(node, node.integer("axis", 0), operands[0].ndim)
+    return np.concatenate(operands, axis=axis)
+
+
+def _where(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
+    _room(node, np.broadcast_shapes(*(operand.shape for operand in operands)))
+    return np.where(*operands)
+
+
+def _expand(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
+    shape = np.broadcast_shapes(operands[0].shape, _shape(node, operands[1]))
+    return np.broadcast_to(operands[0], _shape(node, np.array(shape, dtype=np.int64))).copy()
+
+
+#: What can be done with constants, by operator.
+FOLDS: dict[str, Fold] = {
+    "Constant": _constant,
+    "ConstantOfShape": _filled,
+    "Identity": _unary(lambda a: a),
+    "Shape": lambda node, operands, opset: shape_of(node, operands[0].shape),
+    "Size": _unary(lambda a: np.array(a.size, dtype=np.int64)),
+    "Neg": _signed(np.negative),
+    "Abs": _signed(np.abs),
+    "Sqrt": _unary(np.sqrt),
+    "Reciprocal": _unary(lambda a: (1 / a).astype(a.dtype)),
+    "Exp": _unary(lambda a: np.exp(a.astype(np.float64)).astype(a.dtype)),
+    "Sign": _unary(np.sign),
+    "Not": _unary(np.logical_not),
+    "Floor": _unary(np.floor),
+    "Ceil": _unary(np.ceil),
+    "Add": _arithmetic(np.add),
+    "Sub": _arithmetic(np.subtract),
+    "Mul": _arithmetic(np.multiply),
+    "Div": _division,
+    "Pow": _power,
+    "Max": _variadic(np.maximum),
+    "Min": _variadic(np.minimum),
+    "MatMul": _matmul,
+    "Equal": _logical(np.equal),
+    "Greater": _logical(np.greater),
+    "GreaterOrEqual": _logical(np.greater_equal),
+    "Less": _logical(np.less),
+    "LessOrEqual": _logical(np.less_equal),
+    "And": _logical(np.logical_and),
+    "Or": _logical(np.logical_or),
+    "BipolarQuant": _logical(bipolar),
+    "Where": _where,
+    "Cast": _cast,
+    "Gather": _gather,
+    "Concat": _concat,
+    "Slice": _slice,
+    "Transpose": _transpose,
+    "Flatten": _flatten,
+    "Reshape": lambda node, operands, opset: operands[0].reshape(
+        reshaped_shape(node, integer_list(operands[1], node, "the shape") or (), operands[0].shape)
+    ),
+    "Squeeze": lambda node, operands, opset: operands[0].reshape(
+        squeezed_shape(node, operands, operands[0].shape, opset)
+    ),
+    "Unsqueeze": lambda node, operands, opset: operands[0].reshape(
+        squeezed_shape(node, operands, operands[0].shape, opset)
+    ),
+    "Expand": _expand,
+    "Clip": _clip,
+    "ReduceSum": _reduce(np.sum),
+    "ReduceMean": _reduce(np.mean),
+}
