@@ -12,5 +12,5 @@ Float32Array: TypeAlias = npt.NDArray[np.float32]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
-#: Signs -1 and +1, and 0 for a sign that is open.
+#: Signs -1 and +1, and 0 for an undecided sign.
 SignArray: TypeAlias = npt.NDArray[np.int8]

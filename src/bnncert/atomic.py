@@ -1,4 +1,4 @@
-"""The only way in which files are written: a file has its old content or all of the new one."""
+"""Atomic writing of files: after a crash, a file has its old content or all of its new content."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from bnncert.errors import InputError
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Yield a file that takes the place of `path` when the block ends.
+    """Yield a file that replaces `path` when the block ends.
 
-    The content goes to a file of a random name in the same folder.  If the block raises anything,
-    Ctrl-C included, that file is removed and an older file at `path` stays as it was.  Its name
-    has the suffix of `path`, so that what was written can be read back inside the block.
+    The content is written to a temporary file in the same folder.  If the block raises an
+    exception, also for Ctrl-C, the temporary file is removed and `path` is unchanged.  The name of
+    the temporary file has the suffix of `path`, so that it can be read back inside the block.
 
     Raises
     ------
@@ -30,17 +30,17 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     real = Path(os.path.realpath(path))
     try:
         if real.exists() and not real.is_file():
-            # A device or a pipe has to stay what it is.
+            # A device or a pipe must not be replaced by a regular file.
             with real.open("wb") as device:
                 yield device
             return
         if real.exists() and not os.access(real, os.W_OK):
-            # Replacing needs no permission for the old file, so it would go unnoticed.
+            # os.replace does not need permission to write the old file, so that is checked here.
             raise PermissionError(None, "Permission denied")
-        # The name does not contain that of the target, which may be as long as names can be.
+        # The name of the target is not part of the name: it may have the maximum length.
         part = real.with_name(f".bnncert-{secrets.token_hex(8)}{real.suffix[:16]}")
         try:
-            # "x": fails if the name exists, and follows no link that somebody put there.
+            # "x" fails if the name exists, so a link at that name is not followed.
             with part.open("xb") as file:
                 if real.exists() and hasattr(os, "fchmod"):
                     os.fchmod(file.fileno(), stat.S_IMODE(real.stat().st_mode))
@@ -55,22 +55,22 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """Replace a file's content at once; text is written in UTF-8.
+    """Replace the content of a file atomically; text is written in UTF-8.
 
     Raises
     ------
     InputError
-        If it cannot be written; an old file is then as it was.
+        If it cannot be written; an existing file is unchanged.
     """
     with replacing(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 def file_identity(path: str | os.PathLike[str]) -> tuple[int, int] | str | None:
-    """Return what two paths have in common that lead to one file, through links of any kind.
+    """Return a key that is equal for two paths to the same file, also through links.
 
-    A file that does not exist yet counts too.  Devices and pipes have none: writing there
-    destroys nothing.
+    The file need not exist.  The key of devices and pipes is None, because writing to them does
+    not destroy data.
     """
     try:
         found = os.stat(path)

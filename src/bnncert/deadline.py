@@ -1,4 +1,4 @@
-"""Time limits, passed down to everything that may take long."""
+"""Time limits, which are passed to all computations that may take long."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bnncert.errors import InputError
 
 
 class OutOfTimeError(Exception):
-    """The deadline passed inside a computation that has no result before its end."""
+    """The deadline passed in a computation that cannot return a partial result."""
 
 
 @dataclass(frozen=True)
@@ -46,5 +46,5 @@ class Deadline:
         if seconds is None or seconds == math.inf:
             return self
         now, left = time.monotonic(), min(seconds, self.remaining())
-        # A limit is a positive number: one that has passed already began in the past.
+        # A limit must be positive: a limit that has passed is written with a start in the past.
         return Deadline(left, now) if left > 0 else Deadline(1e-9, now + left - 1e-6)

@@ -1,4 +1,4 @@
-"""The exceptions that bnncert raises on purpose.
+"""The exceptions of bnncert.
 
 Every message is one line that names the file or argument, the place in it, what was found and what
 was expected: the command line prints it as it is and exits with code 2.
@@ -6,12 +6,12 @@ was expected: the command line prints it as it is and exits with code 2.
 
 from __future__ import annotations
 
-#: Characters of the longest message; names in broken files can have any length.
+#: The largest number of characters of a message; names in broken files can have any length.
 LONGEST_MESSAGE = 1000
 
 
 class BnncertError(Exception):
-    """Base class of everything bnncert raises on purpose; its message is one line."""
+    """Base class of the exceptions of bnncert; its message is one printable line."""
 
     def __init__(self, message: str = "") -> None:
         # Names come from files: a control character could change what a terminal shows.
@@ -27,7 +27,7 @@ class InputError(BnncertError, ValueError):
 
 
 class OutsideDataBoxWarning(UserWarning):
-    """The centre of a ball is not an input that the network was made for."""
+    """The centre of a ball lies outside the data box of the network."""
 
 
 class FormatError(InputError):
@@ -35,7 +35,7 @@ class FormatError(InputError):
 
 
 class UnsupportedModelError(FormatError):
-    """A model file is well formed, but says something that is not a binary neural network."""
+    """A model file is well formed, but its model is not a supported binary neural network."""
 
 
 class MissingExtraError(BnncertError):

@@ -1,6 +1,6 @@
 r"""Networks as float32 hardware runs them.
 
-A deployed network computes w.x + b of its first layer in float32, in an order of its own.  With n
+A deployed network computes w.x + b of its first layer in float32, in an unknown order.  With n
 weights and u = 2^-24 the result differs from the true value by at most
 
     gamma (sum |w_i| |x_i| + |b|),      gamma = k u / (1 - k u),  k = n + 3
@@ -10,9 +10,9 @@ sums, with or without fused operations.  Widening each bias by this over the reg
 sign that any such execution can produce a possible sign, so a proof for the widened network holds
 for all of them.  Above the first layer sums of fewer than 2^24 units are exact in float32.
 
-The inputs are taken to be float32 numbers inside the region, and batch normalisation to be folded:
-w.x + b >= 0 in the first layer, integer thresholds above it, which float32 compares exactly.
-Scores with weights that are no small integers count as exact.
+The inputs are assumed to be float32 numbers inside the region, and batch normalisation is assumed
+to be folded: w.x + b >= 0 in the first layer, integer thresholds above it, which float32 compares
+exactly.  Scores are assumed to be exact, also where their weights are not small integers.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ Arithmetic: TypeAlias = Literal["real", "float32"]
 
 UNIT = 2.0**-24
 
-#: Room for the rounding of this computation itself.
+#: Covers the rounding errors of this computation itself.
 SAFETY = 1.0 + 2.0**-20
 
 
 def float32_network(network: Network, region: Region) -> Network:
-    """Return the network whose first-layer signs are all that float32 may compute on a region."""
+    """Return the network whose possible first-layer signs include all that float32 may compute."""
     layer = network.layers[0]
     assert layer.bias_lo is not None and layer.bias_hi is not None
     terms = np.diff(layer.weights.indptr) + 3.0
     if float(terms.max(initial=0.0)) >= 2**22:
-        raise InputError("a neuron has too many inputs for float32 arithmetic to mean anything")
+        raise InputError("a neuron has too many inputs for a bound of the float32 rounding error")
     reach = np.maximum(np.abs(region.lo), np.abs(region.hi))
     size = np.asarray(abs(layer.weights).astype(np.float64) @ reach)
     size = size + np.maximum(np.abs(layer.bias_lo), np.abs(layer.bias_hi))

@@ -1,7 +1,8 @@
-"""Worker processes that Ctrl-C does not reach and that never outlive the process they work for.
+"""Worker processes that ignore Ctrl-C and exit when their parent process exits.
 
-A terminal sends Ctrl-C to all processes at once.  The first one decides what becomes of it: it
-closes the lifelines of its workers, which also happens when it is killed.
+A terminal sends Ctrl-C to all processes of a group.  Only the parent process handles it.  Each
+worker holds one end of a connection, its lifeline, and exits when the other end is closed, which
+also happens when the parent process is killed.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from multiprocessing.connection import Connection
 
 @contextmanager
 def interrupts_later() -> Iterator[None]:
-    """Hold Ctrl-C back: processes started meanwhile never see it, not even while they import."""
+    """Block Ctrl-C inside the block; processes that are started in it inherit the block."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    # Python starts it with the first process otherwise, and lets Ctrl-C through again after that.
+    # Otherwise Python starts the resource tracker with the first process and unblocks Ctrl-C then.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -31,15 +32,15 @@ def interrupts_later() -> Iterator[None]:
 
 
 def become_worker(lifeline: Connection) -> None:
-    """Leave Ctrl-C to the first process, and end when the other end of the lifeline is closed."""
-    # Also where signals cannot be held back, and for what this process may start.
+    """Ignore Ctrl-C in this process, and exit when the other end of the lifeline is closed."""
+    # This is also for platforms that cannot block signals, and for processes started by this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
-    def wait_for_it() -> None:
-        # Nothing is ever sent: this returns when the other end is closed.
+    def wait_for_end() -> None:
+        # Nothing is sent on the connection: this returns when the other end is closed.
         try:
             lifeline.poll(None)
         finally:
             os._exit(1)
 
-    threading.Thread(target=wait_for_it, daemon=True).start()
+    threading.Thread(target=wait_for_end, daemon=True).start()

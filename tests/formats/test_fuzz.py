@@ -55,7 +55,7 @@ def test_broken_files_are_refused_in_one_line(folder: Path, name: str) -> None:
 
 
 def test_a_failing_reader_is_noticed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bnncert.formats.weight_arrays.describe_arrays", None)
+    monkeypatch.setattr("bnncert.formats.weight_arrays.array_stages", None)
     tally = read_broken([("npz", seed) for seed in range(40)], folder)
     assert "not callable" in tally.wrong[0]
 

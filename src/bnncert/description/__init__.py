@@ -1,1 +1,1 @@
-"""What a model file says, and the exact arithmetic that decides its thresholds."""
+"""The content of a model file, and the exact arithmetic that decides its thresholds."""

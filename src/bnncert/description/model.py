@@ -1,8 +1,8 @@
-"""What a model file says, before it is brought to normal form.
+"""The content of a model file, before it is brought to normal form.
 
-Readers produce a :class:`ModelDescription`; :mod:`bnncert.network` turns it into threshold layers,
-deciding every threshold exactly.  Keeping the two apart means that no reader ever rounds: a
-description holds the numbers of the file, and the operations on them in the order of the file.
+Readers return a :class:`ModelDescription`; :mod:`bnncert.network` converts it to threshold layers
+and decides every threshold exactly.  Readers do not round: a description holds the numbers of the
+file, and the operations on them in the order of the file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bnncert.arrays import FloatArray, IntArray
 
 SignZero: TypeAlias = Literal["plus", "minus", "either"]
 
-#: Integer weights above this are not weights of a binary network, however they came about.
+#: The largest integer weight, also of weights that arise from pooling.
 LARGEST_INTEGER_WEIGHT = 2**20
 
 
@@ -34,7 +34,7 @@ class Shift:
 
 @dataclass(frozen=True, eq=False)
 class Divide:
-    """v -> v / divisor, neuron by neuron (kept apart from Scale: 1/3 is not a float)."""
+    """v -> v / divisor, neuron by neuron (not a Scale, because 1/3 is not a float)."""
 
     divisor: FloatArray
 
@@ -71,7 +71,7 @@ def take_step(step: ElementwiseStep, index: IntArray) -> ElementwiseStep:
 
 @dataclass(frozen=True, eq=False)
 class Convolution:
-    """A 2-D convolution, kept beside its sparse matrix so that batches can use dense BLAS.
+    """A 2-D convolution, stored in addition to its sparse matrix so that batches use dense BLAS.
 
     The stage's row r is ``flip * conv(x[source].reshape(shape)).ravel()[rows[r]]``.
     """
@@ -88,7 +88,7 @@ class Convolution:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """One linear map, the elementwise steps after it, and what follows.
+    """One linear map and the elementwise steps after it; a sign follows, except in the last stage.
 
     Attributes
     ----------
@@ -97,13 +97,13 @@ class Stage:
     steps
         Applied in order to ``weights @ x``.
     sign_zero
-        The value of sign at exactly zero as the file defines it, or None if it does not.
+        The value of sign(0) as the file defines it, or None if it does not define it.
     pool
         Sparse 0/1 incidence: the steps apply to the *maximum* over each of its rows.
     name
         Where in the file the stage comes from, for messages.
     structural
-        True when integer weights beyond -1, 0, 1 arise from pooling rather than from the file.
+        Whether integer weights other than -1, 0, 1 arise from pooling rather than from the file.
     """
 
     weights: Any
@@ -120,7 +120,7 @@ OutputTransform: TypeAlias = Literal["scores", "softmax", "argmax"]
 
 @dataclass(frozen=True, eq=False)
 class ModelDescription:
-    """A network as its file describes it: hidden stages, each followed by sign, then scores."""
+    """A network as its file describes it: stages, each followed by a sign, then the scores."""
 
     stages: tuple[Stage, ...]
     input_shape: tuple[int, ...]
@@ -130,5 +130,5 @@ class ModelDescription:
     source: str = "<memory>"
     kind: str = "memory"
     metadata: dict[str, str] = field(default_factory=dict)
-    #: Input units per pixel level, where the file states it; says nothing about the function.
+    #: Input units per pixel level, if the file states it; it does not change the function.
     pixel_step: float | None = None

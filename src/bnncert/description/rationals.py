@@ -1,8 +1,8 @@
-"""Rational intervals: exact arithmetic that also survives a square root.
+"""Interval arithmetic with rational end points, including square roots.
 
-Everything a model file contains is a dyadic rational; the only irrational operation in a binary
-network is the square root of batch normalisation.  An interval [lo, hi] with rational end points
-is a single point as long as all is rational, and otherwise as narrow as `bits` asks for.
+All numbers of a model file are dyadic rationals; the only irrational operation in a binary network
+is the square root of batch normalisation.  An interval [lo, hi] is a single point as long as no
+irrational square root is taken; the width of the enclosure of a root is set by `bits`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Interval:
 
     @staticmethod
     def exactly(value: float | int | Fraction) -> Interval:
-        """Return the interval of one number (a float counts as the dyadic rational it is)."""
+        """Return the interval of one number; a float is taken at its exact dyadic value."""
         number = Fraction(value)
         return Interval(number, number)
 
@@ -72,7 +72,7 @@ def float_below(value: Fraction) -> float:
 
 def float_above(value: Fraction) -> float:
     """Return the smallest float that is not below `value`."""
-    # Adding zero turns -0.0, which some callers' comparisons see, into 0.0.
+    # Adding zero turns -0.0 into 0.0.
     return -float_below(-value) + 0.0
 
 

@@ -1,4 +1,4 @@
-r"""Thresholds of sign neurons, decided exactly.
+r"""Exact thresholds of sign neurons.
 
 A neuron is x = sign(F(u)) with u = <w, y> and F a chain of scalings, shifts, divisions and batch
 normalisations, so F(u) = a u + c with real a, c.  Writing t for the root of F,
@@ -7,7 +7,7 @@ normalisations, so F(u) = a u + c with real a, c.  Writing t for the root of F,
 
 and a = 0 is a constant neuron.  For layers whose inputs are signs, u lives on the lattice
 {-nv, -nv+2, ..., nv} with nv = sum |w|, so only the smallest lattice point p >= t matters; it is
-found in rational interval arithmetic, with more and more digits until it is certain.
+found in rational interval arithmetic, whose precision is increased until p is certain.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,16 +26,33 @@ from bnncert.description.model import Divide, ElementwiseStep, Normalise, Scale,
 from bnncert.description.rationals import Interval, square_root
 from bnncert.errors import UnsupportedModelError
 
-#: Bits of the square-root enclosure tried in turn before a threshold is called undecidable.
+#: Bits of the square-root enclosure, tried in turn before a threshold is reported as undecided.
 PRECISIONS = (80, 320, 1280, 5120)
 
-#: Roundings that a float32 execution of the chain may commit, relative to its largest term.
+#: The steps of one neuron: the class of each step and its parameters.
+_Chain: TypeAlias = list[tuple[type, tuple[Fraction, ...]]]
+
+#: The rounding error of a float32 execution of the chain, relative to its largest term.
 FLOAT32_ROUNDING = 8 * 2.0**-24
 
 
 @dataclass(frozen=True, eq=False)
 class LatticeThresholds:
-    """Per neuron: sign of a (0 for a constant neuron), p, whether F(p) = 0, and doubts."""
+    """Thresholds of neurons with integer pre-activations, one entry for each neuron.
+
+    Attributes
+    ----------
+    direction
+        The sign of a; 0 for a constant neuron.
+    on_from
+        The smallest lattice point p with F(p) >= 0.
+    tie
+        Whether F(p) = 0.
+    bias
+        A float bias that describes the same neuron.
+    ambiguous
+        Whether a float32 execution may decide the neuron differently.
+    """
 
     direction: npt.NDArray[np.int8]
     on_from: IntArray
@@ -64,12 +82,15 @@ class AffineCoefficients:
 def _unique_chains(
     steps: Sequence[ElementwiseStep], extra: Sequence[FloatArray], count: int
 ) -> tuple[FloatArray, IntArray]:
-    """Deduplicate the parameters of all neurons: a convolution has one chain per channel."""
+    """Return the different chains and the number of the chain of each neuron.
+
+    A convolution has one chain per channel, so there are few of them.
+    """
     columns = [array for step in steps for array in step_arrays(step)] + list(extra)
     if not columns:
         return np.zeros((1, 0)), np.zeros(count, dtype=np.int64)
     table = np.column_stack([np.broadcast_to(column, (count,)) for column in columns])
-    # By the bytes of each row, which is far quicker than sorting rows; + 0.0 turns -0.0 into 0.0.
+    # Rows are compared by their bytes, which is faster than sorting; + 0.0 turns -0.0 into 0.0.
     rows = np.ascontiguousarray(table.astype(np.float64) + 0.0)
     numbers: dict[bytes, int] = {}
     raw, width = rows.tobytes(), rows.shape[1] * rows.itemsize
@@ -83,11 +104,9 @@ def _unique_chains(
     return rows[first], inverse
 
 
-def _rebuild(
-    steps: Sequence[ElementwiseStep], row: FloatArray
-) -> list[tuple[type, tuple[Fraction, ...]]]:
+def _chain_of(steps: Sequence[ElementwiseStep], row: FloatArray) -> _Chain:
     """Return the chain of one neuron with its parameters as rationals."""
-    chain: list[tuple[type, tuple[Fraction, ...]]] = []
+    chain: _Chain = []
     position = 0
     for step in steps:
         width = len(step_arrays(step))
@@ -97,7 +116,7 @@ def _rebuild(
     return chain
 
 
-def _direction(chain: list[tuple[type, tuple[Fraction, ...]]]) -> int:
+def _direction(chain: _Chain) -> int:
     sign = 1
     for kind, values in chain:
         if kind in (Scale, Divide, Normalise):
@@ -105,9 +124,7 @@ def _direction(chain: list[tuple[type, tuple[Fraction, ...]]]) -> int:
     return sign
 
 
-def _forward(
-    chain: list[tuple[type, tuple[Fraction, ...]]], bits: int
-) -> tuple[Interval, Interval]:
+def _forward(chain: _Chain, bits: int) -> tuple[Interval, Interval]:
     """Return enclosures of a and c with F(u) = a u + c."""
     gain, offset = Interval.exactly(1), Interval.exactly(0)
     for kind, values in chain:
@@ -125,14 +142,14 @@ def _forward(
             gain = gain * Interval.exactly(gamma) / deviation
             centred = (offset - Interval.exactly(mean)) * Interval.exactly(gamma)
             offset = Interval.exactly(beta)
-            # An exact zero must stay one, or a tie at the mean would look undecidable.
+            # An exact zero must stay exact, or a tie at the mean could not be decided.
             if centred != Interval.exactly(0):
                 offset = offset + centred / deviation
     return gain, offset
 
 
-def _root(chain: list[tuple[type, tuple[Fraction, ...]]], bits: int) -> Interval:
-    """Enclose the root t of F by undoing the chain from its end."""
+def _root(chain: _Chain, bits: int) -> Interval:
+    """Enclose the root t of F by inverting the steps from the last to the first."""
     value = Interval.exactly(0)
     for kind, values in reversed(chain):
         if kind is Scale:
@@ -150,8 +167,8 @@ def _root(chain: list[tuple[type, tuple[Fraction, ...]]], bits: int) -> Interval
     return value
 
 
-def _magnitude(chain: list[tuple[type, tuple[Fraction, ...]]]) -> float:
-    """Return the size, in units of u, of the largest terms that a float execution adds up."""
+def _magnitude(chain: _Chain) -> float:
+    """Return the magnitude, in units of u, of the largest terms of a float execution."""
     value = 0.0
     for kind, values in reversed(chain):
         if kind is Scale:
@@ -168,7 +185,7 @@ def _magnitude(chain: list[tuple[type, tuple[Fraction, ...]]]) -> float:
 
 
 def check_steps(steps: Sequence[ElementwiseStep], where: str) -> None:
-    """Reject parameters that no chain can have: non-finite, division by 0, negative variance."""
+    """Raise for parameters that are not finite, a division by 0 or a negative variance."""
     for step in steps:
         for array in step_arrays(step):
             if not np.all(np.isfinite(array)):
@@ -193,7 +210,7 @@ def lattice_thresholds(
     norm
         nv = sum |w| per neuron.
     where
-        Named in errors.
+        The place in the file, for errors.
     """
     count = norm.shape[0]
     check_steps(steps, where)
@@ -204,16 +221,16 @@ def lattice_thresholds(
     tie = np.zeros(size, dtype=bool)
     bias = np.zeros(size)
     ambiguous = np.zeros(size, dtype=bool)
-    # A lone shift is evaluated without rounding where it matters (the difference is tiny).
+    # A single shift is exact where the difference is small, so it causes no ambiguity at a tie.
     rounds = any(not isinstance(step, Shift) for step in steps)
     for k in range(size):
-        chain = _rebuild(steps, unique[k, :-1])
+        chain = _chain_of(steps, unique[k, :-1])
         nv = int(unique[k, -1])
         direction[k] = _direction(chain)
         if direction[k] == 0:
             value, tie_here = _constant_sign(chain, where)
-            # F is constant: the caller empties the row, u = 0 is the whole lattice, and the
-            # neuron is on (p = 0), off (p = 2) or tied (p = 0 with F(p) = 0).
+            # F is constant: the caller sets the row to zero, u = 0 is the only lattice point, and
+            # the neuron is on (p = 0), off (p = 2) or tied (p = 0 with F(p) = 0).
             on_from[k] = 0 if value >= 0 else 2
             tie[k] = tie_here
             bias[k] = float(value)
@@ -226,7 +243,7 @@ def lattice_thresholds(
         p = min(max(p, -nv), nv + 2)
         on_from[k] = p
         tie[k] = is_tie and t == p <= nv
-        # Any real threshold in (p - 2, p] is the same neuron; keep the file's own where it fits.
+        # All thresholds in (p - 2, p] describe one neuron; that of the file is kept if it fits.
         bias[k] = min(
             float(min(max(-t, Fraction(-p)), Fraction(2 - p))), math.nextafter(2.0 - p, -math.inf)
         )
@@ -235,7 +252,7 @@ def lattice_thresholds(
     )
 
 
-def _constant_sign(chain: list[tuple[type, tuple[Fraction, ...]]], where: str) -> tuple[int, bool]:
+def _constant_sign(chain: _Chain, where: str) -> tuple[int, bool]:
     for bits in PRECISIONS:
         _, offset = _forward(chain, bits)
         if offset.lo > 0:
@@ -248,7 +265,7 @@ def _constant_sign(chain: list[tuple[type, tuple[Fraction, ...]]], where: str) -
 
 
 def _lattice_point(
-    chain: list[tuple[type, tuple[Fraction, ...]]], direction: int, nv: int, where: str
+    chain: _Chain, direction: int, nv: int, where: str
 ) -> tuple[int, bool, Fraction]:
     """Return (p, whether p = t, a rational inside the enclosure of t), t signed by direction."""
     for bits in PRECISIONS:
@@ -261,7 +278,7 @@ def _lattice_point(
             p = nv - 2 * above
             return p, t.is_exact and t.lo == p, t.lo
     raise UnsupportedModelError(
-        f"{where}: a batch-norm threshold cannot be told apart from a lattice point"
+        f"{where}: a batch-norm threshold cannot be distinguished from a lattice point"
     )
 
 
@@ -274,7 +291,7 @@ def real_thresholds(steps: Sequence[ElementwiseStep], count: int, where: str) ->
     lo = np.zeros(size)
     hi = np.zeros(size)
     for k in range(size):
-        chain = _rebuild(steps, unique[k])
+        chain = _chain_of(steps, unique[k])
         direction[k] = _direction(chain)
         if direction[k] == 0:
             value, _ = _constant_sign(chain, where)
@@ -295,7 +312,7 @@ def affine_coefficients(
     """Enclose a and c of F(u) = a u + c for every output row."""
     check_steps(steps, where)
     unique, inverse = _unique_chains(steps, [], count)
-    pairs = [_forward(_rebuild(steps, row), PRECISIONS[0]) for row in unique]
+    pairs = [_forward(_chain_of(steps, row), PRECISIONS[0]) for row in unique]
     return AffineCoefficients(
         tuple(pairs[k][0] for k in inverse), tuple(pairs[k][1] for k in inverse), inverse
     )

@@ -1,7 +1,7 @@
 """Readers and writers of model files, one module for each format.
 
-A file's format is decided by its content (gzip, zip, HDF5, JSON or protobuf), and only then by
-suffix.
+The format of a file is determined by its content (gzip, zip, HDF5, JSON or protobuf), and by its
+suffix only where the content does not decide it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ __all__ = ["read_bytes", "read_description", "write_description"]
 
 _HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 
-#: How checkpoints begin that torch wrote before it used zip archives.
+#: The first bytes of checkpoints from before PyTorch used zip archives.
 _OLD_CHECKPOINT_MAGIC = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
-
 
 #: Suffixes of zip archives.
 _ARCHIVES = (".npz", ".keras", ".pt", ".pth")
@@ -42,7 +41,7 @@ def read_description(
         Describes the layers of a PyTorch checkpoint; by default, for ``net.pt`` it is
         ``net.layers.json`` in the same place.
     limits
-        The most that the file may ask for.
+        The limits of the file.
     """
     content = read_bytes(path, limits)
     source = str(path)
@@ -52,8 +51,10 @@ def read_description(
     if family == "checkpoint":
         return _read_checkpoint(content, path, layers, limits)
     if layers is not None:
-        raise FormatError(f"{source}: not a PyTorch checkpoint; only these need a file of layers")
-    # Imported on use: onnx takes half a second to import and .npz users do not need it.
+        raise FormatError(
+            f"{source}: not a PyTorch checkpoint; only checkpoints need a file of layers"
+        )
+    # Readers are imported on use: importing onnx takes half a second.
     if family == "keras":
         from bnncert.formats.keras.reader import read_keras
 
@@ -70,7 +71,7 @@ def read_description(
 
 
 def _family(content: bytes, path: Path, limits: Limits) -> Literal["keras", "checkpoint"] | None:
-    """Tell the files of Keras and PyTorch from the others."""
+    """Return the family of Keras and PyTorch files, None for other files."""
     if content.startswith(ZIP_MAGIC):
         kind = path.suffix if path.suffix in _ARCHIVES else "zip"
         with open_archive(content, path, kind, limits) as archive:
@@ -106,8 +107,8 @@ def write_description(
 ) -> None:
     """Write a model in the format that the suffix names.
 
-    `check` gets the path of a complete file that is about to take the place of `path`; if it
-    raises an exception, nothing is written.
+    `check` is called with the path of the complete file before it replaces `path`; if it raises
+    an exception, nothing is written.
     """
     if path.suffix not in (".npz", ".json", ".onnx"):
         raise InputError(f"{path}: cannot write {path.suffix!r}; use .npz, .json or .onnx")

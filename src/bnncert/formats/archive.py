@@ -1,4 +1,4 @@
-"""Zip archives and the arrays in them, read within the limits."""
+"""Zip archives and the arrays in them, read within limits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bnncert.formats.limits import DEFAULT_LIMITS, Limits, too_large, too_many
 
 ZIP_MAGIC = b"PK\x03\x04"
 
-#: How every entry of an archive's directory begins.
+#: The first bytes of every entry in the directory of an archive.
 _ENTRY_MAGIC = b"PK\x01\x02"
 
 _NPY_MAGIC = b"\x93NUMPY"
@@ -27,9 +27,9 @@ _BLOCK = 2**20
 def open_archive(
     content: bytes, source: object, kind: str, limits: Limits = DEFAULT_LIMITS
 ) -> Iterator[zipfile.ZipFile]:
-    """Open a zip archive whose members together stay within the limits.
+    """Open a zip archive whose members together are within the limits.
 
-    Whatever `zipfile` and NumPy raise on a broken archive, while it is open too, becomes one line.
+    Exceptions of `zipfile` and NumPy, also those inside the block, become a FormatError.
     """
     if content.count(_ENTRY_MAGIC) > limits.members:
         raise too_many(source, "an archive of too many members", limits.members, "members")
@@ -42,14 +42,14 @@ def open_archive(
         raise
     except MemoryError as error:
         raise FormatError(f"{source}: not enough memory to read it ({reason(error)})") from error
-    except Exception as error:  # zipfile and NumPy raise nearly anything on broken archives
+    except Exception as error:  # zipfile and NumPy raise many types on broken archives
         raise FormatError(f"{source}: not a readable {kind} file ({reason(error)})") from error
 
 
 def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """Return a member of an archive; never more than its directory states."""
+    """Return a member of an archive, of at most the size that the directory states."""
     content = io.BytesIO()
-    # Block by block: zipfile unpacks all that one call asks for before it compares the sizes.
+    # Block by block, because zipfile compares the sizes only after each call.
     with archive.open(name) as stream:
         while block := stream.read(_BLOCK):
             content.write(block)
@@ -77,15 +77,15 @@ def read_npy(content: bytes, where: object) -> npt.NDArray[Any]:
         return _array(io.BytesIO(content))
     except BnncertError:
         raise
-    except Exception as error:  # NumPy raises nearly anything on broken headers
+    except Exception as error:  # NumPy raises many types on broken headers
         raise FormatError(f"{where}: not a readable .npy file ({reason(error)})") from error
 
 
 def _array(stream: Any) -> npt.NDArray[Any]:
-    # NumPy makes room for what the header states and then fills it.  Where the data end before,
-    # it refuses the file, and the pages that no data reached were never used.
+    # NumPy allocates the size that the header states.  If the file has fewer data, it raises an
+    # exception, and the unused pages of the allocation were never touched.
     array: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
     if array.dtype.itemsize == 0 and array.size:
-        # Any number of them fits into no bytes at all.
+        # The header can state any number of such values without any data.
         raise ValueError(f"values of type {array.dtype}, which take no space")
     return array

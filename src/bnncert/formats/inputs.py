@@ -24,13 +24,13 @@ from bnncert.formats.archive import (
 from bnncert.formats.limits import DEFAULT_LIMITS, too_many
 from bnncert.formats.reading import read_bytes
 
-#: Pillow's modes with one byte a channel, and what they are read as.
+#: Modes of Pillow with one byte per channel, and the mode to which they are converted.
 IMAGE_MODES = {
     **dict.fromkeys(("1", "L", "LA", "La"), "L"),
     **dict.fromkeys(("P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr"), "RGB"),
 }
 
-#: Pillow's formats with these suffixes; others may call foreign programs.
+#: Formats of Pillow with these suffixes; other formats may start external programs.
 IMAGE_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "PPM")
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
@@ -97,7 +97,7 @@ def _read_image(path: Path) -> npt.NDArray[Any]:
 
     content = read_bytes(path)
     try:
-        # Pillow warns about what it then reads or refuses: the outcome says it all.
+        # Warnings of Pillow are not needed: the image is either read or refused below.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with Image.open(io.BytesIO(content), formats=IMAGE_FORMATS) as image:
@@ -109,7 +109,7 @@ def _read_image(path: Path) -> npt.NDArray[Any]:
                 pixels = None if mode is None else np.asarray(image.convert(mode), dtype=np.uint8)
     except BnncertError:
         raise
-    except Exception as error:  # Pillow raises nearly anything on broken files
+    except Exception as error:  # Pillow raises many types on broken files
         raise FormatError(f"{path}: not a readable image ({reason(error)})") from error
     if pixels is None:
         raise FormatError(f"{path}: image of mode {found}; expected one byte a channel")
@@ -125,8 +125,8 @@ def pick_point(
 ) -> npt.NDArray[np.float64]:
     """Return one flat point from a single point or a batch, in the network's input units.
 
-    A batch of several points needs an index: no point is chosen without a word.  uint8 values are
-    pixels: they are mapped linearly onto the data box, and refused where none is known.
+    A batch of several points needs an index.  uint8 values are
+    pixels: they are mapped linearly to the data box, which must be known.
     """
     size = math.prod(shape)
     if array.size == size and (array.ndim <= 1 or array.shape[0] != 1 or index is None):
@@ -155,7 +155,7 @@ def pick_point(
         raise FormatError(f"{where}: value {bad} is {point[bad]}; expected finite numbers")
     if array.dtype == np.uint8 and data_box is None:
         raise FormatError(
-            f"{where}: holds pixels (uint8), and the network does not say what they become; "
+            f"{where}: holds pixels (uint8), and the network does not state their scale; "
             "give --scale LO HI (--scale 0 1, or --scale 0 255 for pixels as they are) or "
             "--mean and --std (in a configuration: scale, or mean and std)"
         )
@@ -168,7 +168,7 @@ def pick_point(
 
 
 def as_pixels(array: npt.NDArray[Any], where: str) -> npt.NDArray[np.uint8]:
-    """Return whole numbers from 0 to 255 as pixels; other numbers have no scale to be chosen."""
+    """Return whole numbers from 0 to 255 as pixels; a scale is not defined for other numbers."""
     if array.dtype.kind not in "iu":
         raise FormatError(
             f"{where}: holds {array.dtype} numbers, which enter as they are; a scale (or mean and "
@@ -189,7 +189,7 @@ def count_points(array: npt.NDArray[Any], size: int) -> int:
 
 
 def _channels_as(image: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Move a colour image's channels to where the network has them (H,W,C to C,H,W)."""
+    """Move the channels of a colour image to the axis of the network (H,W,C to C,H,W)."""
     if image.ndim == 3 and len(shape) == 3 and image.shape != shape:
         moved = np.moveaxis(image, -1, 0)
         if moved.shape == shape:

@@ -1,4 +1,4 @@
-"""True classes of points: which array of a file holds them, and files that hold nothing else."""
+"""True classes of points: in the array of a file that holds them, or in a file of their own."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from bnncert.formats.inputs import listed_names, read_array, read_names
 from bnncert.formats.limits import DEFAULT_LIMITS
 from bnncert.formats.reading import parse_json, read_bytes, read_text
 
-#: Words in the name of an array that say that it holds classes, or points.
+#: Words in the name of an array of classes, and of an array of points.
 LABEL_WORDS = frozenset({"y", "label", "labels", "target", "targets"})
 POINT_WORDS = frozenset({"x", "image", "images", "point", "points", "pixels", "data", "input"})
 
-#: Arrays that say something about the points; see docs/training.md.
+#: Arrays that describe the points; see docs/training.md.
 ABOUT_POINTS = frozenset({"input_shape", "input_lo", "input_hi", "pixel_step"})
 
 _PART = r"(train|test|val|valid|validation)"
@@ -37,25 +37,25 @@ def _words(name: str) -> frozenset[str]:
 
 
 def _part(name: str) -> frozenset[str]:
-    """Return which part of the data a name is about: what is left without points or labels."""
+    """Return the part of the data that a name denotes: its words except points and labels."""
     return _words(name) - LABEL_WORDS - POINT_WORDS
 
 
 def is_label_name(name: str) -> bool:
-    """Whether the name of an array says that it holds classes."""
+    """Return whether an array of this name holds classes."""
     return bool(_words(name) & LABEL_WORDS)
 
 
 def point_names(names: Collection[str]) -> list[str]:
-    """Return the arrays that may hold points: not labels, and not a statement about points."""
+    """Return the arrays that may hold points: neither labels nor descriptions of the points."""
     return [n for n in names if not is_label_name(n) and n not in ABOUT_POINTS]
 
 
 def label_name(names: Collection[str], points: str, where: str) -> str | None:
     """Return the array that holds the classes of the array `points`, or None.
 
-    It is the one about the same part (y_test of x_test); else the only one that no other array
-    of points has a better claim to.
+    This is the array of the same part (y_test for x_test), else the only array of labels that
+    does not belong to another array of points.
 
     Raises
     ------

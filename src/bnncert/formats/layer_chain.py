@@ -1,7 +1,7 @@
-"""Networks given as one layer after the other, as Keras and PyTorch describe them.
+"""Networks that are a sequence of layers, as Keras and PyTorch describe them.
 
-Each layer is carried out with the exact operators of the ONNX reader, so there is one place only
-that decides what a binary network is and what can be kept without rounding.
+Each layer is applied with the exact operators of the ONNX reader, so that only one place decides
+what a binary network is and what can be represented without rounding.
 """
 
 from __future__ import annotations
@@ -23,18 +23,20 @@ from bnncert.formats.onnx.constants import exact_floats
 from bnncert.formats.onnx.exact import InexactError, multiply
 from bnncert.formats.onnx.graph import LARGEST_VALUE, OnnxNode
 from bnncert.formats.onnx.linear import average_pool, convolution, matmul, pad, reduction
+from bnncert.formats.onnx.max_pooling import max_pool
 from bnncert.formats.onnx.operands import plain
-from bnncert.formats.onnx.signs import binarise, max_pool, output_stage
+from bnncert.formats.onnx.signs import binarise
+from bnncert.formats.onnx.stages import output_stage
 from bnncert.formats.onnx.value import GraphWalk, Value, positions
 from bnncert.formats.onnx.windows import convolution_matrix, image_of, windows_of
 
-#: The operator set whose meaning the operators below have.
+#: The operator set that defines the operators below.
 OPSET = 17
 
 
 @dataclass(frozen=True, eq=False)
 class LayerNode(OnnxNode):
-    """One operator on behalf of a layer; messages speak of the layer."""
+    """One operator that implements a layer; messages name the layer."""
 
     kind: str = ""
 
@@ -58,11 +60,11 @@ class FileLayer:
         return self.node("").place
 
     def unsupported(self, why: str) -> UnsupportedModelError:
-        """Return the error that says why this layer is not part of a binary network."""
+        """Return the error for a layer that is not part of a binary network."""
         return UnsupportedModelError(f"{self.place}: {why}")
 
     def broken(self, why: str) -> FormatError:
-        """Return the error that says what is wrong in the file."""
+        """Return the error for a layer that the file states incorrectly."""
         return FormatError(f"{self.place}: {why}")
 
     def node(self, op: str, **attributes: Any) -> LayerNode:
@@ -76,7 +78,7 @@ class FileLayer:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Turn whatever goes wrong with nonsense in the file into one line about this layer."""
+        """Convert exceptions that malformed options cause to an error about this layer."""
         try:
             yield
         except BnncertError:
@@ -87,23 +89,45 @@ class FileLayer:
             raise self.broken(f"malformed ({reason(error)})") from error
 
 
+@dataclass(frozen=True)
+class ConvolutionGeometry:
+    """How a 2-D convolution moves over its input.
+
+    Attributes
+    ----------
+    pads
+        The rows and columns added at (top, left, bottom, right), or None for no padding.
+    same
+        Whether to pad for an output of size / stride instead, with the odd cell at the end.
+    fill
+        The value of the padding.
+    """
+
+    strides: tuple[int, int] = (1, 1)
+    dilations: tuple[int, int] = (1, 1)
+    pads: tuple[int, int, int, int] | None = None
+    same: bool = False
+    groups: int = 1
+    fill: float = 0.0
+
+
 @dataclass(frozen=True, eq=False)
 class WaitingPool:
-    """Max-pooling of sums that a padding shifts differently, kept until after the sign.
+    """Max-pooling of sums that the padding shifts by different amounts, applied after the sign.
 
     sign(F(max u)) is max sign(F(u)) for an increasing F and min sign(F(u)) for a decreasing one,
-    so the pooling can wait while only batch normalisation by channel comes before the sign.
+    so the pooling can be delayed while only batch normalisation by channel comes before the sign.
 
     Attributes
     ----------
     node
         The operator, on (1, C, H, W).
     axis
-        The axis that has the channels now.
+        The current axis of the channels.
     rising
         For each channel whether F increases (1.0) or decreases (-1.0).
     shapes
-        What the pooled tensor is to be reshaped to, with the layers that ask for it.
+        The shapes that later layers give to the pooled tensor, with these layers.
     """
 
     layer: FileLayer
@@ -114,7 +138,7 @@ class WaitingPool:
 
 
 class Chain:
-    """The network so far: stages that have ended, and the tensor that leaves the last layer."""
+    """The network up to the current layer: finished stages, and the output of the last layer."""
 
     def __init__(self, source: str, input_shape: tuple[int, ...]) -> None:
         size = math.prod(input_shape)
@@ -132,7 +156,7 @@ class Chain:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the tensor that leaves the last layer, without the batch axis."""
+        """The shape of the output of the last layer, without the batch axis."""
         self._check_ready()
         return self.value.shape[1:]
 
@@ -142,7 +166,7 @@ class Chain:
         input_lo: FloatArray | None = None,
         input_hi: FloatArray | None = None,
     ) -> ModelDescription:
-        """Return the network; what leaves the last layer are its scores."""
+        """Return the network, whose scores are the output of the last layer."""
         value = self.value
         if value.pool is not None or value.clipped or self._waiting is not None:
             raise UnsupportedModelError(
@@ -171,33 +195,23 @@ class Chain:
         self,
         layer: FileLayer,
         kernel: npt.NDArray[Any],
-        bias: Any = None,
-        *,
-        strides: tuple[int, int] = (1, 1),
-        pads: tuple[int, int, int, int] | None = None,
-        same: bool = False,
-        dilations: tuple[int, int] = (1, 1),
-        groups: int = 1,
-        fill: float = 0.0,
+        bias: Any,
+        geometry: ConvolutionGeometry,
     ) -> None:
-        """Convolve (1, C, H, W) with a kernel (O, C / groups, kh, kw).
-
-        `pads` are (top, left, bottom, right); `same` pads for an output of size / stride, with
-        the odd cell at the end; `fill` is what the padding holds.
-        """
+        """Convolve (1, C, H, W) with a kernel (O, C / groups, kh, kw)."""
         node = layer.node(
             "Conv",
-            strides=strides,
-            pads=pads,
-            auto_pad="SAME_UPPER" if same else None,
-            dilations=dilations,
-            group=groups,
+            strides=geometry.strides,
+            pads=geometry.pads,
+            auto_pad="SAME_UPPER" if geometry.same else None,
+            dilations=geometry.dilations,
+            group=geometry.groups,
         )
         self._check_ready()
         shape = self.value.shape
         self.value = convolution(self.walk, node, [self.value, kernel])
-        if fill:
-            share = _padding_share(layer, node, shape, kernel, groups, fill)
+        if geometry.fill:
+            share = _padding_share(node, shape, kernel, geometry)
             self.value = self.value.then(Shift(share))
             self._uneven = bool(np.any(share))
         if bias is not None:
@@ -261,13 +275,13 @@ class Chain:
             raise layer.unsupported("variance + epsilon is not positive")
         if self._waiting is not None:
             if self._waiting.axis != axis % len(value.shape) or self._waiting.shapes:
-                raise self._too_late()
+                raise self._pending_pool_error()
             rising = np.where(arrays["gamma"] < 0, -self._waiting.rising, self._waiting.rising)
             self._waiting = replace(self._waiting, rising=rising)
         self.value = value.then(Normalise(epsilon=value.uniformly(epsilon), **numbers))
 
     def sign(self, layer: FileLayer, at_zero: SignZero | None) -> None:
-        """Take the sign; `at_zero` is None where the model does not say what sign(0) is."""
+        """Take the sign; `at_zero` is None where the model does not define sign(0)."""
         self.value = binarise(self.walk, self.value, layer.node("Sign"), at_zero)
         self._uneven = False
         if self._waiting is not None:
@@ -276,7 +290,7 @@ class Chain:
             self._pool_signs(self._waiting)
 
     def clip(self, layer: FileLayer, low: float, high: float) -> None:
-        """Clip to a range around zero, of which only a sign may follow."""
+        """Clip to a range around zero, after which only a sign is supported."""
         value = plain(self.value, layer.node("Clip"))
         if not low < 0 < high:
             raise layer.unsupported(f"clips to [{low:g}, {high:g}], which changes the sign")
@@ -311,7 +325,7 @@ class Chain:
         self.value = self.value.transposed(axes)
         if self._waiting is not None:
             if self._waiting.shapes:
-                raise self._too_late()
+                raise self._pending_pool_error()
             self._waiting = replace(self._waiting, axis=axes.index(self._waiting.axis))
 
     def max_pool(self, layer: FileLayer, kernel: tuple[int, int], **geometry: Any) -> None:
@@ -330,7 +344,7 @@ class Chain:
         self.value = max_pool(self.walk, layer.node("GlobalMaxPool"), [self.value])
 
     def _pool_signs(self, waiting: WaitingPool) -> None:
-        """Carry out a pooling that has waited for this sign."""
+        """Apply a delayed pooling after this sign."""
         self._waiting = None
         forth = (0, waiting.axis, *(k for k in range(1, 4) if k != waiting.axis))
         self.value = self.value.transposed(forth)
@@ -348,9 +362,9 @@ class Chain:
 
     def _check_ready(self) -> None:
         if self._waiting is not None:
-            raise self._too_late()
+            raise self._pending_pool_error()
 
-    def _too_late(self) -> UnsupportedModelError:
+    def _pending_pool_error(self) -> UnsupportedModelError:
         assert self._waiting is not None
         return self._waiting.layer.unsupported(
             "pools sums over a padding that is not zero; after that only batch normalisation of "
@@ -359,27 +373,26 @@ class Chain:
 
 
 def _padding_share(
-    layer: FileLayer,
     node: OnnxNode,
     shape: tuple[int, ...],
     kernel: npt.NDArray[Any],
-    groups: int,
-    fill: float,
+    geometry: ConvolutionGeometry,
 ) -> FloatArray:
-    """Return what a padding of `fill` adds to each output of a zero-padded convolution."""
+    """Return what the padding adds to each output of the same convolution padded with zeros."""
+    fill = geometry.fill
     if kernel.dtype.kind != "i":
-        raise layer.unsupported(
+        raise node.unsupported(
             f"padding with {fill:g} is supported for kernels of -1, 0, 1 only, not for real ones"
         )
     channels, spatial = image_of(shape, node)
     windows = windows_of(node, spatial, kernel.shape[2:])
     cells = channels * windows.image[0] * windows.image[1]
     inside = convolution_matrix(
-        kernel.astype(np.int64), groups, windows, positions(cells), cells
+        kernel.astype(np.int64), geometry.groups, windows, positions(cells), cells
     ).sum(axis=1)
     places = windows.out[0] * windows.out[1]
     total = np.repeat(kernel.reshape(kernel.shape[0], -1).astype(np.int64).sum(axis=1), places)
     try:
         return multiply((total - inside).astype(np.float64), np.full(total.size, fill))
     except InexactError as error:
-        raise layer.unsupported(f"padding with {fill!r} cannot be kept exactly") from error
+        raise node.unsupported(f"padding with {fill!r} cannot be kept exactly") from error

@@ -1,7 +1,7 @@
-"""How much a file may ask for: one budget for all readers.
+"""Limits on the sizes that a file may state, for all readers.
 
-A small file can unpack to more than memory holds, and a few bytes can state a shape of any size.
-Every reader compares what a file asks for with these limits before it makes room for it.
+A small file can unpack to more than the memory holds, and a few bytes can state a shape of any
+size.  Every reader compares the sizes in a file with these limits before it allocates memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that a file may ask for; a reader refuses what is beyond.
+    """The largest sizes that a reader accepts.
 
     Attributes
     ----------
@@ -35,9 +35,9 @@ class Limits:
     members
         Members of an archive.
     fields, structure
-        Fields of an ONNX file, and bytes of all in it that are not numbers of tensors.
+        Fields of an ONNX file, and its bytes apart from the numbers of tensors.
     matrix
-        Entries of one matrix or constant of a model, of all its zeros where it is stored densely.
+        Entries of one matrix or constant of a model; zeros are counted if it is stored densely.
     width
         Inputs of a network, or neurons of one layer.
     pixels
@@ -61,12 +61,12 @@ class Limits:
     rows: int = 1_000_000
 
 
-#: What readers use unless they are told otherwise.
+#: The limits that readers use by default.
 DEFAULT_LIMITS = Limits()
 
 
 def size_text(size: int) -> str:
-    """Return a number of bytes as people read it."""
+    """Return a number of bytes as text with a unit."""
     for unit, name in _UNITS:
         if size >= unit:
             return f"{size / unit:.4g} {name}"

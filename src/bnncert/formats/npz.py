@@ -25,7 +25,7 @@ from bnncert.formats.archive import array_names, open_archive, read_member_array
 from bnncert.formats.limits import DEFAULT_LIMITS, Limits, too_many
 from bnncert.formats.weight_arrays import describe_mapping, mapping_of
 
-#: A sparse matrix with at most this share of non-zeros is stored as sparse.
+#: The largest share of non-zeros of a matrix that is stored as sparse.
 SPARSE_BELOW = 0.05
 
 

@@ -20,7 +20,7 @@ from bnncert.formats.limits import DEFAULT_LIMITS, Limits, too_large, too_many
 
 _GZIP_MAGIC = b"\x1f\x8b"
 
-#: Bytes that one byte of a gzip file can stand for.
+#: The largest expansion of one byte of a gzip file.
 MOST_EXPANSION = 1032
 
 #: Bytes that are unpacked at a time.
@@ -28,7 +28,7 @@ _BLOCK = 2**20
 
 
 def check_regular(path: str | os.PathLike[str], limits: Limits = DEFAULT_LIMITS) -> int:
-    """Return the size of a regular file; refuse anything else, and a size beyond the limits."""
+    """Return the size of a file; raise if it is not a regular file or is too large."""
     shown = os.fspath(path)
     try:
         found = os.stat(path)
@@ -67,7 +67,7 @@ def read_bytes(
             if file.read(2) == _GZIP_MAGIC:
                 return _unpacked(file, path, most, name)
             file.seek(0)
-            # Python makes room for what it is asked to read, so not for all that may be read.
+            # Python allocates as many bytes as it is asked to read.
             content = file.read(min(size, most) + 1)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise FormatError(f"{os.fspath(path)}: truncated or broken gzip file ({error})") from error
@@ -83,10 +83,10 @@ def read_bytes(
 
 
 def _unpacked(file: BinaryIO, path: str | os.PathLike[str], most: int, name: str) -> bytes:
-    """Unpack block by block, and stop at the limit."""
+    """Unpack block by block, and raise at the limit."""
     end = file.seek(-min(4, file.seek(0, os.SEEK_END)), os.SEEK_END)
-    # The last four bytes state the size of the last part: what they say is found out at once,
-    # unless it is more than this many bytes can stand for (then the file is truncated).
+    # The last four bytes state the size of the last part, so a file that is too large is found
+    # without unpacking it.  If the size is impossible for this many bytes, the file is truncated.
     stated = int.from_bytes(file.read(4), "little")
     if most < stated <= MOST_EXPANSION * end:
         raise too_large(os.fspath(path), "is truncated, or unpacks to", most, name)
@@ -97,12 +97,12 @@ def _unpacked(file: BinaryIO, path: str | os.PathLike[str], most: int, name: str
             content.write(block)
             if content.tell() > most:
                 raise too_large(os.fspath(path), "unpacks to", most, name)
-    # Without a copy: nothing else refers to the buffer.
+    # getvalue makes no copy here, because nothing else refers to the buffer.
     return content.getvalue()
 
 
 def read_text(path: str | os.PathLike[str], most: int, name: str) -> str:
-    """Return a text file in UTF-8; a limit and its name in :class:`Limits` come with it."""
+    """Return a text file in UTF-8; `most` is its limit and `name` the name in :class:`Limits`."""
     content = read_bytes(path, most=most, name=name)
     try:
         return content.decode("utf-8-sig")
@@ -118,7 +118,7 @@ def parse_json(
     hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Any:
-    """Return the tree of a JSON document in UTF-8, after a look at how large it will be.
+    """Return the tree of a JSON document in UTF-8, whose size is estimated before it is parsed.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def parse_json(
         As `object_pairs_hook` of :func:`json.loads`; what it raises as ValueError is reported.
     """
     if isinstance(content, str):
-        # Lone surrogates stand for bytes that are not UTF-8.
+        # Unpaired surrogates represent bytes that are not UTF-8.
         content = content.encode("utf-8", "surrogatepass")
     if len(content) * (1 if content.isascii() else 4) > limits.text:
         raise too_large(source, "JSON text takes", limits.text, "text")

@@ -1,4 +1,4 @@
-"""Networks given as plain arrays W0, b0, W1, b1, ...: what .npz and .json files hold."""
+"""Networks as arrays W0, b0, W1, b1, ..., which .npz and .json files contain."""
 
 from __future__ import annotations
 
@@ -22,20 +22,15 @@ from bnncert.errors import FormatError
 from bnncert.formats.limits import DEFAULT_LIMITS, Limits, too_many
 
 
-def describe_arrays(
+def array_stages(
     weights: Sequence[Any],
     biases: Sequence[FloatArray],
-    *,
     source: str,
-    kind: str,
+    *,
     sign_zero: SignZero | None = None,
-    input_lo: FloatArray | None = None,
-    input_hi: FloatArray | None = None,
-    input_shape: tuple[int, ...] | None = None,
     structural: bool = False,
-    pixel_step: float | None = None,
-) -> ModelDescription:
-    """Describe the network x_i = sign(W_i x_{i-1} + b_i), scores = W_{L+1} x_L + b_{L+1}."""
+) -> tuple[Stage, ...]:
+    """Return the stages of x_i = sign(W_i x_{i-1} + b_i), scores = W_{L+1} x_L + b_{L+1}."""
     if len(weights) < 2 or len(weights) != len(biases):
         raise FormatError(
             f"{source}: {len(weights)} weight and {len(biases)} bias arrays; expected W0, b0, "
@@ -43,18 +38,10 @@ def describe_arrays(
         )
     stages = []
     for i, (w, b) in enumerate(zip(weights, biases, strict=True)):
-        name = f"W{i}"
-        if w.ndim != 2 or 0 in w.shape or not _is_real(w):
-            raise FormatError(
-                f"{source}: {name} has shape {w.shape} and type {w.dtype}; expected a non-empty "
-                "real matrix with one row per neuron"
-            )
-        rows = as_sparse(_usable(w, name, source))
-        if not np.all(np.isfinite(rows.data)):
-            raise FormatError(f"{source}: {name} contains NaN or infinity")
+        rows = _checked_matrix(w, f"W{i}", source)
         if b.shape != (w.shape[0],):
             raise FormatError(
-                f"{source}: b{i} has shape {b.shape}; expected ({w.shape[0]},) to match {name}"
+                f"{source}: b{i} has shape {b.shape}; expected ({w.shape[0]},) to match W{i}"
             )
         if not np.all(np.isfinite(b)):
             raise FormatError(f"{source}: b{i} contains NaN or infinity")
@@ -66,20 +53,25 @@ def describe_arrays(
             Stage(
                 weights=rows,
                 steps=steps,
-                name=name,
+                name=f"W{i}",
                 sign_zero=sign_zero if hidden else None,
                 structural=structural,
             )
         )
-    return ModelDescription(
-        stages=tuple(stages),
-        input_shape=input_shape or (int(weights[0].shape[1]),),
-        input_lo=input_lo,
-        input_hi=input_hi,
-        source=source,
-        kind=kind,
-        pixel_step=pixel_step,
-    )
+    return tuple(stages)
+
+
+def _checked_matrix(matrix: Any, name: str, source: str) -> Any:
+    """Return a weight matrix in sparse rows."""
+    if matrix.ndim != 2 or 0 in matrix.shape or not _is_real(matrix):
+        raise FormatError(
+            f"{source}: {name} has shape {matrix.shape} and type {matrix.dtype}; expected a "
+            "non-empty real matrix with one row per neuron"
+        )
+    rows = as_sparse(_usable(matrix, name, source))
+    if not np.all(np.isfinite(rows.data)):
+        raise FormatError(f"{source}: {name} contains NaN or infinity")
+    return rows
 
 
 def _factored(
@@ -94,7 +86,7 @@ def _factored(
 
 
 def _usable(matrix: Any, name: str, source: str) -> Any:
-    """Return a matrix in this machine's byte order, of a type that SciPy has."""
+    """Return a matrix in native byte order, of a type that SciPy supports."""
     if matrix.dtype.kind == "f" and matrix.dtype.itemsize > 8:
         raise FormatError(f"{source}: {name} has type {matrix.dtype}; expected at most float64")
     stored = matrix.data if is_sparse(matrix) else matrix
@@ -135,27 +127,21 @@ def describe_mapping(
         )
     weights = [content[f"W{i}"] for i in range(count)]
     _check_sizes(weights, source, limits)
-    shape = None
-    if "input_shape" in content and weights[0].ndim == 2:
-        shape = _input_shape(content["input_shape"], int(weights[0].shape[1]), source)
-    return describe_arrays(
+    stages = array_stages(
         weights,
-        [_floats(content[f"b{i}"], f"b{i}", source) for i in range(count)],
+        [_floats(content, f"b{i}", source) for i in range(count)],
+        source,
+        sign_zero=_sign_zero(content, source),
+        structural="integer_weights" in content
+        and bool(np.any(_floats(content, "integer_weights", source))),
+    )
+    return ModelDescription(
+        stages=stages,
+        input_shape=_input_shape(content, stages[0].weights.shape[1], source),
+        input_lo=_floats(content, "input_lo", source) if "input_lo" in content else None,
+        input_hi=_floats(content, "input_hi", source) if "input_hi" in content else None,
         source=source,
         kind=kind,
-        sign_zero=_sign_zero(content, source),
-        input_lo=_floats(content["input_lo"], "input_lo", source)
-        if "input_lo" in content
-        else None,
-        input_hi=_floats(content["input_hi"], "input_hi", source)
-        if "input_hi" in content
-        else None,
-        input_shape=shape,
-        structural=bool(
-            np.any(_floats(content["integer_weights"], "integer_weights", source))
-            if "integer_weights" in content
-            else False
-        ),
         pixel_step=_pixel_step(content, source),
     )
 
@@ -165,7 +151,7 @@ def _check_sizes(weights: Sequence[Any], source: str, limits: Limits) -> None:
         where = f"{source}: W{i}"
         if max(matrix.shape, default=0) > limits.width:
             raise too_many(where, f"shape {matrix.shape}", limits.width, "width")
-        # The scores are computed with a dense matrix.
+        # The output layer is converted to a dense matrix.
         sparse = is_sparse(matrix) and i + 1 < len(weights)
         entries = matrix.nnz if sparse else int(np.prod(matrix.shape, dtype=object))
         if entries > limits.matrix:
@@ -175,14 +161,16 @@ def _check_sizes(weights: Sequence[Any], source: str, limits: Limits) -> None:
 def _pixel_step(content: Mapping[str, Any], source: str) -> float | None:
     if "pixel_step" not in content:
         return None
-    array = _floats(content["pixel_step"], "pixel_step", source)
+    array = _floats(content, "pixel_step", source)
     if array.size != 1 or not 0 < float(array.reshape(-1)[0]) < np.inf:
         raise FormatError(f"{source}: pixel_step is {array}; expected one number > 0")
     return float(array.reshape(-1)[0])
 
 
-def _input_shape(dims: Any, inputs: int, source: str) -> tuple[int, ...]:
-    numbers = _floats(dims, "input_shape", source).reshape(-1)
+def _input_shape(content: Mapping[str, Any], inputs: int, source: str) -> tuple[int, ...]:
+    if "input_shape" not in content:
+        return (inputs,)
+    numbers = _floats(content, "input_shape", source).reshape(-1)
     whole = np.all(np.isfinite(numbers)) and np.all(numbers == np.rint(numbers))
     if not whole or np.any(numbers < 1) or float(np.prod(numbers)) != inputs:
         shown = tuple(int(n) if whole else float(n) for n in numbers)
@@ -190,12 +178,13 @@ def _input_shape(dims: Any, inputs: int, source: str) -> tuple[int, ...]:
     return tuple(int(n) for n in numbers)
 
 
-def _floats(array: npt.NDArray[Any], name: str, source: str) -> FloatArray:
+def _floats(content: Mapping[str, Any], name: str, source: str) -> FloatArray:
+    array: npt.NDArray[Any] = content[name]
     if array.dtype != bool and not _is_real(array):
         raise FormatError(f"{source}: {name} has type {array.dtype}; expected real numbers")
     floats = array.astype(np.float64)
     if not _is_exact(array, floats):
-        # Rounded numbers would make another network.
+        # Rounded numbers would describe a different network.
         raise FormatError(f"{source}: {name} has numbers that float64 cannot hold exactly")
     return floats
 

@@ -1,10 +1,10 @@
 r"""The layers of a binary network in normal form.
 
 A hidden layer is x = sign(W y + b).  From the second layer on, W y is an integer with the parity of
-nv = sum |w|, and a neuron is described by one integer p: it *may be* +1 iff w.y >= p and -1 iff
+nv = sum |w|, and a neuron is described by one integer p: it *can be* +1 iff w.y >= p and -1 iff
 w.y <= q, with q = p - 2 (or q = p for a tie, if sign(0) may be either).  In the first layer the
-bias is enclosed by two floats (equal unless batch normalisation made it irrational), and a point
-between them has no certain sign.
+bias is enclosed by two floats (equal unless batch normalisation makes it irrational), and the sign
+of a point between them is undecided.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from bnncert.description.model import Convolution, SignZero
 from bnncert.network.operators import Operator, make_operator
 from bnncert.network.signed_sums import SignedSums
 
-#: Entries of exact sign vectors that are no sign: both are allowed (a tie), or the enclosure of
-#: an irrational threshold does not tell.
+#: Entries of exact sign vectors for neurons without a sign: both signs are allowed (a tie), or the
+#: enclosure of an irrational threshold does not decide the sign.
 TIED, UNDECIDED = 0, 2
 
 #: Unit roundoff of float64.
@@ -99,7 +99,7 @@ class ThresholdLayer:
         return self.plus_from - 2
 
     def operator(self, dtype: npt.DTypeLike = np.float64) -> Operator:
-        """Return the fast form of the weights (made once for each dtype)."""
+        """Return the fast form of the weights, which is computed once for each dtype."""
         key = np.dtype(dtype).str
         if key not in self._operators:
             self._operators[key] = make_operator(self.weights, self.convolution, self.flip, dtype)
@@ -112,17 +112,17 @@ class ThresholdLayer:
     def threshold(self, dtype: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:
         """Return c such that x = +1 iff W y >= c in floating point ("either" counts as plus)."""
         if self.on_from is not None:
-            # Half way between two lattice points, where no rounding can matter.
+            # Half way between two lattice points, so that rounding does not change the comparison.
             return (self.plus_from - 1).astype(dtype)
         limit = (-self.bias).astype(dtype)
-        # Among floats, being above a number is reaching the next one.
+        # For floats, w > c is w >= the next float after c.
         return np.nextafter(limit, np.inf) if self.sign_zero == "minus" else limit
 
     def exact_signs(self, point: Sequence[Fraction] | npt.NDArray[Any]) -> SignArray:
         """Return the sign of every neuron at one point, decided in exact arithmetic.
 
         An entry is TIED where sign(0) may be either, and UNDECIDED where the enclosure of an
-        irrational threshold does not tell.
+        irrational threshold contains the point.
         """
         if self.on_from is not None:
             total = self._integer_sums(np.asarray(point, dtype=np.int8))
@@ -132,8 +132,8 @@ class ThresholdLayer:
         signs = np.zeros(self.size, dtype=np.int8)
         undecided: npt.NDArray[Any] = np.arange(self.size)
         if isinstance(point, np.ndarray):
-            # A float evaluation decides every neuron that is farther from its threshold than
-            # the rounding error of a dot product can reach; the rest is done in rationals.
+            # A float evaluation decides every neuron whose distance from its threshold is larger
+            # than the rounding error of a dot product; the others are decided in rationals.
             value = self.operator(np.float64).forward(point[None, :])[0]
             terms = np.diff(self.weights.indptr) + 2
             reach = self.norm * np.abs(point).max(initial=0.0) + np.abs(self.bias_hi)
@@ -179,10 +179,10 @@ class ThresholdLayer:
 class OutputLayer:
     """scores = gain * (W x + b), row j known to within gain * error_j.
 
-    `gain` is a positive factor that all rows share: it never changes a comparison of scores
-    (`gain_is_one` tells an exact 1 from a number that rounds to it).  The error of a row has a
-    part from its weights and one from its bias; rows of one `group` have the same bias exactly,
-    even where it is irrational.
+    `gain` is a positive factor of all rows, which does not change a comparison of scores
+    (`gain_is_one` distinguishes an exact 1 from a number that rounds to it).  The error of a row
+    has a part from its weights and one from its bias; rows of one `group` have exactly the same
+    bias, even if it is irrational.
     """
 
     weights: FloatArray

@@ -2,7 +2,7 @@ r"""Binary networks in normal form: evaluation, identity, reading and writing.
 
     x_i = sign(W_i x_{i-1} + b_i) in {-1,+1}^{n_i},  i = 1..L,      scores = W_{L+1} x_L + b_{L+1}
 
-Only the first layer sees real numbers; everything above it is exact integer arithmetic.
+Only the first layer has real inputs; all layers above it are exact integer arithmetic.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from bnncert.description.model import (
 from bnncert.errors import InputError
 from bnncert.formats import read_description, write_description
 from bnncert.formats.limits import DEFAULT_LIMITS, Limits
-from bnncert.formats.weight_arrays import describe_arrays
+from bnncert.formats.weight_arrays import array_stages
 from bnncert.network.layers import TIED, UNDECIDED, OutputLayer, ThresholdLayer
 from bnncert.network.normal_form import normal_form
 
 __all__ = ["Network", "OutputLayer", "SignArray", "ThresholdLayer", "from_torch", "load"]
 
-#: How many ways to settle ties are tried when sign(0) may be either.
+#: The number of ways to decide ties that are tried when sign(0) may be either.
 MOST_TIE_CHOICES = 4096
 
-#: Floats in flight at once in a batched evaluation.
+#: The number of floats that a batched evaluation keeps in memory.
 BATCH_FLOATS = 2**25
 
 
@@ -58,11 +58,11 @@ class Network:
     input_shape
         The shape that an input has in its file; points are flattened in C order.
     input_lo, input_hi
-        The data box, where the file states one.
+        The data box, if the file states one.
     notes
-        Things a user should know, e.g. thresholds that float32 execution makes ambiguous.
+        Remarks for the user, e.g. thresholds that are ambiguous in float32.
     pixel_step
-        Input units per pixel level, where the file states it; no part of `content_hash`.
+        Input units per pixel level, if the file states it; not part of `content_hash`.
     """
 
     layers: tuple[ThresholdLayer, ...]
@@ -83,16 +83,13 @@ class Network:
     def from_description(description: ModelDescription) -> Network:
         """Bring a described model to normal form, deciding every threshold exactly."""
         form = normal_form(description)
+        # The fields of the normal form are fields of a network, too.
         return Network(
-            layers=form.layers,
-            output=form.output,
+            **vars(form),
             input_shape=description.input_shape,
-            input_lo=form.input_lo,
-            input_hi=form.input_hi,
             output_transform=description.output_transform,
             source=description.source,
             kind=description.kind,
-            notes=form.notes,
             metadata=dict(description.metadata),
             pixel_step=description.pixel_step,
         )
@@ -109,16 +106,21 @@ class Network:
         pixel_step: float | None = None,
     ) -> Network:
         """Build a network from W_1, .., W_{L+1} and b_1, .., b_{L+1} (rows are neurons)."""
+        source = "<arrays>"
+        stages = array_stages(
+            [np.asarray(w) for w in weights],
+            [np.asarray(b, dtype=np.float64) for b in biases],
+            source,
+            sign_zero=sign_zero,
+        )
+        shape = () if input_shape is None else tuple(int(n) for n in input_shape)
         return Network.from_description(
-            describe_arrays(
-                [np.asarray(w) for w in weights],
-                [np.asarray(b, dtype=np.float64) for b in biases],
-                source="<arrays>",
-                kind="memory",
-                sign_zero=sign_zero,
-                input_lo=None if input_lo is None else np.asarray(input_lo, dtype=np.float64),
-                input_hi=None if input_hi is None else np.asarray(input_hi, dtype=np.float64),
-                input_shape=None if input_shape is None else tuple(int(n) for n in input_shape),
+            ModelDescription(
+                stages,
+                shape or stages[0].weights.shape[1:],
+                _floats(input_lo),
+                _floats(input_hi),
+                source=source,
                 pixel_step=pixel_step,
             )
         )
@@ -168,7 +170,7 @@ class Network:
 
     @cached_property
     def content_hash(self) -> str:
-        """SHA-256 of the normal form: equal for equal networks, whatever file they came from."""
+        """SHA-256 of the normal form; it does not depend on the format of the file."""
         digest = hashlib.sha256(b"bnncert network 1\n")
 
         def add(tag: str, array: npt.NDArray[Any]) -> None:
@@ -179,7 +181,7 @@ class Network:
             digest.update(f"layer {layer.weights.shape} {layer.sign_zero}\n".encode())
             add("indptr", layer.weights.indptr.astype("<i8"))
             add("indices", layer.weights.indices.astype("<i8"))
-            # By value, not by storage type: int8 and float64 files of one network agree.
+            # Values are hashed in one type: int8 and float64 files give the same hash.
             add("weights", layer.weights.data.astype("<f8"))
             if layer.on_from is not None and layer.tie is not None:
                 add("on_from", layer.on_from.astype("<i8"))
@@ -299,12 +301,12 @@ class Network:
     # -- writing --------------------------------------------------------------------------
 
     def describe(self) -> ModelDescription:
-        """Return a description that writers can save and that reads back as this network."""
+        """Return a description that writers can save and from which this network is read back."""
         stages = []
         for layer in self.layers:
             if layer.is_lattice:
-                # p is written as the bias half way into its gap, or exactly on a tie: readers
-                # in any precision then agree on every lattice point.
+                # The bias is half way between two lattice points, or exactly at a tie: readers in
+                # any precision decide every lattice point in the same way.
                 assert layer.on_from is not None and layer.tie is not None
                 bias = np.where(layer.tie, -layer.on_from, 1 - layer.on_from).astype(np.float64)
             else:
@@ -351,7 +353,7 @@ class Network:
     ) -> None:
         """Write the network; the suffix chooses the format (.npz, .json, .onnx).
 
-        `check` gets the path of a complete file that is about to take the place of `path`; if it
+        `check` is called with the path of the complete file before it replaces `path`; if it
         raises an exception, nothing is written.
         """
         write_description(self.describe(), Path(path), check)
@@ -370,7 +372,7 @@ def load(
     layers
         The file that describes the layers of a PyTorch checkpoint (docs/importing.md).
     limits
-        The most that the file may ask for (docs/formats.md); larger ones are for trusted files.
+        The limits of the file (docs/formats.md); raise them only for trusted files.
     """
     described = None if layers is None else Path(layers)
     return Network.from_description(read_description(Path(path), described, limits))
@@ -386,14 +388,14 @@ def from_torch(
     input_lo: npt.ArrayLike | None = None,
     input_hi: npt.ArrayLike | None = None,
 ) -> Network:
-    """Take over a ``torch.nn.Sequential`` as it computes in evaluation mode.
+    """Convert a ``torch.nn.Sequential``, as it computes in evaluation mode.
 
     Parameters
     ----------
     input_shape
         The shape of one input, without the batch axis.
     roles
-        What modules of other classes are: ``{MySign: "sign", BinaryLinear: "linear"}``.
+        The types of modules of other classes: ``{MySign: "sign", BinaryLinear: "linear"}``.
     weights
         The quantiser of the weights: "sign", "ternary:T" or "as stored", for all layers or by
         name (``{"0": "sign"}``).
@@ -411,7 +413,11 @@ def from_torch(
             roles=roles,
             weights=weights,
             sign_zero=sign_zero,
-            input_lo=None if input_lo is None else np.asarray(input_lo, dtype=np.float64),
-            input_hi=None if input_hi is None else np.asarray(input_hi, dtype=np.float64),
+            input_lo=_floats(input_lo),
+            input_hi=_floats(input_hi),
         )
     )
+
+
+def _floats(bound: npt.ArrayLike | None) -> FloatArray | None:
+    return None if bound is None else np.asarray(bound, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""From what a file says to threshold layers: every threshold decided exactly, nothing rounded."""
+"""From a description to threshold layers; every threshold is decided exactly, without rounding."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LARGEST_WEIGHT = 1e100
 
 @dataclass(frozen=True, eq=False)
 class NormalForm:
-    """The threshold layers, the output, the data box, and what a user should know."""
+    """The threshold layers, the output, the data box and remarks for the user."""
 
     layers: tuple[ThresholdLayer, ...]
     output: OutputLayer
@@ -105,7 +105,7 @@ def _check_stage(stage: Stage, width: int, source: str) -> None:
 
 
 def _check_integer_weights(stage: Stage, source: str) -> Any:
-    """Return the weights as integers; only pooling may have made them other than -1, 0, 1."""
+    """Return the weights as integers; only weights from pooling may differ from -1, 0, 1."""
     weights = stage.weights
     if weights.dtype == np.int8 and _is_ternary(weights.data):
         return weights
@@ -161,7 +161,7 @@ def _threshold_layer(stage: Stage, number: int, source: str, notes: list[str]) -
 def _first_layer(
     stage: Stage, steps: tuple[ElementwiseStep, ...], sign_zero: SignZero, where: str
 ) -> ThresholdLayer:
-    """Return the layer that sees real inputs: small integer weights if possible, else floats."""
+    """Return the first layer, with small integer weights if possible, else with floats."""
     weights = stage.weights
     if weights.dtype != np.int8:
         whole = np.all(weights.data == np.rint(weights.data))
@@ -196,7 +196,7 @@ def _absorb_scales(
     factor: FloatArray,
     where: str,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Keep a row's scale s in its weights where b / s is not a float but s w and b are."""
+    """Keep the scale s of a row in its weights where b / s is not a float but s w and b are."""
     affine = affine_coefficients(steps, weights.shape[0], where)
     lo, hi, factor = lo.copy(), hi.copy(), factor.copy()
     _, first = np.unique(affine.group, return_index=True)
@@ -227,10 +227,10 @@ def _flipped(weights: Any, direction: npt.NDArray[Any]) -> Any:
 
 
 def _separate_windows(stage: Stage) -> Stage:
-    """Give every pooling window neurons of its own, so that overlapping ones are independent.
+    """Give every pooling window its own neurons, so that overlapping windows are independent.
 
-    They must be: windows may have different thresholds, and if sign(0) may be either, each
-    window settles its own tie.
+    Windows may have different thresholds, and if sign(0) may be either, each window decides its
+    ties independently.
     """
     if stage.pool is None:
         return stage
@@ -256,7 +256,7 @@ def _pool_owner(stage: Stage, source: str) -> IntArray:
 
 
 def _pooled(layer: ThresholdLayer, stage: Stage) -> list[ThresholdLayer]:
-    r"""Return the layer and the OR (or AND) layer that max-pooling before sign amounts to.
+    r"""Return the layer and the OR (or AND) layer that is equivalent to max-pooling before sign.
 
     sign(F(max u)) with F increasing is OR(y_1..y_k) = sign(sum y + k - 1); with F decreasing
     the neurons are flipped already and all of them must be on: AND = sign(sum y - k + 1).
@@ -299,7 +299,7 @@ def _output_layer(stage: Stage, source: str) -> OutputLayer:
     offset = list(affine.offset)
     common = all(g == shared for g in affine.gain) and shared.lo > 0
     if common and not _scales_exactly(rows, shared):
-        # One factor for all rows changes no comparison: keep the weights as they are.
+        # A common factor of all rows does not change a comparison: the weights are kept.
         gain, gain_is_one = float(shared.lo), False
         offset = [c / shared for c in offset]
         row_gain = [Fraction(1)] * rows.shape[0]

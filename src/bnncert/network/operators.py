@@ -1,7 +1,7 @@
 """Fast application of a layer's weights, and of their transpose, to batches of points.
 
-The weights of every layer exist as a sparse matrix; these operators are the same map in the form
-that runs fastest: dense BLAS, sparse products, or a convolution by im2col.
+The weights of every layer are a sparse matrix; these operators apply the same map in the fastest
+way: as a dense product, a sparse product, or a convolution by im2col.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ class SparseOperator:
 
 
 class ConvolutionOperator:
-    """W as a 2-D convolution: windows gathered into a matrix, then one dense product a group."""
+    """W as a 2-D convolution: windows are gathered into a matrix, one dense product per group."""
 
     def __init__(
         self, convolution: Convolution, flip: npt.NDArray[Any], dtype: npt.DTypeLike
     ) -> None:
-        self._c = convolution
         self._flip = flip.astype(dtype)
         self._dtype = dtype
+        self._source, self._rows = convolution.source, convolution.rows
         out, inner, kh, kw = convolution.kernel.shape
         groups = convolution.groups
         self._kernel = np.ascontiguousarray(
@@ -76,81 +76,67 @@ class ConvolutionOperator:
         )
         channels, height, width = convolution.shape
         top, left, bottom, right = convolution.pads
+        self._image = (channels, height, width)
         self._padded = (channels, height + top + bottom, width + left + right)
+        #: The place of the images in a batch of padded ones.
+        rows, columns = slice(top, top + height), slice(left, left + width)
+        self._inside = (slice(None), slice(None), rows, columns)
         (sh, sw), (dh, dw) = convolution.strides, convolution.dilations
-        self._out_hw = (
-            (self._padded[1] - (dh * (kh - 1) + 1)) // sh + 1,
-            (self._padded[2] - (dw * (kw - 1) + 1)) // sw + 1,
-        )
-        self._inputs = convolution.source.shape[0]
-        # The gather below must reach every row of the convolution's output or only some of them.
-        self._all_rows = convolution.rows.shape[0] == out * self._out_hw[0] * self._out_hw[
-            1
-        ] and bool(np.all(convolution.rows == np.arange(convolution.rows.shape[0])))
-
-    def _window(self, y: int, x: int) -> tuple[slice, slice]:
-        """Return the slices of the padded image that kernel offset (y, x) meets."""
-        (sh, sw), (dh, dw) = self._c.strides, self._c.dilations
-        oh, ow = self._out_hw
-        return (
-            slice(y * dh, y * dh + sh * (oh - 1) + 1, sh),
-            slice(x * dw, x * dw + sw * (ow - 1) + 1, sw),
-        )
+        oh = (self._padded[1] - (dh * (kh - 1) + 1)) // sh + 1
+        ow = (self._padded[2] - (dw * (kw - 1) + 1)) // sw + 1
+        self._columns = (groups, inner, kh, kw, oh, ow)
+        #: The cells of the padded image that each kernel offset is multiplied with.
+        self._windows = [
+            (
+                (y, x),
+                slice(y * dh, y * dh + sh * (oh - 1) + 1, sh),
+                slice(x * dw, x * dw + sw * (ow - 1) + 1, sw),
+            )
+            for y in range(kh)
+            for x in range(kw)
+        ]
+        self._outputs = out * oh * ow
+        # Whether the rows are all outputs of the convolution, in order.
+        self._all_rows = bool(np.array_equal(self._rows, np.arange(self._outputs)))
 
     def forward(self, batch: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return ``batch @ W.T``."""
         count = batch.shape[0]
-        channels, height, width = self._c.shape
-        top, left, _, _ = self._c.pads
-        groups, per_group, _ = self._kernel.shape
-        inner = channels // groups
-        kh, kw = self._c.kernel.shape[2:]
-        oh, ow = self._out_hw
-        image = batch[:, self._c.source].reshape(count, channels, height, width)
-        if any(self._c.pads):
+        groups, inner, kh, kw, oh, ow = self._columns
+        image = batch[:, self._source].reshape(count, *self._image)
+        if self._padded != self._image:
             padded = np.zeros((count, *self._padded), dtype=self._dtype)
-            padded[:, :, top : top + height, left : left + width] = image
+            padded[self._inside] = image
             image = padded
-        columns = np.empty((count, groups, inner, kh, kw, oh, ow), dtype=self._dtype)
+        columns = np.empty((count, *self._columns), dtype=self._dtype)
         grouped = image.reshape(count, groups, inner, *self._padded[1:])
-        for y in range(kh):
-            for x in range(kw):
-                rows, cols = self._window(y, x)
-                columns[:, :, :, y, x] = grouped[:, :, :, rows, cols]
+        for (y, x), rows, cols in self._windows:
+            columns[:, :, :, y, x] = grouped[:, :, :, rows, cols]
         product = self._kernel[None] @ columns.reshape(count, groups, inner * kh * kw, oh * ow)
-        flat = product.reshape(count, groups * per_group * oh * ow)
+        flat = product.reshape(count, self._outputs)
         if not self._all_rows:
-            flat = flat[:, self._c.rows]
+            flat = flat[:, self._rows]
         result: npt.NDArray[Any] = flat * self._flip
         return result
 
     def backward(self, batch: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return ``batch @ W``."""
         count = batch.shape[0]
-        channels, height, width = self._c.shape
-        top, left, _, _ = self._c.pads
-        groups, per_group, _ = self._kernel.shape
-        inner = channels // groups
-        kh, kw = self._c.kernel.shape[2:]
-        oh, ow = self._out_hw
-        flipped = batch.astype(self._dtype, copy=False) * self._flip
-        if self._all_rows:
-            full = flipped
-        else:
-            full = np.zeros((count, groups * per_group * oh * ow), dtype=self._dtype)
-            full[:, self._c.rows] = flipped
-        full = full.reshape(count, groups, per_group, oh * ow)
-        columns = self._kernel.transpose(0, 2, 1)[None] @ full
-        columns = columns.reshape(count, groups, inner, kh, kw, oh, ow)
+        groups, inner, _, _, oh, ow = self._columns
+        full = batch.astype(self._dtype, copy=False) * self._flip
+        if not self._all_rows:
+            flipped, full = full, np.zeros((count, self._outputs), dtype=self._dtype)
+            full[:, self._rows] = flipped
+        product = self._kernel.transpose(0, 2, 1)[None] @ full.reshape(
+            count, groups, self._kernel.shape[1], oh * ow
+        )
+        columns = product.reshape(count, *self._columns)
         padded = np.zeros((count, groups, inner, *self._padded[1:]), dtype=self._dtype)
-        for y in range(kh):
-            for x in range(kw):
-                rows, cols = self._window(y, x)
-                padded[:, :, :, rows, cols] += columns[:, :, :, y, x]
-        image = padded.reshape(count, channels, *self._padded[1:])
-        image = image[:, :, top : top + height, left : left + width]
-        result = np.zeros((count, self._inputs), dtype=self._dtype)
-        result[:, self._c.source] = image.reshape(count, channels * height * width)
+        for (y, x), rows, cols in self._windows:
+            padded[:, :, :, rows, cols] += columns[:, :, :, y, x]
+        image = padded.reshape(count, *self._padded)[self._inside]
+        result = np.zeros((count, self._source.shape[0]), dtype=self._dtype)
+        result[:, self._source] = image.reshape(result.shape)
         return result
 
 

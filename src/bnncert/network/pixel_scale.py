@@ -1,4 +1,4 @@
-"""How pixels, whole numbers from 0 to 255, become the inputs of a network that does not say it."""
+"""The map from pixels (0 to 255) to inputs, for networks that do not state it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WHITE = 255
 
 @dataclass(frozen=True)
 class PixelScale:
-    """The inputs that pixel 0 and pixel 255 become: one of each for all, or for each channel."""
+    """The inputs of pixel 0 and of pixel 255, for all channels or one for each channel."""
 
     lo: tuple[float, ...]
     hi: tuple[float, ...]
@@ -31,7 +31,7 @@ class PixelScale:
 
     @staticmethod
     def normalised(mean: Sequence[float], std: Sequence[float]) -> PixelScale:
-        """Return the scale (pixel / 255 - mean) / std; a single number counts for all channels."""
+        """Return the scale (pixel / 255 - mean) / std; a single number is used for all channels."""
         count = max(len(mean), len(std))
         if not mean or not std or any(len(x) not in (1, count) for x in (mean, std)):
             raise InputError(
@@ -45,14 +45,16 @@ class PixelScale:
         means, deviations = np.broadcast_to(mean, count), np.broadcast_to(std, count)
         lo, hi = (0.0 - means) / deviations, (1.0 - means) / deviations
         if not np.all(np.isfinite([lo, hi])) or np.any(lo >= hi):
-            raise InputError(f"mean {_text(mean)} and std {_text(std)} leave no room for pixels")
+            raise InputError(
+                f"mean {_text(mean)} and std {_text(std)} map pixels to an empty or infinite range"
+            )
         return PixelScale(tuple(map(float, lo)), tuple(map(float, hi)))
 
     def on(self, network: Network) -> Network:
         """Return the network with the data box and the pixel step that follow from the scale."""
         lo, hi = (self._spread(values, network) for values in (self.lo, self.hi))
         steps = {(b - a) / WHITE for a, b in zip(self.lo, self.hi, strict=True)}
-        # With several steps a radius in pixels would be an ellipsoid.
+        # With different steps a ball in pixels would be an ellipsoid in input units.
         step = steps.pop() if len(steps) == 1 else None
         return replace(network, input_lo=lo, input_hi=hi, pixel_step=step)
 

@@ -13,14 +13,14 @@ FINEST_EXPONENT = -20
 
 
 class SignedSums:
-    """The rows of a weight matrix, ready for exact products with sign vectors."""
+    """The rows of a weight matrix, prepared for exact products with sign vectors."""
 
     def __init__(self, rows: npt.NDArray[np.float64]) -> None:
         self._rows = rows
         self._unit = Fraction(2) ** FINEST_EXPONENT
         scaled = np.ldexp(rows, -FINEST_EXPONENT)
         fits = np.all(scaled == np.rint(scaled)) and np.abs(scaled).sum(axis=1).max() < 2.0**62
-        # None: too fine or too large for 64-bit integers, so rationals do the sum.
+        # None if the weights do not fit 64-bit integers; the sums are then computed in rationals.
         self._integers = scaled.astype(np.int64) if fits else None
 
     def exactly(self, signs: npt.NDArray[Any]) -> list[Fraction]:

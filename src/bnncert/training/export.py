@@ -11,8 +11,9 @@ import scipy.sparse as sp
 import torch
 
 from bnncert.arrays import FloatArray
+from bnncert.description.model import ModelDescription
 from bnncert.errors import BnncertError
-from bnncert.formats.weight_arrays import describe_arrays
+from bnncert.formats.weight_arrays import array_stages
 from bnncert.network import Network, load
 from bnncert.training.datasets import Scaling, Split
 from bnncert.training.model import KERNEL, POOL, HiddenLayer, TernaryNet
@@ -59,16 +60,14 @@ def to_network(net: TernaryNet, scaling: Scaling) -> Network:
     with torch.no_grad():
         weights.append(sp.csr_array(net.output.weights().to(torch.int8).numpy()))
         biases.append(net.output.bias.double().numpy().copy())
+    source = "<training>"
     return Network.from_description(
-        describe_arrays(
-            weights,
-            biases,
-            source="<training>",
-            kind="memory",
-            sign_zero="plus",
-            input_lo=None if scaling.lo is None else np.array(scaling.lo),
-            input_hi=None if scaling.hi is None else np.array(scaling.hi),
-            input_shape=net.input_shape,
+        ModelDescription(
+            array_stages(weights, biases, source, sign_zero="plus"),
+            net.input_shape,
+            None if scaling.lo is None else np.array(scaling.lo),
+            None if scaling.hi is None else np.array(scaling.hi),
+            source=source,
             pixel_step=scaling.pixel_step,
         )
     )

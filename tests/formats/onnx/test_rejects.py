@@ -93,7 +93,7 @@ NODES: dict[str, tuple[Callable[[], Sketch], str]] = {
             .then("BatchNormalization", *[np.array([1, 2, 3], "f")] * 4)
             .then("MatMul", EYE + 1)
         ),
-        "n3 (MatMul): cannot be combined exactly with what comes before it: batch normalisation",
+        "n3 (MatMul): cannot be combined exactly with the operations before it: batch normalisation",
     ),
     "product of reals": (
         lambda: (
@@ -516,7 +516,7 @@ MODELS: dict[str, tuple[Callable[[ModelProto], Any], str]] = {
         "input x: its shape is not declared",
     ),
     "no dimensions": (_shape(), "input x: its shape is not declared"),
-    "huge input": (_shape("N", 2**40), "are more than bnncert can follow"),
+    "huge input": (_shape("N", 2**40), "are more than bnncert supports"),
     "integers": (_integers, "input x: expected a tensor of floats"),
     "two inputs": (_second_input, "2 graph inputs (x, other); expected one"),
     "no inputs": (_no_input, "0 graph inputs (none); expected one"),

@@ -1,4 +1,4 @@
-"""The two containers that Keras writes, opened without running anything in them.
+"""The two file formats of Keras, read without executing any code in them.
 
 * ``.h5``: HDF5; the attribute ``model_config`` is the model as JSON, the group ``model_weights``
   has one group for each layer, whose attribute ``weight_names`` lists its arrays.
@@ -25,7 +25,7 @@ from bnncert.formats.reading import parse_json
 #: Members of a .keras archive.
 CONFIG_MEMBER, WEIGHTS_MEMBER = "config.json", "model.weights.h5"
 
-#: Groups of a .keras file that may hold the layers, by the age of the Keras that wrote it.
+#: Groups of a .keras file that may hold the layers, depending on the version of Keras.
 LAYER_GROUPS = ("layers", "_layer_checkpoint_dependencies")
 
 
@@ -36,7 +36,7 @@ class KerasArchive:
         self.source = source
         self.zipped = content.startswith(ZIP_MAGIC)
         self._limits = limits
-        #: Bytes of the arrays that were read: a file may keep many in a few bytes.
+        #: Bytes of the arrays that were read: compressed arrays can be much smaller in the file.
         self._read = 0
         if self.zipped:
             config, content = _unzipped(content, source, limits)
@@ -54,20 +54,20 @@ class KerasArchive:
     def _model_config(self) -> bytes:
         try:
             text = self._file.attrs.get("model_config")
-        except Exception as error:  # h5py raises nearly anything on broken files
+        except Exception as error:  # h5py raises many types on broken files
             raise _broken(self.source, error) from error
         if text is None:
             raise FormatError(
                 f"{self.source}: no attribute model_config; expected a whole model as model.save "
                 "writes it, not weights alone"
             )
-        # h5py hands out bytes that are not UTF-8 as surrogates.
+        # h5py returns bytes that are not UTF-8 as surrogates.
         return text if isinstance(text, bytes) else str(text).encode("utf-8", "surrogateescape")
 
     def arrays(
         self, layer: FileLayer, group: str, roles: Sequence[str]
     ) -> dict[str, npt.NDArray[np.float32]]:
-        """Return the arrays of a layer by role: exactly those that its configuration implies.
+        """Return the arrays of a layer by role; they must be those that its configuration implies.
 
         `group` is the layer's place in a .keras file, see :func:`group_names`.
         """
@@ -80,7 +80,7 @@ class KerasArchive:
             return {role: self._array(layer, role, found[role]) for role in roles}
         except BnncertError:
             raise
-        except Exception as error:  # h5py raises nearly anything on broken files
+        except Exception as error:  # h5py raises many types on broken files
             raise layer.broken(f"its weights cannot be read ({reason(error)})") from error
 
     def _numbered(self, layer: FileLayer, group: str, roles: Sequence[str]) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class KerasArchive:
         found = {}
         for name in _weight_names(held):
             role = name.rsplit("/", 1)[-1].split(":", 1)[0]
-            # Keras 3 calls the kernel of a depthwise convolution so.
+            # Keras 3 uses this name for the kernel of a depthwise convolution.
             if role == "kernel" and "kernel" not in roles:
                 role = "depthwise_kernel"
             found[role] = _child(held, name)
@@ -170,12 +170,12 @@ def _open(content: bytes, source: str) -> Any:
     _check_heaps(content, source)
     try:
         return h5py.File(io.BytesIO(content), "r")
-    except Exception as error:  # h5py raises nearly anything on broken files
+    except Exception as error:  # h5py raises many types on broken files
         raise _broken(source, error) from error
 
 
 def _check_heaps(content: bytes, source: str) -> None:
-    """Refuse a heap of strings whose objects do not add up: the HDF5 library may not come back."""
+    """Raise for a heap of strings with inconsistent sizes, in which the HDF5 library may loop."""
     for found in re.finditer(rb"GCOL\x01\x00\x00\x00", content):
         begin = found.start()
         end = begin + int.from_bytes(content[begin + 8 : begin + 16], "little")
@@ -202,7 +202,7 @@ def _parsed(text: bytes, source: str) -> dict[str, Any]:
 
 
 def _child(group: Any, path: str) -> Any:
-    """Return a member of a group; None if it is absent, and never anything of another file."""
+    """Return a member of a group, None if it is absent; raise for links to other files."""
     import h5py
 
     for name in path.split("/"):
@@ -215,7 +215,7 @@ def _child(group: Any, path: str) -> Any:
 
 
 def _weight_names(group: Any) -> list[str]:
-    """Return the attribute weight_names, which Keras cuts into pieces when it is long."""
+    """Return the attribute weight_names, which Keras splits into several ones when it is long."""
     names: list[Any] = []
     if "weight_names" in group.attrs:
         names = list(group.attrs["weight_names"])

@@ -1,4 +1,4 @@
-"""What each Keras and Larq layer does to the tensor that reaches it."""
+"""The layers of Keras and Larq, applied to a chain."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from bnncert.formats.keras.model import ConfiguredLayer
 from bnncert.formats.keras.quantizers import SIGN_CLASSES, Activation, activation_of, quantised
-from bnncert.formats.layer_chain import Chain, FileLayer
+from bnncert.formats.layer_chain import Chain, ConvolutionGeometry, FileLayer
 
 Arrays: TypeAlias = dict[str, npt.NDArray[np.float32]]
 Handler: TypeAlias = Callable[[Chain, FileLayer, dict[str, Any], Arrays], None]
@@ -32,13 +32,11 @@ def roles_of(configured: ConfiguredLayer) -> list[str]:
 
 
 def apply_layer(chain: Chain, configured: ConfiguredLayer, arrays: Arrays) -> None:
-    """Apply one layer; refuse it by name if it is not part of a binary network."""
+    """Apply one layer; raise if it is not part of a binary network."""
     layer, options = configured.layer, configured.options
     handler = HANDLERS.get(layer.kind)
     if handler is None:
-        raise layer.unsupported(
-            "this kind of layer is not part of a binary network as bnncert reads them"
-        )
+        raise layer.unsupported("this kind of layer is not supported in a binary network")
     if options.get("data_format") == "channels_first":
         raise layer.unsupported("data_format channels_first; only channels_last is supported")
     handler(chain, layer, options, arrays)
@@ -131,11 +129,13 @@ def _convolve(
         layer,
         kernel,
         bias,
-        strides=_pair(options.get("strides", [1, 1])),
-        same=same,
-        dilations=_pair(options.get("dilation_rate", [1, 1])),
-        groups=groups,
-        fill=float(np.float32(fill)) if same else 0.0,
+        ConvolutionGeometry(
+            strides=_pair(options.get("strides", [1, 1])),
+            same=same,
+            dilations=_pair(options.get("dilation_rate", [1, 1])),
+            groups=groups,
+            fill=float(np.float32(fill)) if same else 0.0,
+        ),
     )
     chain.transpose(TO_LAST)
 
@@ -155,7 +155,7 @@ def _normalisation(chain: Chain, layer: FileLayer, options: dict[str, Any], arra
         beta=arrays.get("beta"),
         mean=arrays["moving_mean"],
         variance=arrays["moving_variance"],
-        # TensorFlow has it in the 32 bits in which it computes.
+        # TensorFlow uses epsilon in float32.
         epsilon=float(np.float32(options.get("epsilon", 1e-3))),
         axis=axis,
     )
@@ -188,7 +188,7 @@ def _softmax(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Ar
 
 
 def _nothing(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
-    """Do what a layer without effect outside training does."""
+    """Do nothing: the layer has an effect only in training."""
 
 
 # -- shapes and pooling -------------------------------------------------------------------
@@ -271,7 +271,7 @@ _KERNELS = {
     "QuantSeparableConv2D": ("depthwise_kernel", "pointwise_kernel"),
 }
 
-#: What is done for each class of layer.
+#: The function that applies each class of layer.
 HANDLERS: dict[str, Handler] = {
     "InputLayer": _nothing,
     "Dropout": _nothing,

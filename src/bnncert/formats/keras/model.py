@@ -1,4 +1,4 @@
-"""The order of a Keras model's layers: Sequential, or Functional where it is a simple chain."""
+"""The layers of a Keras model in order: Sequential, or Functional without branches."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Larq's quantisers of kernels and activations, by the names that a file gives them.
+"""The quantisers of Larq for kernels and activations, by their names in a file.
 
-A file stores latent kernels, so the quantiser is applied again here, in float32 as Larq does it:
+A file stores latent kernels, so the quantiser is applied here, in float32 as in Larq:
 
 * sign (``ste_sign``, ``approx_sign``, ``swish_sign``): +1 for w >= 0, else -1;
 * ternary (``ste_tern``): sign(sign(w + t) + sign(w - t)), so |w| = t counts as non-zero.  With
   ``ternary_weight_networks`` t is 0.7 times the mean of |w|, whose last bits depend on the order in
-  which a machine adds; a weight that is too close to t for that not to matter is refused.
+  which a machine adds; a weight that is so close to t that this matters raises an error.
 
-Numbers below the smallest normal float32 are refused: TensorFlow may take them for zero.
+Numbers below the smallest normal float32 raise an error: TensorFlow may treat them as zero.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ACTIVATIONS: dict[str, Activation] = {
     "softmax": "softmax",
 }
 
-#: Packages whose layers and quantisers mean what their names say.
+#: Packages whose layers and quantisers are known by their names.
 _KNOWN_PACKAGES = ("keras", "tf_keras", "tensorflow", "larq", "builtins")
 
 #: Weights closer to a float32 mean than this part of it are not decided: it leaves room for some
@@ -63,7 +63,7 @@ def object_name(entry: Any, layer: FileLayer, what: str) -> tuple[str, dict[str,
 
 
 def check_package(entry: dict[str, Any], layer: FileLayer, what: str) -> None:
-    """Refuse objects of other packages: their names do not say what they do."""
+    """Raise for objects of other packages, whose behaviour is not known."""
     module = entry.get("module")
     if isinstance(module, str) and module.split(".", 1)[0] not in _KNOWN_PACKAGES:
         raise layer.unsupported(f"its {what} comes from {module}, which is neither Keras nor Larq")
@@ -115,7 +115,7 @@ def _check_normal(kernel: npt.NDArray[np.float32], layer: FileLayer) -> None:
     if doubtful.size:
         place = tuple(int(n) for n in doubtful[0])
         raise layer.unsupported(
-            f"weight {kernel[place]:.3g} at {place} is so small that TensorFlow may take it for 0"
+            f"weight {kernel[place]:.3g} at {place} is so small that TensorFlow may treat it as 0"
         )
 
 

@@ -1,4 +1,4 @@
-"""Products of weights with other weights, scales and shifts, never rounded.
+"""Exact products of weights with other weights, scales and shifts.
 
 A linear map that follows elementwise steps is rewritten as the same map followed by steps:
 
@@ -6,8 +6,8 @@ A linear map that follows elementwise steps is rewritten as the same map followe
     W(z + a) = W z + W a
     W(g (z - m) / s + b) = g (W z - W m) / s + W b
 
-Every number that comes out is exact: a shift that is not a single float64 becomes several shifts
-whose sum it is, and what cannot be written in floats at all raises InexactError.
+All results are exact: a shift that is not a float64 becomes several shifts with that sum, and an
+InexactError is raised for results that cannot be represented in floats.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bnncert.arrays import FloatArray, IntArray
 from bnncert.description.matrices import csr_matrix, with_data
 from bnncert.description.model import Divide, ElementwiseStep, Normalise, Scale, Shift, step_arrays
 
-#: Bits of the pieces that numbers are cut into for dot products in 64-bit integers.
+#: Bits of the pieces into which numbers are split for dot products in 64-bit integers.
 PIECE_BITS = 20
 
 #: A row with more entries than this could overflow such a dot product.
@@ -47,7 +47,7 @@ class InexactError(ArithmeticError):
 def row_values(matrix: Any, values: FloatArray) -> FloatArray | None:
     """Return, for each row, the value that all its columns share; None if some row has two.
 
-    A row without entries gets 1: nothing it is multiplied with matters.
+    The value of a row without entries is 1.
     """
     count = matrix.shape[0]
     if values.size and bool(np.all(values == values[0])):
@@ -167,7 +167,7 @@ def _expansion(numerators: npt.NDArray[Any], exponent: int) -> list[FloatArray]:
 
 def tidy(matrix: Any) -> Any:
     """Return a canonical matrix, with a small integer type if its entries are integers."""
-    # Copies first: the index arrays may belong to another matrix as well.
+    # The matrix is copied first, because its index arrays may be shared with another matrix.
     if not np.all(matrix.data):
         matrix = matrix.copy()
         matrix.eliminate_zeros()
@@ -201,7 +201,7 @@ def _scale_columns(matrix: Any, factor: FloatArray) -> Any:
 
 
 def _divide_columns(matrix: Any, divisor: FloatArray) -> tuple[Any, list[ElementwiseStep]]:
-    """Return W diag(1/d), times what the returned divisions take away again."""
+    """Return a matrix V and divisions that follow it, which together are W diag(1/d)."""
     try:
         data = divide(matrix.data.astype(np.float64), divisor[matrix.indices])
         return tidy(with_data(matrix, data)), []
@@ -209,7 +209,7 @@ def _divide_columns(matrix: Any, divisor: FloatArray) -> tuple[Any, list[Element
         different, which = np.unique(divisor, return_inverse=True)
         if different.size > MOST_DIVISORS:
             raise
-    # 1/3 is no float, but w/3 + v/5 = (5 w + 3 v) / 15 has integer weights.
+    # 1/3 is not a float, but w/3 + v/5 = (5 w + 3 v) / 15 has integer weights.
     exact = [Fraction(float(d)) for d in different]
     others = [math.prod(exact[:k] + exact[k + 1 :], start=Fraction(1)) for k in range(len(exact))]
     cofactor = np.array([float(c) for c in others])

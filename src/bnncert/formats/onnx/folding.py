@@ -44,7 +44,7 @@ def fold(node: OnnxNode, operands: Sequence[Tensor | None], opset: int) -> Tenso
     if result.size > LARGEST_CONSTANT:
         raise node.unsupported(f"a constant with {result.size} entries is too large")
     if result.dtype.kind == "f" and np.any(np.isnan(result)):
-        # Runtimes do not agree on what a NaN becomes: a maximum, a sign, an integer.
+        # Runtimes give different results for a maximum, a sign or an integer of NaN.
         raise node.unsupported("its result has an entry that is not a number")
     return result
 
@@ -104,7 +104,7 @@ def _power(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
 
 
 def _fitting(node: OnnxNode, exact: FloatArray, kind: np.dtype[Any]) -> Tensor:
-    """Return numbers as a type; integers that its range or a float64 does not hold are refused."""
+    """Convert to a type; raise for integers outside of its range or of the exact float64 range."""
     if kind.kind in "iu":
         limits = np.iinfo(kind)
         low, high = max(limits.min, -(2**53) + 1), min(limits.max, 2**53 - 1)
@@ -116,7 +116,7 @@ def _fitting(node: OnnxNode, exact: FloatArray, kind: np.dtype[Any]) -> Tensor:
 def _cast(node: OnnxNode, operands: Sequence[Any], opset: int) -> Tensor:
     data, target = operands[0], target_type(node)
     if target.kind in "iu" and data.dtype != target:
-        # What lies outside the range of the type is undefined; 64-bit limits are no floats.
+        # A conversion out of the range of the type is undefined; 64-bit limits are not floats.
         limits = np.iinfo(target)
         if data.dtype.kind == "f":
             fits = (data >= float(limits.min)) & (data < float(limits.max // 2 + 1) * 2)
@@ -152,9 +152,9 @@ def _slice(node: OnnxNode, operands: Sequence[Any], opset: int) -> Tensor:
 
 
 def _range(size: int, start: int, end: int, step: int) -> npt.NDArray[np.int64]:
-    """Return the entries of an axis that Slice picks.
+    """Return the entries of an axis that Slice selects.
 
-    Starts and ends are moved into the axis, where a Python slice would be empty instead.
+    Starts and ends outside of the axis are clamped, as ONNX defines it and Python does not.
     """
     start, end = (n + size if n < 0 else n for n in (start, end))
     if step > 0:
@@ -261,7 +261,7 @@ def _unary(function: Any) -> Fold:
 
 
 def _signed(function: Any) -> Fold:
-    """Return a fold with one input, in whose type the result may not fit: -(-128) in int8."""
+    """Return a fold with one input whose result may not fit its type: -(-128) in int8."""
 
     def apply(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
         data = operands[0]
@@ -294,7 +294,7 @@ def _expand(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
     return np.broadcast_to(operands[0], _shape(node, np.array(shape, dtype=np.int64))).copy()
 
 
-#: What can be done with constants, by operator.
+#: The operators that are supported on constants.
 FOLDS: dict[str, Fold] = {
     "Constant": _constant,
     "ConstantOfShape": _filled,

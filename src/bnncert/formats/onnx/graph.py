@@ -1,7 +1,7 @@
 """The graph of an ONNX file: its one input, its one output and the nodes between them.
 
-Only nodes that the output depends on are kept, in an order in which every node comes after the
-nodes it reads from.  Tensors stay as they are stored until something asks for them.
+Only nodes that the output depends on are kept, in topological order.  Stored tensors are converted
+to arrays when they are used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bnncert.errors import FormatError, UnsupportedModelError, reason
 from bnncert.formats.limits import DEFAULT_LIMITS
 from bnncert.formats.onnx.size import check_size
 
-#: Below opset 7 broadcasting followed other rules; above the newest one nothing is known.
+#: Before opset 7 broadcasting had different rules; later opsets than the newest are not known.
 OLDEST_OPSET, NEWEST_OPSET = 7, 28
 
 #: Element types of the network's input.
@@ -43,7 +43,7 @@ PLAIN_TYPES = frozenset(
 #: Names of the standard operator set.
 STANDARD_DOMAINS = ("", "ai.onnx")
 
-#: Entries of the largest constant, and of the largest tensor followed through a network.
+#: Entries of the largest constant, and of the largest tensor that depends on the input.
 LARGEST_CONSTANT, LARGEST_VALUE = DEFAULT_LIMITS.matrix, DEFAULT_LIMITS.width
 
 
@@ -65,7 +65,7 @@ class OnnxNode:
         return f"{self.source}: node {self.name} ({self.op})"
 
     def unsupported(self, why: str) -> UnsupportedModelError:
-        """Return the error that says why this node is not part of a binary network."""
+        """Return the error for a node that is not part of a binary network."""
         return UnsupportedModelError(f"{self.place}: {why}")
 
     def _value(self, name: str, kind: int, kind_name: str) -> Any:
@@ -102,7 +102,10 @@ class OnnxNode:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """The live part of a model: `input_shape` starts with a batch axis of 1 unless rank is 1."""
+    """The part of a model that its output depends on.
+
+    `input_shape` starts with a batch axis of 1 unless the rank is 1.
+    """
 
     source: str
     opset: int
@@ -189,7 +192,7 @@ def parse_graph(content: bytes, source: str) -> Graph:
 
 
 def _check_names(model: Any, source: str) -> None:
-    """Refuse names that are not UTF-8: protobuf gives them as bytes, which equal no text."""
+    """Raise for names that are not UTF-8: protobuf returns them as bytes, not as text."""
     graph = model.graph
     places: list[tuple[str, Iterable[str | bytes]]] = [
         ("an operator set", (item.domain for item in model.opset_import)),
@@ -253,12 +256,12 @@ def _input_shape(item: Any, source: str) -> tuple[int, ...]:
         shape.append(size)
     entries = math.prod(shape)
     if entries > LARGEST_VALUE:
-        raise UnsupportedModelError(f"{place}: {entries} entries are more than bnncert can follow")
+        raise UnsupportedModelError(f"{place}: {entries} entries are more than bnncert supports")
     return tuple(shape)
 
 
 def _text(text: str | bytes) -> str:
-    # A string that is not UTF-8 arrives as the bytes it is.
+    # Protobuf returns a string that is not UTF-8 as bytes.
     return text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else text
 
 
@@ -287,7 +290,7 @@ def _node(proto: Any, source: str, number: int) -> OnnxNode:
 def _live_nodes(
     nodes: Sequence[OnnxNode], known: set[str], sparse: set[str], output: str, source: str
 ) -> tuple[OnnxNode, ...]:
-    """Return what `output` depends on, producers first."""
+    """Return the nodes that `output` depends on, in topological order."""
     producer: dict[str, OnnxNode] = {}
     for node in nodes:
         for name in node.outputs:

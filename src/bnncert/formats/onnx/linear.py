@@ -71,7 +71,7 @@ def apply(
         matrix, steps, is_built = _composed(value, build)
     except InexactError as error:
         raise node.unsupported(
-            f"cannot be combined exactly with what comes before it: {error}"
+            f"cannot be combined exactly with the operations before it: {error}"
         ) from error
     if factor is not None and bool(np.all(factor == 1.0)):
         factor = None
@@ -117,7 +117,7 @@ def _composed(
 
 
 def _weights(tensor: Tensor, node: OnnxNode, what: str) -> Tensor:
-    """Check weights without changing their type: a large kernel is only made smaller later."""
+    """Check weights without converting float32 to float64, which would double a large kernel."""
     if tensor.dtype.kind == "f":
         if not np.all(np.isfinite(tensor)):
             raise node.unsupported(f"NaN or infinity in {what}")
@@ -172,7 +172,7 @@ def _times(value: Value, tensor: Tensor, node: OnnxNode, walk: GraphWalk) -> Val
 
 
 def _raised(result: Value, rank: int, value: Value) -> Value:
-    """Give the result of a product the axes of a weight tensor that has more of them (all 1)."""
+    """Add the leading axes (all 1) of a weight tensor that has more axes than the value."""
     return result.reshaped((1,) * (rank - max(2, len(value.shape))) + result.shape)
 
 
@@ -268,11 +268,10 @@ def convolution(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) ->
         raise node.unsupported(f"{places * kernel.size} connections are too many")
     flat, factor = _factored(kernel.reshape(outputs, -1), walk)
     core = flat.reshape(outputs, inner, *windows.kernel)
-    out = windows.out if len(spatial) == 2 else windows.out[1:]
     result = apply(
         value,
         node,
-        (1, outputs, *out),
+        (1, outputs, *windows.out_shape(len(spatial))),
         lambda columns, width: convolution_matrix(core, groups, windows, columns, width),
         factor=None if factor is None else np.repeat(factor, places),
         convolution=None
@@ -307,8 +306,7 @@ def average_pool(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -
         count: npt.NDArray[Any] = np.full(matrix.shape[0], windows.kernel[0] * windows.kernel[1])
     else:
         count = np.diff(matrix.indptr)
-    out = windows.out if len(spatial) == 2 else windows.out[1:]
-    return _summed(value, node, (1, channels, *out), matrix, count)
+    return _summed(value, node, (1, channels, *windows.out_shape(len(spatial))), matrix, count)
 
 
 def reduction(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:

@@ -1,8 +1,8 @@
 """ONNX model files.
 
-The graph is followed from its input to its output.  Between two signs everything must be affine
-(or a maximum over windows), and it is kept as the numbers of the file in the order of the file.
-Whatever cannot be kept exactly is refused, by the name of its node.
+The graph is interpreted from its input to its output.  Between two signs all operations must be
+affine (or a maximum over windows); they are kept with the numbers and in the order of the file.
+An operation that cannot be represented exactly raises an error that names its node.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from bnncert.formats.onnx.linear import (
     pad,
     reduction,
 )
+from bnncert.formats.onnx.max_pooling import max_pool
 from bnncert.formats.onnx.operands import constant, depending, plain, spread
 from bnncert.formats.onnx.schema import check_node
 from bnncert.formats.onnx.shapes import (
@@ -50,11 +51,10 @@ from bnncert.formats.onnx.signs import (
     choose,
     clip,
     compare,
-    max_pool,
     negate,
-    output_stage,
     sign,
 )
+from bnncert.formats.onnx.stages import output_stage
 from bnncert.formats.onnx.value import (
     INTEGERS,
     LARGEST_INTEGER,
@@ -65,7 +65,7 @@ from bnncert.formats.onnx.value import (
     positions,
 )
 
-#: Prefix of the metadata that this project writes into a model.
+#: Prefix of the metadata that bnncert writes.
 OWN_METADATA = "bnncert."
 
 Handler: TypeAlias = Callable[[GraphWalk, OnnxNode, Sequence[Operand]], Value]
@@ -100,7 +100,7 @@ def read_onnx(content: bytes, source: str) -> ModelDescription:
 
 
 def _own(graph: Graph, key: str, source: str) -> object:
-    """Return an entry of this project's metadata, None if there is none."""
+    """Return an entry of the metadata that bnncert writes, or None."""
     text = graph.metadata.get(OWN_METADATA + key)
     if text is None:
         return None
@@ -189,7 +189,7 @@ def _result(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Ope
         handler = HANDLERS.get(node.op)
         if handler is None:
             raise node.unsupported(
-                "not part of a binary network as bnncert reads them (signs, linear maps, "
+                "this operator is not supported in a binary network (signs, linear maps, "
                 "normalisation and pooling)"
             )
         return handler(walk, node, operands)
@@ -351,7 +351,7 @@ def _argmax(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Val
     return replace(value, transform="argmax")
 
 
-#: What can be done with the tensor that flows through the network, by operator.
+#: The operators that are supported on values that depend on the input.
 HANDLERS: dict[str, Handler] = {
     "Identity": _same,
     "Dropout": _same,

@@ -1,8 +1,8 @@
-"""What the ONNX operator specification says about one node, before the node is interpreted.
+"""Checks of one node against the ONNX operator specification, before it is interpreted.
 
 The package `onnx` contains the specification of each operator in each version of the operator
-set.  A node that breaks it, or that uses an attribute which the version of the file does not have,
-is refused: a reader that skips what it does not know builds another network.
+set.  A node that violates it, or that has an attribute which this version does not define, raises
+an error: ignoring an unknown attribute would change the network.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TYPE_NAMES: dict[str, str] = {
     },
 }
 
-#: Attributes that are 0 or 1: runtimes do not agree on what another number means.
+#: Attributes that are 0 or 1; runtimes interpret other numbers differently.
 FLAGS = frozenset(
     {
         *("allowzero", "ceil_mode", "count_include_pad", "keepdims", "noop_with_empty_axes"),
@@ -40,12 +40,12 @@ FLAGS = frozenset(
     }
 )
 
-#: The operator of QONNX, which has no entry in the package `onnx`: its inputs are x and a scale.
+#: The operator of QONNX, which the package `onnx` does not define; its inputs are x and a scale.
 BIPOLAR_QUANT = "BipolarQuant"
 
 
 def check_node(node: OnnxNode, types: Sequence[ElementType | None], opset: int) -> None:
-    """Refuse a node that its specification in this operator set does not allow.
+    """Raise if the specification in this operator set does not allow a node.
 
     Parameters
     ----------

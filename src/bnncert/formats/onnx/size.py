@@ -1,8 +1,8 @@
-"""How large an ONNX file becomes in memory, found out from its bytes before it is parsed.
+"""The size of an ONNX file in memory, estimated from its bytes before it is parsed.
 
-A message of two bytes takes hundreds of bytes once it is an object, so the parser itself can fill
-the memory.  Here the fields are counted; the numbers of tensors are skipped, because they take
-about as much memory as they take bytes.
+A parsed message of two bytes takes hundreds of bytes, so the parser itself can exhaust the memory.
+This module counts the fields; the numbers of tensors are skipped, because they take about as much
+memory as in the file.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from bnncert.formats.limits import DEFAULT_LIMITS, Limits, too_large, too_many
 
 @dataclass(frozen=True)
 class _Message:
-    """The fields of a message, by number, that are looked into or skipped as numbers."""
+    """The fields of a message, by number, that are messages or numbers of tensors."""
 
     inside: Mapping[int, _Message] = field(default_factory=dict)
     numbers: frozenset[int] = frozenset()
-    #: Numbers of variable length: one byte may stand for eight.
+    #: Numbers of variable length: one byte may become eight bytes.
     packed: frozenset[int] = frozenset()
 
 
@@ -33,7 +33,7 @@ _MODEL = _Message({7: _GRAPH})
 
 
 def check_size(content: bytes, source: str, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Refuse a file whose nodes, names and the like would take far more memory than the file."""
+    """Raise for a file whose parsed form would take far more memory than the file."""
     fields = opaque = packed = 0
     stack = [(_MODEL, 0, len(content))]
     while stack:

@@ -1,4 +1,4 @@
-"""What is known about the one tensor that flows through a network while its graph is read.
+"""The tensor that depends on the network's input, at one point of the graph.
 
 Position k of the tensor, flattened in C order, is
 
@@ -29,11 +29,10 @@ from bnncert.description.model import (
 )
 from bnncert.formats.onnx.constants import Tensor
 
-#: Types of integers that values may have: -1 is one of their numbers, as it is not for uint8.
+#: Integer types of values; unsigned types are excluded because they do not contain -1.
 INTEGERS = (np.dtype(np.int32), np.dtype(np.int64))
 
-#: Integers up to this size, and so many steps with them, are exact in float32 and far from an
-#: overflow.
+#: Integers up to this size, after this number of steps, are exact in float32 and do not overflow.
 LARGEST_INTEGER, MOST_INTEGER_STEPS = 8, 6
 
 
@@ -60,9 +59,9 @@ class Value:
     dtype
         The element type of the tensor in the file.
     clipped
-        Whether a Clip around zero was passed, of which only a sign may follow.
+        Whether a Clip around zero was applied, after which only a sign is supported.
     open_stages
-        Stages whose sign(0) the file has not defined so far, and of which this value is made.
+        Stages that this value depends on and whose sign(0) is not defined so far.
     """
 
     shape: tuple[int, ...]
@@ -88,7 +87,7 @@ class Value:
 
     @property
     def kind(self) -> Literal["real", "bool", "integer"]:
-        """What can be computed with it; false is -1 and true is +1 here."""
+        """The kind of its entries; false is represented by -1 and true by +1."""
         if self.dtype.kind == "b":
             return "bool"
         return "integer" if self.dtype.kind in "iu" else "real"
@@ -133,10 +132,10 @@ Operand: TypeAlias = Value | Tensor | None
 
 @dataclass(eq=False)
 class GraphWalk:
-    """What reading a graph has produced so far.
+    """The state of reading a graph: the stages so far.
 
-    `as_written` is set for files that say their weights are in normal form: rows are then taken
-    as they are, without looking for a factor in them.
+    `as_written` is set for files whose weights are in normal form; no factors are then taken out
+    of their rows.
     """
 
     opset: int

@@ -17,13 +17,13 @@ from bnncert.description.matrices import csr_matrix
 from bnncert.errors import FormatError
 from bnncert.formats.onnx.graph import LARGEST_VALUE, OnnxNode
 
-#: Connections of the largest layer that is written out as a sparse matrix.
+#: The largest number of connections of a layer, which is stored as a sparse matrix.
 MOST_CONNECTIONS = 2**28
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Where a kernel is placed on an image: pads are (top, left, bottom, right)."""
+    """The positions of a kernel on an image; pads are (top, left, bottom, right)."""
 
     image: tuple[int, int]
     kernel: tuple[int, int]
@@ -31,6 +31,10 @@ class Windows:
     pads: tuple[int, int, int, int]
     dilations: tuple[int, int]
     out: tuple[int, int]
+
+    def out_shape(self, rank: int) -> tuple[int, ...]:
+        """Return the spatial shape of the result for an image with `rank` spatial axes."""
+        return self.out[2 - rank :]
 
     def cells(self) -> IntArray:
         """Return the image cell of each (window, kernel offset), or -1 in the padding."""
@@ -56,7 +60,7 @@ def image_of(shape: tuple[int, ...], node: OnnxNode) -> tuple[int, tuple[int, ..
 
 
 def windows_of(node: OnnxNode, spatial: tuple[int, ...], kernel: tuple[int, ...]) -> Windows:
-    """Work out the windows from the attributes of a convolution or pooling node."""
+    """Return the windows that the attributes of a convolution or pooling node define."""
     rank = len(spatial)
     if len(kernel) != rank:
         raise FormatError(f"{node.place}: kernel {kernel} for spatial axes {spatial}")
@@ -104,7 +108,7 @@ def windows_of(node: OnnxNode, spatial: tuple[int, ...], kernel: tuple[int, ...]
 
 
 def _rounded_up(node: OnnxNode, axis: int, count: int, stride: int, size: int, pads: int) -> int:
-    # Runtimes disagree on windows that start in the padding and on what an average divides by.
+    # Runtimes differ for windows that start in the padding and for the divisor of an average.
     if node.op != "MaxPool" or pads or count * stride >= size:
         raise node.unsupported(
             f"ceil_mode adds a partial window on axis {axis}; that is supported for MaxPool "
@@ -165,8 +169,8 @@ def convolution_matrix(
         inside = np.broadcast_to(cells[:, None, :] >= 0, (places, inner, cells.shape[1]))
         inside = inside.reshape(places, -1)
         position = (channel[None, :, None] + cells[:, None, :]).reshape(places, -1)
-        # Padding sorts behind all columns.  The order of the columns in a row is the same for
-        # all output channels, so that sorting costs nothing next to the copies below.
+        # Padding is sorted after all columns.  The order of the columns in a row is the same for
+        # all output channels, so that they are sorted only once.
         column = np.where(inside, columns[np.where(inside, position, 0)], width)
         order = np.argsort(column, axis=1, kind="stable")
         column = np.take_along_axis(column, order, axis=1).astype(np.int32)

@@ -1,8 +1,8 @@
 """Networks in normal form as ONNX files that any runtime can execute.
 
 Each layer is MatMul and Add; a sign is ``Sign -> Add(+-0.1) -> Sign``, which is never zero, or a
-bare ``Sign`` where sign(0) may be either.  What the graph cannot say is kept as metadata: the
-input bounds, and that the weights are already in normal form.
+single ``Sign`` where sign(0) may be either.  Metadata state what the graph cannot express: the
+input bounds, and that the weights are in normal form.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from bnncert.errors import InputError
 #: A layer with a larger dense matrix (in bytes) is not written.
 LARGEST_MATRIX = 256 * 2**20
 
-#: Protobuf cannot hold more than 2 GiB; the rest is room for everything but matrices.
+#: Protobuf cannot hold more than 2 GiB; the difference is for everything except matrices.
 LARGEST_MODEL = 2**31 - 2**24
 
-#: Old enough for every runtime in use.
+#: These versions are supported by all runtimes in use.
 OPSET, IR_VERSION = 15, 8
 
-#: Moves sign(0) = 0 to one side without moving +1 or -1 across zero.
+#: Added to the result of Sign: it moves 0 to one side and keeps the signs of +1 and -1.
 NUDGE = {"plus": 0.1, "minus": -0.1}
 
 
 def write_onnx(description: ModelDescription, file: BinaryIO, path: Path) -> None:
     """Write a network whose stages are all W x + b; messages name `path`.
 
-    The graph computes in float32 where that holds every weight and bias exactly, else in
-    float64; numbers are never rounded.
+    The graph computes in float32 if all weights and biases are float32 numbers, else in float64;
+    numbers are not rounded.
     """
     biases = [_bias(stage, path) for stage in description.stages]
     parts = [stage.weights.data for stage in description.stages] + biases

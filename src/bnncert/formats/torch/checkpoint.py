@@ -1,6 +1,6 @@
 """PyTorch checkpoints (.pt, .pth, .safetensors) and the file that describes their layers.
 
-A checkpoint has weights only.  The layers come from a JSON file beside it::
+A checkpoint contains only weights.  A JSON file next to it lists the layers::
 
     {"input_shape": [784],
      "layers": [{"type": "linear", "weights": "fc1", "quantizer": "sign"},
@@ -8,7 +8,7 @@ A checkpoint has weights only.  The layers come from a JSON file beside it::
                 {"type": "sign", "zero": "plus"},
                 {"type": "linear", "weights": "fc2"}]}
 
-Checkpoints are read with ``weights_only=True``: no code in them is run.
+Checkpoints are read with ``weights_only=True``, so that no code in them is executed.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _layer(
         raise FormatError(f"{layers_source}: layer {number} ({kind}): expected {wanted}")
     name = str(number) if prefix is None else prefix
     for key in entry:
-        # A misspelt quantiser must not leave latent weights as they are.
+        # A misspelt option "quantizer" must not be ignored: the weights would stay latent.
         if key not in ("type", "weights", *options):
             raise FormatError(
                 f"{layers_source}: layer {number} ({kind}): unknown option {key}; "
@@ -150,7 +150,7 @@ def _state(content: bytes, source: str) -> dict[str, Any]:
         raise FormatError(
             f"{source}: has objects other than tensors, or is broken; save model.state_dict()"
         ) from error
-    except Exception as error:  # torch raises many kinds on broken files
+    except Exception as error:  # torch raises many types on broken files
         raise FormatError(f"{source}: not a readable checkpoint ({reason(error)})") from error
     for key in _STATE_KEYS:
         if isinstance(state, dict) and isinstance(state.get(key), dict):

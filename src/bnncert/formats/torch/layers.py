@@ -1,4 +1,4 @@
-"""Layers as PyTorch defines them, with their arrays: what models and checkpoints become.
+"""Layers as PyTorch defines them, with their arrays, from models and from checkpoints.
 
 Tensors are (channels, height, width); a layer's options have the names that PyTorch gives them.
 """
@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
 from bnncert.description.model import ModelDescription, SignZero
-from bnncert.formats.layer_chain import Chain, FileLayer
+from bnncert.formats.layer_chain import Chain, ConvolutionGeometry, FileLayer
 
 Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 Handler: TypeAlias = Callable[[Chain, "TorchLayer"], None]
 
-#: The quantiser that leaves weights alone.
+#: The quantiser that does not change the weights.
 AS_STORED = "as stored"
 
 
@@ -58,7 +58,7 @@ def describe_layers(
     input_lo: FloatArray | None = None,
     input_hi: FloatArray | None = None,
 ) -> ModelDescription:
-    """Describe the network that these layers are, one after the other."""
+    """Describe the network that consists of these layers in order."""
     chain = Chain(source, input_shape)
     for entry in layers:
         with entry.layer.reading():
@@ -72,8 +72,8 @@ def describe_layers(
 def quantised(weights: npt.NDArray[Any], quantizer: Any, layer: FileLayer) -> npt.NDArray[Any]:
     """Return the weights that a layer uses; `quantizer` is "sign", "ternary:T" or "as stored".
 
-    What the weight zero, or a weight of exactly T, becomes differs between trainers, so such
-    weights are refused rather than guessed.
+    Trainers quantise the weight zero, or a weight of exactly T, differently, so such weights raise
+    an error.
     """
     if not isinstance(quantizer, str):
         raise layer.broken(
@@ -156,10 +156,12 @@ def _conv2d(chain: Chain, entry: TorchLayer) -> None:
         layer,
         kernel,
         entry.arrays.get("bias"),
-        strides=strides,
-        pads=pads,
-        dilations=dilations,
-        groups=_integer(options.get("groups", 1)),
+        ConvolutionGeometry(
+            strides=strides,
+            pads=pads,
+            dilations=dilations,
+            groups=_integer(options.get("groups", 1)),
+        ),
     )
 
 
@@ -174,7 +176,7 @@ def _batchnorm(chain: Chain, entry: TorchLayer) -> None:
         beta=entry.arrays.get("bias"),
         mean=entry.arrays["running_mean"],
         variance=variance,
-        # PyTorch adds it in the type of the variance.
+        # PyTorch adds epsilon in the type of the variance.
         epsilon=float(variance.dtype.type(epsilon)) if variance.dtype.kind == "f" else epsilon,
         axis=1,
     )
@@ -215,7 +217,7 @@ def _softmax(chain: Chain, entry: TorchLayer) -> None:
 
 
 def _identity(chain: Chain, entry: TorchLayer) -> None:
-    """Do what a layer without effect outside training does."""
+    """Do nothing: the layer has an effect only in training."""
 
 
 def _integer(value: Any) -> int:

@@ -1,7 +1,7 @@
-"""PyTorch models in memory: a ``torch.nn.Sequential`` of layers that a binary network has.
+"""PyTorch models in memory: a ``torch.nn.Sequential`` of supported layers.
 
-A module is recognised by its exact class.  A subclass may do something else in its forward pass
-(a binarising ``Linear`` does), so it needs a role, and its weights a quantiser.
+A module is recognised by its exact class.  A subclass may have a different forward pass (a
+binarising ``Linear`` has one), so the user states its role and the quantiser of its weights.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bnncert.formats.torch.layers import (
     quantised,
 )
 
-#: How messages call a model in memory.
+#: The name of a model in memory in messages.
 SOURCE = "<torch model>"
 
 #: Classes of modules, by their full names, and the type of layer that they are.
@@ -45,7 +45,7 @@ _TYPES = {
     "LogSoftmax": "softmax",
 }
 
-#: Names of classes that are taken for signs (what they compute is looked at, too).
+#: Names of classes that are signs; their results are checked as well.
 SIGN_CLASSES = (
     "Sign",
     "SignSTE",
@@ -57,10 +57,10 @@ SIGN_CLASSES = (
     "BinaryActivation",
 )
 
-#: Roles that other classes can have: those whose result can be compared with what it should be.
+#: Roles of other classes; the results of these roles can be checked.
 ROLES = ("sign", "linear", "conv2d")
 
-#: Where the result of a sign module is looked at, beside zero.
+#: Points other than zero at which the result of a sign module is checked.
 _PROBES = (-3.0, -1.0, -0.5, -1e-6, 1e-6, 0.5, 1.0, 3.0)
 
 
@@ -83,7 +83,7 @@ def describe_torch(
     weights
         The quantiser of all linear and convolution weights, or one for each module by its name
         in the model ("0", "block.conv"): "sign", "ternary:T" or "as stored".  Modules of PyTorch
-        itself are taken as stored by default; those with a role must be given one.
+        itself use their weights as stored by default; modules with a role need a quantiser.
     sign_zero
         The value of sign(0); by default, what each sign module returns at zero.
     """
@@ -120,7 +120,7 @@ def describe_torch(
 
 
 def import_torch(what: str) -> Any:
-    """Return the module torch, which only these readers need."""
+    """Return the module torch, which is an optional dependency."""
     try:
         import torch
     except ImportError as error:
@@ -149,8 +149,8 @@ def _layer(torch: Any, name: str, module: Any, roles: Mapping[Any, str]) -> File
         kind = "sign"
     if kind is None:
         raise FileLayer(SOURCE, name, class_name).unsupported(
-            "this module is not part of a binary network as bnncert reads them; if it is one, say "
-            "so with roles={" + class_name + ': "sign"}'
+            "this module is not supported in a binary network; if it is a sign, state it "
+            "with roles={" + class_name + ': "sign"}'
         )
     layer = FileLayer(SOURCE, name, kind)
     _check_hooks(module, layer)
@@ -193,7 +193,7 @@ def tensor_array(tensor: Any, layer: FileLayer, what: str) -> npt.NDArray[Any]:
         array: npt.NDArray[Any] = tensor.detach().cpu().numpy()
     except (TypeError, RuntimeError, AttributeError) as error:
         raise layer.unsupported(f"its {what} is not a plain tensor of numbers") from error
-    # A few bytes, repeated by strides of 0, can stand for any number of entries.
+    # With strides of 0 a few bytes can represent any number of entries.
     if array.size > DEFAULT_LIMITS.matrix:
         limit = DEFAULT_LIMITS.matrix
         raise too_many(layer.place, f"its {what} has {array.size} entries", limit, "matrix")
@@ -205,7 +205,7 @@ def tensor_array(tensor: Any, layer: FileLayer, what: str) -> npt.NDArray[Any]:
 def _check_forward(
     torch: Any, module: Any, layer: FileLayer, quantizer: str | None, arrays: Mapping[str, Any]
 ) -> None:
-    """Refuse a class with a role that computes something else than its weights say."""
+    """Raise if a module with a role does not compute the map that its weights define."""
     name = type(module).__name__
     if quantizer is None:
         raise layer.unsupported(
@@ -226,7 +226,7 @@ def _check_forward(
         geometry = (module.stride, module.padding, module.dilation, module.groups)
         expected = torch.nn.functional.conv2d(points, weight, bias, *geometry)
     values = _applied(torch, module, points, layer)
-    # Rounding is far below one weight that is different.
+    # A rounding error is much smaller than the effect of one different weight.
     slack = 1e-3 * float(weight.abs().max())
     if values.shape != expected.shape or not torch.allclose(values, expected, 1e-4, slack):
         raise layer.unsupported(
@@ -235,13 +235,13 @@ def _check_forward(
 
 
 def _applied(torch: Any, module: Any, points: Any, layer: FileLayer) -> Any:
-    """Return what a module computes in evaluation mode."""
+    """Return the result of a module in evaluation mode."""
     training = module.training
     try:
         module.eval()
         with torch.no_grad():
             return module(points.to(next(module.parameters(), points).device)).cpu()
-    except Exception as error:  # whatever the module raises, it is not the layer that it should be
+    except Exception as error:  # the module may raise any exception
         raise layer.unsupported(
             f"{type(module).__name__} cannot be applied to a tensor ({type(error).__name__})"
         ) from error
@@ -250,11 +250,11 @@ def _applied(torch: Any, module: Any, points: Any, layer: FileLayer) -> Any:
 
 
 def _zero(torch: Any, module: Any, layer: FileLayer) -> SignZero | None:
-    """Return what a sign module gives at zero, after a look at whether it is a sign at all."""
+    """Return the value of a sign module at zero, after a check that it is a sign."""
     points = torch.tensor([[*_PROBES, 0.0]])
     values = _applied(torch, module, points, layer).reshape(-1).tolist()
     signs = [1.0 if p > 0 else -1.0 for p in _PROBES]
     if values[:-1] != signs or values[-1] not in (1, 0, -1):
         raise layer.unsupported(f"{type(module).__name__} is not the sign of its input")
-    # torch.sign(0) is 0, which does not say which of the two signs is meant.
+    # torch.sign(0) is 0, which does not define the sign.
     return "plus" if values[-1] == 1 else "minus" if values[-1] == -1 else None

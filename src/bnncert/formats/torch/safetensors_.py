@@ -35,7 +35,7 @@ def read_safetensors(content: bytes, source: str) -> dict[str, npt.NDArray[Any]]
                 raise ValueError("its data lie outside the file")
             used += end - begin
             if used > len(body):
-                # Otherwise many names for the same bytes would fill the memory.
+                # Otherwise many tensors with the same bytes could exhaust the memory.
                 raise ValueError("its data overlap with those of another tensor")
             arrays[name] = np.frombuffer(body[begin:end], dtype=_TYPES[kind]).reshape(shape).copy()
         except (ValueError, TypeError, KeyError) as error:
