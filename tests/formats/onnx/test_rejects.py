@@ -93,7 +93,7 @@ NODES: dict[str, tuple[Callable[[], Sketch], str]] = {
             .then("BatchNormalization", *[np.array([1, 2, 3], "f")] * 4)
             .then("MatMul", EYE + 1)
         ),
-        "n3 (MatMul): cannot be combined exactly with the operations before it: batch normalisation",
+        "n3 (MatMul): cannot be combined exactly with the operations before it: batch",
     ),
     "product of reals": (
         lambda: (

@@ -244,7 +244,7 @@ def _hooked() -> Any:
 @pytest.mark.parametrize(
     ("modules", "options", "expected"),
     [
-        ([nn.ReLU()], {}, "layer 0 (ReLU): this module is not part of a binary network"),
+        ([nn.ReLU()], {}, "layer 0 (ReLU): this module is not supported in a binary network"),
         ([BinaryLinear(4, 3)], {}, "layer 0 (BinaryLinear): this module is not part"),
         (
             [BinaryLinear(4, 3)],

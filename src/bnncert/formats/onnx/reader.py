@@ -189,7 +189,7 @@ def _result(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Ope
         handler = HANDLERS.get(node.op)
         if handler is None:
             raise node.unsupported(
-                "this operator is not supported in a binary network (signs, linear maps, "
+                "not part of a binary network (its operators are signs, linear maps, "
                 "normalisation and pooling)"
             )
         return handler(walk, node, operands)
