@@ -25,7 +25,7 @@ from bnncert.relaxations.moments.cliques import cliques
 from bnncert.relaxations.moments.encoding import encode
 from bnncert.relaxations.moments.relaxation import relax
 from bnncert.relaxations.reduced.patterns import starting_moments
-from bnncert.relaxations.reduced.relaxation import reduce_objective
+from bnncert.relaxations.reduced.problem import reduce_objective
 from bnncert.solvers.scip_ import ScipModel
 from tests.clock import Clock
 

@@ -14,7 +14,7 @@ from bnncert import Options
 from bnncert.bundled import load_demo_images, load_demo_network
 from bnncert.deadline import Deadline
 from bnncert.presolve.pipeline import presolve
-from bnncert.relaxations.reduced.relaxation import reduce_objective
+from bnncert.relaxations.reduced.problem import reduce_objective
 from bnncert.search import parallel
 from bnncert.search.tree import Tree, TreeOptions
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert.presolve.pipeline import presolve
-from bnncert.relaxations.reduced.relaxation import ReducedProblem, reduce_objective
+from bnncert.relaxations.reduced.problem import ReducedProblem, reduce_objective
 from bnncert.search.restrict import Restrictor
 from bnncert.search.rounding import count_violated_pairs, objective_values
 from tests.strategies import NORMS, regions, tiny_networks

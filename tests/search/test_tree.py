@@ -16,7 +16,7 @@ from bnncert.deadline import Deadline
 from bnncert.presolve.literals import sign_of, variable_of
 from bnncert.presolve.pipeline import presolve
 from bnncert.reachability.feasibility import SignPattern, proves_infeasible
-from bnncert.relaxations.reduced.relaxation import reduce_objective
+from bnncert.relaxations.reduced.problem import reduce_objective
 from bnncert.search.frontier import Frontier, Node
 from bnncert.search.tree import Tree, TreeOptions
 from tests.brute_force import true_margins

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 import bnncert
 from bnncert.deadline import Deadline
 from bnncert.presolve.pipeline import presolve
-from bnncert.relaxations.reduced.relaxation import reduce_objective, relax_reduced
+from bnncert.relaxations.reduced.problem import reduce_objective
+from bnncert.relaxations.reduced.relaxation import relax_reduced
 from bnncert.search.restrict import Restrictor
 from bnncert.search.warm_start import Frame, keep, start_from
 from bnncert.solvers.structured import solve_structured

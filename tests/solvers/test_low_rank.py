@@ -16,12 +16,8 @@ from bnncert.deadline import Deadline
 from bnncert.methods.interval import interval_proof
 from bnncert.presolve.pipeline import presolve
 from bnncert.problem import Target, robustness
-from bnncert.relaxations.reduced.relaxation import (
-    ReducedProblem,
-    ReducedRelaxation,
-    reduce_objective,
-    relax_reduced,
-)
+from bnncert.relaxations.reduced.problem import ReducedProblem, reduce_objective
+from bnncert.relaxations.reduced.relaxation import ReducedRelaxation, relax_reduced
 from bnncert.solvers.low_rank import solve_low_rank
 from bnncert.solvers.structured import solve_structured
 from tests.brute_force import true_margins

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bnncert.relaxations.reduced.relaxation import ReducedProblem, relax_reduced
+from bnncert.relaxations.reduced.problem import ReducedProblem
+from bnncert.relaxations.reduced.relaxation import relax_reduced
 from bnncert.solvers import product_matrices
 from bnncert.solvers.product_matrices import ProductMatrices
 from bnncert.solvers.structured_program import StructuredProgram

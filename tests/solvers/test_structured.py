@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from bnncert.deadline import Deadline
 from bnncert.relaxations.reduced.conic import conic_program
-from bnncert.relaxations.reduced.relaxation import Lattice, ReducedProblem, relax_reduced
+from bnncert.relaxations.reduced.problem import Lattice, ReducedProblem
+from bnncert.relaxations.reduced.relaxation import relax_reduced
 from bnncert.solvers.clarabel_ import ClarabelSolver
 from bnncert.solvers.structured import solve_structured
 from bnncert.solvers.structured_program import (

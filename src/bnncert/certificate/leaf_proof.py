@@ -16,15 +16,10 @@ from bnncert.checking.leaves import MOST, Goal, Sums, View
 from bnncert.checking.reading import FINEST, Multipliers
 from bnncert.deadline import Deadline
 from bnncert.presolve.literals import both_literals, renumbered, variable_of
+from bnncert.relaxations.reduced.dual_point import DualPoint
 from bnncert.relaxations.reduced.patterns import starting_moments
-from bnncert.relaxations.reduced.relaxation import (
-    DualPoint,
-    Lattice,
-    ReducedProblem,
-    packed,
-    relax_reduced,
-    widen,
-)
+from bnncert.relaxations.reduced.problem import Lattice, ReducedProblem, packed, widen
+from bnncert.relaxations.reduced.relaxation import relax_reduced
 from bnncert.search.restrict import Restriction, with_interior
 from bnncert.search.warm_start import Frame, NodeMultipliers, carried
 from bnncert.solvers.structured import solve_structured

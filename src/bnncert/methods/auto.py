@@ -28,7 +28,7 @@ from bnncert.methods.propagation import PatternEngine, PropagationMethod
 from bnncert.presolve.pipeline import Presolved, presolve
 from bnncert.presolve.stability import LayerBounds, stability
 from bnncert.problem import Problem
-from bnncert.relaxations.reduced.relaxation import is_too_large
+from bnncert.relaxations.reduced.problem import is_too_large
 from bnncert.search.patterns.circuit import is_small_enough
 from bnncert.search.patterns.flips import flip_budget
 from bnncert.verdict import Counterexample, TargetResult

@@ -15,7 +15,7 @@ from bnncert.methods.interval import interval_proof
 from bnncert.methods.reduced_sdp import TOO_LARGE
 from bnncert.presolve.pipeline import Presolved, presolve
 from bnncert.problem import Objective, Problem, Target
-from bnncert.relaxations.reduced.relaxation import is_too_large, reduce_objective
+from bnncert.relaxations.reduced.problem import is_too_large, reduce_objective
 from bnncert.search.learned_clauses import LearnedClauses
 from bnncert.search.parallel import TreeTask, search_together
 from bnncert.search.trace import trace_of

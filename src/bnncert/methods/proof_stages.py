@@ -19,7 +19,7 @@ from bnncert.methods.reduced_sdp import WORTH_LP, ReducedSdpMethod, bound_proble
 from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Problem, Target
 from bnncert.regions import Ball, Region
-from bnncert.relaxations.reduced.relaxation import ReducedProblem, is_too_large, reduce_objective
+from bnncert.relaxations.reduced.problem import ReducedProblem, is_too_large, reduce_objective
 from bnncert.search.trace import root_trace
 from bnncert.verdict import TargetResult
 

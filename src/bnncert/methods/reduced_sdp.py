@@ -18,17 +18,12 @@ from bnncert.problem import Objective, Problem
 from bnncert.relaxations.reduced.components import ComponentAnswer, split_bound
 from bnncert.relaxations.reduced.conic import conic_program, multipliers_of
 from bnncert.relaxations.reduced.coupling import couple
+from bnncert.relaxations.reduced.dual_point import DualPoint
 from bnncert.relaxations.reduced.lattice_cuts import add_cuts
 from bnncert.relaxations.reduced.lazy_pairs import for_all_pairs, violated_pairs, with_pairs
 from bnncert.relaxations.reduced.patterns import starting_moments
-from bnncert.relaxations.reduced.relaxation import (
-    DualPoint,
-    ReducedProblem,
-    ReducedRelaxation,
-    is_too_large,
-    reduce_objective,
-    relax_reduced,
-)
+from bnncert.relaxations.reduced.problem import ReducedProblem, is_too_large, reduce_objective
+from bnncert.relaxations.reduced.relaxation import ReducedRelaxation, relax_reduced
 from bnncert.solvers.low_rank import solve_low_rank
 from bnncert.solvers.registry import conic_solver
 from bnncert.solvers.structured import solve_structured

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
-from bnncert.relaxations.reduced.relaxation import ReducedProblem
+from bnncert.relaxations.reduced.problem import ReducedProblem
 
 
 def influences(problem: ReducedProblem) -> FloatArray:

@@ -25,7 +25,7 @@ from bnncert.deadline import Deadline
 from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Objective, Problem, Target
 from bnncert.processes import become_worker, interrupts_later
-from bnncert.relaxations.reduced.relaxation import ReducedProblem
+from bnncert.relaxations.reduced.problem import ReducedProblem
 from bnncert.replay import Replayer
 from bnncert.search.incumbent import exact_values
 from bnncert.search.tree import Confirm, Leaf, Outcome, Tree, TreeOptions

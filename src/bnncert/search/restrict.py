@@ -17,7 +17,7 @@ from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.presolve.literals import both_literals, literal, variable_of
 from bnncert.presolve.ranges import sum_ranges
 from bnncert.presolve.triples import Triples
-from bnncert.relaxations.reduced.relaxation import Lattice, ReducedProblem, packed, widen
+from bnncert.relaxations.reduced.problem import Lattice, ReducedProblem, packed, widen
 from bnncert.search.clauses import Clauses
 
 #: Beyond this many variables the cubic table of triples would not fit.

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
 from bnncert.presolve.literals import sign_of, variable_of
-from bnncert.relaxations.reduced.relaxation import ReducedProblem
+from bnncert.relaxations.reduced.problem import ReducedProblem
 
 
 def round_moments(

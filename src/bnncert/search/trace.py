@@ -9,7 +9,8 @@ import numpy as np
 from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.presolve.literals import sign_of, variable_of
 from bnncert.presolve.pipeline import Presolved
-from bnncert.relaxations.reduced.relaxation import DualPoint, ReducedProblem
+from bnncert.relaxations.reduced.dual_point import DualPoint
+from bnncert.relaxations.reduced.problem import ReducedProblem
 from bnncert.search.restrict import Restriction
 from bnncert.search.tree import Leaf, Tree
 from bnncert.search.warm_start import Frame, NodeMultipliers, keep

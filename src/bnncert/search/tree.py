@@ -31,7 +31,8 @@ from bnncert.reachability.fast import fast_feasibility
 from bnncert.reachability.feasibility import Feasibility, SignPattern
 from bnncert.regions import Region
 from bnncert.relaxations.reduced.patterns import starting_moments
-from bnncert.relaxations.reduced.relaxation import ReducedProblem, relax_reduced
+from bnncert.relaxations.reduced.problem import ReducedProblem
+from bnncert.relaxations.reduced.relaxation import relax_reduced
 from bnncert.search.branching import choose_variable
 from bnncert.search.frontier import Frontier, Node
 from bnncert.search.restrict import Restriction, Restrictor

@@ -14,7 +14,9 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.presolve.literals import renumbered
-from bnncert.relaxations.reduced.relaxation import DualPoint, ReducedProblem, ReducedRelaxation
+from bnncert.relaxations.reduced.dual_point import DualPoint
+from bnncert.relaxations.reduced.problem import ReducedProblem
+from bnncert.relaxations.reduced.relaxation import ReducedRelaxation
 from bnncert.search.restrict import Restriction
 from bnncert.solvers.structured_program import StructuredMultipliers, starting_point
 

@@ -26,13 +26,10 @@ from bnncert.relaxations.reduced.components import (
     split_bound,
     sum_of_bounds,
 )
+from bnncert.relaxations.reduced.dual_point import DualPoint
 from bnncert.relaxations.reduced.patterns import consistent_patterns, starting_moments
-from bnncert.relaxations.reduced.relaxation import (
-    DualPoint,
-    ReducedProblem,
-    reduce_objective,
-    relax_reduced,
-)
+from bnncert.relaxations.reduced.problem import ReducedProblem, reduce_objective
+from bnncert.relaxations.reduced.relaxation import relax_reduced
 from bnncert.solvers.structured import solve_structured
 from tests.brute_force import TinyNetwork, true_margins
 from tests.relaxations.reduced.test_relaxation import cube, objectives, open_networks

@@ -21,7 +21,8 @@ from bnncert.problem import robustness
 from bnncert.relaxations.reduced.conic import conic_program, multipliers_of
 from bnncert.relaxations.reduced.coupling import Coupling, couple
 from bnncert.relaxations.reduced.patterns import starting_moments
-from bnncert.relaxations.reduced.relaxation import ReducedProblem, reduce_objective, relax_reduced
+from bnncert.relaxations.reduced.problem import ReducedProblem, reduce_objective
+from bnncert.relaxations.reduced.relaxation import relax_reduced
 from bnncert.solvers.clarabel_ import ClarabelSolver
 from bnncert.solvers.structured import solve_structured
 from bnncert.solvers.structured_program import StructuredMultipliers

@@ -17,7 +17,8 @@ from bnncert.presolve.pipeline import presolve
 from bnncert.problem import robustness
 from bnncert.relaxations.reduced import lazy_pairs
 from bnncert.relaxations.reduced.lazy_pairs import for_all_pairs, violated_pairs, with_pairs
-from bnncert.relaxations.reduced.relaxation import ReducedProblem, reduce_objective, relax_reduced
+from bnncert.relaxations.reduced.problem import ReducedProblem, reduce_objective
+from bnncert.relaxations.reduced.relaxation import relax_reduced
 from bnncert.solvers.structured_program import StructuredMultipliers
 from tests.brute_force import true_margins
 from tests.relaxations.reduced.test_relaxation import FEW

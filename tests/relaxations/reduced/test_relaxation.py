@@ -21,12 +21,8 @@ from bnncert.presolve.pipeline import Presolved, presolve
 from bnncert.problem import Objective, robustness
 from bnncert.relaxations.reduced.conic import conic_program, multipliers_of
 from bnncert.relaxations.reduced.lattice_cuts import add_cuts
-from bnncert.relaxations.reduced.relaxation import (
-    ReducedProblem,
-    ReducedRelaxation,
-    reduce_objective,
-    relax_reduced,
-)
+from bnncert.relaxations.reduced.problem import ReducedProblem, reduce_objective
+from bnncert.relaxations.reduced.relaxation import ReducedRelaxation, relax_reduced
 from bnncert.solvers.clarabel_ import ClarabelSolver
 from bnncert.solvers.conic import ConicProgram, ConicSolution, unpack
 from bnncert.solvers.structured import solve_structured

@@ -29,7 +29,8 @@ from scipy.sparse.csgraph import connected_components
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.presolve.literals import renumbered, variable_of
-from bnncert.relaxations.reduced.relaxation import UNIT, DualPoint, Lattice, ReducedProblem
+from bnncert.relaxations.reduced.dual_point import DualPoint
+from bnncert.relaxations.reduced.problem import UNIT, Lattice, ReducedProblem
 
 BlockForm: TypeAlias = Literal["whole", "parts", "conic"]
 

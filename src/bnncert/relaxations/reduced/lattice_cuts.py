@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.presolve.literals import literal, negation
-from bnncert.relaxations.reduced.relaxation import Lattice, ReducedProblem, widen
+from bnncert.relaxations.reduced.problem import Lattice, ReducedProblem, widen
 
 #: Violations below this are left alone.
 VISIBLE = 1e-3

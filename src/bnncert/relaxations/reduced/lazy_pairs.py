@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.presolve.literals import sign_of, variable_of
-from bnncert.relaxations.reduced.relaxation import ReducedProblem
+from bnncert.relaxations.reduced.problem import ReducedProblem
 from bnncert.solvers.structured_program import StructuredMultipliers
 
 #: Violations below this are left alone.

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
 from bnncert.presolve.literals import both_literals, literal
-from bnncert.relaxations.reduced.relaxation import Lattice, ReducedProblem
+from bnncert.relaxations.reduced.problem import Lattice, ReducedProblem
 
 #: Share of the start that comes from independent fair signs, which have no zero eigenvalue.
 BLEND = 0.5
