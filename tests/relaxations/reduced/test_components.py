@@ -15,12 +15,11 @@ from bnncert.deadline import Deadline
 from bnncert.presolve.pipeline import presolve
 from bnncert.problem import robustness
 from bnncert.relaxations.moments.cliques import running_intersection
+from bnncert.relaxations.reduced.chordal import chordal_cliques, costs
 from bnncert.relaxations.reduced.components import (
     Component,
     ComponentAnswer,
-    chordal_cliques,
     components,
-    costs,
     join,
     labels,
     split_bound,
