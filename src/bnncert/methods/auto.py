@@ -26,6 +26,7 @@ from bnncert.methods.proof_stages import (
 )
 from bnncert.methods.propagation import PatternEngine, PropagationMethod
 from bnncert.presolve.pipeline import Presolved, presolve
+from bnncert.presolve.plain import plain_presolve
 from bnncert.presolve.stability import LayerBounds, stability
 from bnncert.problem import Problem
 from bnncert.relaxations.reduced.problem import is_too_large
@@ -60,6 +61,10 @@ DEEP = 3
 #: network.
 SHORT_PATTERNS, PATTERNS_SHARE, PATTERNS_SECONDS = 0.5, 0.5, 60.0
 
+#: Seconds and share of the time of the first search over patterns where the region is a budget of
+#: flips.
+SHORT_BUDGET, SHORT_SHARE = 2.0, 0.25
+
 
 class AutoRun:
     """The work on one problem."""
@@ -74,6 +79,10 @@ class AutoRun:
         self.share = AttackShare(context.deadline)
         self.patterns: PatternEngine | None = None
         self.branching: Branching
+        first = problem.network.layers[0]
+        self.has_flip_budget = (
+            flip_budget(first, self.bounds[0].unstable, problem.region) is not None
+        )
 
     @property
     def open(self) -> set[str]:
@@ -90,10 +99,9 @@ class AutoRun:
     def run(self) -> tuple[TargetResult, ...]:
         """Run the stages in order; in the end the attack gets the rest of its share."""
         problem, context = self.problem, self.context
-        if self.is_large:
+        if self.is_large or self.has_flip_budget:
             self.prove_by_intervals(self.bounds)
-            if not self.is_over:
-                self.attack(min(FIRST_SECONDS, FIRST_SHARE * context.deadline.remaining()))
+            self.run_before_presolve()
             if self.is_over:
                 return tuple(self.results[t.name] for t in problem.targets)
         presolved = self.presolve()
@@ -103,6 +111,20 @@ class AutoRun:
         if not self.is_over and limit is not None:
             self.attack(SHARE * limit - self.share.seconds)
         return tuple(_timed(self.results[t.name], context) for t in problem.targets)
+
+    def run_before_presolve(self) -> None:
+        """Run what needs no presolve, where that takes long or the region is a budget of flips."""
+        plain = None
+        if self.has_flip_budget and not self.is_over:
+            plain = plain_presolve(self.problem.network, self.problem.region, self.bounds)
+            end = self.share.for_proofs()
+            seconds = min(SHORT_BUDGET, SHORT_SHARE * end.remaining())
+            self.search_patterns(plain, seconds, end)
+        if self.is_large and not self.is_over:
+            self.attack(min(FIRST_SECONDS, FIRST_SHARE * self.context.deadline.remaining()))
+        if self.is_large and plain is not None and not self.is_over:
+            end = self.share.for_proofs()
+            self.search_patterns(plain, _long_search(plain, end.remaining()), end)
 
     def presolve(self) -> Presolved | None:
         """Return the presolved network, or None if presolve takes all the time for proofs."""
@@ -286,7 +308,8 @@ def _patterns(seconds: Callable[[Presolved, float], float]) -> Stage:
 
 def _short_search(presolved: Presolved, remaining: float) -> float:
     few = np.count_nonzero(presolved.owner_layer == 0) <= FEW_SIGNS
-    return SHORT_PATTERNS if few or _has_flip_budget(presolved) else 0.0
+    # Where the region is a budget of flips, the first search comes before presolve.
+    return SHORT_PATTERNS if few and not _has_flip_budget(presolved) else 0.0
 
 
 def _long_search(presolved: Presolved, remaining: float) -> float:

@@ -13,6 +13,8 @@ from bnncert.methods.base import Context, Method, register
 from bnncert.methods.interval import interval_proof
 from bnncert.presolve.literals import literal, variable_of
 from bnncert.presolve.pipeline import Presolved, presolve
+from bnncert.presolve.plain import plain_presolve
+from bnncert.presolve.stability import stability
 from bnncert.problem import Problem, Target
 from bnncert.reachability.ball import exact_feasibility
 from bnncert.reachability.fast import fast_feasibility
@@ -20,7 +22,10 @@ from bnncert.reachability.feasibility import SignPattern
 from bnncert.search.incumbent import exact_values
 from bnncert.search.patterns.circuit import Circuit, build_circuit, is_small_enough
 from bnncert.search.patterns.descent import FlipDescent
+from bnncert.search.patterns.enumeration import pattern_counts
+from bnncert.search.patterns.enumeration_numpy import MOST_PLAIN
 from bnncert.search.patterns.flips import flip_budget
+from bnncert.search.patterns.narrowing import without_stable_gates
 from bnncert.search.patterns.search import PatternSearch, Realisation, SearchOutcome
 from bnncert.verdict import Counterexample, TargetResult
 
@@ -43,8 +48,9 @@ class PatternEngine:
         self.problem, self.targets, self.context = problem, targets, context
         self.presolved = presolved
         self.layer = presolved.network.layers[0]
-        self.circuit: Circuit = build_circuit(presolved, targets)
-        self.budget = flip_budget(self.layer, self.circuit.neurons, problem.region)
+        circuit = build_circuit(presolved, targets)
+        self.budget = flip_budget(self.layer, circuit.neurons, problem.region)
+        self.circuit: Circuit = without_stable_gates(circuit, self.budget)
         self.found: Counterexample | None = None
         self.search = PatternSearch(self.circuit, self._excluded(), self.budget, self._realise)
         # For the minimum of F the search goes on below the best point found.
@@ -60,7 +66,13 @@ class PatternEngine:
                 self._offer(k, problem.region.center, None)
         self._descent: FlipDescent | None = None
         home = self._home()
-        if not self._values and (self.budget is not None or self._disjoint()):
+        # Where all patterns are evaluated at once, nothing needs to be found before.
+        root = np.zeros((1, self.circuit.inputs), dtype=np.int8)
+        flips = None
+        if self.budget is not None:
+            flips = self.budget.most_flips(*self.budget.restrict(root))
+        few = pattern_counts(root, flips)[0] <= MOST_PLAIN
+        if not self._values and not few and (self.budget is not None or self._disjoint()):
             self._descent = FlipDescent(
                 self.circuit, self.budget, home, self._realise, context.options.seed
             )
@@ -177,6 +189,15 @@ class PatternEngine:
         )
 
 
+def _presolved(problem: Problem, context: Context) -> Presolved:
+    """Return the network as the search takes it: a budget of flips knows more than pairs do."""
+    network, region = problem.network, problem.region
+    bounds = stability(network, region)
+    if flip_budget(network.layers[0], bounds[0].unstable, region) is not None:
+        return plain_presolve(network, region, bounds)
+    return presolve(network, region, deadline=context.deadline)
+
+
 @register
 class PropagationMethod(Method):
     """Search over sign patterns of the first layer."""
@@ -188,7 +209,7 @@ class PropagationMethod(Method):
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
         """Decide all targets in one search."""
-        presolved = presolve(problem.network, problem.region, deadline=context.deadline)
+        presolved = _presolved(problem, context)
         since = context.deadline.elapsed()
         known: dict[str, TargetResult] = {}
         lowers: dict[str, float] = {}

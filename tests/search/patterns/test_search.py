@@ -18,7 +18,9 @@ from bnncert.search.patterns import enumeration
 from bnncert.search.patterns import search as pattern_search
 from bnncert.search.patterns.circuit import Circuit, build_circuit
 from bnncert.search.patterns.enumeration import FlipEnumerator
+from bnncert.search.patterns.enumeration_numpy import enumerate_node
 from bnncert.search.patterns.flips import UNITS, BudgetedSums, flip_budget
+from bnncert.search.patterns.narrowing import narrowed
 from bnncert.search.patterns.packed_circuit import pack
 from bnncert.search.patterns.propagation import evaluate, imply, propagate
 from bnncert.search.patterns.search import PatternSearch, Realisation
@@ -216,9 +218,52 @@ def test_the_compiled_enumeration_equals_the_evaluation_of_all_patterns(with_bud
     assert compared > 8
 
 
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+def test_the_narrowed_enumeration_equals_the_evaluation_of_all_patterns(norm: str) -> None:
+    rng = np.random.default_rng(6)
+    compared, narrower = 0, 0
+    for number, sign_zero in enumerate(SIGN_RULES * 10):
+        depth = (1, 2, 3, 4)[number % 4]
+        net = deep_network(
+            rng, 8, (8, *(7,) * (depth - 1)), diagonal=True, sign_zero=sign_zero, zeros=0.3
+        )
+        ball = bnncert.Ball(norm, rng.uniform(-1, 1, 8), 2.5)  # type: ignore[arg-type]
+        circuit, _, _ = circuit_of(net, ball, int(net.classify(ball.center)[0]))
+        budget = flip_budget(net.layers[0], circuit.neurons, ball)
+        node = rng.choice([0, 0, 0, 1], size=circuit.inputs).astype(np.int8)
+        if budget is not None:
+            node, left = (part[0] for part in budget.restrict(node[None, :]))
+            if left < 0:
+                continue
+        made = propagate(circuit, node[None, :])
+        if not made.possible[0]:
+            continue
+        wanted = np.ones(circuit.targets, dtype=bool)
+        goal = np.full(circuit.constant.size, rng.uniform(-6, 0))
+        found = enumerate_node(circuit, budget, made.states[0], made.last[0], wanted, goal)
+        patterns = all_patterns(circuit.inputs)
+        patterns = patterns[np.all((node == 0) | (patterns == node), axis=1)]
+        if budget is not None:
+            patterns = patterns[budget.spent(patterns) <= UNITS]
+        exact = evaluate(circuit, patterns)
+        open_ = ~(exact.lower > goal) & exact.possible[:, None]
+        assert found.complete and found.count == len(patterns)
+        assert len(found.violating) == np.count_nonzero(open_.any(axis=1))
+        assert {p.tobytes() for p in found.violating} == {
+            p.tobytes() for p in patterns[open_.any(axis=1)]
+        }
+        least = np.where(open_ | ~exact.possible[:, None], np.inf, exact.lower)
+        np.testing.assert_allclose(found.least, least.min(axis=0, initial=np.inf))
+        compared += 1
+        small = narrowed(circuit, made.states[0], made.last[0], inputs=True)
+        narrower += small.size < circuit.size
+    assert compared > 15 and narrower > 5
+
+
 def test_an_interrupted_search_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pattern_search, "BATCH", 4)
     monkeypatch.setattr(pattern_search, "ENUMERATED_SIGNS", 0)
+    monkeypatch.setattr(pattern_search, "MOST_PLAIN", 0)
     rng = np.random.default_rng(4)
     net = deep_network(rng, 9, (9, 8, 6), diagonal=True)
     ball = bnncert.Ball("linf", np.zeros(9), 3.5)

@@ -52,6 +52,19 @@ def is_compiled() -> bool:
     return importlib.util.find_spec("numba") is not None
 
 
+def pattern_counts(nodes: SignArray, most_flips: IntArray | None) -> FloatArray:
+    """Return upper bounds of the numbers of patterns of nodes."""
+    open_ = np.minimum(np.count_nonzero(nodes == 0, axis=1), 1000)
+    if most_flips is None:
+        return np.asarray(2.0**open_)
+    return np.array(
+        [
+            float(sum(math.comb(n, k) for k in range(min(m, n) + 1))) if m < 8 else 2.0**n
+            for n, m in zip(open_.tolist(), most_flips.tolist(), strict=True)
+        ]
+    )
+
+
 class FlipEnumerator:
     """Enumerates the patterns of nodes of one circuit by the compiled loop."""
 
@@ -73,18 +86,6 @@ class FlipEnumerator:
         """Return the compiled enumerator, or None where numba or the form of the circuit lacks."""
         packed = pack(circuit) if is_compiled() else None
         return None if packed is None else FlipEnumerator(circuit, packed, budget)
-
-    def patterns(self, nodes: SignArray, most_flips: IntArray | None) -> FloatArray:
-        """Return upper bounds of the numbers of patterns of nodes."""
-        open_ = np.count_nonzero(nodes == 0, axis=1)
-        if most_flips is None:
-            return np.asarray(2.0 ** np.minimum(open_, 1000))
-        return np.array(
-            [
-                float(sum(math.comb(n, k) for k in range(min(m, n) + 1))) if m < 8 else 2.0**n
-                for n, m in zip(np.minimum(open_, 1000).tolist(), most_flips.tolist(), strict=True)
-            ]
-        )
 
     def run(self, node: SignArray, wanted: BoolArray, goal: FloatArray) -> Enumerated:
         """Enumerate the patterns of one node."""

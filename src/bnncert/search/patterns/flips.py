@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
-from bnncert.arrays import BoolArray, Float32Array, FloatArray, IntArray, SignArray
+from bnncert.arrays import Float32Array, FloatArray, IntArray, SignArray
 from bnncert.network.layers import ROUNDOFF, ThresholdLayer
 from bnncert.regions import Ball, Region
 from bnncert.search.patterns.circuit import Circuit, Level
@@ -184,17 +183,3 @@ def _gaps(layer: ThresholdLayer, neurons: IntArray, region: Ball) -> tuple[SignA
 def fits_level(circuit: Circuit, level: Level) -> bool:
     """Whether all inputs of a level are first-layer variables: then the budget bounds its sums."""
     return bool(np.all(level.inputs < circuit.inputs))
-
-
-def single_flips(
-    budget: FlipBudget, nodes: SignArray
-) -> tuple[SignArray, npt.NDArray[np.int64], BoolArray]:
-    """Return all patterns with at most one more flip, the node of each, and whether it flips."""
-    base = np.where(nodes == 0, budget.home, nodes)
-    node, variable = np.nonzero(nodes == 0)
-    flipped = base[node]
-    flipped[np.arange(node.size), variable] = -budget.home[variable]
-    everyone = np.arange(nodes.shape[0])
-    patterns = np.concatenate([base, flipped])
-    owner = np.concatenate([everyone, node])
-    return patterns, owner, np.arange(owner.size) >= everyone.size

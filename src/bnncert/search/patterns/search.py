@@ -19,8 +19,14 @@ from bnncert.arrays import BoolArray, FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline
 from bnncert.search.clauses import Clauses
 from bnncert.search.patterns.circuit import Circuit
-from bnncert.search.patterns.enumeration import MOST_COMPILED, FlipEnumerator
-from bnncert.search.patterns.flips import BudgetedSums, FlipBudget, fits_level, single_flips
+from bnncert.search.patterns.enumeration import (
+    MOST_COMPILED,
+    Enumerated,
+    FlipEnumerator,
+    pattern_counts,
+)
+from bnncert.search.patterns.enumeration_numpy import MOST_PLAIN, completions, enumerate_node
+from bnncert.search.patterns.flips import BudgetedSums, FlipBudget, fits_level
 from bnncert.search.patterns.propagation import (
     Propagated,
     evaluate,
@@ -203,30 +209,44 @@ class PatternSearch:
         flips = None
         if self.budget is not None and left is not None:
             flips = self.budget.most_flips(batch.nodes, left[kept])
+        few = pattern_counts(batch.nodes, flips) <= (
+            MOST_PLAIN if self._compiled is None else MOST_COMPILED
+        )
         if self._compiled is None:
-            few = self._few(batch, flips)
-            if few.any() and self._enumerate(batch.take(few)):
+            tiny = np.count_nonzero(batch.nodes == 0, axis=1) <= ENUMERATED_SIGNS
+            if tiny.any() and self._enumerate(batch.take(tiny)):
                 return True
-        else:
-            few = self._compiled.patterns(batch.nodes, flips) <= MOST_COMPILED
-            for k in np.flatnonzero(few).tolist():
-                if deadline.passed():
-                    # What is left of the batch stays open.
-                    few[k:] = False
-                    break
-                done = self._enumerate_compiled(batch, k)
-                if done is None:
-                    return True
-                few[k] = done
+            batch, kept, few = batch.take(~tiny), kept[~tiny], few[~tiny]
+        for k in np.flatnonzero(few).tolist():
+            if deadline.passed():
+                # What is left of the batch stays open.
+                few[k:] = False
+                break
+            done = self._enumerate_node(batch, k, made, int(kept[k]))
+            if done is None:
+                return True
+            few[k] = done
         if not few.all():
             self._split(batch.take(~few), made, kept[~few])
         return False
 
-    def _enumerate_compiled(self, batch: _Batch, k: int) -> bool | None:
+    def _enumerate_node(
+        self, batch: _Batch, k: int, propagated: Propagated, row: int
+    ) -> bool | None:
         """Enumerate node k: True if it is closed, False to split it, None ends the search."""
-        assert self._compiled is not None
         wanted = batch.targets[k]
-        made = self._compiled.run(batch.nodes[k], wanted, self.goal)
+        made: Enumerated
+        if self._compiled is not None:
+            made = self._compiled.run(batch.nodes[k], wanted, self.goal)
+        else:
+            made = enumerate_node(
+                self.circuit,
+                self.budget,
+                propagated.states[row],
+                propagated.last[row],
+                wanted,
+                self.goal,
+            )
         self.outcome.patterns += made.count
         self._note(made.least)
         if made.violating.shape[0]:
@@ -234,13 +254,6 @@ class PatternSearch:
             if self._evaluate(_Batch(made.violating, targets)):
                 return None
         return made.complete
-
-    def _few(self, batch: _Batch, flips: IntArray | None) -> BoolArray:
-        """Return which nodes have so few patterns that all are evaluated."""
-        few = np.count_nonzero(batch.nodes == 0, axis=1) <= ENUMERATED_SIGNS
-        if flips is not None:
-            few |= flips <= 1
-        return np.asarray(few)
 
     def _close(self, batch: _Batch, made: Propagated) -> tuple[_Batch, IntArray]:
         """Note what the bounds exclude; return the nodes that are left and their numbers."""
@@ -269,19 +282,10 @@ class PatternSearch:
             self._stack.append(_Batch(child, batch.targets))
 
     def _enumerate(self, batch: _Batch) -> bool:
-        """Evaluate every pattern of nodes that have few; True ends the search."""
+        """Evaluate every pattern of nodes with few open signs; True ends the search."""
         open_ = np.count_nonzero(batch.nodes == 0, axis=1)
         for count in np.unique(open_).tolist():
             part = batch.take(open_ == count)
-            if count > ENUMERATED_SIGNS:
-                assert self.budget is not None
-                size = max(1, PATTERNS // (count + 1))
-                for start in range(0, len(part), size):
-                    chunk = part.take(slice(start, start + size))
-                    patterns, owner, _ = single_flips(self.budget, chunk.nodes)
-                    if self._evaluate(_Batch(patterns, chunk.targets[owner])):
-                        return True
-                continue
             size = max(1, PATTERNS >> count)
             for start in range(0, len(part), size):
                 chunk = part.take(slice(start, start + size))
@@ -337,9 +341,8 @@ def _completions(batch: _Batch, count: int) -> _Batch:
     """Return all patterns of nodes with exactly `count` open signs."""
     if not count:
         return batch
-    total = 1 << count
-    bits = (np.arange(total)[:, None] >> np.arange(count)) & 1
-    signs = (1 - 2 * bits).astype(np.int8)
+    signs = completions(count)
+    total = signs.shape[0]
     places = np.nonzero(batch.nodes == 0)[1].reshape(len(batch), count)
     patterns = np.repeat(batch.nodes, total, axis=0)
     rows = np.arange(patterns.shape[0])

@@ -1,0 +1,60 @@
+"""Presolve by intervals alone, for searches that know the region by other means.
+
+Where a ball is a budget of sign changes, nearly all pairs of neurons exclude each other, and
+looking for them takes far longer than the search that follows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from bnncert.network import Network
+from bnncert.presolve.conflicts import ConflictingPairs
+from bnncert.presolve.pipeline import Presolved, PresolvedLayer
+from bnncert.presolve.record import PresolveRecord, PresolveStep
+from bnncert.presolve.stability import LayerBounds
+from bnncert.regions import Region
+
+
+def plain_presolve(network: Network, region: Region, bounds: tuple[LayerBounds, ...]) -> Presolved:
+    """Return the network with a variable for each unstable neuron, and no pairs."""
+    record = PresolveRecord()
+    layers: list[PresolvedLayer] = []
+    owner_layer, owner = [], []
+    variables = 0
+    for number, (layer, made) in enumerate(zip(network.layers, bounds, strict=True)):
+        stable = np.flatnonzero(made.state)
+        record.add(PresolveStep("stable", number, stable, made.state[stable]))
+        rows, shift = sp.csr_array((layer.size, 0)), np.zeros(layer.size)
+        if layers:
+            below = layers[-1]
+            free = np.flatnonzero(below.variable >= 0)
+            substitute = sp.csr_array(
+                (np.ones(free.size, dtype=np.int64), (free, below.variable[free])),
+                shape=(below.variable.size, variables),
+            )
+            weights = layer.weights.astype(np.int64)
+            rows = sp.csr_array(weights @ substitute)
+            rows.eliminate_zeros()
+            rows.sort_indices()
+            shift = np.asarray(weights @ below.bounds.state.astype(np.int64), dtype=np.float64)
+        variable = np.full(layer.size, -1, dtype=np.int64)
+        if number == 0 or number < network.depth - 1:
+            unstable = made.unstable
+            variable[unstable] = variables + np.arange(unstable.size)
+            variables += unstable.size
+            owner_layer.append(np.full(unstable.size, number, dtype=np.int64))
+            owner.append(unstable)
+        sign = np.ones(layer.size, dtype=np.int8)
+        layers.append(PresolvedLayer(made, variable, sign, rows, shift))
+    return Presolved(
+        network,
+        region,
+        tuple(layers),
+        np.concatenate(owner_layer),
+        np.concatenate(owner),
+        ConflictingPairs.none(),
+        record,
+        contradiction=False,
+    )

@@ -1,0 +1,88 @@
+"""Enumeration of the patterns of one node by matrix products.
+
+The circuit is narrowed to what is open in the node first, so that the products are small.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bnncert.arrays import BoolArray, Float32Array, FloatArray, IntArray, SignArray
+from bnncert.search.patterns.circuit import Circuit
+from bnncert.search.patterns.enumeration import Enumerated
+from bnncert.search.patterns.flips import UNITS, FlipBudget
+from bnncert.search.patterns.narrowing import narrowed
+from bnncert.search.patterns.propagation import evaluate, open_targets, target_bounds
+
+#: Patterns up to which a node is enumerated, and patterns that are evaluated together.
+MOST_PLAIN, CHUNK = 2**13, 2**12
+
+
+def enumerate_node(
+    circuit: Circuit,
+    budget: FlipBudget | None,
+    states: Float32Array,
+    last: Float32Array,
+    wanted: BoolArray,
+    goal: FloatArray,
+) -> Enumerated:
+    """Evaluate all patterns of a node.
+
+    Parameters
+    ----------
+    states, last
+        What propagation has found for the node: its variables and the last level's gates.
+    """
+    node = states[: circuit.inputs].astype(np.int8)
+    open_ = np.flatnonzero(node == 0)
+    small = narrowed(circuit, states, last, inputs=True)
+    signs = completions(open_.size) if budget is None else within_budget(budget, node, open_)
+    # A network with one sign layer has nothing to remove.
+    whole = small.inputs == circuit.inputs and open_.size < circuit.inputs
+    least = np.full(circuit.targets, np.inf)
+    violating = []
+    for start in range(0, signs.shape[0], CHUNK):
+        chunk = signs[start : start + CHUNK]
+        made = evaluate(small, _filled(node, open_, chunk) if whole else chunk)
+        reached = open_targets(small, made.lower, goal) & wanted & made.possible[:, None]
+        closed = wanted & ~reached & made.possible[:, None]
+        bounds = np.where(closed, target_bounds(small, made.lower), np.inf)
+        np.minimum(least, bounds.min(axis=0, initial=np.inf), out=least)
+        violating.append(_filled(node, open_, chunk[reached.any(axis=1)]))
+    return Enumerated(signs.shape[0], np.concatenate(violating), least, complete=True)
+
+
+def _filled(node: SignArray, open_: IntArray, signs: SignArray) -> SignArray:
+    """Return whole patterns, given the signs that the node leaves open."""
+    patterns = np.repeat(node[None, :], signs.shape[0], axis=0)
+    patterns[:, open_] = signs
+    return patterns
+
+
+def completions(count: int) -> SignArray:
+    """Return all rows of so many signs."""
+    bits = (np.arange(1 << count)[:, None] >> np.arange(count)) & 1
+    return (1 - 2 * bits).astype(np.int8)
+
+
+def within_budget(budget: FlipBudget, node: SignArray, open_: IntArray) -> SignArray:
+    """Return the signs of the open variables for every set of flips that fits the budget."""
+    order = np.argsort(budget.cost[open_], kind="stable")
+    cost = budget.cost[open_][order]
+    start = budget.home[open_][None, :]
+    sets, parts = start, [start]
+    left = UNITS - budget.spent(node[None, :])
+    following: IntArray = np.zeros(1, dtype=np.int64)
+    while sets.size:
+        # Flips come in ascending order of cost, so that every set is made once.
+        fitting = np.searchsorted(cost, left, side="right")
+        counts = np.maximum(fitting - following, 0)
+        parent = np.repeat(np.arange(sets.shape[0]), counts)
+        first = np.repeat(following - (np.cumsum(counts) - counts), counts)
+        flip = first + np.arange(parent.size)
+        sets = sets[parent]
+        sets[np.arange(parent.size), order[flip]] *= -1
+        left = left[parent] - cost[flip]
+        following = flip + 1
+        parts.append(sets)
+    return np.concatenate(parts)
