@@ -16,7 +16,7 @@ import pytest
 import bnncert
 from bnncert.batch import cluster
 from bnncert.batch.answering import Answer
-from bnncert.batch.config.configuration import read_configuration
+from bnncert.batch.config.reading import read_configuration
 from bnncert.batch.plan import plan_experiment
 from bnncert.batch.runner import Place, run_plan
 from bnncert.batch.store import ResultsFile

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import bnncert
-from bnncert.batch.config.configuration import read_configuration
+from bnncert.batch.config.reading import read_configuration
 from bnncert.batch.plan import plan_experiment
 from bnncert.batch.runner import Place, run_plan
 from bnncert.batch.store import ResultsFile
@@ -21,7 +21,7 @@ DRIVER = """
 import os, random, signal, sqlite3, sys, time
 from pathlib import Path
 import bnncert.batch.answering as answering
-from bnncert.batch.config.configuration import read_configuration
+from bnncert.batch.config.reading import read_configuration
 from bnncert.batch.plan import plan_experiment
 from bnncert.batch.runner import Place, run_plan
 from bnncert.batch.store import ResultsFile

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from bnncert import BnncertError, Network
-from bnncert.batch.config.configuration import read_configuration, with_changes
+from bnncert.batch.config.configuration import with_changes
 from bnncert.batch.config.radii import read_radius
 from bnncert.batch.config.random_network import RandomNetwork, random_points
+from bnncert.batch.config.reading import read_configuration
 from bnncert.batch.estimate import Estimate, duration
 from bnncert.batch.plan import Plan, plan_experiment
 from bnncert.bundled import load_demo_network

@@ -21,7 +21,8 @@ import pytest
 import bnncert
 from bnncert.batch import answering, workers
 from bnncert.batch.answering import Answer
-from bnncert.batch.config.configuration import read_configuration, with_changes
+from bnncert.batch.config.configuration import with_changes
+from bnncert.batch.config.reading import read_configuration
 from bnncert.batch.plan import Plan, plan_experiment
 from bnncert.batch.runner import Place, run_plan
 from bnncert.batch.store import ResultsFile

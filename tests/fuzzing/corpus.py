@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 import bnncert
-from bnncert.batch.config.configuration import read_configuration
+from bnncert.batch.config.reading import read_configuration
 from bnncert.batch.labelled_points import read_data
 from bnncert.batch.recorded import read_recorded
 from bnncert.batch.store import ResultsFile

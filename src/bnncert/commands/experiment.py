@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from bnncert.batch.config.configuration import Configuration, read_configuration, with_changes
+from bnncert.batch.config.configuration import Configuration, with_changes
+from bnncert.batch.config.reading import read_configuration
 from bnncert.batch.config.shipped import find_configuration
 from bnncert.batch.estimate import duration
 from bnncert.batch.instance import Group

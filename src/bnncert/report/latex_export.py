@@ -76,8 +76,7 @@ def comparison_table(panel: Panel) -> str:
             verified = times.get((radius, name))
             cells.append(seconds if verified is None else f"{seconds} ({verified:.2f})")
         rows.append(" & ".join(cells) + r" \\")
-    heads = " & ".join(_method_head(name, name == names[-1]) for name in names)
-    second = " & ".join([r"cert. & $t\:(s)$"] * len(names))
+    heads, second = _heads(names, "cert.")
     caption = (
         f"{escape(panel.network.name)}, ${_norm(panel)}$: certified instances and mean time. "
         r"A bar separates non-robust and robust instances. Misclassified inputs are left out of "
@@ -120,8 +119,7 @@ def image_table(panel: Panel) -> str | None:
             for name in names:
                 cells += _bound_cells(by_place.get((_instance(r), radius, name)))
             rows.append(" & ".join(cells) + r" \\")
-    heads = " & ".join(_method_head(name, name == names[-1]) for name in names)
-    second = " & ".join([r"bound & $t\:(s)$"] * len(names))
+    heads, second = _heads(names, "bound")
     caption = (
         f"{escape(panel.network.name)}, ${_norm(panel)}$: instances that {escape(reference)} "
         f"certified, image by image. {_unit(panel)} {escape(panel.settings)}."
@@ -178,8 +176,13 @@ def _model_cell(panel: Panel, radii: int) -> str:
     return rf"\multirow{{{radii}}}{{*}}{{\shortstack[l]{{{stack}}}}}"
 
 
-def _method_head(name: str, last: bool) -> str:
-    return rf"\multicolumn{{2}}{{{'c' if last else 'c|'}}}{{{escape(name)}}}"
+def _heads(names: Sequence[str], word: str) -> tuple[str, str]:
+    """Return two lines above the columns: the methods, and `word` and the time under each."""
+    heads = [
+        rf"\multicolumn{{2}}{{{'c' if name == names[-1] else 'c|'}}}{{{escape(name)}}}"
+        for name in names
+    ]
+    return " & ".join(heads), " & ".join([rf"{word} & $t\:(s)$"] * len(names))
 
 
 def _norm(panel: Panel) -> str:

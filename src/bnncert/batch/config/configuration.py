@@ -1,26 +1,17 @@
-"""What a configuration file asks for; everything that can be wrong in it has a line.
-
-See docs/experiments.md for the keys.
-"""
+"""What a configuration file asks for; docs/experiments.md explains the keys."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
 
-from bnncert.batch.config.document import read_document
-from bnncert.batch.config.radii import Radius, read_radius
+from bnncert.batch.config.radii import Radius
 from bnncert.batch.config.random_network import RandomNetwork
-from bnncert.batch.config.section import Section
-from bnncert.batch.config.tree import Node
 from bnncert.batch.instance import Settings
-from bnncert.batch.labelled_points import OWN
 from bnncert.batch.rows import Question
 from bnncert.description.model import SignZero
 from bnncert.errors import BnncertError, InputError
-from bnncert.methods import REGISTRY
 from bnncert.network.pixel_scale import PixelScale
 from bnncert.problem import Targets, Ties
 from bnncert.regions import Norm
@@ -30,22 +21,10 @@ from bnncert.relaxations.linear import Form
 DEMO_NETWORKS = ("demo:sparse", "demo:dense")
 DEMO_DATA = "demo"
 
-SOLVERS = ("structured", "low-rank", "clarabel", "scs", "mosek", "highs", "scip", "gurobi")
-
-_PART_KEYS = (
-    *("data", "norms", "radii", "methods", "question", "targets", "ties", "timeout", "seed"),
-    *("certificates", "clip", "memory", "scale", "mean", "std"),
-)
-_TOP_KEYS = ("title", "networks", "parts", *_PART_KEYS)
-_NETWORK_KEYS = ("name", "file", "random", "sign_zero")
-_RANDOM_KEYS = ("sizes", "zeros", "nonzeros", "seed")
-_DATA_KEYS = ("file", "labels", "random", "count", "first", "indices")
-_METHOD_KEYS = ("method", "form", "samples", "solver", "timeout")
-
 
 @dataclass(frozen=True)
 class NetworkSource:
-    """A network: a file, a bundled one, a recipe, or None where the command line gives the file."""
+    """A network: a file, a bundled one, a recipe, or None if the command line names the file."""
 
     name: str
     source: str | RandomNetwork | None
@@ -60,9 +39,10 @@ class NetworkSource:
 
 @dataclass(frozen=True)
 class DataSource:
-    """Points: a file, the bundled images, a seed of random ones, or None: the command line.
+    """Points: a file, the bundled images, a seed of random points, or None.
 
-    `labels` is a file of their classes, or "own", where those beside the points are not meant.
+    None stands for a file that the command line names.  `labels` is a file of their classes, or
+    "own"; None stands for the labels beside the points.
     """
 
     source: str | int | None
@@ -75,7 +55,7 @@ class DataSource:
 
 @dataclass(frozen=True)
 class MethodChoice:
-    """A method with its options; `timeout` takes the place of the part's."""
+    """A method with its options; `timeout` replaces that of the part."""
 
     method: str
     form: Form | None
@@ -124,7 +104,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Configuration:
-    """A file, read and checked."""
+    """The content of a configuration file, completely checked."""
 
     path: Path
     title: str
@@ -143,24 +123,6 @@ class Configuration:
         return type(error)(f"{self.path}:{line}: {error}")
 
 
-def read_configuration(path: Path) -> Configuration:
-    """Read a configuration; the files it names are not opened, but they must be there."""
-    root = read_document(path)
-    top = Section(path, root, "the configuration", _TOP_KEYS)
-    networks = _networks(top)
-    nodes = top.get("parts")
-    if nodes is None:
-        parts = [_part(Section(path, root, "the configuration", _TOP_KEYS), networks)]
-    else:
-        if not isinstance(nodes.value, list) or not nodes.value:
-            raise top.wrong(f"parts is {nodes.kind}; expected a list of mappings", nodes.line)
-        keys = ("networks", *_PART_KEYS)
-        parts = [_part(Section(path, n, "the part", keys, top), networks) for n in nodes.value]
-    return Configuration(
-        path, top.text("title") or path.stem, tuple(networks.values()), tuple(parts)
-    )
-
-
 def with_changes(
     configuration: Configuration,
     *,
@@ -170,9 +132,9 @@ def with_changes(
     count: int | None = None,
     timeout: float | None = None,
 ) -> Configuration:
-    """Return the configuration with what the command line says instead.
+    """Return the configuration with the values that the command line states.
 
-    `count` is the most points that a part takes.
+    `count` is the largest number of points of each part.
     """
     files = dict(networks or {})
     known = {n.name for n in configuration.networks}
@@ -187,7 +149,7 @@ def with_changes(
     for part in configuration.parts:
         points = part.data
         if data is not None:
-            # Labels of other points are not those of these.
+            # The labels of the configuration belong to other points.
             points = replace(points, source=data, labels=None)
         if labels is not None:
             points = replace(points, labels=labels)
@@ -205,267 +167,3 @@ def with_changes(
         ),
         parts=tuple(parts),
     )
-
-
-def _networks(top: Section) -> dict[str, NetworkSource]:
-    node = top.need("networks")
-    if not isinstance(node.value, list) or not node.value:
-        raise top.wrong(f"networks is {node.kind}; expected a list of mappings", node.line)
-    found: dict[str, NetworkSource] = {}
-    for item in node.value:
-        section = Section(top.path, item, "the network", _NETWORK_KEYS)
-        name = section.as_text(section.need("name"), "name")
-        if name in found:
-            line = section.need("name").line
-            raise top.wrong(f"network {name} again; first in line {found[name].line}", line)
-        file, recipe = section.get("file"), section.get("random")
-        if file is not None and recipe is not None:
-            raise top.wrong(f"network {name} has a file and is random; give one", recipe.line)
-        source: str | RandomNetwork | None = None
-        if file is not None:
-            source = _file(section, file, DEMO_NETWORKS)
-        elif recipe is not None:
-            source = _recipe(section, recipe)
-        sign_zero: Any = section.get("sign_zero")
-        if sign_zero is not None:
-            sign_zero = section.choice(sign_zero, "sign_zero", get_args(SignZero))
-        found[name] = NetworkSource(name, source, sign_zero, section.line)
-    return found
-
-
-def _file(section: Section, node: Node, bundled: tuple[str, ...], key: str = "file") -> str:
-    """Return the path of a file that exists, as seen from here, or a bundled name."""
-    text = section.as_text(node, key)
-    if text in bundled:
-        return text
-    if text.startswith("demo"):
-        raise section.wrong(f"file is {text}; bundled are {', '.join(bundled)}", node.line)
-    full = section.path.parent / text
-    head, colon, name = str(full).rpartition(":")
-    # Also those files of labels that have keys.
-    keyed = colon and name and Path(head).suffix in (".npz", ".json", ".csv", ".txt")
-    bare = Path(head) if keyed else full
-    try:
-        there = bare.is_file()
-    except (OSError, ValueError):
-        # A name that no file can have.
-        there = False
-    if not there:
-        raise section.wrong(f"{text}: no such file", node.line)
-    return str(full)
-
-
-def _recipe(section: Section, node: Node) -> RandomNetwork:
-    random = Section(section.path, node, "random", _RANDOM_KEYS)
-    sizes_node = random.need("sizes")
-    items = random.items("sizes") or []
-    sizes = tuple(random.as_integer(n, "size", 1) for n in items)
-    if len(sizes) < 3 or sizes[-1] < 2:
-        raise random.wrong(
-            f"sizes is {list(sizes)}; expected inputs, one layer or more, and at least 2 classes",
-            sizes_node.line,
-        )
-    zeros, nonzeros = random.number("zeros"), random.integer("nonzeros", 1)
-    if zeros is not None and nonzeros is not None:
-        raise random.wrong("zeros and nonzeros; give one", random.need("nonzeros").line)
-    if zeros is not None and not 0 <= zeros < 1:
-        raise random.wrong(
-            f"zeros is {zeros:g}; expected 0 <= zeros < 1", random.need("zeros").line
-        )
-    seed = random.integer("seed", 0)
-    return RandomNetwork(sizes, zeros or 0.0, nonzeros, seed or 0)
-
-
-def _data(section: Section) -> DataSource:
-    node = section.get("data")
-    if node is None:
-        return DataSource(None, 0, None, None, section.line)
-    if isinstance(node.value, str):
-        file = _file(section, node, (DEMO_DATA,))
-        return DataSource(file, 0, None, None, node.line)
-    data = Section(section.path, node, "data", _DATA_KEYS)
-    count, first = data.integer("count", 1), data.integer("first", 0)
-    nodes = data.items("indices")
-    indices = None if nodes is None else tuple(data.as_integer(n, "index", 0) for n in nodes)
-    if indices is not None and (count is not None or first is not None):
-        raise data.wrong("indices with count or first; give one", data.need("indices").line)
-    if indices is not None and len(set(indices)) < len(indices):
-        raise data.wrong("an index twice in indices", data.need("indices").line)
-    file_node, random = data.get("file"), data.get("random")
-    if file_node is not None and random is not None:
-        raise data.wrong("data is a file and random; give one", random.line)
-    source: str | int | None = None
-    if file_node is not None:
-        source = _file(data, file_node, (DEMO_DATA,))
-    labels_node = data.get("labels")
-    labels = None if labels_node is None else _file(data, labels_node, (OWN,), "labels")
-    if labels_node is not None and random is not None:
-        raise data.wrong("random data has no labels", labels_node.line)
-    if random is not None:
-        recipe = Section(section.path, random, "random", ("seed",))
-        source = recipe.integer("seed", 0) or 0
-        if count is None:
-            raise data.wrong("random data has no count", random.line)
-    return DataSource(source, first or 0, count, indices, node.line, labels)
-
-
-def _part(section: Section, networks: Mapping[str, NetworkSource]) -> Part:
-    norm_nodes = section.items("norms") or [Node("linf", section.line)]
-    norms: list[Any] = [section.choice(n, "norm", get_args(Norm)) for n in norm_nodes]
-    methods = [_method(section, node) for node in section.items("methods") or []]
-    if not methods:
-        raise section.wrong(f"{section.what} has no methods")
-    question: Any = _choice(section, "question", get_args(Question), "verify")
-    ties: Any = _choice(section, "ties", get_args(Ties), "violation")
-    timeout, memory = section.number("timeout"), section.number("memory")
-    part = Part(
-        networks=_chosen_networks(section, networks),
-        data=_data(section),
-        norms=_once(section, norms, norm_nodes, "norm"),
-        radii=_radii(section),
-        methods=tuple(methods),
-        question=question,
-        targets=_targets(section),
-        ties=ties,
-        timeout=timeout,
-        seed=section.integer("seed", 0) or 0,
-        memory=4.0 if memory is None else memory,
-        certificates=section.flag("certificates", False),
-        clip=_clip(section),
-        scale=_scale(section),
-        line=section.line,
-    )
-    if timeout is not None and timeout <= 0:
-        line = section.need("timeout").line
-        raise section.wrong(f"timeout is {timeout:g}; expected a number of seconds > 0", line)
-    if part.memory <= 0:
-        line = section.need("memory").line
-        raise section.wrong(f"memory is {part.memory:g}; expected a number of GB > 0", line)
-    if part.question == "bound" and part.certificates:
-        line = section.need("certificates").line
-        raise section.wrong("certificates of bounds; only verdicts have them", line)
-    if part.question == "bound" and part.ties != "violation":
-        line = section.need("ties").line
-        raise section.wrong("ties say nothing about a bound; leave them out", line)
-    for choice in part.methods:
-        for norm in part.norms:
-            try:
-                part.settings(norm, choice)
-            except BnncertError as error:
-                raise type(error)(f"{section.path}:{choice.line}: {error}") from error
-    return part
-
-
-def _choice(section: Section, key: str, choices: tuple[str, ...], default: str) -> str:
-    node = section.get(key)
-    return default if node is None else section.choice(node, key, choices)
-
-
-def _once(section: Section, values: list[Any], nodes: list[Node], what: str) -> tuple[Any, ...]:
-    """Return values that must all differ."""
-    for k, value in enumerate(values):
-        if value in values[:k]:
-            raise section.wrong(f"{what} {value} again", nodes[k].line)
-    return tuple(values)
-
-
-def _chosen_networks(section: Section, networks: Mapping[str, NetworkSource]) -> tuple[str, ...]:
-    """Return the names of a part's networks: those it lists, or all."""
-    nodes = section.items("networks") if section.defaults is not None else None
-    if nodes is None or "networks" not in section.values:
-        return tuple(networks)
-    names = [section.as_text(node, "network") for node in nodes]
-    for name, node in zip(names, nodes, strict=True):
-        if name not in networks:
-            raise section.wrong(f"no network {name}; there is {', '.join(networks)}", node.line)
-    return _once(section, names, nodes, "network")
-
-
-def _radii(section: Section) -> tuple[Radius, ...]:
-    nodes = section.items("radii")
-    if nodes is None:
-        raise section.wrong(f"{section.what} has no radii")
-    radii = []
-    for node in nodes:
-        radius = read_radius(node.value, node.line)
-        if radius is None:
-            text = node.value if isinstance(node.value, str) else node.kind
-            expected = "a number >= 0"
-            if isinstance(node.value, str):
-                expected += ", also as in 1px or 0.25 delta"
-            raise section.wrong(f"radius is {text}; expected {expected}", node.line)
-        radii.append(radius)
-    _once(section, [radius.text for radius in radii], nodes, "radius")
-    return tuple(radii)
-
-
-def _targets(section: Section) -> Targets:
-    node = section.get("targets")
-    if node is None or node.value == "all":
-        return "all"
-    if node.value == "runner-up":
-        return "runner-up"
-    if isinstance(node.value, int) and not isinstance(node.value, bool) and node.value >= 0:
-        return node.value
-    raise section.wrong(f"targets is {node.kind}; expected all, runner-up or a class", node.line)
-
-
-def _clip(section: Section) -> tuple[float, float] | None:
-    node = section.get("clip")
-    if node is None:
-        return None
-    items = node.value if isinstance(node.value, list) else []
-    if len(items) != 2:
-        raise section.wrong(f"clip is {node.kind}; expected a list [LO, HI]", node.line)
-    lo, hi = (section.as_number(item, "clip") for item in items)
-    if lo > hi:
-        raise section.wrong(f"clip is [{lo:g}, {hi:g}]; expected LO <= HI", node.line)
-    return lo, hi
-
-
-def _scale(section: Section) -> PixelScale | None:
-    """Return how pixels enter: `scale: [LO, HI]`, or `mean` and `std`."""
-    given = {k: n for k in ("scale", "mean", "std") if (n := section.get(k)) is not None}
-    if not given:
-        return None
-    line = next(iter(given.values())).line
-    if set(given) not in ({"scale"}, {"mean", "std"}):
-        raise section.wrong(f"{' and '.join(given)}; expected scale, or mean and std", line)
-    values = {
-        key: [section.as_number(item, key) for item in section.items(key) or []] for key in given
-    }
-    try:
-        if "scale" not in given:
-            return PixelScale.normalised(values["mean"], values["std"])
-        if len(values["scale"]) != 2:
-            raise InputError("scale is not a list [LO, HI]")
-        return PixelScale.between(*values["scale"])
-    except InputError as error:
-        raise section.wrong(str(error), line) from error
-
-
-def _method(section: Section, node: Node) -> MethodChoice:
-    if isinstance(node.value, str):
-        node = Node({"method": node}, node.line, {"method": node.line})
-    part = Section(section.path, node, "the method", _METHOD_KEYS)
-    name_node = part.need("method")
-    name = part.as_text(name_node, "method")
-    if name not in {method.name for method in REGISTRY.all()}:
-        raise part.wrong(f"no method {name!r}; see bnncert methods", name_node.line)
-    for key in ("form", "samples", "solver"):
-        owners = REGISTRY.readers(key)
-        if (given := part.get(key)) is not None and name not in owners:
-            text = f"method {name} does not use {key}; it belongs to {', '.join(owners)}"
-            raise part.wrong(text, given.line)
-    form: Any = part.get("form")
-    solver: Any = part.get("solver")
-    if form is not None:
-        form = part.choice(form, "form", ("lattice", "soft"))
-    samples = part.integer("samples", 1)
-    timeout = part.number("timeout")
-    if timeout is not None and timeout <= 0:
-        line = part.need("timeout").line
-        raise part.wrong(f"timeout is {timeout:g}; expected a number of seconds > 0", line)
-    if solver is not None:
-        solver = part.choice(solver, "solver", SOLVERS)
-    return MethodChoice(name, form, samples, solver, timeout, node.line)

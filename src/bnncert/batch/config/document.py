@@ -1,6 +1,6 @@
-"""A configuration file as plain values that know their lines.
+"""A configuration file as plain values with their lines.
 
-YAML and JSON come out as the same tree; nothing in a file can make an object of another kind.
+YAML and JSON give the same tree of plain values; a file cannot construct other objects.
 """
 
 from __future__ import annotations

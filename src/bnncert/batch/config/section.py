@@ -1,4 +1,4 @@
-"""One mapping of a configuration: typed values by key, or an error that names the line."""
+"""One mapping of a configuration: typed values by key; errors name the line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bnncert.errors import FormatError
 
 
 class Section:
-    """A mapping and the keys it may have; `defaults` hold what it does not state itself."""
+    """A mapping and the keys it may have; `defaults` has the values that it does not state."""
 
     def __init__(
         self,
@@ -78,6 +78,11 @@ class Section:
             raise self.wrong(f"{what} is {node.kind}; expected {expected}", node.line)
         return node.value
 
+    def chosen(self, key: str, choices: Sequence[str]) -> str | None:
+        """Return the value of a key that is one of a few texts."""
+        node = self.get(key)
+        return None if node is None else self.choice(node, key, choices)
+
     def flag(self, key: str, default: bool) -> bool:
         """Return a truth value."""
         node = self.get(key)
@@ -105,6 +110,14 @@ class Section:
         """Return a finite number."""
         node = self.get(key)
         return None if node is None else self.as_number(node, key)
+
+    def positive(self, key: str, unit: str) -> float | None:
+        """Return a finite number > 0; the message names the unit."""
+        value = self.number(key)
+        if value is not None and value <= 0:
+            text = f"{key} is {value:g}; expected a number of {unit} > 0"
+            raise self.wrong(text, self.need(key).line)
+        return value
 
     def as_number(self, node: Node, what: str) -> float:
         """Return a value as a finite number."""

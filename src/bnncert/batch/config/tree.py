@@ -1,4 +1,4 @@
-"""Values of a configuration file that know their lines."""
+"""Values of a configuration file with their lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Scalar: TypeAlias = bool | int | float | str | None
 
 @dataclass(frozen=True)
 class Node:
-    """One value and the line it stands in; a mapping also knows the lines of its keys."""
+    """A value with its line; a mapping also has the lines of its keys."""
 
     value: Scalar | list[Node] | dict[str, Node]
     line: int

@@ -1,4 +1,4 @@
-"""YAML as a tree with lines: composed, never constructed."""
+"""YAML as a tree with lines; the tree is composed, and no Python objects are constructed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bnncert.batch.config.tree import Node, complaint
 #: Numbers that YAML 1.1 takes for text, such as 1e-3.
 _EXPONENT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+")
 
-#: Lists and mappings within each other; a configuration has five levels.
+#: Greatest depth of nested lists and mappings; a configuration has five levels.
 MOST_NESTED = 50
 
 _SCALARS = {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null")}
@@ -31,13 +31,13 @@ def read_yaml(text: str, path: Path) -> Node:
                 # PyYAML's time grows with the square of the depth.
                 raise complaint(path, event.start_mark.line + 1, "nested too deeply")
             if isinstance(event, yaml.AliasEvent):
-                # A few lines of them can stand for more values than memory holds.
+                # A few lines of aliases can expand to more values than the memory holds.
                 raise complaint(path, event.start_mark.line + 1, "an alias (*); write it out")
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         if mark is None or mark.index >= len(text.rstrip()):
-            # What is still open at the end began elsewhere.
+            # A list or mapping that is not closed: its start is the useful place.
             mark = error.context_mark or mark
         line = 1 if mark is None else mark.line + 1
         raise complaint(path, line, f"not YAML: {error.problem or error.context}") from error

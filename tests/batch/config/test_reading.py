@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from bnncert import BnncertError
-from bnncert.batch.config.configuration import Configuration, read_configuration, with_changes
+from bnncert.batch.config.configuration import Configuration, with_changes
 from bnncert.batch.config.random_network import RandomNetwork
+from bnncert.batch.config.reading import read_configuration
 from bnncert.batch.config.shipped import find_configuration, shipped_names
 from bnncert.errors import FormatError, MissingExtraError
 from tests.batch.tiny import CONFIG
