@@ -172,7 +172,7 @@ def find_radius(
         raise InputError(f"the largest radius is {maximum}; expected a number > 0")
     deadline = Deadline(timeout)
     centre = Ball(norm, point, 0.0, clip_lo, clip_hi)
-    search = _Search(centre, maximum, tolerance)
+    search = _Bisection(centre, maximum, tolerance)
 
     runtime = OnnxRuntime.of(network)
 
@@ -206,7 +206,7 @@ def find_radius(
 
 
 def _bisect(
-    search: _Search, ask: Callable[[float, float, str], None], method: str, deadline: Deadline
+    search: _Bisection, ask: Callable[[float, float, str], None], method: str, deadline: Deadline
 ) -> None:
     """Ask about one radius after the other until nothing is worth it or the time is up."""
     ask(0.0, 1.0, method)
@@ -256,7 +256,7 @@ def _nearer(problem: Problem, runtime: OnnxRuntime | None, found: Counterexample
 
 
 @dataclass
-class _Search:
+class _Bisection:
     """What is known so far, and where to look next."""
 
     centre: Ball

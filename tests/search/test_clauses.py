@@ -6,14 +6,14 @@ from itertools import product
 
 import numpy as np
 
-from bnncert.search.clauses import Clauses
+from bnncert.search.clauses import ClauseSet
 
 
 def test_propagation_agrees_with_all_assignments() -> None:
     generator = np.random.default_rng(0)
     for _ in range(200):
         size = 5
-        clauses, parts = Clauses(), []
+        clauses, parts = ClauseSet(), []
         for _ in range(int(generator.integers(1, 6))):
             chosen = generator.choice(size, int(generator.integers(1, 4)), replace=False)
             literals = 2 * chosen + generator.integers(0, 2, chosen.size)
@@ -39,7 +39,7 @@ def test_propagation_agrees_with_all_assignments() -> None:
 
 
 def test_the_same_clause_is_kept_once_and_counted() -> None:
-    clauses = Clauses()
+    clauses = ClauseSet()
     assert clauses.add(np.array([4, 1, 7]))
     used = clauses.bytes
     assert not clauses.add(np.array([7, 4, 1]))

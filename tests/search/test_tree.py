@@ -17,7 +17,7 @@ from bnncert.presolve.literals import sign_of, variable_of
 from bnncert.presolve.pipeline import presolve
 from bnncert.reachability.feasibility import SignPattern, proves_infeasible
 from bnncert.relaxations.reduced.problem import reduce_objective
-from bnncert.search.frontier import Frontier, Node
+from bnncert.search.frontier import Frontier, OpenNode
 from bnncert.search.tree import Tree, TreeOptions
 from tests.brute_force import true_margins
 from tests.strategies import NORMS, regions, tiny_networks
@@ -154,7 +154,7 @@ def test_little_memory_bounds_the_open_nodes() -> None:
     most = 0
     push = tree.open.push
 
-    def watch(node: Node) -> None:
+    def watch(node: OpenNode) -> None:
         nonlocal most
         push(node)
         most = max(most, tree.open.bytes)
@@ -162,16 +162,16 @@ def test_little_memory_bounds_the_open_nodes() -> None:
     tree.open.push = watch  # type: ignore[method-assign]
     outcome = tree.search(Deadline(120))
     assert outcome.status == "proved"
-    node = Node(np.zeros(tree.problem.size, dtype=np.int8), 0.0, 0)
+    node = OpenNode(np.zeros(tree.problem.size, dtype=np.int8), 0.0, 0)
     # Depth first adds at most one node per level to what was there.
     assert most <= limit + (tree.problem.size + 2) * node.bytes
 
 
 def test_the_frontier_keeps_every_node_in_any_order() -> None:
-    def node(number: int, depth: int, bound: float) -> Node:
+    def node(number: int, depth: int, bound: float) -> OpenNode:
         signs = np.zeros(8, dtype=np.int8)
         signs[:depth] = 1
-        return Node(signs, bound, number)
+        return OpenNode(signs, bound, number)
 
     frontier = Frontier(limit=4.5 * node(0, 0, 0.0).bytes)
     for number, (depth, bound) in enumerate([(1, -3.0), (4, -1.0), (2, -2.0), (4, -1.5)]):

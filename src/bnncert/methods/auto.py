@@ -287,23 +287,23 @@ class AutoRun:
 
 
 @dataclass(frozen=True, eq=False)
-class Stage:
+class AutoStage:
     """One step of the plan: the method that it is, and what it does to a run."""
 
     method: type[Method]
     run: Callable[[AutoRun, Presolved], None]
 
 
-def _proof(stage: ProofStage) -> Stage:
-    return Stage(stage.method, lambda run, presolved: run.prove(stage, presolved))
+def _proof(stage: ProofStage) -> AutoStage:
+    return AutoStage(stage.method, lambda run, presolved: run.prove(stage, presolved))
 
 
-def _patterns(seconds: Callable[[Presolved, float], float]) -> Stage:
+def _patterns(seconds: Callable[[Presolved, float], float]) -> AutoStage:
     def work(run: AutoRun, presolved: Presolved) -> None:
         end = run.share.for_proofs()
         run.search_patterns(presolved, seconds(presolved, end.remaining()), end)
 
-    return Stage(PropagationMethod, work)
+    return AutoStage(PropagationMethod, work)
 
 
 def _short_search(presolved: Presolved, remaining: float) -> float:
@@ -336,12 +336,12 @@ def _has_flip_budget(presolved: Presolved) -> bool:
 STAGES = (
     _patterns(_short_search),
     _proof(SMALL_SDP),
-    Stage(AttackMethod, AutoRun.quick_attack),
+    AutoStage(AttackMethod, AutoRun.quick_attack),
     _patterns(_long_search),
     _proof(LP),
     _proof(SDP),
     _proof(SHORT_BAB),
-    Stage(AttackMethod, AutoRun.long_attack),
+    AutoStage(AttackMethod, AutoRun.long_attack),
     _patterns(_last_search),
     _proof(BAB),
     _proof(MILP),

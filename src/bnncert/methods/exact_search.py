@@ -35,7 +35,7 @@ from bnncert.verdict import Counterexample, TargetResult
 BOUND_TOLERANCE = 1e-6
 
 
-class Answer(Protocol):
+class SolverAnswer(Protocol):
     """What a solver returned; `point` is None where there is none."""
 
     @property
@@ -54,7 +54,7 @@ class Answer(Protocol):
 class Solver(Protocol):
     """A mixed-integer program inside a solver, to be solved, extended and solved again."""
 
-    def solve(self, deadline: Any, /) -> Answer:
+    def solve(self, deadline: Any, /) -> SolverAnswer:
         """Solve within the time that is left."""
 
     def add_row(self, lower: float, upper: float, columns: Any, values: Any, /) -> None:
@@ -130,7 +130,7 @@ class ExactMethod(Method):
         if record is not None:
             _add_pairs(solver, model, record, context.deadline)
         trusted = context.options.solver or self.own_solver
-        search = _Search(
+        search = _IncumbentSearch(
             self.name, solver, problem, target, model, context, lower, optimise, trusted
         )
         return search.run(since)
@@ -192,7 +192,7 @@ def _with_objective(model: LinearModel, target: Target, optimise: bool) -> Linea
 
 
 @dataclass(eq=False)
-class _Search:
+class _IncumbentSearch:
     """Solve, replay the incumbent, and exclude it if its pattern turns out unreachable."""
 
     _name: str

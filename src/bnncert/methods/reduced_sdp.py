@@ -247,35 +247,17 @@ def _solve(
 ) -> _Answer:
     """Solve one relaxation; the last one as far as it takes to know the sign or the bound of f."""
     decide = last and context.options.mode == "feasibility"
-    problem, program, scale = relaxation.problem, relaxation.program, relaxation.scale
-    name = context.options.solver or "structured"
-    constant = problem.constant - problem.slack
-
-    def inner(value: float) -> float:
-        return (value - constant) / scale
-
+    program, name = relaxation.program, context.options.solver or "structured"
     if name not in ("structured", "low-rank"):
         solver = conic_solver(name)
         conic = solver.solve(conic_program(program), context.deadline)
         multipliers = multipliers_of(program, conic.primal)
         return _Answer(name, conic.status, conic.iterations, multipliers, None, np.inf)
-    step = float(objective.lattice[1]) if objective.lattice is not None else 0.0
-    signs = problem.size + 1
     if name == "low-rank" or program.unknowns > MOST_UNKNOWNS:
-        first_order = solve_low_rank(
-            program,
-            context.deadline,
-            seed=context.options.seed,
-            above=inner(objective.enough) if decide else np.inf,
-        )
-        return _Answer(
-            "low-rank",
-            first_order.status,
-            first_order.iterations,
-            first_order.multipliers,
-            first_order.moments[:signs, :signs],
-            first_order.primal * scale + constant,
-        )
+        return _solve_by_first_order(relaxation, objective, context, decide)
+    problem, scale = relaxation.problem, relaxation.scale
+    constant = problem.constant - problem.slack
+    step = float(objective.lattice[1]) if objective.lattice is not None else 0.0
     room = 1e-7 * max(1.0, abs(problem.constant))
 
     def settled(dual: float, primal: float) -> bool:
@@ -292,12 +274,13 @@ def _solve(
         context.deadline,
         moments=moments,
         probabilities=probabilities,
-        above=inner(objective.enough + room) if decide else np.inf,
-        below=inner(objective.enough - room) if decide else -np.inf,
+        above=(objective.enough + room - constant) / scale if decide else np.inf,
+        below=(objective.enough - room - constant) / scale if decide else -np.inf,
         settled=settled if last and step else None,
         gap=LATTICE_GAP * step / scale,
         tolerance=tolerance or (1e-5 if decide else 1e-6),
     )
+    signs = problem.size + 1
     return _Answer(
         "structured",
         solution.status,
@@ -306,6 +289,29 @@ def _solve(
         solution.moments[:signs, :signs],
         solution.primal * scale + constant,
         solution.moments[signs:, signs:],
+    )
+
+
+def _solve_by_first_order(
+    relaxation: ReducedRelaxation, objective: Objective, context: Context, decide: bool
+) -> _Answer:
+    """Solve a relaxation whose Newton systems are too large, or that the options say to."""
+    problem, scale = relaxation.problem, relaxation.scale
+    constant = problem.constant - problem.slack
+    found = solve_low_rank(
+        relaxation.program,
+        context.deadline,
+        seed=context.options.seed,
+        above=(objective.enough - constant) / scale if decide else np.inf,
+    )
+    signs = problem.size + 1
+    return _Answer(
+        "low-rank",
+        found.status,
+        found.iterations,
+        found.multipliers,
+        found.moments[:signs, :signs],
+        found.primal * scale + constant,
     )
 
 

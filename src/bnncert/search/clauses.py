@@ -12,8 +12,8 @@ from bnncert.presolve.literals import sign_of, variable_of
 OVERHEAD = 250
 
 
-class Clauses:
-    """Clauses of literals; the same one is kept once."""
+class ClauseSet:
+    """Clauses of literals, each kept once."""
 
     def __init__(self) -> None:
         self._known: set[bytes] = set()

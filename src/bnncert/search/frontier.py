@@ -19,7 +19,7 @@ OVERHEAD = 400
 
 
 @dataclass(frozen=True, eq=False)
-class Node:
+class OpenNode:
     """Signs that were decided on the way down, and a bound of f for what has them.
 
     `start` is what the parent leaves to the solver; it can be done without.
@@ -48,26 +48,26 @@ class Frontier:
         self.limit = limit
         self.bytes = 0
         self.deepest_first = False
-        self._heap: list[tuple[tuple[float, ...], int, Node]] = []
+        self._heap: list[tuple[tuple[float, ...], int, OpenNode]] = []
 
     def __len__(self) -> int:
         return len(self._heap)
 
-    def push(self, node: Node) -> None:
+    def push(self, node: OpenNode) -> None:
         """Add a node."""
         if self.deepest_first or self.bytes + node.bytes > self.limit / 2:
             node = replace(node, start=None)
         heapq.heappush(self._heap, (self._key(node), node.number, node))
         self.bytes += node.bytes
 
-    def pop(self, others: int = 0) -> Node:
+    def pop(self, others: int = 0) -> OpenNode:
         """Remove and return a node; `others` are the bytes that the search needs elsewhere."""
         self._choose_order(others)
         node = heapq.heappop(self._heap)[2]
         self.bytes -= node.bytes
         return node
 
-    def take(self) -> list[Node]:
+    def take(self) -> list[OpenNode]:
         """Remove and return all nodes, lowest bound first."""
         nodes = sorted((entry[2] for entry in self._heap), key=lambda n: (n.bound, n.number))
         self._heap, self.bytes = [], 0
@@ -77,7 +77,7 @@ class Frontier:
         """Return the lowest bound."""
         return min((node.bound for _, _, node in self._heap), default=np.inf)
 
-    def _key(self, node: Node) -> tuple[float, ...]:
+    def _key(self, node: OpenNode) -> tuple[float, ...]:
         return (-node.depth, node.bound) if self.deepest_first else (node.bound,)
 
     def _choose_order(self, others: int) -> None:

@@ -28,7 +28,7 @@ from bnncert.processes import become_worker, interrupts_later
 from bnncert.relaxations.reduced.problem import ReducedProblem
 from bnncert.replay import Replayer
 from bnncert.search.incumbent import exact_values
-from bnncert.search.tree import Confirm, Leaf, Outcome, Tree, TreeOptions
+from bnncert.search.tree import ClosedNode, Confirm, Outcome, Tree, TreeOptions
 
 #: Seconds before other processes are started, of the first round, and of the longest one.
 ALONE, FIRST_ROUND, LONGEST_ROUND = 3.0, 3.0, 20.0
@@ -39,7 +39,7 @@ GRACE = 0.5
 #: Seconds to wait for a process that was told to end.
 JOIN = 0.5
 
-OpenNode: TypeAlias = tuple[SignArray, float]
+DealtNode: TypeAlias = tuple[SignArray, float]
 Proof: TypeAlias = tuple[IntArray, FloatArray | None]
 
 
@@ -74,7 +74,7 @@ class TreeTask:
 class Hand:
     """The result of one process's round."""
 
-    nodes: list[OpenNode]
+    nodes: list[DealtNode]
     closed: float
     unresolved: float
     visited: int = 0
@@ -82,7 +82,7 @@ class Hand:
     proofs: list[Proof] = field(default_factory=list)
     point: FloatArray | None = None
     exact: tuple[Fraction, ...] | None = None
-    leaves: list[Leaf] = field(default_factory=list)
+    leaves: list[ClosedNode] = field(default_factory=list)
     exhausted: bool = False
 
 
@@ -112,7 +112,7 @@ def _serve(
         return
 
 
-def play_hand(tree: Tree, nodes: Sequence[OpenNode], seconds: float) -> Hand:
+def play_hand(tree: Tree, nodes: Sequence[DealtNode], seconds: float) -> Hand:
     """Work on a hand of nodes for some seconds."""
     tree.take()
     for signs, bound in nodes:
@@ -139,7 +139,7 @@ def play_hand(tree: Tree, nodes: Sequence[OpenNode], seconds: float) -> Hand:
     )
 
 
-class _Worker(NamedTuple):
+class _TreeWorker(NamedTuple):
     """A process, the pipe to talk through, and the one whose end ends it."""
 
     process: SpawnProcess
@@ -153,7 +153,7 @@ class Workers:
     def __init__(self, count: int, task: TreeTask) -> None:
         self._task = task
         self._count = count
-        self._all: list[_Worker] = []
+        self._all: list[_TreeWorker] = []
 
     def __enter__(self) -> Workers:
         context = get_context("spawn")
@@ -169,7 +169,7 @@ class Workers:
                     # Its ends must be open in the worker alone, or its death would go unnoticed.
                     its.close()
                     watched.close()
-                    self._all.append(_Worker(process, mine, lifeline))
+                    self._all.append(_TreeWorker(process, mine, lifeline))
         except (OSError, MemoryError):
             # Fewer workers, or none: the first process does the rest.
             pass

@@ -18,7 +18,7 @@ from bnncert.presolve.literals import both_literals, literal, variable_of
 from bnncert.presolve.ranges import sum_ranges
 from bnncert.presolve.triples import Triples
 from bnncert.relaxations.reduced.problem import Lattice, ReducedProblem, packed, widen
-from bnncert.search.clauses import Clauses
+from bnncert.search.clauses import ClauseSet
 
 #: Beyond this many variables the cubic table of triples would not fit.
 MOST_CUBIC = 150
@@ -54,7 +54,7 @@ class Restrictor:
         self.triples: npt.NDArray[np.bool_] | None = None
         if problem.triples.size and n <= MOST_CUBIC:
             self.triples = Triples(problem.triples, problem.triples).table(n)
-        self.clauses = Clauses()
+        self.clauses = ClauseSet()
 
     def learn(self, literals: IntArray) -> bool:
         """Remember literals that cannot all hold; False if they were known."""
@@ -123,52 +123,68 @@ class Restrictor:
         distinct = variable_of(first) != variable_of(second)
         table = _restrict_lattice(problem.table, known, free, pairs)
         rows, points, values, tables, added = _live_tables(problem, table, problem.values)
-        if added is None:
+        gates = self._restricted_gates(known, free, pairs)
+        if added is None or gates is None:
             return None
-        table_shift = table[2][tables]
-        live_gates, gate_shift = np.zeros(0, dtype=np.int64), np.zeros(0)
-        gates, gate_rows = problem.gates, None
-        gate_signs, outputs = problem.gate_signs, problem.outputs
-        if gates.rows.shape[0]:
-            possible, free_rows, shift = _restrict_lattice(gates, known, free, pairs)
-            own = known[outputs]
-            possible &= (own[:, None] == 0) | (gate_signs == own[:, None])
-            if not possible.any(axis=1).all():
-                return None
-            live = own == 0
-            gate_rows = free_rows[live]
-            gates = Lattice(
-                gate_rows,
-                packed(gates.points[live] - shift[live, None], possible[live]),
-                possible[live].sum(axis=1),
-            )
-            gate_signs = packed(gate_signs[live], possible[live])
-            # A gate whose output is fixed still bounds its sum.
-            idle = np.flatnonzero(~live & (free_rows != 0).any(axis=1))
-            width = max(points.shape[1], problem.gates.points.shape[1])
-            rows = np.vstack([rows, free_rows[idle]])
-            extra = packed(problem.gates.points[idle] - shift[idle, None], possible[idle])
-            points = np.vstack([widen(points, width), widen(extra, width)])
-            values = np.vstack([widen(values, width), np.zeros((idle.size, width))])
-            outputs = place[outputs[live]]
-            tables = np.append(tables, problem.table.rows.shape[0] + idle)
-            table_shift = np.append(table_shift, shift[idle])
-            live_gates, gate_shift = np.flatnonzero(live), shift[live]
+        # A gate whose output is fixed still bounds its sum.
+        width = points.shape[1]
+        if problem.gates.rows.shape[0]:
+            width = max(width, problem.gates.points.shape[1])
+        idle = gates.idle
         left = ReducedProblem(
             variables=problem.variables[free],
             constant=constant + added,
             # Constants are summed once more; for integers both slacks are zero.
             slack=2 * problem.slack,
             linear=problem.linear[free],
-            table=Lattice(rows, points, np.zeros(rows.shape[0], dtype=np.int64)),
-            values=values,
-            gates=gates if gate_rows is not None else _no_gates(free.size),
-            gate_signs=gate_signs,
-            outputs=outputs,
+            table=Lattice(
+                np.vstack([rows, gates.idle_rows]),
+                np.vstack([widen(points, width), widen(gates.idle_points, width)]),
+                np.zeros(rows.shape[0] + idle.size, dtype=np.int64),
+            ),
+            values=np.vstack([widen(values, width), np.zeros((idle.size, width))]),
+            gates=gates.lattice,
+            gate_signs=gates.signs,
+            outputs=place[problem.outputs[gates.live]],
             pair_first=first[distinct].astype(np.int64),
             pair_second=second[distinct].astype(np.int64),
         )
-        return Restriction(left, free, known, tables, table_shift, live_gates, gate_shift)
+        tables = np.append(tables, problem.table.rows.shape[0] + idle)
+        shift = np.append(table[2][tables[: rows.shape[0]]], gates.shift[idle])
+        return Restriction(left, free, known, tables, shift, gates.live, gates.shift[gates.live])
+
+    def _restricted_gates(
+        self, known: SignArray, free: IntArray, pairs: npt.NDArray[np.bool_]
+    ) -> _RestrictedGates | None:
+        """Return the gates after fixing signs, or None if one has no possible sum."""
+        gates, signs = self.problem.gates, self.problem.gate_signs
+        possible, rows, shift = _restrict_lattice(gates, known, free, pairs)
+        own = known[self.problem.outputs]
+        possible &= (own[:, None] == 0) | (signs == own[:, None])
+        if not possible.any(axis=1).all():
+            return None
+        live = np.flatnonzero(own == 0)
+        idle = np.flatnonzero((own != 0) & (rows != 0).any(axis=1))
+
+        def points(chosen: IntArray) -> FloatArray:
+            return packed(gates.points[chosen] - shift[chosen, None], possible[chosen])
+
+        lattice = Lattice(rows[live], points(live), possible[live].sum(axis=1))
+        live_signs = packed(signs[live], possible[live])
+        return _RestrictedGates(live, idle, lattice, live_signs, rows[idle], points(idle), shift)
+
+
+@dataclass(frozen=True, eq=False)
+class _RestrictedGates:
+    """Gates with a free output (`live`), and with a fixed one but free inputs (`idle`)."""
+
+    live: IntArray
+    idle: IntArray
+    lattice: Lattice
+    signs: FloatArray
+    idle_rows: FloatArray
+    idle_points: FloatArray
+    shift: FloatArray
 
 
 def with_interior(pairs: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
@@ -185,10 +201,6 @@ def with_interior(pairs: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         first, second = literal(a, -1), literal(b, -t)
         kept[first, second] = kept[second, first] = False
     return kept
-
-
-def _no_gates(size: int) -> Lattice:
-    return Lattice(np.zeros((0, size)), np.zeros((0, 1)), np.zeros(0, dtype=np.int64))
 
 
 def _restrict_lattice(

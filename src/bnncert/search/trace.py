@@ -12,7 +12,7 @@ from bnncert.presolve.pipeline import Presolved
 from bnncert.relaxations.reduced.dual_point import DualPoint
 from bnncert.relaxations.reduced.problem import ReducedProblem
 from bnncert.search.restrict import Restriction
-from bnncert.search.tree import Leaf, Tree
+from bnncert.search.tree import ClosedNode, Tree
 from bnncert.search.warm_start import Frame, NodeMultipliers, keep
 
 
@@ -72,7 +72,7 @@ def trace_of(tree: Tree, presolved: Presolved, objective: int) -> Trace:
     return Trace(objective, tree.problem, layer, neuron, leaves, tuple(clauses))
 
 
-def _traced(leaf: Leaf) -> TracedLeaf:
+def _traced(leaf: ClosedNode) -> TracedLeaf:
     return TracedLeaf(leaf.signs, leaf.multipliers)
 
 

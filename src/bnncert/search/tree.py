@@ -34,7 +34,7 @@ from bnncert.relaxations.reduced.patterns import starting_moments
 from bnncert.relaxations.reduced.problem import ReducedProblem
 from bnncert.relaxations.reduced.relaxation import relax_reduced
 from bnncert.search.branching import choose_variable
-from bnncert.search.frontier import Frontier, Node
+from bnncert.search.frontier import Frontier, OpenNode
 from bnncert.search.restrict import Restriction, Restrictor
 from bnncert.search.rounding import count_violated_pairs, objective_values, round_moments
 from bnncert.search.warm_start import Frame, NodeMultipliers, keep, start_from
@@ -67,7 +67,7 @@ CLAUSE_SHARE = LEAF_SHARE = 0.25
 
 
 @dataclass(frozen=True, eq=False)
-class Leaf:
+class ClosedNode:
     """A closed node: its fixed signs, why it is closed, and the multipliers of its relaxation."""
 
     signs: SignArray
@@ -87,7 +87,7 @@ class Outcome:
     status: TreeStatus
     lower: float
     nodes: int
-    leaves: list[Leaf] = field(default_factory=list)
+    leaves: list[ClosedNode] = field(default_factory=list)
     point: FloatArray | None = None
     relaxations: int = 0
     upper: float = np.inf
@@ -173,7 +173,7 @@ class Tree:
         while len(self.open):
             if outcome.nodes >= self.options.max_nodes or deadline.passed():
                 break
-            node: Node | None = None
+            node: OpenNode | None = None
             try:
                 node = self.open.pop(self.restrictor.clauses.bytes)
                 outcome.nodes += 1
@@ -200,7 +200,7 @@ class Tree:
             outcome.status = "open"
         return outcome
 
-    def _work_on(self, node: Node, deadline: Deadline) -> bool:
+    def _work_on(self, node: OpenNode, deadline: Deadline) -> bool:
         """Close a node or split it; True for a counterexample."""
         found = self._visit(node, deadline)
         if self.evaluate is None and self.outcome.point is not None:
@@ -224,7 +224,7 @@ class Tree:
 
     def push(self, signs: SignArray, bound: float, start: NodeMultipliers | None = None) -> None:
         """Add an open node."""
-        self.open.push(Node(signs, bound, self.numbers, start))
+        self.open.push(OpenNode(signs, bound, self.numbers, start))
         self.numbers += 1
 
     def take(self) -> list[tuple[SignArray, float]]:
@@ -274,7 +274,7 @@ class Tree:
             return self.objective.is_proved_by(bound)
         return bound > self.goal or bound >= self.outcome.upper
 
-    def _close(self, leaf: Leaf) -> None:
+    def _close(self, leaf: ClosedNode) -> None:
         self.closed = min(self.closed, leaf.bound)
         if self.options.keep_leaves:
             if leaf.multipliers is not None:
@@ -283,30 +283,30 @@ class Tree:
                     leaf = replace(leaf, multipliers=None)
             self.outcome.leaves.append(leaf)
 
-    def _visit(self, node: Node, deadline: Deadline) -> _Split | None:
+    def _visit(self, node: OpenNode, deadline: Deadline) -> _Split | None:
         """Return how to split the node, or None if it is closed."""
         left = self.restrictor.restrict(node.signs)
         if left is None:
-            self._close(Leaf(node.signs, "contradiction", np.inf))
+            self._close(ClosedNode(node.signs, "contradiction", np.inf))
             return None
         problem = left.problem
         least = max(self._simple_bound(problem), node.bound)
         rounded = self.objective.round_up(least)
         if self._enough(rounded):
-            self._close(Leaf(node.signs, "constant", rounded))
+            self._close(ClosedNode(node.signs, "constant", rounded))
             return None
         thorough = not node.depth or self.evaluate is not None
         bound, moments, kept = self._relaxation(left, node.start, deadline, thorough)
         bound = max(bound, least)
         rounded = self.objective.round_up(bound)
         if self._enough(rounded):
-            self._close(Leaf(node.signs, "relaxation", rounded, kept))
+            self._close(ClosedNode(node.signs, "relaxation", rounded, kept))
             return None
         fixed = np.flatnonzero(left.signs[self.inputs])
         if fixed.size > 2 or not left.free.size:
             check = self._check(left.signs, fixed, deadline)
             if check.conflict is not None:
-                self._close(Leaf(node.signs, "unreachable", np.inf))
+                self._close(ClosedNode(node.signs, "unreachable", np.inf))
                 return None
             if check.point is not None and self.offer(check.point, None):
                 return None
@@ -318,7 +318,7 @@ class Tree:
                 return None
             if self._enough(rounded):
                 # The point found here is the best there is.
-                self._close(Leaf(node.signs, "relaxation", rounded, kept))
+                self._close(ClosedNode(node.signs, "relaxation", rounded, kept))
                 return None
             candidates = left.free
         if not candidates.size:
@@ -326,14 +326,14 @@ class Tree:
         place = choose_variable(problem, moments, np.searchsorted(left.free, candidates))
         return _Split(bound, int(left.free[place]), kept)
 
-    def _settle(self, node: Node, left: Restriction, deadline: Deadline) -> bool:
+    def _settle(self, node: OpenNode, left: Restriction, deadline: Deadline) -> bool:
         """Decide a node whose first layer is fixed, in exact arithmetic; True if it is over."""
         pattern = SignPattern(self.layer, self.neurons, left.signs[self.inputs])
         found = exact_feasibility(pattern, self.region, deadline)
         if found.conflict is not None:
             variables = self.inputs[found.conflict]
             self.learn(literal(variables, left.signs[variables]), None)
-            self._close(Leaf(node.signs, "unreachable", np.inf))
+            self._close(ClosedNode(node.signs, "unreachable", np.inf))
             return True
         return found.point is not None and self.offer(found.point, found.exact_point)
 

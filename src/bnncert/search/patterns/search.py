@@ -17,7 +17,7 @@ import numpy as np
 
 from bnncert.arrays import BoolArray, FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline
-from bnncert.search.clauses import Clauses
+from bnncert.search.clauses import ClauseSet
 from bnncert.search.patterns.circuit import Circuit
 from bnncert.search.patterns.enumeration import (
     MOST_COMPILED,
@@ -128,7 +128,7 @@ class PatternSearch:
         self._excluded = excluded.astype(np.float32)
         # Over disjoint inputs the budget says more than the pairs that it excludes.
         self._pairs = budget is None and bool(excluded.any())
-        self._clauses = Clauses()
+        self._clauses = ClauseSet()
         self._sums: BudgetedSums | None = None
         levels = circuit.levels if circuit.last is None else (*circuit.levels, circuit.last)
         if budget is not None and levels and fits_level(circuit, levels[0]):
