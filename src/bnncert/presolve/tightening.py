@@ -23,12 +23,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray, IntArray
-from bnncert.deadline import Deadline
 from bnncert.presolve.conflicts import ConflictingPairs
 from bnncert.presolve.literals import sign_of, variable_of
 from bnncert.presolve.merging import row_keys
-from bnncert.solvers.highs_ import HighsModel
-from bnncert.solvers.linear_program import LinearProgram
+from bnncert.solvers.linear_maxima import LinearMaxima
 
 #: Multipliers are rounded to multiples of 1 / GRID.
 GRID = 2**20
@@ -155,35 +153,6 @@ def proved_maximum(row: IntArray, matrix: Any, right: IntArray, multipliers: Flo
     return float(total // GRID)
 
 
-class _Maximiser:
-    """One model, solved for one row after the other from the last basis."""
-
-    def __init__(self, matrix: Any, right: IntArray) -> None:
-        self.matrix, self.right = matrix, right
-        count = matrix.shape[1]
-        self.model = HighsModel(
-            LinearProgram(
-                cost=np.zeros(count),
-                matrix=matrix.astype(np.float64),
-                row_lower=np.full(right.size, -np.inf),
-                row_upper=right.astype(np.float64),
-                lower=-np.ones(count),
-                upper=np.ones(count),
-                integer=np.zeros(count, dtype=bool),
-            ),
-            # Presolve would throw the basis away, and threads are no use on programs this small.
-            {"presolve": "off", "threads": 1, "solver": "simplex"},
-        )
-
-    def bound(self, row: IntArray) -> float:
-        """Return a proved upper bound of w.x."""
-        self.model.set_cost(-row.astype(np.float64), 0.0)
-        found = self.model.solve(Deadline(None))
-        if found.status != "optimal" or found.multipliers is None:
-            return np.inf
-        return proved_maximum(row, self.matrix, self.right, -found.multipliers)
-
-
 def tighten(
     rows: Any,
     low: FloatArray,
@@ -210,7 +179,15 @@ def tighten(
     if not known or variables > MOST_VARIABLES or pairs.size > MOST_PAIRS:
         return low, high
     matrix, right = inequalities(pairs, gates, variables)
-    maximiser = _Maximiser(matrix, right)
+    side = np.ones(variables)
+    # Presolve would discard the basis, and threads are of no use on programs this small.
+    options = {"presolve": "off", "threads": 1, "solver": "simplex"}
+    maxima = LinearMaxima(matrix.astype(np.float64), right.astype(np.float64), -side, side, options)
+
+    def bound(row: IntArray) -> float:
+        multipliers = maxima.solve(row.astype(np.float64)).multipliers
+        return _on_lattice(row, proved_maximum(row, matrix, right, multipliers))
+
     touched = np.diff(matrix.tocsc().indptr) > 0
     part = rows[wanted]
     keys, signs = row_keys(part)
@@ -225,10 +202,7 @@ def tighten(
             # The key stands for the row whose first entry is positive.
             row = np.zeros(variables, dtype=np.int64)
             row[columns] = signs[k] * part.data[part.indptr[k] : part.indptr[k + 1]]
-            answers[keys[k]] = (
-                -_on_lattice(row, maximiser.bound(-row)),
-                _on_lattice(row, maximiser.bound(row)),
-            )
+            answers[keys[k]] = -bound(-row), bound(row)
         least, largest = answers[keys[k]]
         if signs[k] < 0:
             least, largest = -largest, -least

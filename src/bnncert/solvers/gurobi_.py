@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
 from bnncert.errors import InputError, MissingExtraError
-from bnncert.solvers.linear_program import LinearProgram
-
-Status = Literal["optimal", "infeasible", "limit", "failed"]
-
-#: The right-hand side 1 of the ball, with room for the rounding of its data.
-UNIT = 1.0 + 1e-12
-
-
-@dataclass(frozen=True, eq=False)
-class GurobiSolution:
-    """What Gurobi returned; `point` is None if it has none."""
-
-    status: Status
-    point: FloatArray | None
-    dual_bound: float
+from bnncert.solvers.linear_program import (
+    UNIT_BALL,
+    LinearProgram,
+    MixedIntegerSolution,
+    MixedIntegerStatus,
+)
 
 
 class GurobiModel:
@@ -79,7 +68,7 @@ class GurobiModel:
                 self._model.addMConstr(rows, self._variables, sense, limits[used])
         if ball:
             inside = self._variables[:ball]
-            self._model.addConstr(inside @ inside <= UNIT)
+            self._model.addConstr(inside @ inside <= UNIT_BALL)
 
     def add_row(self, lower: float, upper: float, columns: Any, values: Any) -> None:
         """Add one constraint."""
@@ -91,11 +80,11 @@ class GurobiModel:
         if np.isfinite(upper):
             self._model.addConstr(weights @ row <= upper)
 
-    def solve(self, deadline: Deadline) -> GurobiSolution:
+    def solve(self, deadline: Deadline) -> MixedIntegerSolution:
         """Solve within the time that is left."""
         left = deadline.remaining()
         if left <= 0:
-            return GurobiSolution("limit", None, -np.inf)
+            return MixedIntegerSolution("limit", None, -np.inf)
         self._model.setParam("TimeLimit", min(left, 1e100))
         try:
             self._model.optimize()
@@ -104,12 +93,12 @@ class GurobiModel:
             raise InputError(f"solver gurobi: {error}") from error
         return self._collect()
 
-    def _collect(self) -> GurobiSolution:
+    def _collect(self) -> MixedIntegerSolution:
         codes = self._api.GRB
         if self._model.Status == codes.INTERRUPTED:
             raise KeyboardInterrupt
         # All variables are bounded, so "infeasible or unbounded" is infeasible.
-        status: Status = "failed"
+        status: MixedIntegerStatus = "failed"
         if self._model.Status == codes.OPTIMAL:
             status = "optimal"
         elif self._model.Status in (codes.INFEASIBLE, codes.INF_OR_UNBD):
@@ -118,4 +107,4 @@ class GurobiModel:
             status = "limit"
         point = np.asarray(self._variables.X) if self._model.SolCount > 0 else None
         bound = np.inf if status == "infeasible" else float(self._model.ObjBound)
-        return GurobiSolution(status, point, bound if abs(bound) < 1e99 else -np.inf)
+        return MixedIntegerSolution(status, point, bound if abs(bound) < 1e99 else -np.inf)

@@ -82,7 +82,7 @@ class HighsModel:
         )
 
     def solve(self, deadline: Deadline) -> HighsSolution:
-        """Solve within the time that is left; a KeyboardInterrupt stops HiGHS and goes on up."""
+        """Solve within the time that is left; Ctrl-C stops HiGHS and is raised again."""
         left = deadline.remaining()
         if left <= 0 or self._left_behind:
             return HighsSolution("limit", None, None, -np.inf)

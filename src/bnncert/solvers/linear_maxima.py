@@ -1,21 +1,24 @@
 """Maxima of linear functions over one polytope: HiGHS, started again from the last basis.
 
-What comes back is a proposal: whoever uses the multipliers derives the bound from them anew.
+The result is a proposal: callers derive a bound from the multipliers themselves.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-import highspy
 import numpy as np
 
 from bnncert.arrays import FloatArray
+from bnncert.deadline import Deadline
+from bnncert.solvers.highs_ import HighsModel
+from bnncert.solvers.linear_program import LinearProgram
 
 
 @dataclass(frozen=True, eq=False)
 class LinearMaximum:
-    """A point that nearly attains the maximum (None where none was found), and multipliers."""
+    """A point that nearly attains the maximum (None if none was found), and multipliers."""
 
     point: FloatArray | None
     multipliers: FloatArray
@@ -27,31 +30,33 @@ class LinearMaxima:
     The dual is min b.y + h_box(v - A'y) over y >= 0, so every y gives an upper bound, y = 0 too.
     """
 
-    def __init__(self, matrix: FloatArray, right: FloatArray, lo: FloatArray, hi: FloatArray):
-        self._rows, self._columns = matrix.shape
-        model = highspy.HighsLp()
-        model.num_col_, model.num_row_ = self._columns, self._rows
-        model.sense_ = highspy.ObjSense.kMaximize
-        model.col_cost_ = np.zeros(self._columns)
-        model.col_lower_, model.col_upper_ = lo, hi
-        model.row_lower_, model.row_upper_ = np.full(self._rows, -highspy.kHighsInf), right
-        model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        rows, columns = np.nonzero(matrix)
-        model.a_matrix_.start_ = np.searchsorted(rows, np.arange(self._rows + 1))
-        model.a_matrix_.index_ = columns
-        model.a_matrix_.value_ = matrix[rows, columns]
-        self._highs = highspy.Highs()
-        self._highs.setOptionValue("output_flag", False)
-        self._highs.passModel(model)
+    def __init__(
+        self,
+        matrix: Any,
+        right: FloatArray,
+        lo: FloatArray,
+        hi: FloatArray,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        rows, columns = matrix.shape
+        self._none = np.zeros(rows)
+        self._model = HighsModel(
+            LinearProgram(
+                cost=np.zeros(columns),
+                matrix=matrix,
+                row_lower=np.full(rows, -np.inf),
+                row_upper=right,
+                lower=lo,
+                upper=hi,
+                integer=np.zeros(columns, dtype=bool),
+            ),
+            options,
+        )
 
     def solve(self, v: FloatArray) -> LinearMaximum:
         """Maximise v.x."""
-        self._highs.changeColsCost(self._columns, np.arange(self._columns, dtype=np.int32), v)
-        self._highs.run()
-        solution = self._highs.getSolution()
-        found = self._highs.getInfo().primal_solution_status == 2 and solution.value_valid
-        duals = np.array(solution.row_dual) if solution.dual_valid else np.zeros(self._rows)
-        # An upper limit that binds has a positive dual in a maximisation.
-        return LinearMaximum(
-            np.array(solution.col_value) if found else None, np.maximum(duals, 0.0)
-        )
+        self._model.set_cost(-v, 0.0)
+        found = self._model.solve(Deadline(None))
+        # An upper limit that binds has a negative multiplier in the minimisation of -v.x.
+        y = self._none if found.multipliers is None else np.maximum(-found.multipliers, 0.0)
+        return LinearMaximum(found.point, y)

@@ -13,12 +13,26 @@ here with its rounding error subtracted: an inaccurate solver makes it weaker, n
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
+
+#: The right-hand side of v_1^2 + ... + v_n^2 <= 1, with room for the rounding of its data.
+UNIT_BALL = 1.0 + 1e-12
+
+MixedIntegerStatus: TypeAlias = Literal["optimal", "infeasible", "limit", "failed"]
+
+
+@dataclass(frozen=True, eq=False)
+class MixedIntegerSolution:
+    """What a mixed-integer solver returned; `point` is None if it has none."""
+
+    status: MixedIntegerStatus
+    point: FloatArray | None
+    dual_bound: float
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,19 +12,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
-from bnncert.solvers.linear_program import LinearProgram
-
-Status = Literal["optimal", "infeasible", "limit", "failed"]
+from bnncert.solvers.linear_program import (
+    UNIT_BALL,
+    LinearProgram,
+    MixedIntegerSolution,
+    MixedIntegerStatus,
+)
 
 # All variables are bounded, so "infeasible or unbounded" is infeasible.
-_STATUS: dict[str, Status] = {
+_STATUS: dict[str, MixedIntegerStatus] = {
     "optimal": "optimal",
     "infeasible": "infeasible",
     "inforunbd": "infeasible",
@@ -41,18 +43,6 @@ NOTICE_SECONDS, OBEY_SECONDS = 0.1, 0.5
 
 #: Numbers from here on are infinite for SCIP (1e20), and its sums of smaller ones are not far off.
 LARGEST = 1e15
-
-#: The right-hand side 1 of the ball, with room for the rounding of its data.
-UNIT = 1.0 + 1e-12
-
-
-@dataclass(frozen=True, eq=False)
-class ScipSolution:
-    """What SCIP returned; `point` is None if it has none."""
-
-    status: Status
-    point: FloatArray | None
-    dual_bound: float
 
 
 class ScipModel:
@@ -120,7 +110,7 @@ class ScipModel:
                 matrix.data[entries],
             )
         if ball:
-            self._model.addCons(quicksum(v * v for v in self._variables[:ball]) <= UNIT)
+            self._model.addCons(quicksum(v * v for v in self._variables[:ball]) <= UNIT_BALL)
 
     def add_row(self, lower: float, upper: float, columns: Any, values: Any) -> None:
         """Add one constraint."""
@@ -139,17 +129,17 @@ class ScipModel:
         if np.isfinite(upper):
             self._model.addCons(row <= upper)
 
-    def solve(self, deadline: Deadline) -> ScipSolution:
-        """Solve within the time that is left; a KeyboardInterrupt stops SCIP and goes on up."""
+    def solve(self, deadline: Deadline) -> MixedIntegerSolution:
+        """Solve within the time that is left; Ctrl-C stops SCIP and is raised again."""
         left = deadline.remaining()
         if left <= 0:
-            return ScipSolution("limit", None, -np.inf)
+            return MixedIntegerSolution("limit", None, -np.inf)
         if self._refused:
-            return ScipSolution("failed", None, -np.inf)
+            return MixedIntegerSolution("failed", None, -np.inf)
         if self._cannot_hold:
-            return ScipSolution("infeasible", None, np.inf)
+            return MixedIntegerSolution("infeasible", None, np.inf)
         if not self._variables:
-            return ScipSolution("optimal", np.zeros(0), self._offset)
+            return MixedIntegerSolution("optimal", np.zeros(0), self._offset)
         self._model.freeTransform()
         self._model.setParam("limits/time", min(left, 1e20))
         run = _Run(self._model)
@@ -162,10 +152,10 @@ class ScipModel:
             raise
         if run.is_alive() and not run.stop():
             # Left alone with its model, which nobody uses again: the thread ends by itself.
-            return ScipSolution("limit", None, -np.inf)
-        return ScipSolution("failed", None, -np.inf) if run.failed else self._collect()
+            return MixedIntegerSolution("limit", None, -np.inf)
+        return MixedIntegerSolution("failed", None, -np.inf) if run.failed else self._collect()
 
-    def _collect(self) -> ScipSolution:
+    def _collect(self) -> MixedIntegerSolution:
         status = _STATUS.get(self._model.getStatus(), "failed")
         point = None
         if self._model.getNSols() > 0:
@@ -174,7 +164,7 @@ class ScipModel:
         bound = float(self._model.getDualbound())
         if abs(bound) >= self._model.infinity():
             bound = float(np.copysign(np.inf, bound))
-        return ScipSolution(status, point, bound)
+        return MixedIntegerSolution(status, point, bound)
 
 
 def _beyond(*arrays: FloatArray) -> bool:

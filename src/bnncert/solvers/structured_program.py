@@ -101,11 +101,6 @@ class StructuredProgram:
         """Where the unit vectors begin in Z."""
         return int(self.rows.shape[0])
 
-    @property
-    def pair_from(self) -> int:
-        """Where the pair vectors begin in Z."""
-        return self.unit_from + self.size
-
 
 @dataclass(eq=False)
 class StructuredMultipliers:

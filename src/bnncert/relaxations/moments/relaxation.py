@@ -51,7 +51,6 @@ class MomentRelaxation:
 
     problem: PolynomialProblem
     program: ConicProgram
-    scalars: tuple[_Block, ...]
     blocks: tuple[_Block, ...]
     moments: dict[Monomial, int]
 
@@ -203,4 +202,4 @@ def _assemble(
     deadline.check()
     matrix = sp.coo_array((values, (rows, columns)), shape=(count, len(moments))).tocsr()
     program = ConicProgram(cost, matrix, right, len(scalars), tuple(len(b.basis) for b in blocks))
-    return MomentRelaxation(problem, program, scalars, blocks, moments)
+    return MomentRelaxation(problem, program, blocks, moments)
