@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -294,6 +295,26 @@ def test_worker_processes_and_one_that_is_killed(folder: Path) -> None:
     assert finished.failures == ()
     assert content(folder / "killed.sqlite") == content(folder / "alone.sqlite")
     assert multiprocessing.active_children() == []
+
+
+class Deadly(str):
+    """A text that ends every process that receives it."""
+
+    def __reduce__(self) -> Any:
+        return os._exit, (1,)
+
+
+def test_an_instance_that_ends_its_workers_is_tried_twice_and_named(folder: Path) -> None:
+    config = with_changes(read_configuration(Path("tiny.json")), count=1)
+    plan = plan_experiment(config)
+    first, second, third, *_ = plan.instances
+    plan = replace(plan, instances=(first, replace(second, certificate=Deadly()), third))
+    with ResultsFile("r.sqlite") as results:
+        finished = run_plan(plan, results, place=Place(workers=1))
+    assert [instance for instance, _ in finished.rows] == [first, third]
+    (failed,) = finished.failures
+    assert failed.instance is plan.instances[1]
+    assert failed.failure == "its worker process ended unexpectedly (killed, or out of memory)"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")

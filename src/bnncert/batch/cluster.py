@@ -1,7 +1,8 @@
 """Workers of a Dask cluster.
 
-Each instance is a task that returns its row; only the coordinating process writes.  When a worker
-dies, the scheduler gives its tasks to others; networks are tasks, too, so that they are made again.
+Each instance is a task that returns its row; only the coordinating process writes.  If a worker
+dies, the scheduler gives its tasks to other workers.  Networks are tasks as well, so that they are
+unpacked again on those workers.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from bnncert.network import Network
 #: Seconds to wait for the scheduler, and then for its first worker.
 CONNECT_SECONDS, WORKER_SECONDS = 10.0, 60.0
 
-#: Tasks in flight for each thread of the cluster: enough that none waits, few enough that another
-#: process may answer some.
+#: Submitted tasks for each thread of the cluster: enough that no thread waits, and few, because
+#: another process may answer some of the instances.
 AHEAD = 3
 
 
@@ -32,7 +33,7 @@ _ADDRESS = re.compile(r"((tcp|tls|ws|wss|ucx)://)?(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]
 
 
 def check_address(address: str) -> None:
-    """Refuse what is not the address of a scheduler; Dask would take half a minute to do so."""
+    """Raise if this is not the address of a scheduler; Dask needs half a minute to report it."""
     found = _ADDRESS.fullmatch(address)
     if found is None or not 0 < int(found[4]) < 2**16:
         raise InputError(
@@ -44,14 +45,14 @@ def check_address(address: str) -> None:
 def answer_on_cluster(
     networks: Mapping[str, Network], instances: Iterator[Instance], address: str
 ) -> Generator[Answer, None, None]:
-    """Answer instances on the workers of a scheduler, in the order in which they get done.
+    """Answer instances on the workers of a scheduler, in the order in which they finish.
 
     Raises
     ------
     InputError
         If there is no scheduler at the address, or it has no workers.
     BnncertError
-        If the connection is lost; what was answered before is not.
+        If the connection is lost; the answers before are in the results file.
     """
     if importlib.util.find_spec("distributed") is None:
         raise MissingExtraError("--scheduler needs distributed: pip install 'bnncert[cluster]'")
@@ -82,7 +83,7 @@ def _answers(
     run = uuid.uuid4().hex[:8]
     shared: dict[str, Any] = {}
     flying: dict[str, Instance] = {}
-    # Results are fetched one by one: a batch that holds a failed task would raise as a whole.
+    # Results are fetched one by one: a failed task in a batch would fail the whole batch.
     done = distributed.as_completed(loop=client.loop)
 
     def submit() -> bool:
@@ -91,8 +92,8 @@ def _answers(
             return False
         content = instance.key.model_hash
         if content not in shared:
-            # Only the last is held here (instances come network by network); the tasks that need
-            # an earlier one hold it on the scheduler.
+            # Only the last network is kept here, because instances come network by network; tasks
+            # that need an earlier one keep it on the scheduler.
             shared.clear()
             packed = zlib.compress(pickle.dumps(networks[content]))
             shared[content] = client.submit(_unpack, packed, key=f"bnncert-network-{run}-{content}")
@@ -133,5 +134,5 @@ def _unpack(packed: bytes) -> Network:
 
 
 def _answer(network: Network, instance: Instance) -> Answer:
-    # One thread: how many tasks a worker runs at once is the cluster's business.
+    # One thread: the cluster decides how many tasks a worker runs at once.
     return attempt(network, instance, 1)

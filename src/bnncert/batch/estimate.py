@@ -1,7 +1,8 @@
 """How long the rest of an experiment will take.
 
-Methods differ by orders of magnitude, so an open instance is expected to take as long as the
-finished ones of its own kind did; where there are none, as those of its method, or its time limit.
+Methods differ by orders of magnitude.  An unanswered instance is therefore expected to take as long
+as the finished instances of its own kind; if there are none, as those of its method; if there are
+none of these either, its time limit.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from bnncert.batch.instance import Group, Instance
 
 
 class Estimate:
-    """Seconds of work left, learnt from what is finished."""
+    """The seconds of work that are left, estimated from the finished instances."""
 
     def __init__(self, instances: Iterable[Instance]) -> None:
         self._open: dict[Group, int] = {}
@@ -22,7 +23,7 @@ class Estimate:
             self._open[kind] = self._open.get(kind, 0) + 1
 
     def finish(self, instance: Instance, seconds: float) -> None:
-        """Take note of an instance that took `seconds`."""
+        """Record that an instance is finished and took `seconds`."""
         kind = instance.group
         self._open[kind] -= 1
         for name in (kind, kind.method):
@@ -30,7 +31,7 @@ class Estimate:
             self._sums[name] = total + seconds, count + 1
 
     def remaining(self, workers: int) -> float | None:
-        """Return the seconds left for that many workers, or None while nothing is known."""
+        """Return the seconds left for that many workers, or None if they cannot be estimated."""
         left = 0.0
         for kind, count in self._open.items():
             if count == 0:

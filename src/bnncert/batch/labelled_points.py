@@ -1,4 +1,4 @@
-"""Points with their true classes, from a file or from two."""
+"""Points with their true classes, from one file or two files."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from bnncert.formats.inputs import (
 from bnncert.formats.labels import checked_labels, label_name, point_names, read_labels
 from bnncert.network import Network
 
-#: Instead of a file of labels: the network's own answers, also where the data has labels.
+#: In place of a file of labels: the network's own answers, even if the data has labels.
 OWN = "own"
 
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Points as they are in a file, and their true classes where they are known.
+    """Points as they are in a file, and their true classes if they are known.
 
     `where` and `labels_where` name the two in messages.
     """
@@ -41,11 +41,11 @@ class Data:
         return count_points(self.array, network.inputs)
 
     def as_pixels(self) -> Data:
-        """Return the same points as pixels, for a scale that was chosen."""
+        """Return the same points as pixel values, for use with a chosen scale."""
         return replace(self, array=as_pixels(self.array, self.where))
 
     def label(self, index: int | None, network: Network) -> int | None:
-        """Return the true class of a point, or None where there are no labels.
+        """Return the true class of a point, or None if there are no labels.
 
         Raises
         ------
@@ -68,7 +68,7 @@ class Data:
 
 
 def read_data(text: str, labels: str | None = None) -> Data:
-    """Read points, and their labels from the array beside them that holds them.
+    """Read points, and their labels from an array in the same file.
 
     Parameters
     ----------

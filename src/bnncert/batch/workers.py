@@ -1,6 +1,6 @@
 """Worker processes on this machine, each with one instance at a time.
 
-A worker that dies takes nothing with it: its instance is tried once more, in a new process.
+If a worker dies, its instance is tried once more in a new process; no other instance is lost.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from bnncert.errors import BnncertError
 from bnncert.network import Network
 from bnncert.processes import become_worker, interrupts_later
 
-#: A worker is stopped this long after an instance's time limit: methods look at the clock
-#: themselves, but one step of a general solver may take long.
+#: A worker is ended this long after the time limit of its instance.  Methods check the time limit
+#: themselves, but a single step of a general solver may take long.
 GRACE_SHARE, GRACE_SECONDS = 0.25, 15.0
 
 #: How often an instance may lose its worker, and how often a worker may fail to start.
@@ -40,7 +40,7 @@ def answer_here(
 def answer_in_processes(
     networks: Mapping[str, Network], instances: Iterator[Instance], workers: int
 ) -> Generator[Answer, None, None]:
-    """Answer instances in worker processes, in the order in which they get done."""
+    """Answer instances in worker processes, in the order in which they finish."""
     threads = max(1, (os.cpu_count() or 1) // workers)
     again: deque[Instance] = deque()
     attempts: dict[str, int] = {}
@@ -49,7 +49,7 @@ def answer_in_processes(
     waiting = next(instances, None)
     try:
         while True:
-            # A new process only if there is something to do for it.
+            # Start a new process only if there is an instance for it.
             idle = sum(w.instance is None for w in team)
             wanted = len(again) + (waiting is not None)
             if len(team) < workers and idle < wanted:
@@ -63,7 +63,7 @@ def answer_in_processes(
                         waiting = next(instances, None)
             if waiting is None and not again and all(w.instance is None for w in team):
                 return
-            # Returns early for any news; the clock is looked at now and then.
+            # Returns early if a worker reports; time limits are checked at least twice a second.
             pause = 0.05 if len(team) < workers and waiting is not None else 0.5
             wait([w.connection for w in team], timeout=pause)
             for worker in list(team):
@@ -96,7 +96,7 @@ def answer_in_processes(
 
 @dataclass(eq=False)
 class _Worker:
-    """A process, the instance it works on, and the network it has."""
+    """A process, the instance that it answers, and the network that it has."""
 
     process: BaseProcess
     connection: Any
@@ -115,13 +115,13 @@ class _Worker:
             receiving, sending = context.Pipe(duplex=False)
             process = context.Process(target=_serve, args=(theirs, receiving, threads), daemon=True)
             process.start()
-            # Only the process itself may keep its ends open: else its death would go unnoticed.
+            # Only the process itself may keep its ends open; otherwise its end is not noticed.
             theirs.close()
             receiving.close()
         return _Worker(process, ours, sending)
 
     def give(self, instance: Instance, networks: Mapping[str, Network]) -> None:
-        """Send an instance, and its network where the process has another."""
+        """Send an instance, and its network if the process has another one."""
         content = instance.key.model_hash
         network = None if content == self.network else networks[content]
         self.instance, self.network, self.since = instance, content, time.monotonic()
@@ -131,7 +131,7 @@ class _Worker:
             self.lost = True
 
     def news(self) -> Answer | None:
-        """Return the answer if it is there."""
+        """Return the answer if the process has sent one."""
         try:
             if not self.connection.poll():
                 return None
@@ -156,7 +156,7 @@ class _Worker:
         return self.busy_seconds() > (1 + GRACE_SHARE) * limit + GRACE_SECONDS
 
     def stop(self) -> None:
-        """End the process, whatever it is doing."""
+        """End the process immediately."""
         self.lifeline.close()
         self.connection.close()
         self.process.kill()
@@ -164,7 +164,7 @@ class _Worker:
 
 
 def _serve(connection: Connection, lifeline: Connection, threads: int) -> None:
-    """Answer what comes, until the other end is gone."""
+    """Answer the instances that arrive until the parent process exits."""
     become_worker(lifeline)
     network: Network | None = None
     try:
@@ -175,5 +175,5 @@ def _serve(connection: Connection, lifeline: Connection, threads: int) -> None:
             assert network is not None
             connection.send(attempt(network, instance, threads))
     except (EOFError, OSError):
-        # The parent is gone.
+        # The parent process has exited.
         return

@@ -1,1 +1,1 @@
-"""How answers are shown: tables, pictures, and the files other tools read."""
+"""Answers for people and other tools: tables, pictures, pages and files."""

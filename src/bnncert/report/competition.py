@@ -1,4 +1,4 @@
-"""The results of a VNN-COMP category: its results.csv, and the table for people.
+"""The results of a VNN-COMP category: its results.csv, and the table for the terminal.
 
 A row begins as in the competition: category, onnx, vnnlib, prepare time, result, run time.  What
 follows says how the answer came about and what exactly was asked, so that it is not asked twice.
@@ -57,7 +57,7 @@ class Line:
 
     @property
     def question(self) -> tuple[str, str, float, str]:
-        """What was asked: the same model, query and limit, by the same method."""
+        """The question: model, query, time limit and method."""
         return self.model_hash, self.query_hash, self.limit, self.method
 
     @property
@@ -69,7 +69,7 @@ class Line:
         """Return the row."""
         return [
             *(self.category, self.onnx, self.vnnlib),
-            # Nothing is prepared ahead: reading the files is part of the run.
+            # There is no preparation step: reading the files is part of the run.
             "0.00",
             *(self.word, f"{self.seconds:.3f}"),
             *(repr(self.limit), self.method, self.stage),
@@ -80,7 +80,7 @@ class Line:
 
     @staticmethod
     def of(fields: Sequence[str], where: str) -> Line:
-        """Return what a row says; `where` is its place for the complaint."""
+        """Return the content of a row; error messages name `where`."""
         try:
             category, onnx, vnnlib, _, word, seconds, *ours = fields
             limit, method, stage, certificate, memory, replayed, file, model, query, reason = ours
@@ -108,11 +108,11 @@ class Line:
 
 
 class ResultsTable:
-    """A results.csv; every change replaces the file at once, so a kill never breaks it."""
+    """A results.csv; every change is written atomically."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # Now, so that a file that is something else is found out before it is written to.
+        # Read here, so that a file of another kind is reported before anything is written to it.
         self.lines()
 
     def lines(self) -> list[Line]:

@@ -47,7 +47,7 @@ def _result_rows(recorded: Recorded) -> Iterable[Sequence[Any]]:
     )
     yield "network", *asked, *found
     for r in recorded.rows:
-        # csv writes floats with all their digits and None as nothing.
+        # The csv module writes floats with all digits and None as an empty cell.
         yield (
             recorded.network(r.key.model_hash).name,
             *(getattr(r.key, name) for name in asked),

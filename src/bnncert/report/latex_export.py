@@ -162,7 +162,7 @@ def _bound_cells(row: Row | None) -> list[str]:
         return ["not robust", seconds]
     if row.lower is None:
         return [row.status, seconds]
-    # Rounded down: a bound with fewer digits must still be one.
+    # Rounded down: the printed number is then still a lower bound.
     return [str(Decimal(row.lower).quantize(Decimal("0.01"), ROUND_FLOOR)), seconds]
 
 

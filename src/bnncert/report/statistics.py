@@ -37,7 +37,7 @@ REFERENCE_METHODS = (
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """Rows that may be compared; `series` names the one that each row belongs to."""
+    """Rows that may be compared; `series` has the name of the series of each row."""
 
     network: NetworkRecord
     norm: str
@@ -49,12 +49,12 @@ class Panel:
 
     @property
     def norm_name(self) -> str:
-        """The norm as people write it."""
+        """The norm in mathematical notation."""
         return NORM_NAMES.get(self.norm, self.norm)
 
     @property
     def settings(self) -> str:
-        """What is common to all rows besides network and norm."""
+        """The settings that all rows share, apart from network and norm."""
         rivals = {"all": "All rivals", "runner-up": "The runner-up"}.get(
             self.targets, f"Rival {self.targets}"
         )
@@ -67,13 +67,13 @@ class Panel:
         return label_source(self.answers)
 
     def delta(self, radius: float) -> str:
-        """Return a radius in pixel steps where the network has them, else as it is."""
+        """Return a radius in pixel steps if the network states them, else in input units."""
         step = self.network.pixel_step
         return f"{radius / step:.4g}" if step else f"{radius:.6g}"
 
     @property
     def unit(self) -> str:
-        """What :meth:`delta` counts."""
+        """The unit of :meth:`delta`."""
         return "pixel steps" if self.network.pixel_step else "input units"
 
     def rows(self, question: str) -> list[tuple[str, Row]]:
@@ -96,7 +96,7 @@ def panels(recorded: Recorded) -> list[Panel]:
 
 
 def _series(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Return the name of each row's series: the method, and limits where they differ."""
+    """Return the name of each row's series: the method, and its limits if they differ."""
     limits: dict[tuple[str, str], tuple[set[float | None], set[int]]] = {}
     for r in rows:
         timeouts, seeds = limits.setdefault((r.key.method, r.key.question), (set(), set()))
@@ -216,7 +216,7 @@ def _gap(radius: float, question: str, rows: Sequence[tuple[str, Row]]) -> Gap |
         shares = [
             (lower[reference][i] - lower[name][i]) / (upper[i] - lower[name][i])
             for i in order
-            # Where the other bound is the minimum already there is nothing to gain.
+            # If the other bound is the minimum already, it cannot be improved.
             if i in upper
             and i in lower[name]
             and i in lower[reference]

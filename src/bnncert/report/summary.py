@@ -50,7 +50,7 @@ def summary_table(rows: Iterable[Row]) -> Table:
 
 
 def radius_table(result: RadiusResult) -> Table:
-    """Return the one line of a search."""
+    """Return the table of a search, which has one line."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("certified radius", "falsified radius", "gap", "verify calls", "seconds"):
         table.add_column(title, justify="right")
@@ -65,5 +65,5 @@ def radius_table(result: RadiusResult) -> Table:
 
 
 def _exact(value: float) -> str:
-    """Return all digits: a rounded radius would claim what was not shown."""
+    """Return all digits: a rounded radius could exceed the certified one."""
     return repr(value) if math.isfinite(value) else "-"

@@ -37,7 +37,7 @@ def status_text(answer: Result | TargetResult) -> Text:
 
 
 def number(value: float) -> str:
-    """Return a bound for people: four significant digits, a dash for none."""
+    """Return a bound with four significant digits, or a dash if it is not finite."""
     if not math.isfinite(value):
         return "-"
     return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.6g}"
@@ -155,13 +155,13 @@ def network_table(network: Network) -> Table:
 
 
 def _short(name: str) -> Text:
-    """Return the end of a long layer name: exporters put what tells layers apart there."""
+    """Return the end of a long layer name; exported names differ at their ends."""
     # As Text, because a name from a file may look like rich's markup.
     return Text(name if len(name) <= 30 else "..." + name[-27:])
 
 
 def weight_values(data: np.ndarray) -> str:
-    """Return which values the non-zero weights of a layer take."""
+    """Return the values of the non-zero weights of a layer, in words."""
     if data.size == 0:
         return "empty"
     if np.all(np.abs(data) == 1):

@@ -1,4 +1,4 @@
-"""Counterexamples as VNN-COMP reads them: s-expressions with enough digits to replay."""
+"""Witness points in the format that VNN-COMP's checker replays."""
 
 from __future__ import annotations
 

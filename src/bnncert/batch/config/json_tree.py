@@ -1,4 +1,4 @@
-"""JSON as a tree with lines, which the standard library's reader does not keep."""
+"""JSON as a tree with line numbers, which the reader of the standard library does not provide."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Reader:
 
     def __init__(self, text: str, path: Path) -> None:
         self.text, self.path, self.at = text, path, 0
-        # Counted along the way: counting from the start each time would be quadratic.
+        # Counted incrementally: counting from the start each time would take quadratic time.
         self._line, self._counted = 1, 0
 
     def line(self) -> int:
@@ -47,7 +47,7 @@ class _Reader:
         self.at = found.end()
 
     def next_is(self, character: str) -> bool:
-        """Take a character if it comes next."""
+        """Consume a character if it comes next, and return whether it does."""
         self.skip()
         if not self.text.startswith(character, self.at):
             return False
@@ -90,7 +90,7 @@ class _Reader:
         try:
             return Node(int(found[0]) if whole else float(found[0]), line)
         except ValueError as error:
-            # Python refuses to read integers of thousands of digits.
+            # Python does not read integers of thousands of digits.
             raise self.wrong("a number with too many digits") from error
 
     def mapping(self, line: int) -> Node:

@@ -69,7 +69,7 @@ class RandomNetwork:
 def random_points(
     network: Network, count: int, seed: int, clip: tuple[float, float] | None
 ) -> npt.NDArray[np.float64]:
-    """Return uniform points of the data box ([-1, 1] where none is stated)."""
+    """Return uniform points of the data box ([-1, 1] if the network does not state one)."""
     lo, hi = (network.input_lo, network.input_hi) if clip is None else clip
     if lo is None or hi is None:
         lo, hi = -1.0, 1.0

@@ -69,7 +69,7 @@ def outcome_chart(panel: Panel, lines: Sequence[Count]) -> str:
                 f'width="{end - start:.2f}" height="{_BAR}"/>'
             )
             if end - start > 7 * len(str(count)) + 8:
-                # On a plate of its own, so that it can be read on any pattern.
+                # On a plain background, so that it can be read on any pattern.
                 wide = 7 * len(str(count)) + 6
                 centre = (start + end) / 2
                 parts.append(
@@ -95,7 +95,7 @@ def outcome_chart(panel: Panel, lines: Sequence[Count]) -> str:
 
 
 def outcome_table(panel: Panel, lines: Sequence[Count]) -> str:
-    """Return the same numbers for reading."""
+    """Return the same numbers as a table."""
     heads = ("radius", "method", "inputs", *(words for _, words in ANSWERS))
     heads += ("certified", "not falsified", "mean s", "max s")
     rows = "".join(
@@ -189,7 +189,7 @@ def cactus_chart(panel: Panel) -> str | None:
 
 
 def _spread(count: int) -> list[int]:
-    """Return at most so many places as can be told apart, the first and the last among them."""
+    """Return as many places as can be distinguished at most, with the first and the last."""
     if count <= MOST_POINTS:
         return list(range(count))
     return sorted({round(k * (count - 1) / (MOST_POINTS - 1)) for k in range(MOST_POINTS)})

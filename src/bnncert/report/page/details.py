@@ -1,4 +1,4 @@
-"""What the page shows of single instances: pictures, margins of the rivals, times, certificate."""
+"""Details of single instances: pictures, margins of the adversarial classes, times, certificate."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bnncert.report.page.table_data import shortened
 #: Characters of base64 that all pictures together may take.
 PICTURE_LIMIT = 9_000_000
 
-#: Points with at most so many values that are no picture are shown as numbers.
+#: Points that are not pictures are shown as numbers if they have at most so many values.
 MOST_NUMBERS = 64
 
 
@@ -79,14 +79,14 @@ def _target(tree: dict[str, Any]) -> list[Any]:
 
 
 def _stages(targets: Sequence[dict[str, Any]]) -> list[list[Any]]:
-    """Return seconds and rivals by the stage that dealt with them, presolve where it is told."""
+    """Return seconds and number of targets for each stage, and for presolve if it is recorded."""
     seconds: dict[str, float] = {}
     rivals: dict[str, int] = {}
     for tree in targets:
         details = tree.get("details")
         presolve = details.get("presolve seconds") if isinstance(details, dict) else None
         if presolve is not None and "presolve" not in seconds:
-            # Done once for all rivals.
+            # Presolve runs once for all targets.
             seconds["presolve"], rivals["presolve"] = _number(presolve) or 0.0, len(targets)
         stage = str(tree.get("stage") or "undecided")
         seconds[stage] = seconds.get(stage, 0.0) + (_number(tree.get("seconds")) or 0.0)
@@ -125,7 +125,7 @@ def _points(network: NetworkRecord, row: Row, evidence: Evidence, album: Album) 
 
 
 def _range(network: NetworkRecord, row: Row, points: Sequence[Any]) -> tuple[float, float]:
-    """Return what black and white stand for: the data box, or what the points need."""
+    """Return the values of black and white: the data box, or the range of the points."""
     if network.input_lo is not None and network.input_hi is not None:
         return network.input_lo, network.input_hi
     try:
@@ -136,19 +136,20 @@ def _range(network: NetworkRecord, row: Row, points: Sequence[Any]) -> tuple[flo
 
 
 def _link(certificate: str, results: Path, page: Path) -> dict[str, Any]:
-    """Return the certificate's address seen from the page; its path is from the results."""
+    """Return the address relative to the page; `certificate` is relative to the results file."""
     file = results.resolve().parent / certificate
     try:
         address = os.path.relpath(file, page.resolve().parent)
-    except ValueError:  # another drive
+    except ValueError:
+        # Another drive of Windows.
         address = str(file)
-    # With "./" in front and the colon escaped nothing in a name can be taken for a scheme.
+    # With "./" in front and escaped colons, no part of a name can be taken for a URL scheme.
     prefix = "" if address.startswith((".", "/")) else "./"
     address = prefix + quote(address.replace(os.sep, "/"))
     try:
         there = file.is_file()
     except (OSError, ValueError):
-        # A name that no file can have.
+        # Not a valid file name.
         there = False
     return {"name": Path(certificate).name, "href": address, "there": there}
 

@@ -65,7 +65,7 @@ def page_text(recorded: Recorded, path: Path, *, details: int = MOST_DETAILS) ->
         )
     parts = {
         "TITLE": escape(f"bnncert report: {recorded.path.name}"),
-        # Only this very script may run, and nothing may be fetched from anywhere.
+        # Only this script may run, and the page may not load anything.
         "SCRIPT_HASH": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         "STYLE": style,
         "HEAD": _head(recorded),
@@ -77,7 +77,7 @@ def page_text(recorded: Recorded, path: Path, *, details: int = MOST_DETAILS) ->
         "SCRIPT": script,
     }
     pieces = _asset("page.html").split("@@")
-    # Every other piece is a name, so what is filled in is never looked at again.
+    # Every other piece is a name; text that was filled in is not searched for names again.
     return "".join(parts[p] if k % 2 else p for k, p in enumerate(pieces)).replace("\0", " ")
 
 
@@ -126,7 +126,7 @@ def _network_row(network: NetworkRecord, count: int) -> str:
         "-" if zeros is None else f"{100 * zeros:.2f} %",
         box,
         str(count),
-        # The name without its folders: a page is for others.
+        # The name without its folders, because pages are given to other people.
         PurePath(network.source.replace("\\", "/")).name or "-",
         network.model_hash[:12],
     )

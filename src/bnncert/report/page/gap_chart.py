@@ -1,4 +1,4 @@
-"""Bounds of all instances at one radius: the upper one, and each method's lower one."""
+"""Bounds of all instances at one radius: the upper bound, and the lower bound of each method."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def gap_chart(panel: Panel, gap: Gap) -> str:
 
 
 def _runs(curve: tuple[float | None, ...]) -> list[list[tuple[int, float]]]:
-    """Split where a bound is missing: a line across would invent one."""
+    """Split a curve at missing bounds, so that no line is drawn across them."""
     runs: list[list[tuple[int, float]]] = [[]]
     for k, value in enumerate(curve):
         if value is not None:

@@ -1,4 +1,4 @@
-"""Points as pictures: the input, the counterexample, and what lies between them."""
+"""Points as pictures: the input, the counterexample, and their difference."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Album:
 
 
 def as_image(point: FloatArray, *shapes: tuple[int, ...]) -> FloatArray | None:
-    """Return a point as (height, width) or (height, width, 3), or None if it is no picture.
+    """Return a point as (height, width) or (height, width, 3), or None if it is not a picture.
 
     The first shape that says something decides.  A flat point is taken for a square, of one
     channel or of three, one after the other.
@@ -55,7 +55,7 @@ def as_image(point: FloatArray, *shapes: tuple[int, ...]) -> FloatArray | None:
             return point.reshape(sizes)
     for channels in (1, 3):
         side = math.isqrt(point.size // channels)
-        # Smaller squares are more often a handful of features.
+        # Smaller squares are more often plain features than pictures.
         if side >= 5 and channels * side * side == point.size:
             grid = point.reshape(channels, side, side)
             return grid[0] if channels == 1 else np.moveaxis(grid, 0, -1)
@@ -69,7 +69,7 @@ def shades(image: FloatArray, lo: float, hi: float) -> npt.NDArray[np.uint8]:
 
 
 def difference(before: FloatArray, after: FloatArray) -> npt.NDArray[np.uint8]:
-    """Return the change on a scale of its own: blue for less, orange for more.
+    """Return the difference on its own scale: blue for less, orange for more.
 
     Of colour images each channel is shown by itself, around a middle grey.
     """

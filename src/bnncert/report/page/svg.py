@@ -45,7 +45,7 @@ class Scale:
         return self.start + share * (self.end - self.start)
 
     def ticks(self, most: int = 6) -> list[float]:
-        """Return round numbers inside."""
+        """Return round numbers inside the range."""
         if self.log:
             first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
             return [10.0**k for k in range(first, last + 1)]
@@ -117,7 +117,7 @@ def legend(items: Sequence[tuple[str, str]]) -> str:
 
 
 def figure(kind: str, title: str, text: str, parts: Sequence[str], after: str = "") -> str:
-    """Return a chart with its caption; `text` says in words what it shows."""
+    """Return a chart with its caption; `text` describes it in words."""
     return (
         f'<figure class="{kind}"><figcaption>{escape(title)}</figcaption>'
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(text)}">'

@@ -18,18 +18,18 @@ DIGITS = 6
 
 
 def packed(tree: Any) -> str:
-    """Return JSON, deflated (zlib) and in base64: letters that mean nothing to HTML."""
+    """Return JSON, deflated (zlib) and in base64, which has no characters that HTML interprets."""
     text = json.dumps(tree, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
     return base64.b64encode(zlib.compress(text.encode("ascii"), 6)).decode("ascii")
 
 
 def shortened(value: float | None, rounding: str = ROUND_HALF_EVEN) -> float | None:
-    """Return a number of few digits; a lower bound goes down and an upper one up."""
+    """Return a number with few digits; lower bounds are rounded down and upper bounds up."""
     if value is None or value == 0 or not math.isfinite(value):
         return value if value is None or math.isfinite(value) else None
     exact = Decimal(value)
     near = float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - DIGITS + 1), rounding))
-    # The decimal is on the right side of the value, the float next to it perhaps not.
+    # The decimal is on the right side of the value, but the nearest float may not be.
     if (rounding == ROUND_FLOOR and near > value) or (rounding == ROUND_CEILING and near < value):
         return value
     return near
