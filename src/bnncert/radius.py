@@ -6,8 +6,8 @@ distance on.  So bisection keeps  lower < true radius <= upper  where
     lower = the largest radius that verification called robust,
     upper = the smallest distance |x - centre| of a counterexample x, rounded up.
 
-Radii that verification leaves open lie in between: the search goes on below and above them.  A
-counterexample is first moved towards the centre as long as it remains one.
+Radii that verification leaves undecided lie in between: the search continues below and above them.
+A counterexample is first moved towards the centre as long as it remains one.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class RadiusResult:
 
     @property
     def gap(self) -> float:
-        """What is left open between both."""
+        """The distance between both."""
         return self.upper - self.lower
 
     @property
@@ -178,7 +178,7 @@ def find_radius(
 
     def ask(radius: float, share: float, chosen: str) -> None:
         left = deadline.remaining()
-        # Never nothing: the centre is quick, and whether it is right should always be known.
+        # At least a millisecond, so that the centre is always evaluated.
         limit = None if math.isinf(left) else max(left * share, 1e-3)
         ball = Ball(norm, centre.middle, radius, clip_lo, clip_hi)
         watch = None if progress is None else _prefixed(progress, f"radius {radius:.4g}: ")
@@ -208,7 +208,7 @@ def find_radius(
 def _bisect(
     search: _Bisection, ask: Callable[[float, float, str], None], method: str, deadline: Deadline
 ) -> None:
-    """Ask about one radius after the other until nothing is worth it or the time is up."""
+    """Verify one radius after the other until the gap is small or the time is up."""
     ask(0.0, 1.0, method)
     share = FIRST_SLICE
     while not deadline.passed():
@@ -216,11 +216,11 @@ def _bisect(
         if radius is None:
             if not search.out_of_time or share >= 1:
                 break
-            # Both sides are done but for what the slices cut short: again, with longer ones.
+            # Only radii that ran out of time are left: verify them again with longer slices.
             share *= 2
             search.forget_open()
         elif above and method == "auto":
-            # What was left open is harder still at a larger radius: only an attack can settle it.
+            # A radius above an undecided one is even harder to prove: only an attack may help.
             ask(radius, share * ATTACK_SLICE, "attack")
         else:
             ask(radius, share, method)
@@ -304,7 +304,7 @@ class _Bisection:
         )
 
     def learn(self, probe: Probe, found: Counterexample | None) -> None:
-        """Take in one answer."""
+        """Enter one answer."""
         radius, status = probe.radius, probe.status
         self.probes.append(probe)
         if found is not None:

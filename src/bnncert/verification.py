@@ -1,4 +1,4 @@
-"""The two questions of the public API: `verify` (is it so?) and `bound` (by how much?)."""
+"""The public API: `verify` decides a property, `bound` bounds its margin."""
 
 from __future__ import annotations
 
@@ -265,13 +265,13 @@ class Wanted:
     sign_zero: SignZero | None
 
     def __post_init__(self) -> None:
-        # Before the work begins, and not after it.
+        # Refused before the work begins instead of after it.
         source = self.network.source
         if os.path.isfile(source) and file_identity(source) == file_identity(self.path):
             raise InputError(f"{self.path}: cannot be written (the network was read from it)")
 
     def write(self, problem: Problem, result: Result, context: Context) -> Result:
-        """Write the certificate of a verdict; without one, say whose word it rests on."""
+        """Write the certificate of a verdict; if that fails, name what the verdict rests on."""
         if result.status == "not_robust" and result.counterexample is not None:
             try:
                 write_counterexample(

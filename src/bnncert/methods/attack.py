@@ -63,7 +63,7 @@ class SurrogateGradient:
     def values(self, signs: Batch) -> FloatArray:
         """Return F of every target (columns) at every sign vector (rows)."""
         parts = signs @ self._matrix.T + self._constant
-        # A target without conditions is met everywhere.
+        # A target without conditions is violated everywhere.
         columns = [parts[:, g].max(axis=1, initial=-np.inf) for g in self._groups]
         return np.stack(columns, axis=1)
 
@@ -136,7 +136,7 @@ def _vertices(region: Region, points: FloatArray, generator: np.random.Generator
 
 
 class Attack:
-    """A search for counterexamples that can be interrupted and goes on where it stopped.
+    """A search for counterexamples that can be interrupted and continued.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ class Attack:
         )
 
     def run(self, deadline: Deadline, rounds: int | None = None) -> None:
-        """Go on for so many rounds, until the deadline, or until nothing is left to look for.
+        """Continue for so many rounds, until the deadline, or until every target is violated.
 
         The very first step is made even if the deadline has passed: it evaluates the centre.
         """

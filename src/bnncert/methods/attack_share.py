@@ -1,7 +1,7 @@
 """How much of the time belongs to the attack when proofs are attempted as well.
 
-A proof of a large problem may take all the time there is, while a counterexample would have been
-found in a moment.  So the attack has a share of the time that no proof can take:
+A proof of a large problem may take all the time, although an attack would find a counterexample in
+a moment.  So the attack has a share of the time that no proof can take:
 
 * at the time limit its share is complete, because proofs end early enough for what it still lacks;
 * before that it gets what it lacks in slices, each twice as long as the one before, so that quick
@@ -15,7 +15,7 @@ from bnncert.deadline import Deadline
 #: The attack's share of the time.
 SHARE = 1.0 / 3.0
 
-#: Seconds of the first slice.  Whatever proofs settle before it is due is as quick as without it.
+#: Seconds of the first slice.  Proofs that end before it is due are not delayed.
 FIRST_SLICE = 0.25
 
 
@@ -29,7 +29,7 @@ class AttackShare:
         self.seconds = 0.0
 
     def spend(self, seconds: float) -> None:
-        """Enter what the attack has used."""
+        """Add seconds that the attack has used."""
         self.seconds += seconds
 
     def due(self) -> float:

@@ -1,4 +1,4 @@
-"""What the exact methods share: solve a mixed-integer model, and trust no solution unreplayed.
+"""What the exact methods share: a mixed-integer model whose solutions are replayed exactly.
 
 An incumbent is only a proposal.  Its first-layer signs are realised by a point that is replayed
 exactly, or shown to be impossible together and forbidden by a clause before the next solve.  That
@@ -87,7 +87,7 @@ class ExactMethod(Method):
             presolved = presolve(problem.network, problem.region, deadline=context.deadline)
             bounds, record = presolved.bounds, presolved.record
         else:
-            # The paper's form is the yardstick: it gets none of our cuts.
+            # The paper's form is measured as published, without our cuts.
             bounds, record = stability(problem.network, problem.region), PresolveRecord()
         results = []
         for number, target in enumerate(problem.targets):

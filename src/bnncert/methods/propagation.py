@@ -29,7 +29,7 @@ from bnncert.search.patterns.narrowing import without_stable_gates
 from bnncert.search.patterns.search import PatternSearch, Realisation, SearchOutcome
 from bnncert.verdict import Counterexample, TargetResult
 
-#: What is said where the dense matrices of the circuit would not fit.
+#: The note for a network whose dense matrices would not fit into memory.
 TOO_LARGE = "too large for a search over sign patterns"
 
 #: Starts of the local search, and the share of the time and the seconds that it may take.
@@ -53,7 +53,7 @@ class PatternEngine:
         self.circuit: Circuit = without_stable_gates(circuit, self.budget)
         self.found: Counterexample | None = None
         self.search = PatternSearch(self.circuit, self._excluded(), self.budget, self._realise)
-        # For the minimum of F the search goes on below the best point found.
+        # For the minimum of F the search continues below the best point found.
         self._values = []
         if context.options.mode == "optimum":
             self._values = [exact_values(problem, target) for target in targets]

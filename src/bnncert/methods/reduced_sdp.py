@@ -45,14 +45,14 @@ DECIDING_ROUNDS = 2
 #: Links beyond which a linear program is tried before the relaxation, to decide a sign.
 WORTH_LP = 1500
 
-#: What is said of a network that the relaxation does not hold.
+#: The note for a network that is too large for the relaxation.
 TOO_LARGE = "too many open neurons for the semidefinite relaxation"
 
 #: Newton systems with more unknowns than this are left to the first-order solver.
 MOST_UNKNOWNS = 9000
 
-#: Clashes beyond which only those that moments violate are taken, in so many rounds, each as many
-#: as this share of the other unknowns; and the relative gap at which a round but the last ends.
+#: Number of conflicting pairs beyond which only violated ones are added, in so many rounds, in each
+#: at most this share of the other unknowns; and the gap at which a round before the last one ends.
 MANY_PAIRS, PAIR_ROUNDS, PAIR_SHARE, PAIR_GAP = 2000, 3, 0.8, 0.01
 
 #: Variables from which it pays to look for parts that nothing ties together (convolutions).
@@ -316,7 +316,7 @@ def _solve_by_first_order(
 
 
 def _has_many_pairs(problem: ReducedProblem, context: Context) -> bool:
-    """Whether Newton systems with all clashes would cost far more than those without."""
+    """Whether Newton systems with all pairs would cost far more than those without."""
     others, pairs = problem.links + problem.size, int(problem.pair_first.size)
     many = pairs > max(others, MANY_PAIRS) and others <= MOST_UNKNOWNS
     return many and context.options.solver in (None, "structured")
@@ -329,7 +329,7 @@ def _solve_lazily(
     last: bool,
     tolerance: float | None = None,
 ) -> _Answer:
-    """Solve with few clashes first, then with those that the moments violate."""
+    """Solve with few conflicting pairs first, then with those that the moments violate."""
     problem = relaxation.problem
     kept = np.zeros(problem.pair_first.size, dtype=bool)
     most = int(PAIR_SHARE * (problem.links + problem.size))
@@ -398,7 +398,7 @@ class ReducedSdpMethod(Method):
                     break
                 problem_left = reduce_objective(presolved, objective)
                 if context.options.mode == "feasibility" and problem_left.links > WORTH_LP:
-                    # Most rivals of a large network fall to the LP, at a fraction of the cost.
+                    # The LP proves most targets of a large network at a fraction of the cost.
                     lowers = lp_lower_bounds(problem, presolved.bounds, target, "lattice", context)
                     lower = max([lower, *lowers])
                     if any(

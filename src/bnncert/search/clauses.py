@@ -52,7 +52,7 @@ class ClauseSet:
             return False
         last = np.repeat(~refuted & (open_ == 1), np.diff(self._starts, append=agrees.size))
         unit = np.flatnonzero(last & (agrees == 0))
-        # Two that disagree: one of them is found broken in the next pass.
+        # If two disagree, the next pass finds one of them violated.
         signs[variables[unit]] = -self._wanted[unit]
         return True
 

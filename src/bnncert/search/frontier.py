@@ -1,7 +1,7 @@
-"""The open nodes of a tree: lowest bound first, or deepest first where memory is short.
+"""The open nodes of a tree: lowest bound first, or deepest first when memory is short.
 
-Deepest first finishes one subtree before the next is begun, so that the open nodes grow by no more
-than the depth of the tree from then on.  No node is ever dropped.
+Deepest first completes one subtree before the next one, so that from then on the number of open
+nodes grows by at most the depth of the tree.  No node is dropped.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ OVERHEAD = 400
 
 @dataclass(frozen=True, eq=False)
 class OpenNode:
-    """Signs that were decided on the way down, and a bound of f for what has them.
+    """The signs that were decided on the way down, and a bound of f for all inputs with them.
 
-    `start` is what the parent leaves to the solver; it can be done without.
+    `start` are the multipliers of the parent, from which the solver starts; they are optional.
     """
 
     signs: SignArray
@@ -42,7 +42,7 @@ class OpenNode:
 
 
 class Frontier:
-    """Open nodes; `limit` is in bytes, and what else counts against it is told when asked."""
+    """The open nodes of a tree, within a memory limit in bytes."""
 
     def __init__(self, limit: float) -> None:
         self.limit = limit

@@ -1,4 +1,4 @@
-"""The exact value of an objective at a point: what a search for the minimum believes."""
+"""The exact value of an objective at a point, from which a search takes its upper bound."""
 
 from __future__ import annotations
 

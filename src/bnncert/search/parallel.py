@@ -1,10 +1,11 @@
 """One tree on several processes.
 
-The tree grows on its own for a moment: most are finished by then, and no process was started for
-them.  Then its open nodes are dealt out in rounds: every process works on its hand for some seconds
-and returns what is left, which is dealt again.  Clauses that the first process has are shared.
+The first process searches alone for some seconds, which is enough for most trees.  Then the open
+nodes are distributed in rounds: every process works on its hand of nodes for some seconds and
+returns the open ones, which are distributed again.  The first process shares its
+learned clauses.
 
-A worker is a process with two pipes, and nothing that outlives it: it ends when the pipes do.
+A worker is a process with two pipes, and exits when they are closed.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def _serve(
             tree.outcome.upper = upper
             connection.send(play_hand(tree, nodes, seconds))
     except (EOFError, OSError, MemoryError):
-        # The first process is gone, or this one cannot go on: a closed pipe says so.
+        # The first process has exited, or this one cannot continue: the closed pipe says so.
         return
 
 
@@ -140,7 +141,7 @@ def play_hand(tree: Tree, nodes: Sequence[DealtNode], seconds: float) -> Hand:
 
 
 class _TreeWorker(NamedTuple):
-    """A process, the pipe to talk through, and the one whose end ends it."""
+    """A process, the pipe for messages, and the pipe whose closing ends the process."""
 
     process: SpawnProcess
     connection: Connection
@@ -148,7 +149,7 @@ class _TreeWorker(NamedTuple):
 
 
 class Workers:
-    """Processes that play hands; all of them are gone when the block is left."""
+    """Processes that work on hands of nodes; all of them have exited when the block is left."""
 
     def __init__(self, count: int, task: TreeTask) -> None:
         self._task = task
@@ -166,12 +167,12 @@ class Workers:
                         target=_serve, args=(its, watched, _prepare, self._task), daemon=True
                     )
                     process.start()
-                    # Its ends must be open in the worker alone, or its death would go unnoticed.
+                    # Only the worker may hold its ends, so that its exit closes the pipes.
                     its.close()
                     watched.close()
                     self._all.append(_TreeWorker(process, mine, lifeline))
         except (OSError, MemoryError):
-            # Fewer workers, or none: the first process does the rest.
+            # The first process continues with fewer workers, or with none.
             pass
         except BaseException:
             self.__exit__()
@@ -191,7 +192,7 @@ class Workers:
         return len(self._all)
 
     def deal(self, number: int, *message: object) -> bool:
-        """Send a hand; False if the worker is gone."""
+        """Send a hand; False if the worker has exited."""
         try:
             self._all[number].connection.send(message)
         except OSError:
@@ -199,7 +200,7 @@ class Workers:
         return True
 
     def collect(self, number: int, deadline: Deadline) -> Hand | None:
-        """Wait for a hand; None if the worker is gone or late."""
+        """Wait for a hand; None if the worker has exited or is late."""
         connection = self._all[number].connection
         left = deadline.remaining() + GRACE
         try:
@@ -252,7 +253,7 @@ def _rounds(tree: Tree, workers: Workers, deadline: Deadline) -> bool:
         if outcome.status == "violated":
             return True
         answers = [workers.collect(k, deadline) if dealt[k] else None for k in range(count)]
-        # A worker died (out of memory, say) or is late: its nodes are open as before.
+        # The nodes of a worker that exited (out of memory) or is late stay open.
         played += [a or Hand(hands[k + 1], np.inf, np.inf) for k, a in enumerate(answers)]
         for hand in played:
             for signs, bound in hand.nodes:
@@ -273,6 +274,6 @@ def _rounds(tree: Tree, workers: Workers, deadline: Deadline) -> bool:
                     return True
                 rejected = tree.evaluate is None
         if rejected or (None in answers and not deadline.passed()):
-            # A worker would find the point that we reject again and again.
+            # A worker would find the rejected point again.
             return False
         seconds = min(LONGEST_ROUND, 1.5 * seconds)

@@ -1,6 +1,6 @@
 r"""A reduced problem with some of its signs fixed.
 
-Fixing x_a = s makes every literal that clashes with it false.  A sum u = w.x then splits into a
+Fixing x_a = s makes every literal that conflicts with it false.  A sum u = w.x then splits into a
 constant and the free part; what is left of its lattice may fix a gate's output, and so on until
 nothing changes.  Tables that have become constant join the constant.
 """
@@ -29,10 +29,10 @@ HALF = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Restriction:
-    """The problem that is left, `free` its variables in the old one, `signs` all fixed ones.
+    """The restricted problem: `free` are its variables in the old one, `signs` all fixed signs.
 
-    `tables` and `gates` say which of the old ones are left (a gate that became a table is numbered
-    behind the tables), the shifts what the fixed signs add to their sums.
+    `tables` and `gates` are the numbers of those that are left in the old problem (a gate that
+    became a table is numbered after the tables); the shifts are what fixed signs add to their sums.
     """
 
     problem: ReducedProblem
@@ -188,7 +188,7 @@ class _RestrictedGates:
 
 
 def with_interior(pairs: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Drop one clash of every two that make variables equal or opposite.
+    """Drop one of every two conflicting pairs that make variables equal or opposite.
 
     Both together would leave the moments no interior, which the solver needs.
     """

@@ -42,7 +42,7 @@ def objective_values(problem: ReducedProblem, signs: npt.NDArray[np.int8]) -> Fl
 def count_violated_pairs(
     problem: ReducedProblem, signs: npt.NDArray[np.int8]
 ) -> npt.NDArray[np.int64]:
-    """Return how many clashes each sign vector violates."""
+    """Return how many conflicting pairs each sign vector violates."""
     first, second = problem.pair_first, problem.pair_second
     left = signs[:, variable_of(first)] == sign_of(first)
     right = signs[:, variable_of(second)] == sign_of(second)

@@ -1,6 +1,6 @@
 r"""Branch and bound on the signs of neurons.
 
-A node fixes some signs.  It is closed when they contradict each other (clashes, learned clauses,
+A node fixes some signs.  It is closed when they contradict each other (pairs, learned clauses,
 gates), when no input has them (linear or cone program, checked), or when the reduced relaxation of
 what is left bounds f above its goal.  Otherwise it is split on one more sign.  Points met on the
 way, and patterns rounded from the moments, are tried as counterexamples.  Where all signs are
@@ -168,7 +168,7 @@ class Tree:
         self.push(np.zeros(problem.size, dtype=np.int8), -np.inf)
 
     def search(self, deadline: Deadline) -> Outcome:
-        """Search until decided or out of time, nodes or memory; another call goes on from there."""
+        """Search until decided or out of time, nodes or memory; another call continues."""
         outcome = self.outcome
         while len(self.open):
             if outcome.nodes >= self.options.max_nodes or deadline.passed():
@@ -179,7 +179,7 @@ class Tree:
                 outcome.nodes += 1
                 stop = self._work_on(node, deadline)
             except MemoryError:
-                # The node stays open: less memory is no proof.
+                # The node stays open: a lack of memory does not prove anything.
                 if node is not None:
                     self.open.push(node)
                 outcome.exhausted = True
@@ -204,13 +204,13 @@ class Tree:
         """Close a node or split it; True for a counterexample."""
         found = self._visit(node, deadline)
         if self.evaluate is None and self.outcome.point is not None:
-            # Should someone else reject the point, the node is still open.
+            # The node stays open in case the caller rejects the point.
             self.open.push(node)
             return True
         if found is None:
             return False
         if deadline.passed():
-            # An unfinished relaxation is no reason to split: the node waits for more time.
+            # The relaxation is unfinished, so the node is not split but waits for more time.
             self.open.push(replace(node, bound=max(node.bound, found.bound)))
         elif found.variable is None:
             # Nothing left to branch on, and neither closed nor violated: ties, mostly.

@@ -59,7 +59,7 @@ class NodeMultipliers:
 
 
 def _keys(left: Restriction, size: int) -> IntArray:
-    """Return a number for each clash, by the literals of the whole problem."""
+    """Return the key of each conflicting pair, by the literals of the frame."""
     problem = left.problem
     first = renumbered(problem.pair_first, left.free)
     second = renumbered(problem.pair_second, left.free)
