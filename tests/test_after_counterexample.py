@@ -1,6 +1,6 @@
 """What an answer says about the rivals that a counterexample left undecided.
 
-The network is that of tests/test_cli.py: at (1, 0) its scores are 3, 0, 0.5.
+The network is that of tests/commands/diamond.py: at (1, 0) its scores are 3, 0, 0.5.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bnncert.problem import robustness
 from bnncert.replay import Replayer
 from bnncert.verdict import TargetResult
 from bnncert.verification import _after_counterexample
-from tests.commands.test_cli import DIAMOND, write_network
+from tests.commands.diamond import DIAMOND, write_network
 from tests.in_process import Outcome, command_line
 
 Run = Callable[..., Outcome]

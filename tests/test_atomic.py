@@ -17,7 +17,7 @@ import pytest
 
 from bnncert.atomic import replacing, write_atomically
 from bnncert.errors import InputError
-from tests.commands.test_cli import DIAMOND, write_network
+from tests.commands.diamond import DIAMOND, write_network
 from tests.in_process import Outcome, command_line
 
 resource = pytest.importorskip("resource", reason="needs limits of POSIX")

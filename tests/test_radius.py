@@ -21,7 +21,7 @@ from bnncert.bundled import load_demo_images, load_demo_network
 from bnncert.cli import main
 from bnncert.radius import distance, find_radius
 
-#: Class 0 wins on the quarter plane x0 > |x1|: see tests/test_cli.py.
+#: Class 0 wins on the quarter plane x0 > |x1|: see tests/commands/diamond.py.
 WEIGHTS = (np.array([[1, 1], [1, -1]]), np.array([[1, 1], [-1, 1], [1, -1]]))
 BIASES = (np.zeros(2), np.array([1.0, 0.0, 0.5]))
 

@@ -17,7 +17,7 @@ from bnncert.report.csv_export import write_csv
 from bnncert.report.latex_export import write_latex
 from bnncert.report.page import write_page
 from tests.batch.test_store import KEY, ROW
-from tests.commands.test_cli import DIAMOND, Run, write_network
+from tests.commands.diamond import DIAMOND, Run, write_network
 from tests.commands.test_question import POINTS, TRUE_CLASSES, one_line
 from tests.in_process import command_line
 

@@ -19,7 +19,7 @@ from bnncert.radius import RadiusInterrupt
 from bnncert.regions import Ball
 from bnncert.verdict import Result, TargetResult, VerificationInterrupt, best_of
 from tests.batch.tiny import CONFIG, write_files
-from tests.commands.test_cli import DATA, DIAMOND, HARD, environment
+from tests.commands.diamond import DATA, DIAMOND, HARD, environment
 from tests.methods.test_branch import members
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")

@@ -16,7 +16,7 @@ from bnncert.batch.labelled_points import read_data
 from bnncert.batch.plan import plan_run
 from bnncert.batch.runner import run_plan
 from bnncert.batch.store import ResultsFile
-from tests.commands.test_cli import DECLARATIONS, DIAMOND, NOT_CLASS_0, write_network
+from tests.commands.diamond import DECLARATIONS, DIAMOND, NOT_CLASS_0, write_network
 from tests.in_process import Outcome, command_line
 
 Run = Callable[..., Outcome]

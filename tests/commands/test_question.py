@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.commands.test_cli import DIAMOND, Run, read_json, write_network
+from tests.commands.diamond import DIAMOND, Run, read_json, write_network
 from tests.in_process import Outcome, command_line
 
 #: Each command with the radius that it needs.

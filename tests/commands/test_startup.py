@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from bnncert.commands.catalogue import ENTRIES, Entry
-from tests.commands.test_cli import environment
+from tests.commands.diamond import environment
 
 #: Libraries that take long to import.
 HEAVY = {"numpy", "scipy", "onnx", "highspy", "clarabel", "rich"}

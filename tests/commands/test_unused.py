@@ -15,7 +15,7 @@ from bnncert.methods import REGISTRY, Context, Method, Options
 from bnncert.problem import robustness
 from bnncert.regions import Ball
 from bnncert.replay import Replayer
-from tests.commands.test_cli import DECLARATIONS, DIAMOND, NOT_CLASS_0, Run, write_network
+from tests.commands.diamond import DECLARATIONS, DIAMOND, NOT_CLASS_0, Run, write_network
 from tests.commands.test_question import one_line
 from tests.in_process import command_line
 

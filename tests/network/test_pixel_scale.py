@@ -17,7 +17,7 @@ from bnncert import Ball, Network, OutsideDataBoxWarning
 from bnncert.batch.store import ResultsFile
 from bnncert.errors import InputError
 from bnncert.network.pixel_scale import PixelScale
-from tests.commands.test_cli import DIAMOND, Run, read_json, write_network
+from tests.commands.diamond import DIAMOND, Run, read_json, write_network
 from tests.commands.test_question import one_line
 from tests.in_process import command_line
 
