@@ -98,8 +98,8 @@ __all__ = [
     "verify_specification",
 ]
 
-#: Where the names above come from.  They are imported on use: importing all of them takes a second,
-#: in which the command line could not react to Ctrl-C.
+#: The modules that define the names above.  They are imported on use, because importing all of
+#: them takes a second.
 _HOMES = {
     "bnncert.errors": (
         "BnncertError",
@@ -168,7 +168,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """Import what is asked for the first time: a name of the API, or a module."""
+        """Import a name of the API or a module when it is used for the first time."""
         if name in _HOME_OF:
             value = getattr(importlib.import_module(_HOME_OF[name]), name)
             globals()[name] = value

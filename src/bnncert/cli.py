@@ -22,7 +22,7 @@ class _InterruptedError(Exception):
 
 
 class _SystemError(Exception):
-    """The operating system refused something, most often to take the output."""
+    """The operating system raised an error, most often while output was written."""
 
 
 class _Commands(TyperGroup):
@@ -90,7 +90,7 @@ def _usage_error() -> type[Exception]:
 
 
 def main() -> None:
-    """Run the command line; every foreseen error is one line on stderr."""
+    """Run the command line; every expected error is one line on stderr."""
     usage_error = _usage_error()
     warnings.showwarning = _show_warning
     code = 2
@@ -104,11 +104,11 @@ def main() -> None:
     except MemoryError:
         _complain("out of memory; try a smaller batch (--restarts, --samples) or model")
     except (_SystemError, OSError) as error:
-        # What is still in the buffer must not fail again when Python ends.
+        # Flushing the rest of the buffer must not fail again when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         cause = error.__cause__ or error
         if isinstance(cause, BrokenPipeError):
-            # The reader of a pipe is gone: nothing is left to say to it.
+            # The reader of a pipe has closed it, which is not an error.
             code = 0
         else:
             _complain(str(cause))
@@ -130,8 +130,8 @@ def _leave(code: int) -> None:
     """End the process with that code."""
     others = any(thread is not threading.current_thread() for thread in threading.enumerate())
     if others and is_command_line():
-        # A solver that ignored its time limit is still at work: nobody waits for it, and C++ aborts
-        # when it finds such a thread.
+        # A solver that ignored its time limit is still running.  Its result is not needed, and
+        # C++ aborts if a thread is running at a normal exit.
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os._exit(code)
@@ -141,12 +141,12 @@ def _leave(code: int) -> None:
 def _end_interrupted() -> NoReturn:
     _complain("interrupted")
     sys.stderr.flush()
-    # At once: a solver's threads may still be at work, and C++ aborts when it finds them.
+    # At once: threads of a solver may still run, and C++ aborts if they do at a normal exit.
     os._exit(INTERRUPTED)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Show a warning as one line, without the place in the source that Python adds."""
+    """Print a warning as one line, without the place in the source that Python adds."""
     _complain(f"warning: {message}")
 
 

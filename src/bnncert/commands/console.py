@@ -1,4 +1,4 @@
-"""What the commands print to, and their progress bar."""
+"""The consoles and progress bars of the commands."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from rich.progress import (
 
 
 class PlainConsole(Console):
-    """A console that prints names from files as they are, whatever they look like."""
+    """A console that does not interpret markup or emoji codes in names from files."""
 
     def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
         super().__init__(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
 
     def on_broken_pipe(self) -> None:
-        """Leave it to :func:`main`, which knows the exit codes."""
+        """Raise an exception for :func:`bnncert.cli.main`, which sets the exit code."""
         raise BrokenPipeError
 
 
 def wide_console() -> Console:
-    """Return a console that is wide enough for a table where no terminal sets its width."""
+    """Return a console that is wide enough for a table if there is no terminal."""
     console = PlainConsole()
     return console if console.is_terminal else PlainConsole(width=140)
 
 
 class ProgressBar:
-    """What a command reports its progress to; it makes room for output in between."""
+    """A progress bar that can be hidden while other output is printed."""
 
     def __init__(self, bar: Progress) -> None:
         self._bar = bar
         self._task = bar.add_task("starting", total=None)
 
     def __call__(self, text: str, done: int, total: int) -> None:
-        """Show what is being worked on."""
+        """Show the current step."""
         self._bar.update(self._task, description=text, completed=done, total=total)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Take the bar away: while it is shown, it diverts standard output to its own console."""
+        """Hide the bar, because it redirects standard output to its own console."""
         self._bar.stop()
         try:
             yield
@@ -57,7 +57,7 @@ class ProgressBar:
 
 @contextmanager
 def watch(console: Console) -> Iterator[ProgressBar]:
-    """Show progress on a terminal, and nothing anywhere else."""
+    """Show progress on a terminal only."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -72,7 +72,7 @@ def watch(console: Console) -> Iterator[ProgressBar]:
 
 @contextmanager
 def counting(console: Console, word: str) -> Iterator[Callable[[int, int, str], None]]:
-    """Show on a terminal how many instances are done, and a text on the last one."""
+    """Show on a terminal the number of finished instances and a text about the last one."""
     columns = (
         TextColumn(word),
         BarColumn(bar_width=30),
@@ -92,10 +92,10 @@ def counting(console: Console, word: str) -> Iterator[Callable[[int, int, str], 
 
 
 def say_interrupted(console: Console, done: int, total: int, place: object) -> None:
-    """Say after Ctrl-C what is kept where."""
+    """Print after Ctrl-C where the finished instances are stored."""
     console.print(
         f"{done} of {total} instances are in {place}; the same command goes on from there",
         soft_wrap=True,
     )
-    # The end after Ctrl-C is abrupt and empties no buffers.
+    # After Ctrl-C the process ends without flushing its buffers.
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""`bnncert methods` and `bnncert demo`: what the product can do."""
+"""`bnncert methods` and `bnncert demo`: the table of methods and a demonstration."""
 
 from __future__ import annotations
 

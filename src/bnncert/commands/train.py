@@ -1,4 +1,4 @@
-"""`bnncert train`: a network that this product can verify, from labelled images."""
+"""`bnncert train`: a network from labelled images, exported exactly."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def train(
     refuse_unwritable(out, state, read=(data, *stored))
     if out.exists() and not force:
         raise InputError(f"{out}: exists already; give --force to replace it, or another name")
-    # A mistake in the data is reported first, but nothing is fetched that cannot be used.
+    # Errors in the data are reported first, but nothing is downloaded without PyTorch.
     if data in REMOTE:
         _require_pytorch()
     console = PlainConsole()
@@ -167,7 +167,7 @@ def _sizes(text: str, option: str) -> tuple[int, ...]:
 
 
 def _load(data: str, folder: Path | None) -> Dataset:
-    """Load the images; say so if they must be fetched first."""
+    """Load the images; print a line for each file that is downloaded."""
     told: set[str] = set()
 
     def fetching(name: str, done: int, total: int | None) -> None:
@@ -207,7 +207,7 @@ def _watch(console: Console, options: TrainingOptions) -> Iterator[Report]:
         def report(now: TrainingProgress) -> None:
             if now.finished:
                 console.print(_line(now, options), soft_wrap=True)
-                # Whoever follows a log file sees each epoch when it ends.
+                # A log file shows each epoch when it ends.
                 sys.stdout.flush()
                 return
             bar.update(

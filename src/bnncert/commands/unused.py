@@ -1,4 +1,4 @@
-"""Options that were given and would not be used are errors, not silence.
+"""Options that are given but not used are errors.
 
 Which options a method reads is stated by its class (:attr:`Method.reads`).
 """
@@ -27,19 +27,19 @@ BALL_PARAMETERS = (
 
 
 def given_options(ctx: typer.Context) -> dict[str, str]:
-    """Return the parameters that the user gave, not those at their defaults: flags by name."""
+    """Return the flags that the user gave, by the name of the parameter."""
     found = {}
     for parameter in ctx.command.params:
         name = parameter.name or ""
         source = ctx.get_parameter_source(name)
-        # By name: versions of typer have enumerations of their own.
+        # Compared by name, because versions of typer have enumerations of their own.
         if source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT"):
             found[name] = parameter.opts[0]
     return found
 
 
 def refuse_unread(ctx: typer.Context, method: str) -> None:
-    """Refuse options that the method does not read."""
+    """Raise if an option is given that the method does not read."""
     engine = REGISTRY.make(method)
     for name, flag in given_options(ctx).items():
         owners: tuple[str, ...] = (method,)
@@ -52,7 +52,7 @@ def refuse_unread(ctx: typer.Context, method: str) -> None:
 
 
 def refuse_beside_query(ctx: typer.Context, query: str) -> None:
-    """Refuse options of a ball beside a VNN-LIB query."""
+    """Raise if options of a ball are given together with a VNN-LIB query."""
     given = given_options(ctx)
     flags = [given[name] for name in BALL_PARAMETERS if name in given]
     if flags:
@@ -64,7 +64,7 @@ def refuse_beside_query(ctx: typer.Context, query: str) -> None:
 
 
 def refuse_together(ctx: typer.Context, chosen: str, unused: Mapping[str, str]) -> None:
-    """Refuse options that mean nothing beside `chosen`; `unused` says what each is about."""
+    """Raise if options are given that `chosen` makes useless; `unused` states the reasons."""
     given = given_options(ctx)
     if chosen not in given:
         return
@@ -74,7 +74,7 @@ def refuse_together(ctx: typer.Context, chosen: str, unused: Mapping[str, str]) 
 
 
 def refuse_without(ctx: typer.Context, needed: str, unused: Sequence[str]) -> None:
-    """Refuse options that belong to another one which was not given."""
+    """Raise if options are given without the option that they belong to."""
     given = given_options(ctx)
     flags = {p.name: p.opts[0] for p in ctx.command.params}
     for name in unused:

@@ -1,4 +1,4 @@
-"""`bnncert vnncomp`: a category of VNN-COMP; and what the competition's scripts call."""
+"""`bnncert vnncomp`: a category of VNN-COMP; and the commands of the competition's scripts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from bnncert.network import load
 from bnncert.problem import from_vnnlib
 from bnncert.report.competition import Line, category_table, totals
 
-#: Seconds that the answer is ahead of the competition's limit, and their share of a small one.
+#: Seconds between the answer and the competition's limit, and their share of a small limit.
 MARGIN, MARGIN_SHARE = 2.0, 0.05
 
 
@@ -75,7 +75,7 @@ def vnncomp(
 
 
 def _run(chosen: Sequence[Instance], out: Path, settings: Settings, again: bool) -> None:
-    """Run with a bar on a terminal; Ctrl-C shows what there is and goes on up."""
+    """Run with a progress bar; after Ctrl-C print the finished instances and re-raise."""
     console, watching = wide_console(), PlainConsole(stderr=True)
     seen: list[int] = []
     try:
@@ -118,7 +118,7 @@ def vnncomp_instance(
     begin = time.monotonic() - used
     model, query = plain_or_packed(onnx), plain_or_packed(vnnlib)
     refuse_clashes((result,), (model, query))
-    # Whatever happens next, a valid file is there.
+    # From now on there is a valid result file, whatever happens.
     write_atomically(result, "unknown\n")
     if not 0 < timeout < math.inf:
         raise InputError(f"timeout is {timeout}; expected a number of seconds > 0")

@@ -36,7 +36,7 @@ GRACE = 1.0
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What came of one instance.
+    """The answer to one instance.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Answer:
 
     @property
     def file_text(self) -> str:
-        """The result file, which knows no `error`: nothing is known then."""
+        """The text of the result file; an `error` is written as `unknown`."""
         if self.result is not None:
             return vnncomp_result(self.result)
         return ("timeout" if self.word == "timeout" else "unknown") + "\n"
@@ -81,7 +81,7 @@ def run_instance(
     started: float | None = None,
     grace: float = GRACE,
 ) -> Answer:
-    """Answer one query in a process of its own, which is gone when this returns.
+    """Answer one query in a process of its own, which has ended when this returns.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def run_instance(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=complaints,
-            # A session of its own: Ctrl-C is for this process, a kill for all of that one's.
+            # A session of its own: Ctrl-C reaches only this process, and a kill all of the other's.
             start_new_session=True,
         )
         heard: list[bytes] = []
@@ -132,7 +132,7 @@ def run_instance(
         try:
             result, reason, stage = pickle.loads(content)
         except (pickle.UnpicklingError, EOFError, ValueError, TypeError):
-            # No answer, or not all of it.
+            # The answer is missing or incomplete.
             if late:
                 return Answer("timeout", None, "stopped at the limit", seconds, "", usage)
             reason = _death(process.returncode, complaints)
@@ -156,12 +156,12 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     """Kill the process and all that it started."""
     try:
         if hasattr(os, "killpg"):
-            # Its group outlives it as long as it is not reaped, so this hits no one else.
+            # The group exists until the process is reaped, so the signal reaches no other process.
             os.killpg(process.pid, signal.SIGKILL)
         else:
             process.kill()
     except OSError:
-        # Gone already (or, on some systems, a group of nothing but the dead).
+        # The process has ended (some systems also raise for a group of ended processes).
         pass
 
 
@@ -202,16 +202,16 @@ def answer_request(text: str) -> None:
     except MemoryError:
         message = None, "out of memory", ""
     except Exception as error:
-        # Nobody else is there to say what happened: whatever it is, the others go on.
+        # Any exception becomes the answer `error`, so that the other instances continue.
         message = None, " ".join(f"{type(error).__name__}: {error}".split())[:300], ""
     pickle.dump(message, out)
     out.flush()
-    # At once: a solver's threads may still be at work, and C++ aborts when it finds them.
+    # At once: threads of a solver may still run, and C++ aborts if they do at a normal exit.
     os._exit(0)
 
 
 def _leave_with_parent() -> None:
-    # Nothing is ever sent: this returns when the other end is closed.
+    # Nothing is sent on this pipe: reading returns when the other end is closed.
     os.read(0, 1)
     if hasattr(os, "killpg"):
         os.killpg(os.getpgrp(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""A whole category: what is not answered yet is answered, and written when it is."""
+"""A whole category: missing answers are computed, and each is written when it is known."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Settings:
     certificates: Path | None = None
 
     def __post_init__(self) -> None:
-        # Here, so that nothing is found out only in the processes of the instances.
+        # Checked here, so that the processes of the instances do not fail one by one.
         REGISTRY.make(self.method)
         if not self.memory > 0:
             raise InputError(f"memory limit is {self.memory}; expected a number of GB > 0")
@@ -43,7 +43,7 @@ def run_category(
     again: bool = False,
     progress: CategoryProgress | None = None,
 ) -> list[Line]:
-    """Answer what `out` does not answer yet, write each answer when it is there, return all.
+    """Answer the instances that `out` does not answer yet, write each answer, and return all.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def run_category(
     for instance, question in zip(instances, questions, strict=True):
         if instance.name in done:
             continue
-        # First, so that no old row is ever beside a new file.
+        # First, so that a new file is never beside an old row.
         table.drop(instance.name)
         line = _run_and_write(instance, question, out, settings)
         table.put(line)
@@ -116,7 +116,7 @@ def _question(instance: Instance, settings: Settings, hashes: dict[Path, str]) -
 
 
 def _is_answer(line: Line, question: Line, out: Path, settings: Settings) -> bool:
-    """Whether a row answers just this question, and all that belongs to it is there."""
+    """Whether a row answers exactly this question, and its files exist."""
     if line.question != question.question or not (out / line.file).is_file():
         return False
     if settings.certificates is None:
@@ -128,7 +128,7 @@ def _is_answer(line: Line, question: Line, out: Path, settings: Settings) -> boo
 
 
 def certificate_path(folder: Path, name: str) -> Path:
-    """Return where the certificate goes that belongs to a result file."""
+    """Return the path of the certificate that belongs to a result file."""
     return folder / (name.removesuffix(".txt") + ".bnncert")
 
 

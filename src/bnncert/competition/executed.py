@@ -1,4 +1,4 @@
-"""Witnesses as those who replay them like them.
+"""Witness points in the format that VNN-COMP's checker replays.
 
 Off the border of the bounds where possible, with the outputs that the model file itself computes.
 """

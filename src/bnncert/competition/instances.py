@@ -94,7 +94,7 @@ def _existing(folder: Path, text: str, where: str) -> Path:
         found = plain_or_packed(folder / text) if text else folder
         there = found.is_file()
     except (OSError, ValueError):
-        # A name that no file can have.
+        # The text cannot be the name of a file.
         there = False
     if not there:
         raise FormatError(f"{where}: no such file: {text!r}, nor with .gz")
@@ -108,7 +108,7 @@ def plain_or_packed(path: Path) -> Path:
 
 
 def _result_name(onnx: str, vnnlib: str, taken: dict[str, int]) -> str:
-    """Return MODEL_QUERY.txt, numbered where the same comes again."""
+    """Return MODEL_QUERY.txt, with a number if the name is already taken."""
     parts = [Path(text.removesuffix(".gz")).stem for text in (onnx, vnnlib)]
     plain = "_".join(parts)
     name, number = plain, 1
