@@ -70,17 +70,16 @@ def rearrange(rng: Random, sections: Sections) -> None:
 
 def drop_leaf(rng: Random, sections: Sections) -> None:
     """Remove or repeat a node, with or without its numbers."""
-    section = _pick(rng, [s for s in sections if s.name == "nodes"] or sections)
-    kind = section.arrays.get("kind")
+    section = _pick(rng, [s for s in sections if s.name in ("nodes", "tree")] or sections)
+    name = "variables" if section.name == "tree" else "kind"
+    kind = section.arrays.get(name)
     if kind is None:
         return rearrange(rng, sections)
     k = int(rng.integers(kind.size))
     if rng.integers(2):
-        section.arrays["kind"] = np.delete(kind, k)
+        section.arrays[name] = np.delete(kind, k)
     else:
-        section.arrays["kind"] = np.insert(
-            kind, k, int(_pick(rng, [-1, -2, -3, 0, 1, int(kind[k])]))
-        )
+        section.arrays[name] = np.insert(kind, k, int(_pick(rng, [-1, -2, -3, 0, 1, int(kind[k])])))
     return None
 
 
@@ -270,6 +269,26 @@ def forge(rng: Random, sections: Sections) -> None:
         sections.append(Section("nodes", {}, dict(node)))
 
 
+def forge_patterns(rng: Random, sections: Sections) -> None:
+    """Claim robustness with a small tree of first-layer signs for all targets, or some of them.
+
+    What is known about signs before the trees may stay.
+    """
+    fields = sections[0].fields
+    claim = fields["property"]
+    fields["verdict"] = "robust"
+    number = len(claim.get("rivals", claim.get("targets", [])))
+    v, w = int(rng.integers(4)), int(rng.integers(4))
+    tree = _pick(rng, [[-1], [v, -1, -1], [v, w, -1, -1, -1], [v, w, -1, -1, w, -1, -1]])
+    facts = [s for s in sections[1:] if s.name in ("clashes", "clauses") and rng.integers(4)]
+    chosen = [k for k in range(number) if rng.integers(8)]
+    sections[1:] = [
+        *facts,
+        Section("patterns", {"targets": chosen}),
+        Section("tree", {}, {"variables": np.array(tree)}),
+    ]
+
+
 def borrow(rng: Random, sections: Sections, others: Sequence[Sections]) -> None:
     """Take a section of another proof."""
     other = _pick(rng, list(others))
@@ -279,7 +298,7 @@ def borrow(rng: Random, sections: Sections, others: Sequence[Sections]) -> None:
 CHANGES: list[Callable[[Random, Sections], None]] = [
     *[change_number] * 6, rearrange, rearrange, drop_leaf, drop_clause, shuffle_sections,
     change_field, change_field, larger_region, change_claim, change_claim, smaller_region,
-    turn_clauses, forge, forge,
+    turn_clauses, forge, forge, forge_patterns, forge_patterns,
 ]  # fmt: skip
 
 

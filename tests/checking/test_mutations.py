@@ -17,7 +17,10 @@ from tests.checking.mutations import mutant
 #: Mutants for each certificate, and seconds that one may take (on a slow, busy machine).
 MUTANTS, SECONDS = 205, 5.0
 
-NAMES = ("linf", "l2", "l1", "polytope", "deep", "one", "gates", "targets", "clauses", "point")
+NAMES = (
+    *("linf", "l2", "l1", "polytope", "deep", "one", "gates", "targets", "clauses", "point"),
+    *("patterns", "budget"),
+)
 
 
 @pytest.mark.parametrize("name", NAMES)

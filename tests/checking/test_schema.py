@@ -90,7 +90,8 @@ def test_real_certificates_fit(valid: dict[str, Valid], tmp_path: Path) -> None:
         for fields in lines(pack(tmp_path / "one.cert", one.sections)):
             assert fits(fields, SCHEMA), fields
             seen.add(fields["section"])
-    assert seen == {"statement", "clashes", "clauses", "target", "nodes", "point", "end"}
+    proofs = {"clashes", "clauses", "target", "nodes", "patterns", "tree"}
+    assert seen == {"statement", *proofs, "point", "end"}
 
 
 def test_changes_do_not_fit(valid: dict[str, Valid], tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 The walk through a file: the *statement* (network, region, property); *clashes* and *clauses*, signs
 of neurons that exclude each other, each with the multipliers that prove it; then for every target
-one tree of signs, in preorder, whose branches cover all cases because each one splits a variable
-into its two signs, and whose leaves are contradictions or bounds of f above zero.
+a tree of signs, in preorder, whose branches cover all cases because each one splits a variable
+into its two signs.  Its leaves are contradictions or bounds of f above zero; or, in a tree of
+first-layer signs for several targets (`patterns`), what propagation and enumeration close.
 """
 
 from __future__ import annotations
@@ -25,13 +26,17 @@ from bnncert.checking.container import (
 from bnncert.checking.counterexample import check_point
 from bnncert.checking.geometry import Geometry
 from bnncert.checking.leaves import Goal
+from bnncert.checking.patterns import Patterns, PatternTree
 from bnncert.checking.reading import Clauses, Multipliers
 from bnncert.checking.skeleton import Skeleton
-from bnncert.checking.statement import Report, Statement, Zero
+from bnncert.checking.statement import Objective, Report, Statement, Zero
 from bnncert.network import Network
 
 #: Kinds of nodes besides a branch, whose number is its variable.
 CONFLICT, RANGES, BOUND = -1, -2, -3
+
+#: The sections that begin a tree, and those with its nodes.
+PARTS = {"target": "nodes", "patterns": "tree"}
 
 
 def check(
@@ -89,28 +94,39 @@ def _check_trees(
     skeleton = Skeleton(network, geometry, clashes)
     clauses = reading.joined(known)
     done, leaves = set[int](), 0
-    while current.name == "target":
-        number, chosen = current.number("number"), current.number("objective")
-        if number >= len(statement.targets) or number in done:
+    while current.name in PARTS:
+        part = PARTS[current.name]
+        chosen = [current.number("number")] if part == "nodes" else current.numbers("targets")
+        if not done.isdisjoint(chosen) or max(chosen) >= len(statement.targets):
             raise RejectedError("a target does not exist, or occurs twice")
-        if chosen >= len(statement.targets[number]):
-            raise RejectedError("a target has no such objective")
-        function = statement.targets[number][chosen].of(network)
-        walk = Walk(Goal(skeleton, function, clauses), geometry)
+        done.update(chosen)
+        targets = [statement.targets[k] for k in chosen]
+        walk: Walk | PatternTree
+        if part == "nodes":
+            function = _objective(current, targets[0]).of(network)
+            walk = Walk(Goal(skeleton, function, clauses), geometry)
+        else:
+            walk = PatternTree(Patterns(skeleton, geometry, clauses, targets, current.budget))
         current = next(sections, nothing)
-        while current.name == "nodes":
+        while current.name == part:
             walk.take(current)
             current = next(sections, nothing)
-        if walk.stack:
-            raise RejectedError("a tree does not cover all cases")
+        walk.finish()
         clauses = reading.joined([clauses, *walk.learned])
         leaves += walk.leaves
-        done.add(number)
     if current is not nothing:
         raise UnreadableError(f"section {current.name!r} is unknown or out of place")
     if len(done) < len(statement.targets) and not skeleton.empty:
         raise RejectedError("a target is not proved")
     return clauses.count + sum(c.count for c in clashes.values()), leaves
+
+
+def _objective(section: Section, target: list[Objective]) -> Objective:
+    """Return the function of a target that its tree shows to be positive."""
+    chosen = section.number("objective")
+    if chosen >= len(target):
+        raise RejectedError("a target has no such objective")
+    return target[chosen]
 
 
 def _refuse_unproved(section: Section, clauses: Clauses, geometry: Geometry) -> None:
@@ -155,6 +171,11 @@ class Walk:
                 self.stack.append(child)
         if next(multipliers, None) is not None:
             raise RejectedError("there are numbers that belong to no leaf")
+
+    def finish(self) -> None:
+        """Refuse a tree that is not complete."""
+        if self.stack:
+            raise RejectedError("a tree does not cover all cases")
 
     def _leaf(self, path: Signs, kind: int, multipliers: Iterator[Multipliers]) -> None:
         """Check that a path is impossible, or that f is positive on it."""

@@ -71,6 +71,8 @@ CONTENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         (),
         ("kind", "since", *CLAUSE_ARRAYS, "unit", "sizes", *(name for name, _, _ in LEAF_ARRAYS)),
     ),
+    "patterns": (("targets",), ()),
+    "tree": ((), ("variables",)),
     "point": (("target", "exact"), ("point",)),
     "end": (("sha256",), ()),
 }
@@ -115,9 +117,13 @@ class Budget:
     def timed(self, items: Iterable[T]) -> Iterator[T]:
         """Yield the items for as long as there is time."""
         for item in items:
-            if self.timeout is not None and self.seconds > self.timeout:
-                raise RejectedError(f"the check did not end within {self.timeout:g} s")
+            self.refuse_late()
             yield item
+
+    def refuse_late(self) -> None:
+        """Refuse a file whose check takes too long."""
+        if self.timeout is not None and self.seconds > self.timeout:
+            raise RejectedError(f"the check did not end within {self.timeout:g} s")
 
 
 @dataclass(eq=False)
@@ -152,6 +158,14 @@ class Section:
         if not isinstance(value, str) or (choices is not None and value not in choices):
             raise UnreadableError(f"section {self.name}: {name!r} is {str(value)[:40]!r}")
         return value
+
+    def numbers(self, name: str) -> list[int]:
+        """Return a field that is a list of integers >= 0, at least one, each once."""
+        value = self.fields.get(name)
+        known = isinstance(value, list) and all(type(k) is int and k >= 0 for k in value)
+        if not known or not value or len(set(value)) < len(value):
+            raise UnreadableError(f"section {self.name}: {name!r} is {str(value)[:40]!r}")
+        return list(value)
 
     def number(self, name: str) -> int:
         """Return a field that is an integer >= 0."""

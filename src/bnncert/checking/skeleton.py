@@ -144,6 +144,23 @@ class Skeleton:
         """The number of variables."""
         return len(self.owner)
 
+    def literal_table(self, clauses: Clauses) -> Any:
+        """Return proved clauses of first-layer neurons as rows over the literals of variables."""
+        first, real = self.layers[0], clauses.neuron >= 0
+        owner, j, s = clauses.owner[real], clauses.neuron[real], clauses.sign[real]
+        state = first.state[j]
+        # A member that always holds is left out, one that never holds makes the clause useless.
+        open_ = state == 0
+        literal = 2 * first.variable[j] + (first.sign[j] * s < 0)
+        where, shape = (owner[open_], literal[open_]), (clauses.count, 2 * self.size)
+        table = sp.csr_array((np.ones(where[0].size, dtype=np.int64), where), shape=shape)
+        table.data[:] = 1
+        # So do two members that are opposites.
+        opposite = table.multiply(table[:, np.arange(table.shape[1]) ^ 1]).sum(axis=1)
+        useful = np.asarray(opposite).reshape(-1) == 0
+        useful[owner[state == -s]] = False
+        return table[useful]
+
     def _later(self, number: int, source: ThresholdLayer, clashes: Clauses | None) -> None:
         below = self.layers[-1]
         open_ = np.flatnonzero(below.state == 0)

@@ -1,0 +1,138 @@
+r"""A ball as a budget: what it costs at least to change the sign of a first-layer neuron.
+
+Let neuron j have the sign s at the centre c, with s (w_j.c + b_j) >= g_j > 0.  At an input x with
+the other sign, |w_j.(x - c)| >= g_j.  Over the inputs that neuron j reads,
+
+    L1:  |x - c|_1 >= g_j / max_k |w_jk|,          L2:  |x - c|_2^2 >= g_j^2 / |w_j|_2^2.
+
+For neurons that read disjoint inputs these lengths add up to at most r, or r^2 for L2.  The cost of
+a flip is its share of that, in units of 2^-20 and rounded down: the costs of all flips of a pattern
+that occurs add up to at most 2^20.  Rounding only ever allows more patterns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bnncert.arrays import BoolArray, Float32Array, FloatArray
+from bnncert.arrays import SignArray as Signs
+from bnncert.checking.geometry import BITS, Geometry, dot
+from bnncert.checking.reading import Integers
+
+#: The whole budget in units of cost.
+UNITS = 2**20
+
+#: Costs are put into so many classes at most; each member counts with the least cost of its class.
+MOST_CLASSES = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Flips:
+    """The sign of each variable at the centre (`home`), and the cost of the other sign.
+
+    Costs are integers of at most 2 UNITS, so that float64 sums of them are exact.  Where the
+    region is no such budget all costs are 0, and everything below holds as well.
+    """
+
+    home: Signs
+    cost: FloatArray
+
+    @staticmethod
+    def of(geometry: Geometry, neurons: Integers) -> Flips:
+        """Return the costs of first-layer neurons."""
+        home, cost = np.ones(neurons.size, dtype=np.int8), np.zeros(neurons.size)
+        used = geometry.rows[0][neurons].indices
+        if geometry.space.norm is None or np.unique(used).size != used.size:
+            return Flips(home, cost)
+        at_centre = dot(geometry.rows, geometry.center)
+        for place, j in enumerate(neurons.tolist()):
+            row = slice(*geometry.rows[0].indptr[j : j + 2].tolist())
+            parts = [
+                part.data[row].astype(object) << (BITS * k) for k, part in enumerate(geometry.rows)
+            ]
+            weights = np.abs(np.sum(parts, axis=0)).tolist()
+            low, high = at_centre[j] + geometry.low[j], at_centre[j] + geometry.high[j]
+            # Of an enclosed bias, the side that makes the flip easier.
+            home[place] = 1 if low + high >= 0 else -1
+            gap = max(low if low + high >= 0 else -high, 0)
+            reach = max(weights, default=0) * geometry.radius
+            if geometry.space.norm == "l2":
+                gap, reach = gap**2, sum(w * w for w in weights) * geometry.radius**2
+            if gap:
+                cost[place] = min(gap * UNITS // reach, 2 * UNITS) if reach else 2 * UNITS
+        return Flips(home, cost)
+
+    def left(self, nodes: Signs) -> FloatArray:
+        """Return what the flips of each node leave of the budget; below 0 it cannot occur."""
+        return np.asarray(UNITS - (nodes == -self.home) @ self.cost)
+
+    def restricted(self, nodes: Signs) -> Signs:
+        """Return the nodes with the signs whose flip no longer fits."""
+        beyond = (nodes == 0) & (self.cost > self.left(nodes)[:, None])
+        return np.where(beyond, self.home, nodes)
+
+    def implied(self) -> BoolArray:
+        """Return the pairs of literals that the budget excludes by itself."""
+        both = self.cost[:, None] + self.cost > UNITS
+        np.fill_diagonal(both, False)
+        size = self.home.size
+        table = np.zeros((2 * size, 2 * size), dtype=bool)
+        flip = 2 * np.arange(size) + (self.home > 0)
+        table[np.ix_(flip, flip)] = both
+        return table
+
+    def most(self, nodes: Signs) -> Integers:
+        """Return how many more flips fit each node at most: the cheapest ones."""
+        costs = np.sort(np.where(nodes == 0, self.cost, np.inf), axis=1)
+        return np.asarray((np.cumsum(costs, axis=1) <= self.left(nodes)[:, None]).sum(axis=1))
+
+
+class FlipSums:
+    """Bounds of sums of first-layer signs that respect the budget.
+
+    The sum at the centre's signs moves by 2 |w_j| with each flip.  Up (or down) it moves by no more
+    than the largest 2 |w_j| times the number of flips that fit and help, the cheapest first; nor by
+    more than all open flips that help.
+    """
+
+    def __init__(self, flips: Flips, inputs: Integers, rows: Float32Array) -> None:
+        self.flips, self.inputs = flips, inputs
+        home, cost = flips.home[inputs].astype(np.float32), flips.cost[inputs]
+        self.centre = rows @ home
+        #: What a flip of each input adds to each sum.
+        self.gains = (-2 * home[:, None] * rows.T).astype(np.float32)
+        #: The parts of the gains that raise and that lower sums, side by side.
+        self.parts = np.concatenate([np.maximum(self.gains, 0), np.maximum(-self.gains, 0)], axis=1)
+        self.largest = self.parts.max(axis=0, initial=0)
+        least = np.unique(cost)
+        if least.size > MOST_CLASSES:
+            least = least[np.linspace(0, least.size, MOST_CLASSES, endpoint=False).astype(int)]
+        group = np.searchsorted(least, cost, side="right") - 1
+        self.classes: list[tuple[float, Integers, Float32Array]] = []
+        for k, one in enumerate(least.tolist()):
+            members = np.flatnonzero(group == k)
+            self.classes.append((one, members, (self.parts[members] > 0).astype(np.float32)))
+
+    def bounds(self, nodes: Signs) -> tuple[Float32Array, Float32Array]:
+        """Return the least and the largest value of every sum, for each node."""
+        flipped = (nodes == -self.flips.home)[:, self.inputs].astype(np.float32)
+        base = self.centre + flipped @ self.gains
+        # Budgets and costs are below 2^24, and so are numbers of flips: exact in float32.
+        rest = np.repeat(np.maximum(self.flips.left(nodes), 0)[:, None], 2 * base.shape[1], axis=1)
+        rest = rest.astype(np.float32)
+        open_ = (nodes[:, self.inputs] == 0).astype(np.float32)
+        count = np.zeros_like(rest)
+        for cost, members, helps in self.classes:
+            fits = open_[:, members] @ helps
+            if cost:
+                # A quotient a/b with a <= 2^20 is rounded by less than 2^-4 / b, and the next whole
+                # number is 1/b away: the floor is right.
+                fits = np.minimum(fits, np.floor(rest / np.float32(cost)))
+                rest -= fits * np.float32(cost)
+            count += fits
+        # Gains are even, and all together at most 2^25: exact.  A larger product is never less.
+        moves = np.minimum(count * self.largest, open_ @ self.parts)
+        up, down = np.split(moves, 2, axis=1)
+        return base - down, base + up
