@@ -7,6 +7,7 @@ from collections import Counter
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,8 +20,9 @@ from bnncert.checking.geometry import Geometry
 from bnncert.checking.patterns import MOST_PATTERNS
 from bnncert.checking.statement import Statement
 from bnncert.problem import robustness
+from bnncert.verification import Wanted, solve
 from tests.brute_force import TinyNetwork, reachable_first_layers
-from tests.checking.claims import Judge, accepted, pack
+from tests.checking.claims import Judge, accepted, pack, unpack
 from tests.checking.pattern_trees import (
     by_hand,
     random_deep,
@@ -189,3 +191,23 @@ def test_proved_clauses_drop_patterns(tmp_path: Path) -> None:
     for name in ("clauses", "clashes"):
         known = [sections[0], Section(name, {"layer": 0}, arrays), *sections[1:]]
         assert check(pack(path, known), network).clauses == 1
+
+
+@pytest.mark.parametrize("method", ["propagation", "auto"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_searches_over_patterns_have_certificates(kind: str, method: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng([KINDS.index(kind), 7])
+    trees = 0
+    for _ in range(80):
+        question = random_deep_question(rng, kind)
+        path = tmp_path / "answer.cert"
+        wanted = Wanted(path, question.network, question.arithmetic, None)  # type: ignore[arg-type]
+        arithmetic: Any = question.arithmetic
+        result = solve([question.problem], method, 20, arithmetic=arithmetic, wanted=wanted)
+        if result.status in ("robust", "not_robust"):
+            assert result.certificate is not None, result.notes
+            assert check(path, question.network).verdict == result.status
+            trees += any(s.name == "patterns" for s in unpack(path))
+        if trees == 3:
+            break
+    assert trees > 0

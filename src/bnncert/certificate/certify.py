@@ -39,7 +39,7 @@ from bnncert.reachability.fast import fast_feasibility
 from bnncert.reachability.feasibility import SignPattern
 from bnncert.regions import Polytope, Region
 from bnncert.search.branching import choose_variable
-from bnncert.search.trace import Trace
+from bnncert.search.trace import PatternTrace, Trace
 from bnncert.search.warm_start import Frame, NodeMultipliers
 
 #: theta of a pair is a multiple of 2^-12.
@@ -135,6 +135,22 @@ class Prover:
         layer = self.network.layers[0]
         return prove_clause(self.geometry, layer, self.region, neurons, signs, theta)
 
+    def unreachable(
+        self, neurons: IntArray, wanted: Signs, deadline: Deadline, *, exactly: bool = True
+    ) -> Clauses | None:
+        """Return a clause that signs of first-layer neurons violate, if the region has none.
+
+        With `exactly` rational arithmetic decides what floating point does not.
+        """
+        pattern = SignPattern(self.network.layers[0], neurons, wanted)
+        check = fast_feasibility(pattern, self.region, deadline)
+        if check.conflict is None and exactly:
+            check = exact_feasibility(pattern, self.region, deadline)
+        if check.conflict is None or check.multipliers is None:
+            return None
+        blamed = pattern.part(check.conflict)
+        return self.prove_clause(blamed.neurons, blamed.signs, check.multipliers)
+
     def _add_stable(self, presolved: Presolved) -> None:
         """Prove the signs that the polytope's inequalities fix: the checker only tries its box."""
         state = self.geometry.states()
@@ -157,7 +173,7 @@ class Prover:
                 parts.append(self._proved(many(neurons, signs, theta)))
         return joined(parts)
 
-    def remember(self, trace: Trace) -> None:
+    def remember(self, trace: Trace | PatternTrace) -> None:
         """Add the conflicts of a search to the clauses in front of all trees."""
         parts = [self.clauses]
         for neurons, signs, theta in trace.clauses:
@@ -309,15 +325,10 @@ class _Work:
         fixed = np.flatnonzero(signs)
         if fixed.size < WORTH_MEETING and fixed.size < signs.size:
             return False
-        layer, region = self.prover.network.layers[0], self.prover.region
-        pattern = SignPattern(layer, self.neurons[fixed], signs[fixed])
-        check = fast_feasibility(pattern, region, self.deadline)
-        if check.conflict is None and fixed.size == signs.size:
-            check = exact_feasibility(pattern, region, self.deadline)
-        if check.conflict is None or check.multipliers is None:
-            return False
-        blamed = pattern.part(check.conflict)
-        found = self.prover.prove_clause(blamed.neurons, blamed.signs, check.multipliers)
+        everything = fixed.size == signs.size
+        found = self.prover.unreachable(
+            self.neurons[fixed], signs[fixed], self.deadline, exactly=everything
+        )
         if found is None:
             return False
         self.goal.learn(found)

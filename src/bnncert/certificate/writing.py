@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from bnncert.atomic import replacing
 from bnncert.certificate.certify import Node, Prover
+from bnncert.certificate.pattern_proof import PatternProof, prove_patterns
 from bnncert.certificate.statement import classification, conditions, statement
 from bnncert.checking.checker import BOUND
 from bnncert.checking.container import RejectedError, Section, UnreadableError, Writer
@@ -23,7 +24,7 @@ from bnncert.errors import InputError
 from bnncert.network import Network
 from bnncert.presolve.pipeline import presolve
 from bnncert.problem import Problem
-from bnncert.search.trace import SearchRecord
+from bnncert.search.trace import PatternTrace, SearchRecord, Trace
 from bnncert.verdict import Counterexample
 
 #: Numbers in one section, at most, before the next one begins.
@@ -73,8 +74,11 @@ def write_proof(
         presolved,
         float32=arithmetic == "float32",
     )
-    for trace in traces.values():
+    found: list[Trace | PatternTrace] = [*traces.values(), *record.patterns]
+    for trace in found:
         prover.remember(trace)
+    trees = _trees(prover, problem, claim, record, limit)
+    proved = {number for tree in trees for number in tree.targets}
     with replacing(path) as file:
         writer = Writer(file)
         writer.add(section)
@@ -83,9 +87,14 @@ def write_proof(
                 writer.add(_clauses("clashes", clashes, {"layer": layer}))
         if prover.clauses.count:
             writer.add(_clauses("clauses", prover.clauses, {"layer": 0}))
+        for tree in trees:
+            for part in _tree_sections(tree):
+                writer.add(part)
         for number, target in enumerate(problem.targets):
             if prover.skeleton.empty:
                 break
+            if number in proved:
+                continue
             if progress is not None:
                 progress(f"certificate: {target.name}", number, len(problem.targets))
             functions = [o.of(stated) for o in claim.targets[number]]
@@ -97,6 +106,21 @@ def write_proof(
             for part in _sections(proof.nodes):
                 writer.add(part)
         writer.end()
+
+
+def _trees(
+    prover: Prover, problem: Problem, claim: Statement, record: SearchRecord, limit: Deadline
+) -> list[PatternProof]:
+    """Return proofs of several targets each, made of what searches over patterns left."""
+    numbers = {target.name: k for k, target in enumerate(problem.targets)}
+    proofs = []
+    for trace in record.patterns:
+        if prover.skeleton.empty:
+            break
+        targets = {numbers[name]: claim.targets[numbers[name]] for name in trace.targets}
+        proof = prove_patterns(prover, targets, trace, limit)
+        proofs += [] if proof is None else [proof]
+    return proofs
 
 
 def write_counterexample(
@@ -195,6 +219,15 @@ def _clause_arrays(clauses: Clauses) -> dict[str, npt.NDArray[Any]]:
 
 def _clauses(name: str, clauses: Clauses, fields: dict[str, Any]) -> Section:
     return Section(name, fields, _clause_arrays(clauses))
+
+
+def _tree_sections(proof: PatternProof) -> list[Section]:
+    """Return a tree of first-layer signs as sections."""
+    out = [Section("patterns", {"targets": proof.targets})]
+    for start in range(0, proof.tree.size, SECTION_NUMBERS):
+        part = proof.tree[start : start + SECTION_NUMBERS]
+        out.append(Section("tree", {}, {"variables": _small(part)}))
+    return out
 
 
 def _sections(nodes: Sequence[Node]) -> list[Section]:

@@ -174,7 +174,7 @@ class AutoRun:
 
     def search_patterns(self, presolved: Presolved, seconds: float, end: Deadline) -> None:
         """Search over sign patterns, for all open targets together."""
-        if seconds <= 0 or self.context.tracing or not is_small_enough(presolved):
+        if seconds <= 0 or not is_small_enough(presolved):
             return
         since = self.context.deadline.elapsed()
         if self.patterns is None:
@@ -185,6 +185,7 @@ class AutoRun:
             self.patterns = PatternEngine(presolved, self.problem, own, decide)
         self.context.report(PropagationMethod.name, 0, 1)
         self.patterns.run(end.within(seconds))
+        self.patterns.leave_trace()
         for target in self.patterns.targets:
             before = self.results[target.name]
             after = self.patterns.result(target, PropagationMethod.name, since, before.lower)

@@ -27,6 +27,7 @@ from bnncert.search.patterns.enumeration_numpy import MOST_PLAIN
 from bnncert.search.patterns.flips import flip_budget
 from bnncert.search.patterns.narrowing import without_stable_gates
 from bnncert.search.patterns.search import PatternSearch, Realisation, SearchOutcome
+from bnncert.search.trace import LearnedClause, PatternTrace
 from bnncert.verdict import Counterexample, TargetResult
 
 #: The note for a network whose dense matrices would not fit into memory.
@@ -52,7 +53,15 @@ class PatternEngine:
         self.budget = flip_budget(self.layer, circuit.neurons, problem.region)
         self.circuit: Circuit = without_stable_gates(circuit, self.budget)
         self.found: Counterexample | None = None
-        self.search = PatternSearch(self.circuit, self._excluded(), self.budget, self._realise)
+        #: What the search learned, with the multipliers that prove it.
+        self.clauses: list[LearnedClause] = []
+        self.search = PatternSearch(
+            self.circuit,
+            self._excluded(),
+            self.budget,
+            self._realise,
+            recording=context.tracing,
+        )
         # For the minimum of F the search continues below the best point found.
         self._values = []
         if context.options.mode == "optimum":
@@ -112,10 +121,21 @@ class PatternEngine:
         for check in (fast_feasibility, exact_feasibility):
             found = check(wanted, self.problem.region, self._deadline)
             if found.conflict is not None:
+                if self.context.tracing:
+                    blamed = wanted.part(found.conflict)
+                    self.clauses.append((blamed.neurons, blamed.signs, found.multipliers))
                 return Realisation(conflict=literal(found.conflict, pattern[found.conflict]))
             if found.point is not None and self._confirm(found.point, found.exact_point, targets):
                 return Realisation(found=True)
         return Realisation()
+
+    def leave_trace(self) -> None:
+        """Leave the tree for a certificate if it proves all of its targets."""
+        tree, record = self.search.record, self.context.record
+        if tree is not None and record is not None and self.search.outcome.status == "proved":
+            names = tuple(target.name for target in self.targets)
+            trace = PatternTrace(names, tree, self.circuit.neurons, tuple(self.clauses))
+            record.patterns.append(trace)
 
     def _confirm(
         self, point: FloatArray, exact: tuple[Fraction, ...] | None, targets: BoolArray
@@ -230,6 +250,7 @@ class PropagationMethod(Method):
             if is_small_enough(presolved):
                 engine = PatternEngine(presolved, problem, open_, context)
                 engine.run(context.deadline)
+                engine.leave_trace()
                 for target in open_:
                     known[target.name] = engine.result(
                         target, self.name, since, lowers[target.name]

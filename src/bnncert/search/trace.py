@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
 
@@ -11,9 +13,13 @@ from bnncert.presolve.literals import sign_of, variable_of
 from bnncert.presolve.pipeline import Presolved
 from bnncert.relaxations.reduced.dual_point import DualPoint
 from bnncert.relaxations.reduced.problem import ReducedProblem
+from bnncert.search.patterns.record import TreeRecord
 from bnncert.search.restrict import Restriction
 from bnncert.search.tree import ClosedNode, Tree
 from bnncert.search.warm_start import Frame, NodeMultipliers, keep
+
+#: First-layer neurons, signs of them that exclude each other, and the Farkas multipliers.
+LearnedClause: TypeAlias = tuple[IntArray, SignArray, FloatArray | tuple[Fraction, ...] | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +46,7 @@ class Trace:
     layer: IntArray
     neuron: IntArray
     leaves: tuple[TracedLeaf, ...]
-    clauses: tuple[tuple[IntArray, SignArray, FloatArray | None], ...] = ()
+    clauses: tuple[LearnedClause, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,12 +57,26 @@ class TracedLeaf:
     multipliers: NodeMultipliers | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class PatternTrace:
+    """The tree of a search over sign patterns, which has proved several targets.
+
+    Its variables are those of the first-layer neurons `neurons`.
+    """
+
+    targets: tuple[str, ...]
+    record: TreeRecord
+    neurons: IntArray
+    clauses: tuple[LearnedClause, ...] = ()
+
+
 @dataclass(eq=False)
 class SearchRecord:
     """What a method leaves for a certificate: the presolved network, and traces by target."""
 
     presolved: Presolved | None = None
     traces: dict[str, Trace] = field(default_factory=dict)
+    patterns: list[PatternTrace] = field(default_factory=list)
 
 
 def trace_of(tree: Tree, presolved: Presolved, objective: int) -> Trace:

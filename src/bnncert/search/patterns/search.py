@@ -10,7 +10,7 @@ exclude each other become a clause for the rest of the search.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -36,6 +36,7 @@ from bnncert.search.patterns.propagation import (
     propagate,
     target_bounds,
 )
+from bnncert.search.patterns.record import TreeRecord
 
 SearchStatus: TypeAlias = Literal["proved", "violated", "open", "interrupted"]
 
@@ -88,16 +89,21 @@ class SearchOutcome:
 
 @dataclass(frozen=True, eq=False)
 class _Batch:
-    """Nodes and the targets that are still open in each."""
+    """Nodes and the targets that are still open in each.
+
+    `numbers` are those of the nodes in the record of the tree; patterns have none.
+    """
 
     nodes: SignArray
     targets: BoolArray
+    numbers: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def __len__(self) -> int:
         return int(self.nodes.shape[0])
 
     def take(self, chosen: IntArray | BoolArray | slice) -> _Batch:
-        return _Batch(self.nodes[chosen], self.targets[chosen])
+        numbers = self.numbers[chosen] if self.numbers.size else self.numbers
+        return _Batch(self.nodes[chosen], self.targets[chosen], numbers)
 
 
 class PatternSearch:
@@ -113,6 +119,8 @@ class PatternSearch:
         Looks for an input that has a pattern.
     compiled
         Whether the compiled enumeration may be used where it applies.
+    recording
+        Whether the tree is recorded, for a certificate.
     """
 
     def __init__(
@@ -123,7 +131,9 @@ class PatternSearch:
         realise: Realise,
         *,
         compiled: bool = True,
+        recording: bool = False,
     ) -> None:
+        self.record = TreeRecord() if recording else None
         self.circuit, self.budget, self.realise = circuit, budget, realise
         self._excluded = excluded.astype(np.float32)
         # Over disjoint inputs the budget says more than the pairs that it excludes.
@@ -135,7 +145,8 @@ class PatternSearch:
             self._sums = BudgetedSums(budget, levels[0])
         self._compiled = FlipEnumerator.of(circuit, budget) if compiled else None
         root = np.zeros((1, circuit.inputs), dtype=np.int8)
-        self._stack = [_Batch(root, np.ones((1, circuit.targets), dtype=bool))]
+        numbers = np.zeros(1 if recording else 0, dtype=np.int64)
+        self._stack = [_Batch(root, np.ones((1, circuit.targets), dtype=bool), numbers)]
         self._undecided = False
         #: A lower bound of objective k above goal[k] excludes its target in a node.
         self.goal = circuit.enough.copy()
@@ -176,7 +187,9 @@ class PatternSearch:
             taken.append(self._stack.pop())
             count += len(taken[-1])
         joined = _Batch(
-            np.concatenate([t.nodes for t in taken]), np.concatenate([t.targets for t in taken])
+            np.concatenate([t.nodes for t in taken]),
+            np.concatenate([t.targets for t in taken]),
+            np.concatenate([t.numbers for t in taken]),
         )
         if len(joined) > BATCH:
             self._stack.append(joined.take(slice(BATCH, None)))
@@ -195,7 +208,7 @@ class PatternSearch:
         if self.budget is not None:
             nodes, left = self.budget.restrict(nodes)
             alive &= left >= 0
-        batch = _Batch(nodes, batch.targets).take(alive)
+        batch = _Batch(nodes, batch.targets, batch.numbers).take(alive)
         left = None if left is None else left[alive]
         if not len(batch):
             return False
@@ -263,7 +276,7 @@ class PatternSearch:
         bounds = np.where(closed, target_bounds(self.circuit, made.lower), np.inf)
         self._note(bounds.min(axis=0, initial=np.inf))
         kept = np.flatnonzero(open_.any(axis=1))
-        return _Batch(batch.nodes[kept], open_[kept]), kept
+        return replace(batch.take(kept), targets=open_[kept]), kept
 
     def _note(self, least: FloatArray) -> None:
         np.minimum(self.outcome.lower, least, out=self.outcome.lower)
@@ -276,10 +289,13 @@ class PatternSearch:
         score = np.where(batch.nodes == 0, score + np.float32(1e-20), -1)
         chosen = np.argmax(score, axis=1)
         rows = np.arange(len(batch))
+        numbers = {1: batch.numbers, -1: batch.numbers}
+        if self.record is not None:
+            numbers[1], numbers[-1] = self.record.split(batch.numbers, chosen)
         for sign in (-1, 1):
             child = batch.nodes.copy()
             child[rows, chosen] = sign
-            self._stack.append(_Batch(child, batch.targets))
+            self._stack.append(_Batch(child, batch.targets, numbers[sign]))
 
     def _enumerate(self, batch: _Batch) -> bool:
         """Evaluate every pattern of nodes with few open signs; True ends the search."""

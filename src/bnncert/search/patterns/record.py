@@ -1,0 +1,44 @@
+"""The tree of a search over sign patterns, recorded in a few bytes for each node."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.arrays import IntArray
+
+#: A node that was not split.
+LEAF = -1
+
+Numbers = npt.NDArray[np.int32]
+
+
+class TreeRecord:
+    """Which nodes were split, and on which variable; the root is node 0."""
+
+    def __init__(self) -> None:
+        self._splits: list[tuple[Numbers, Numbers, int]] = []
+        self.size = 1
+
+    def split(self, nodes: IntArray, variables: IntArray) -> tuple[IntArray, IntArray]:
+        """Record that nodes are split; return the numbers of their children with +1 and -1."""
+        first, count = self.size, nodes.size
+        self._splits.append((nodes.astype(np.int32), variables.astype(np.int32), first))
+        self.size += 2 * count
+        return np.arange(first, first + count), np.arange(first + count, first + 2 * count)
+
+    def preorder(self) -> Numbers:
+        """Return the variable of every node, LEAF for a leaf; a child with +1 comes first."""
+        below = np.ones(self.size, dtype=np.int32)
+        # Children have larger numbers than their parents, and those of one split are distinct.
+        for nodes, _, first in reversed(self._splits):
+            plus = np.arange(first, first + nodes.size)
+            below[nodes] = 1 + below[plus] + below[plus + nodes.size]
+        place = np.zeros(self.size, dtype=np.int32)
+        order = np.full(self.size, LEAF, dtype=np.int32)
+        for nodes, variables, first in self._splits:
+            plus = np.arange(first, first + nodes.size)
+            place[plus] = place[nodes] + 1
+            place[plus + nodes.size] = place[plus] + below[plus]
+            order[place[nodes]] = variables
+        return order
