@@ -15,6 +15,7 @@ import tempfile
 import time
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -57,7 +58,7 @@ def run(problem: Problem, path: Path, *, compiled: bool, nodes: bool) -> dict[st
     """Solve, write and check; return figures."""
     record = SearchRecord()
     context = Context(Options(), Deadline(None), Replayer(problem, None), record=record)
-    settings = {"ENUMERATED_SIGNS": 0, "MOST_COMPILED": 1} if nodes else {}
+    settings: dict[str, Any] = {"ENUMERATED_SIGNS": 0, "MOST_COMPILED": 1} if nodes else {}
     with (
         mock.patch.multiple(search, **settings),
         mock.patch.object(enumeration, "is_compiled", return_value=compiled),
