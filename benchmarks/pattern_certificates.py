@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,10 @@ def question(signs: int, width: int, layers: int, seed: int) -> Problem:
         points = np.where((number[:, None] >> np.arange(signs)) & 1, 0.5, -0.5)
         scores = network.evaluate(points)
         least = min(least, float((scores[:, 0] - scores[:, 1]).min()))
-    constant = int(2 - least)
-    objective = score_objective(network, {0: 1, 1: -1}, constant, tie_is_fine=False, name="margin")
+    constant = Fraction(int(2 - least))
+    objective = score_objective(
+        network, {0: Fraction(1), 1: Fraction(-1)}, constant, tie_is_fine=False, name="margin"
+    )
     return Problem(network, region, (Target("margin", (objective,)),))
 
 
