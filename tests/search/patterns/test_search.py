@@ -22,7 +22,7 @@ from bnncert.search.patterns.enumeration_numpy import enumerate_node
 from bnncert.search.patterns.flips import UNITS, BudgetedSums, flip_budget
 from bnncert.search.patterns.narrowing import narrowed
 from bnncert.search.patterns.packed_circuit import pack
-from bnncert.search.patterns.propagation import evaluate, imply, propagate
+from bnncert.search.patterns.propagation import evaluate, imply, pair_scores, propagate
 from bnncert.search.patterns.search import PatternSearch, Realisation
 
 SIGN_RULES = ("plus", "minus", "either")
@@ -177,6 +177,16 @@ def test_pairs_that_exclude_each_other_are_closed_under_implication() -> None:
     nodes, alive = imply(table, np.array([[1, 0, 0], [1, 1, 0], [1, 0, 1]], dtype=np.int8))
     assert nodes[0].tolist() == [1, -1, -1]
     assert alive.tolist() == [True, False, False]
+
+
+def test_branching_prefers_the_sign_that_decides_most_others() -> None:
+    # Variable 1 excludes literals of 0 and 2; only open ones count.
+    table = np.zeros((6, 6), dtype=np.float32)
+    for a, b in ((0, 2), (3, 4)):
+        table[a, b] = table[b, a] = 1
+    scores = pair_scores(table, np.array([[0, 0, 0], [1, 0, 0]], dtype=np.int8))
+    assert scores[0].tolist() == [3, 6, 3]
+    assert scores[1][1] == 3
 
 
 @pytest.mark.parametrize("with_budget", [True, False], ids=["budget", "free"])

@@ -180,3 +180,15 @@ def imply(excluded: Float32Array, nodes: SignArray) -> tuple[SignArray, BoolArra
         nodes[rows[moved]] = changed[moved]
         rows = rows[moved]
     return nodes, alive
+
+
+def pair_scores(excluded: Float32Array, nodes: SignArray) -> Float32Array:
+    """Return how many open signs each variable decides, for branching.
+
+    With a and b open literals that its two signs exclude, the score is (a + 1) (b + 1) + a + b, so
+    that both children are small.
+    """
+    open_ = np.repeat((nodes == 0).astype(np.float32), 2, axis=1)
+    counts = open_ @ excluded
+    plus, minus = counts[:, 0::2], counts[:, 1::2]
+    return np.asarray((plus + 1) * (minus + 1) + plus + minus)

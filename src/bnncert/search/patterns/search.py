@@ -33,6 +33,7 @@ from bnncert.search.patterns.propagation import (
     imply,
     influence,
     open_targets,
+    pair_scores,
     propagate,
     target_bounds,
 )
@@ -45,6 +46,9 @@ BATCH, PATTERNS = 2048, 8192
 
 #: A node with at most this many open signs is enumerated.
 ENUMERATED_SIGNS = 6
+
+#: Patterns up to which a node is enumerated by numpy where pairs of signs exclude each other.
+MOST_WITH_PAIRS = 2**10
 
 #: Gigabytes that the stack of open nodes may take; depth-first search needs far less.
 MEMORY = 4.0
@@ -156,6 +160,14 @@ class PatternSearch:
             np.zeros(circuit.targets, dtype=bool),
         )
 
+    @property
+    def _most_patterns(self) -> int:
+        """The number of patterns up to which a node is enumerated."""
+        if self._compiled is not None:
+            return MOST_COMPILED
+        # Enumeration does not see pairs, so that splitting leaves fewer patterns in total.
+        return min(MOST_PLAIN, MOST_WITH_PAIRS) if self._pairs else MOST_PLAIN
+
     def learn(self, literals: IntArray) -> None:
         """Remember literals that cannot all hold."""
         self.outcome.conflicts.append(literals)
@@ -222,9 +234,7 @@ class PatternSearch:
         flips = None
         if self.budget is not None and left is not None:
             flips = self.budget.most_flips(batch.nodes, left[kept])
-        few = pattern_counts(batch.nodes, flips) <= (
-            MOST_PLAIN if self._compiled is None else MOST_COMPILED
-        )
+        few = pattern_counts(batch.nodes, flips) <= (self._most_patterns)
         if self._compiled is None:
             tiny = np.count_nonzero(batch.nodes == 0, axis=1) <= ENUMERATED_SIGNS
             if tiny.any() and self._enumerate(batch.take(tiny)):
@@ -286,6 +296,10 @@ class PatternSearch:
         score = influence(self.circuit, part, batch.targets)
         if self.budget is not None:
             score = score / (1 + self.budget.cost / np.maximum(self.budget.cost.max(), 1))
+        if self._pairs:
+            score = (0.5 + score / np.maximum(score.max(axis=1, keepdims=True), 1e-30)) * (
+                pair_scores(self._excluded, batch.nodes)
+            )
         score = np.where(batch.nodes == 0, score + np.float32(1e-20), -1)
         chosen = np.argmax(score, axis=1)
         rows = np.arange(len(batch))
