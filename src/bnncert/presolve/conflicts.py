@@ -1,7 +1,7 @@
 r"""Pairs of signs that cannot occur together, and what follows from them.
 
-A *clash* (a, s), (b, t) says that no input gives x_a = s and x_b = t.  As an implication it reads
-x_a = s  =>  x_b = -t.
+A *conflicting pair* (a, s), (b, t) says that no input gives x_a = s and x_b = t.  As an
+implication it reads  x_a = s  =>  x_b = -t.
 """
 
 from __future__ import annotations
@@ -13,13 +13,17 @@ import numpy as np
 from bnncert.arrays import BoolArray, FloatArray, IntArray, SignArray
 from bnncert.presolve.literals import negation, sign_of, variable_of
 
-#: Neurons up to which all that follows from clashes is derived; the tables have 4 n^2 entries.
+#: Neurons up to which everything that follows from the pairs is derived: the tables have 4 n^2
+#: entries.
 MOST_CLOSED = 3000
 
 
 @dataclass(frozen=True, eq=False)
 class ConflictingPairs:
-    """Literals `first` and `second` that exclude each other; `theta` proves it, NaN if implied."""
+    """Literals `first` and `second` that exclude each other.
+
+    `theta` is the Farkas multiplier that proves the pair, NaN if other pairs imply it.
+    """
 
     first: IntArray
     second: IntArray
@@ -37,7 +41,7 @@ class ConflictingPairs:
         return int(self.first.size)
 
     def matrix(self, neurons: int) -> BoolArray:
-        """Return the symmetric table of clashes over 2 * neurons literals."""
+        """Return the symmetric table of the pairs over 2 * neurons literals."""
         table = np.zeros((2 * neurons, 2 * neurons), dtype=bool)
         table[self.first, self.second] = True
         table[self.second, self.first] = True
@@ -48,8 +52,8 @@ class ConflictingPairs:
 class Closure:
     """Everything that pairs imply.
 
-    `state` holds the fixed signs (0 where open); an open neuron is sign * (its representative).
-    `clashes` are all pairs of open representatives that exclude each other.
+    `state` holds the fixed signs (0 where unstable); an unstable neuron is sign * (its
+    representative).  `pairs` are all conflicting pairs of unstable representatives.
     """
 
     state: SignArray
@@ -60,11 +64,11 @@ class Closure:
 
 
 def close(pairs: ConflictingPairs, neurons: int) -> Closure:
-    """Close a set of clashes under implication.
+    """Close a set of conflicting pairs under implication.
 
     With R the reachability of the implication graph: l with R[l, -l] is false; l and k with R[l, k]
-    and R[k, l] are equal; every other R[l, k] is a clash of l and -k.  Beyond MOST_CLOSED neurons
-    the clashes stay as they are.
+    and R[k, l] are equal; every other R[l, k] is a pair of l and -k.  Beyond MOST_CLOSED neurons
+    the pairs stay as they are.
     """
     representative = np.arange(neurons, dtype=np.int64)
     sign = np.ones(neurons, dtype=np.int8)

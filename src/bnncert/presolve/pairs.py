@@ -4,8 +4,9 @@ Sign s of neuron a needs s w_a.x + c_a^s >= 0.  Signs (s, t) of (a, b) cannot oc
 
     min over theta in [0, 1] of  h(theta s w_a + (1-theta) t w_b) + theta c_a + (1-theta) c_b  <  0
 
-with h the region's support function; theta proves it, and any theta is sound.  Where h is known in
-closed form all pairs are done at once by matrix products:
+with h the region's support function; theta and 1 - theta are the Farkas multipliers that prove it,
+and any theta is sound.  Where h is known in closed form, all pairs are computed at once by
+matrix products:
 
 * box, weights in {-1, 0, 1}: piecewise linear with its only inner kink at 1/2, where
   |x + y| = |x| + |y| - |x||y| + xy; in large layers, whose neurons share inputs with few others,
@@ -48,7 +49,7 @@ def conflicting_pairs(
     minus_upto: FloatArray,
     deadline: Deadline | None = None,
 ) -> ConflictingPairs:
-    """Return the clashes among neurons that are open one by one.
+    """Return the conflicting pairs among unstable neurons.
 
     Parameters
     ----------
@@ -57,7 +58,7 @@ def conflicting_pairs(
     plus_from, minus_upto
         x = +1 needs w.x >= plus_from, and x = -1 needs w.x <= minus_upto.
     deadline
-        When it has passed, what was found so far is all.
+        When it has passed, the pairs found so far are returned.
     """
     count = weights.shape[0]
     used = np.unique(weights.indices)
@@ -85,7 +86,7 @@ def conflicting_pairs(
         if isinstance(region, Ball) and region.norm == "l2":
             found.append(_l2_ball(part, need, region, used, a, b, deadline))
     known = _union(found)
-    # These have more to say than a box or a ball alone, at a price for each pair.
+    # These regions exclude more than a box or a ball alone, at a cost for each pair.
     if isinstance(region, Ball) and region.norm != "linf":
         return _union([known, _by_support(region, weights, need, known, MOST_ROWS, deadline)])
     if isinstance(region, Polytope):

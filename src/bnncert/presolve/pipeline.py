@@ -30,10 +30,11 @@ from bnncert.presolve.tightening import tighten as tighten_sums
 from bnncert.presolve.triples import Triples, conflicting_triples
 from bnncert.regions import Box, Region
 
-#: Beyond this many variables the table of clashes would not fit; ranges then do without it.
+#: Beyond this many variables the table of conflicting pairs would not fit; ranges are then
+#: computed without it.
 MOST_TABLE = 6000
 
-#: Layers with more open neurons than this are not searched for clashes above the first layer.
+#: Layers above the first with more unstable neurons than this are not searched for pairs.
 MOST_LATER_PAIRS = 1500
 
 #: Weights up to which a layer takes a moment, so that it is finished even after the deadline.
@@ -60,8 +61,8 @@ class PresolvedLayer:
 class Presolved:
     """The whole network after presolve.
 
-    `clashes` are pairs of literals of variables; `owner_layer` and `owner` say which neuron each
-    variable is.  A `contradiction` means that the region has no point at all.
+    `pairs` are conflicting pairs of literals of variables; `owner_layer` and `owner` say
+    which neuron each variable is.  A `contradiction` means that the region has no point at all.
     """
 
     network: Network
@@ -195,7 +196,7 @@ class _Presolve:
         low, high = sum_ranges(rows, self._table(), self.deadline)
         reach = np.asarray(abs(rows).sum(axis=1), dtype=np.float64).reshape(-1)
         bounds = settle_states(layer, shift + low, shift + high)
-        # Over clashes alone a program says little more than the ranges do.
+        # Over pairs alone a program gives little more than the ranges.
         wanted = self.tighten or (self.tighten is None and number >= 2)
         if wanted and not self.deadline.passed():
             low, high = tighten_sums(
@@ -263,7 +264,7 @@ class _Presolve:
         rows: Any,
         shift: FloatArray,
     ) -> PresolvedLayer:
-        """Close the clashes among the neurons `open_` and give the open ones variables."""
+        """Close the pairs among the neurons `open_` and give the unstable ones variables."""
         self._note_pairs(number, open_, pairs)
         closure = close(pairs, open_.size)
         self.contradiction = self.contradiction or closure.contradiction

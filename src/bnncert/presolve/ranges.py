@@ -19,7 +19,7 @@ from bnncert.presolve.literals import literal
 def sum_ranges(
     weights: Any, excluded: BoolArray, deadline: Deadline | None = None
 ) -> tuple[FloatArray, FloatArray]:
-    """Return (Lo, U) of every row of a CSR matrix of integers, given the table of clashes.
+    """Return (Lo, U) of every row of a CSR matrix of integers, given the table of pairs.
 
     When the deadline has passed, what is left of the rows counts in full.
     """

@@ -1,4 +1,4 @@
-"""What presolve did, rule by rule, so that a bound can be traced back to the network."""
+"""The steps of presolve, rule by rule, so that a bound can be traced back to the network."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from bnncert.arrays import FloatArray, IntArray
 
 Rule: TypeAlias = Literal[
     "stable",  # one sign is impossible by the bounds of u = w.y
-    "clash",  # two signs exclude each other over the region; witness theta
-    "triple",  # three signs exclude each other; witness theta
-    "fixed",  # a sign that clashes rule out
-    "equal",  # x_a = sign x_b by clashes both ways
-    "range",  # tighter bounds of u from clashes
-    "literal",  # a neuron with one open input is that input, or its negation
+    "clash",  # a conflicting pair over the region; its witness is a Farkas multiplier
+    "triple",  # three conflicting signs; the witness are Farkas multipliers
+    "fixed",  # a sign that conflicting pairs exclude
+    "equal",  # x_a = sign x_b by conflicting pairs both ways
+    "range",  # tighter bounds of u from conflicting pairs
+    "literal",  # a neuron with one unstable input is that input, or its negation
     "same",  # a neuron with the row and the threshold of another
 ]
 

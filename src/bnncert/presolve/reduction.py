@@ -1,8 +1,8 @@
-"""The part of a problem that is still open: unstable neurons that can influence the target.
+"""The part of a problem that presolve leaves: unstable neurons that can influence the target.
 
 Stable neurons become constants, their contribution moves into the thresholds, and neurons whose
-sign no open neuron or objective depends on are dropped.  Everything keeps the index it had in the
-network, so that a solution can be traced back.
+sign no unstable neuron or objective depends on are dropped.  Everything keeps the index
+it had in the network, so that a solution can be traced back.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bnncert.problem import Target
 
 @dataclass(frozen=True, eq=False)
 class OpenLayer:
-    """The open neurons of one layer, x = sign(w.y + b) over the open inputs y.
+    """The unstable neurons of one layer, x = sign(w.y + b) over the unstable inputs y.
 
     x = +1 needs w.y >= plus_from and x = -1 needs w.y <= minus_upto; `bias` is the real bias b
     with the fixed inputs folded in; lower <= w.y <= upper.
@@ -38,13 +38,13 @@ class OpenLayer:
 
     @property
     def size(self) -> int:
-        """The number of open neurons."""
+        """The number of unstable neurons."""
         return int(self.index.size)
 
 
 @dataclass(frozen=True, eq=False)
 class OpenObjective:
-    """f = <coefficients, x_L open> + constant."""
+    """f = <coefficients, x_L> + constant, over the unstable neurons of the last layer."""
 
     coefficients: FloatArray
     constant: float
@@ -53,7 +53,7 @@ class OpenObjective:
 
 @dataclass(frozen=True, eq=False)
 class OpenProblem:
-    """A target reduced to what is open.  `fixed` holds the states of all layers."""
+    """A target over its unstable neurons.  `fixed` holds the states of all layers."""
 
     layers: tuple[OpenLayer, ...]
     objectives: tuple[OpenObjective, ...]
@@ -61,7 +61,7 @@ class OpenProblem:
 
 
 def reduce_target(network: Network, bounds: tuple[LayerBounds, ...], target: Target) -> OpenProblem:
-    """Return the open part of one target."""
+    """Return one target over its unstable neurons."""
     states = tuple(b.state for b in bounds)
     last = network.depth - 1
     matter = np.zeros(network.layers[last].size, dtype=bool)

@@ -34,7 +34,7 @@ GRID = 2**20
 #: Linear programs that one layer may cost.
 MOST_PROGRAMS = 2000
 
-#: Beyond this many variables, or clashes among them, each program takes too long.
+#: Beyond this many variables, or conflicting pairs among them, each program takes too long.
 MOST_VARIABLES, MOST_PAIRS = 1000, 20_000
 
 #: Integers up to this size are exact in int64, sums of all products included.
@@ -207,7 +207,7 @@ def tighten(
         if signs[k] < 0:
             least, largest = -largest, -least
         least, largest = max(least, low[j]), min(largest, high[j])
-        # Crossed bounds say that no pattern exists: that is for the clashes to report.
+        # Crossed bounds mean that no pattern exists, which the conflicting pairs report.
         if least <= largest:
             low[j], high[j] = least, largest
     return low, high

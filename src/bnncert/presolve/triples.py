@@ -25,7 +25,7 @@ from bnncert.regions import Ball, Box, Region
 
 UNIT = 2.0**-52
 
-#: Beyond this many neurons the cubic tables are not worth their time.
+#: Beyond this many neurons the cubic tables take too long.
 MOST_NEURONS = 120
 
 #: The multipliers that are tried, up to a common factor.

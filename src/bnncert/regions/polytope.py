@@ -89,7 +89,7 @@ class Polytope(Region):
         v = rows.toarray()
         y = self.multipliers(v)
         bound = box_support(as_rows(v - y @ self.matrix), self.lo, self.hi) + y @ self.right
-        # Multipliers that are no numbers bound nothing; the box always does.
+        # Multipliers that are not finite do not give a bound; the box always does.
         return np.fmin(box_support(rows, self.lo, self.hi), bound + self._rounding(y, v))
 
     def multipliers(self, directions: FloatArray) -> FloatArray:

@@ -52,7 +52,7 @@ class LinearModel:
         return x
 
     def first_layer_signs(self, solution: FloatArray) -> npt.NDArray[np.int8]:
-        """Return the rounded signs of the open neurons of the first layer."""
+        """Return the rounded signs of the unstable neurons of the first layer."""
         start = self.offsets[0]
         part = solution[start : start + self.problem.layers[0].size]
         return np.where(part >= 0.5, 1, -1).astype(np.int8)

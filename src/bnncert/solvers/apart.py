@@ -1,8 +1,8 @@
 """A function called in a process of its own, which is killed at the time limit.
 
-Some solvers look at the clock too seldom: one iteration on a large program takes minutes, and
-setting it up knows no limit at all.  A thread cannot be ended, a process can.  It also ends with
-this one: on Linux by the kernel, elsewhere at the limit, which it sets itself a timer for.
+Some solvers check the time limit too rarely: one iteration on a large program takes minutes, and
+the setup has no limit at all.  A thread cannot be killed, but a process can.  The process exits
+when its parent exits: on Linux by a signal of the kernel, elsewhere at the limit, by a timer.
 """
 
 from __future__ import annotations

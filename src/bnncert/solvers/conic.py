@@ -84,7 +84,7 @@ class ConicSolver(ABC):
             return ConicSolution("limit", *none)
         if program.work <= QUICK_WORK or not np.isfinite(deadline.remaining()):
             return self.solve_here(program, deadline)
-        # Whoever asks has to make a bound of the answer, which takes time as well.
+        # The caller computes a bound from the answer, which takes time as well.
         left = deadline.remaining()
         sooner = deadline.within(left - min(RESERVE + program.projection_seconds, left / 2))
         found = call_apart(_solve, (type(self), program, sooner), sooner)
@@ -95,7 +95,7 @@ class ConicSolver(ABC):
 
     @abstractmethod
     def solve_here(self, program: ConicProgram, deadline: Deadline) -> ConicSolution:
-        """Solve in this process, which the solver may not give back in time."""
+        """Solve in this process; the solver may exceed the time limit."""
 
 
 def _solve(solver: type[ConicSolver], program: ConicProgram, deadline: Deadline) -> ConicSolution:

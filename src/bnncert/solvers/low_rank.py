@@ -1,7 +1,7 @@
 r"""A first-order method for structured programs whose Newton matrix would not fit.
 
 The moment matrix is M = V V' with unit rows of V (Burer and Monteiro), so that diag M = 1 and
-M >= 0 hold by construction.  The links and clashes are left to an augmented Lagrangian,
+M >= 0 hold by construction.  The links and pairs are left to an augmented Lagrangian,
 
     min over V, p of   l.z + sum value p - mu sum log p + y.r + (rho / 2) |r|^2,
 
@@ -150,7 +150,7 @@ class _LowRank:
         self.v = generator.standard_normal((n, self.rank))
 
     def _links(self, measured: FloatArray) -> tuple[list[FloatArray], FloatArray]:
-        """Split <B, V V'> into links by family and clashes."""
+        """Split <B, V V'> into links by family and pairs."""
         start = 0
         out = []
         for tables in self.program.tables:

@@ -19,7 +19,7 @@ ROWS_AT_ONCE = 128
 
 
 class ProductMatrices:
-    """The matrices of a program: of links, of the diagonal and of clashes, in this order."""
+    """The matrices of a program: of links, of the diagonal and of pairs, in this order."""
 
     def __init__(self, program: StructuredProgram) -> None:
         self.program = program

@@ -145,12 +145,12 @@ class _Iteration:
     def _slack(tables: Tables, theta: FloatArray) -> FloatArray:
         return np.asarray(tables.values - np.einsum("jkf,jf->jk", tables.features, theta))
 
-    def _signed(self, y: StructuredMultipliers) -> FloatArray:
+    def signed(self, y: StructuredMultipliers) -> FloatArray:
         """Return the multipliers of all matrices, in their order."""
         parts = [t[:, 1:].T.ravel() for t in y.theta]
         return np.concatenate([*parts, -y.kappa, -y.pi])
 
-    def _split(self, unknowns: FloatArray, first: list[FloatArray]) -> StructuredMultipliers:
+    def split(self, unknowns: FloatArray, first: list[FloatArray]) -> StructuredMultipliers:
         theta = []
         start = 0
         unknowns = self.geometry.expand(unknowns)
@@ -181,7 +181,7 @@ class _Iteration:
         step_seconds = g.unknowns**3 / 3 / FLOPS
         for count in range(iterations + 1):
             s = [self._slack(t, y) for t, y in zip(program.tables, self.y.theta, strict=True)]
-            slack = self.base + g.combine(self._signed(self.y))
+            slack = self.base + g.combine(self.signed(self.y))
             try:
                 factor = sl.cholesky(slack, lower=True, check_finite=False)
                 moment_factor = sl.cholesky(self.m, lower=True, check_finite=False)
@@ -191,7 +191,7 @@ class _Iteration:
             dual = float(sum(y[:, 0].sum() for y in self.y.theta) + self.y.kappa.sum())
             if dual > best:
                 best, best_y = dual, self.y
-            residual, local = self._equations(self.m, self.p)
+            residual, local = self.equations(self.m, self.p)
             worst = max(
                 float(np.abs(residual).max(initial=0.0)),
                 max((float(np.abs(v).max(initial=0.0)) for v in local), default=0.0),
@@ -219,14 +219,14 @@ class _Iteration:
                 break
             step_began = deadline.elapsed()
             try:
-                self._step(factor, moment_factor, slack, s, mu, degree)
+                self._step(_Point(slack, factor, moment_factor, s), mu, degree)
             except (sl.LinAlgError, FloatingPointError):
                 status = "stalled"
                 break
             step_seconds = deadline.elapsed() - step_began
         return StructuredSolution(status, best_y, self.m, self.p, best, primal, history)
 
-    def _equations(self, m: FloatArray, p: list[FloatArray]) -> tuple[FloatArray, list[FloatArray]]:
+    def equations(self, m: FloatArray, p: list[FloatArray]) -> tuple[FloatArray, list[FloatArray]]:
         """Return b - A(M, p) for the unknowns, and for theta_0 of every table."""
         g = self.geometry
         values = g.measure(m) * g.signs
@@ -241,99 +241,20 @@ class _Iteration:
         values[g.diagonal] += 1.0
         return g.collapse(values), local
 
-    def _step(
-        self,
-        factor: FloatArray,
-        moment_factor: FloatArray,
-        slack: FloatArray,
-        s: list[FloatArray],
-        mu: float,
-        degree: int,
-    ) -> None:
-        program, g = self.program, self.geometry
-        inverse = sl.cho_solve((factor, True), np.eye(program.size), check_finite=False)
-        inverse = (inverse + inverse.T) / 2
-        h = g.schur(self.m, inverse)
-        eliminate: list[tuple[FloatArray, FloatArray]] = []
-        start = 0
-        for tables, mass, gap in zip(program.tables, self.p, s, strict=True):
-            weight = mass / gap
-            inner = np.einsum("jkf,jk,jkg->jfg", tables.features, weight, tables.features)
-            head, cross = inner[:, 0, 0], inner[:, 0, 1:]
-            rest = inner[:, 1:, 1:] - cross[:, :, None] * cross[:, None, :] / head[:, None, None]
-            place = start + np.arange(tables.links)[:, None] * tables.count
-            place = place + np.arange(tables.count)[None, :]
-            for f in range(tables.links):
-                for e in range(f + 1):
-                    h[place[f], place[e]] += rest[:, f, e]
-            eliminate.append((head, cross))
-            start += tables.count * tables.links
-        scale = 1.0 / np.sqrt(np.maximum(np.diag(h), 1e-300))
-        solved = _factorise(h, scale, self.space)
-
-        def newton(
-            target: FloatArray, masses: list[FloatArray]
-        ) -> tuple[StructuredMultipliers, FloatArray, list[FloatArray]]:
-            """Solve for the step of the multipliers, and return what it does to T and s."""
-            right, first = self._equations(target, masses)
-            start = 0
-            for tables, (head, cross), value in zip(program.tables, eliminate, first, strict=True):
-                stop = start + tables.count * tables.links
-                right[start:stop] -= (cross * (value / head)[:, None]).T.ravel()
-                start = stop
-            step = scale * solved(scale * right)
-            start = 0
-            constants = []
-            for tables, (head, cross), value in zip(program.tables, eliminate, first, strict=True):
-                stop = start + tables.count * tables.links
-                part = step[start:stop].reshape(tables.links, tables.count).T
-                constants.append((value - (cross * part).sum(axis=1)) / head)
-                start = stop
-            dy = self._split(step, constants)
-            change = g.combine(self._signed(dy))
-            moves = [
-                -np.einsum("jkf,jf->jk", t.features, d)
-                for t, d in zip(program.tables, dy.theta, strict=True)
-            ]
-            return dy, change, moves
-
-        def direction(target: FloatArray, masses: list[FloatArray]) -> _Direction:
-            dy, change, moves = newton(target, masses)
-            product = self.m @ change @ inverse
-            dm = target - self.m - (product + product.T) / 2
-            dp = [
-                new - old - old / gap * move
-                for new, old, gap, move in zip(masses, self.p, s, moves, strict=True)
-            ]
-            dual = min(
-                _longest(factor, change),
-                min((_ratio(a, b) for a, b in zip(s, moves, strict=True)), default=np.inf),
-            )
-            primal = min(
-                _longest(moment_factor, dm),
-                min((_ratio(a, b) for a, b in zip(self.p, dp, strict=True)), default=np.inf),
-            )
-            return _Direction(dy, change, moves, dm, dp, primal, dual)
-
+    def _step(self, at: _Point, mu: float, degree: int) -> None:
+        """Make one predictor-corrector step."""
+        newton = _Newton(self, at)
         zeros = [np.zeros_like(v) for v in self.p]
-        found = direction(np.zeros_like(self.m), zeros)
+        found = newton.direction(np.zeros_like(self.m), zeros)
         primal, dual = min(1.0, 0.98 * found.primal), min(1.0, 0.98 * found.dual)
-        after = float(((self.m + primal * found.dm) * (slack + dual * found.change)).sum())
-        for a, b, c, d in zip(self.p, found.dp, s, found.moves, strict=True):
+        after = float(((self.m + primal * found.dm) * (at.slack + dual * found.change)).sum())
+        for a, b, c, d in zip(self.p, found.dp, at.s, found.moves, strict=True):
             after += float(((a + primal * b) * (c + dual * d)).sum())
         ratio = max(after / degree / mu, 0.0)
         sigma = min(0.9, max(1e-4, ratio**CENTRING if ratio < 1 else 0.9))
-
-        def corrected(last: _Direction) -> _Direction:
-            """Return the direction to the centre, with the products of the last one's steps."""
-            product = last.dm @ last.change @ inverse
-            target = sigma * mu * inverse - (product + product.T) / 2
-            steps = zip(last.dp, s, last.moves, strict=True)
-            return direction(target, [(sigma * mu - b * d) / c for b, c, d in steps])
-
-        found = corrected(found)
-        # Once more costs little beside the Newton matrix, and often saves one.
-        again = corrected(found)
+        found = newton.corrected(found, sigma * mu)
+        # A second correction costs little compared with the Newton matrix, and often saves a step.
+        again = newton.corrected(found, sigma * mu)
         if again.reach > found.reach + LONGER:
             found = again
         reach = 0.95 if sigma > 0.1 else 0.98
@@ -344,6 +265,16 @@ class _Iteration:
         self.m = (self.m + self.m.T) / 2
         self.p = [a + primal * b for a, b in zip(self.p, found.dp, strict=True)]
         self.y = self.y.moved(found.dy, dual)
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """T and its Cholesky factor, the factor of M, and the slacks s of all tables."""
+
+    slack: FloatArray
+    factor: FloatArray
+    moment_factor: FloatArray
+    s: list[FloatArray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -362,6 +293,87 @@ class _Direction:
     def reach(self) -> float:
         """How much of both steps can be made, out of 2."""
         return min(self.primal, 1.0) + min(self.dual, 1.0)
+
+
+class _Newton:
+    """The Newton system at one point, factorised once and solved for several right-hand sides."""
+
+    def __init__(self, solver: _Iteration, at: _Point) -> None:
+        self.solver, self.at = solver, at
+        program = solver.program
+        inverse = sl.cho_solve((at.factor, True), np.eye(program.size), check_finite=False)
+        self.inverse = (inverse + inverse.T) / 2
+        h = solver.geometry.schur(solver.m, self.inverse)
+        self.eliminate: list[tuple[FloatArray, FloatArray]] = []
+        start = 0
+        for tables, mass, gap in zip(program.tables, solver.p, at.s, strict=True):
+            weight = mass / gap
+            inner = np.einsum("jkf,jk,jkg->jfg", tables.features, weight, tables.features)
+            head, cross = inner[:, 0, 0], inner[:, 0, 1:]
+            rest = inner[:, 1:, 1:] - cross[:, :, None] * cross[:, None, :] / head[:, None, None]
+            place = start + np.arange(tables.links)[:, None] * tables.count
+            place = place + np.arange(tables.count)[None, :]
+            for f in range(tables.links):
+                for e in range(f + 1):
+                    h[place[f], place[e]] += rest[:, f, e]
+            self.eliminate.append((head, cross))
+            start += tables.count * tables.links
+        self.scale = 1.0 / np.sqrt(np.maximum(np.diag(h), 1e-300))
+        self.solved = _factorise(h, self.scale, solver.space)
+
+    def _multipliers(
+        self, target: FloatArray, masses: list[FloatArray]
+    ) -> tuple[StructuredMultipliers, FloatArray, list[FloatArray]]:
+        """Solve for the step of the multipliers, and return what it does to T and s."""
+        solver = self.solver
+        families = solver.program.tables
+        right, first = solver.equations(target, masses)
+        start = 0
+        for tables, (head, cross), value in zip(families, self.eliminate, first, strict=True):
+            stop = start + tables.count * tables.links
+            right[start:stop] -= (cross * (value / head)[:, None]).T.ravel()
+            start = stop
+        step = self.scale * self.solved(self.scale * right)
+        start = 0
+        constants = []
+        for tables, (head, cross), value in zip(families, self.eliminate, first, strict=True):
+            stop = start + tables.count * tables.links
+            part = step[start:stop].reshape(tables.links, tables.count).T
+            constants.append((value - (cross * part).sum(axis=1)) / head)
+            start = stop
+        dy = solver.split(step, constants)
+        change = solver.geometry.combine(solver.signed(dy))
+        moves = [
+            -np.einsum("jkf,jf->jk", t.features, d) for t, d in zip(families, dy.theta, strict=True)
+        ]
+        return dy, change, moves
+
+    def direction(self, target: FloatArray, masses: list[FloatArray]) -> _Direction:
+        """Return the direction in which M T and p s become what the target asks for."""
+        solver, at = self.solver, self.at
+        dy, change, moves = self._multipliers(target, masses)
+        product = solver.m @ change @ self.inverse
+        dm = target - solver.m - (product + product.T) / 2
+        dp = [
+            new - old - old / gap * move
+            for new, old, gap, move in zip(masses, solver.p, at.s, moves, strict=True)
+        ]
+        dual = min(
+            _longest(at.factor, change),
+            min((_ratio(a, b) for a, b in zip(at.s, moves, strict=True)), default=np.inf),
+        )
+        primal = min(
+            _longest(at.moment_factor, dm),
+            min((_ratio(a, b) for a, b in zip(solver.p, dp, strict=True)), default=np.inf),
+        )
+        return _Direction(dy, change, moves, dm, dp, primal, dual)
+
+    def corrected(self, last: _Direction, centre: float) -> _Direction:
+        """Return the direction to the centre, with the products of the last one's steps."""
+        product = last.dm @ last.change @ self.inverse
+        target = centre * self.inverse - (product + product.T) / 2
+        steps = zip(last.dp, self.at.s, last.moves, strict=True)
+        return self.direction(target, [(centre - b * d) / c for b, c, d in steps])
 
 
 def _factorise(

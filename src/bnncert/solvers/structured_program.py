@@ -5,7 +5,7 @@ Over pseudo-moments M of z = (1, x) and a distribution p_j for every table j,
     min   l.z + sum_j sum_k value_jk p_jk
     s.t.  M >= 0, diag M = 1,   p_j >= 0, sum_k p_jk = 1,
           sum_k feature_jkf p_jk = <link_jf, M>            for every feature f >= 1 of table j,
-          <pair_e, M> = 0                                  for every clash e,
+          <pair_e, M> = 0                                  for every pair e,
 
 where every link and every pair is a product of two linear forms in z, sym(a, b) = (ab' + ba')/2.
 The last entries of the diagonal may share one equation, sum M_ii = their number, and one kappa.

@@ -27,7 +27,7 @@ from bnncert.relaxations.reduced.problem import UNIT, Lattice, ReducedProblem
 
 @dataclass(frozen=True, eq=False)
 class Component:
-    """One component, and which variables, tables, gates and clashes of the whole it holds."""
+    """One component, and which variables, tables, gates and pairs of the whole it holds."""
 
     problem: ReducedProblem
     variables: IntArray

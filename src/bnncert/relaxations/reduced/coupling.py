@@ -1,8 +1,8 @@
 r"""The input as variables of the reduced relaxation.
 
-Clashes know which *pairs* of first-layer signs exclude each other.  Three half-spaces may exclude
-each other without any two of them doing so; only the input itself knows that.  Real variables y for
-the input join z = (1, x, y), and every first-layer variable becomes a gate over a real sum,
+Conflicting pairs say which *two* first-layer signs exclude each other.  Three half-spaces may
+exclude each other although no two of them do; only the input itself shows that.  Real variables y
+for the input join z = (1, x, y), and every first-layer variable becomes a gate over a real sum,
 
     x_j = sign(u_j + b_j),      u_j = offset_j + v_j,      v_j = R_j.y.
 

@@ -1,4 +1,6 @@
-r"""Clashes one by one: of thousands, few matter.
+r"""Conflicting pairs added one by one.
+
+Most conflicting pairs are redundant; only violated ones are added.
 
 Without some of its equations (1 + s x_a)(1 + t x_b) = 0 the relaxation is a weaker one, and its
 multipliers, with pi = 0 for the missing ones, bound f all the same.  The moments say which to add:
@@ -23,7 +25,7 @@ VISIBLE = 0.02
 
 
 def with_pairs(problem: ReducedProblem, kept: npt.NDArray[np.bool_]) -> ReducedProblem:
-    """Return the problem with some of its clashes."""
+    """Return the problem with some of its conflicting pairs."""
     first, second = problem.pair_first[kept], problem.pair_second[kept]
     return replace(problem, pair_first=first, pair_second=second)
 
@@ -31,7 +33,7 @@ def with_pairs(problem: ReducedProblem, kept: npt.NDArray[np.bool_]) -> ReducedP
 def for_all_pairs(
     multipliers: StructuredMultipliers, kept: npt.NDArray[np.bool_]
 ) -> StructuredMultipliers:
-    """Return the multipliers of some clashes as those of all."""
+    """Return the multipliers of some pairs as those of all."""
     pi = np.zeros(kept.size)
     pi[kept] = multipliers.pi
     return replace(multipliers, pi=pi)
@@ -40,7 +42,7 @@ def for_all_pairs(
 def violated_pairs(
     problem: ReducedProblem, moments: FloatArray, kept: npt.NDArray[np.bool_], most: int
 ) -> IntArray:
-    """Return the clashes not yet kept that the moments violate most, deepest first."""
+    """Return the pairs not yet kept that the moments violate most, deepest first."""
     first, second = problem.pair_first, problem.pair_second
     s, t = sign_of(first), sign_of(second)
     a, b = variable_of(first) + 1, variable_of(second) + 1

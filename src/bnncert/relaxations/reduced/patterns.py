@@ -1,9 +1,9 @@
 r"""Sign patterns that satisfy everything a reduced problem knows.
 
-Clashes closed under implication are a 2-SAT instance in which any consistent choice for some
-variables extends to all: going through the variables in a random order and picking a sign that no
-earlier choice excludes always succeeds.  Gates then give the layers above.  Averages over such
-patterns are feasible moments, which is where the solver starts.
+Conflicting pairs closed under implication are a 2-SAT instance in which any consistent choice
+for some variables extends to all: going through the variables in a random order and picking a sign
+that no earlier choice excludes always succeeds.  Gates then give the layers above.  Averages over
+such patterns are feasible moments, from which the solver starts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def consistent_patterns(
     count: int,
     deadline: Deadline | None = None,
 ) -> npt.NDArray[np.int8]:
-    """Return sign vectors of the variables, one per row, that violate no clash and no gate.
+    """Return sign vectors of the variables, one per row, that violate no pair and no gate.
 
     Raises OutOfTimeError if the deadline passes before they are complete.
     """
@@ -50,7 +50,7 @@ def consistent_patterns(
         j = gate_of[v]
         u = signs @ problem.gates.rows[j]
         points, sign = problem.gates.points[j], problem.gate_signs[j]
-        # The nearest lattice point: outside the bounds only where clashes were not used up.
+        # The nearest lattice point: outside the bounds only where pairs were not used in full.
         nearest = np.argmin(np.abs(u[:, None] - points[None, :]), axis=1)
         signs[:, v] = sign[nearest]
     return signs

@@ -67,7 +67,7 @@ class ReducedProblem:
     gates, gate_signs, outputs
         Hidden neurons above the first layer: lattice, the sign at each point (a point where both
         signs are allowed occurs twice), and the variable that each determines.
-    clash_first, clash_second
+    pair_first, pair_second
         Literals of z's variables that exclude each other.
     triples
         Rows of three literals that exclude each other.

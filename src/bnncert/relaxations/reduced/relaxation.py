@@ -1,4 +1,4 @@
-r"""The reduced relaxation: the last layer as tables, the input as clashes.
+r"""The reduced relaxation: the last layer as tables, the input as conflicting pairs.
 
 Let z = (1, x) hold the variables of all layers but the last.  A neuron meets the layers below only
 through the integer u = w.x, which runs over a lattice Lo, Lo + 2, .., U.  Two exact eliminations:
