@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bnncert.commands.console import PlainConsole
+from bnncert.commands.grouping import grouped
 from bnncert.commands.options import SeedOption
 from bnncert.commands.output import refuse_unwritable
 from bnncert.commands.unused import refuse_without
@@ -27,25 +28,23 @@ if TYPE_CHECKING:
     from bnncert.training.fitting import Report
 
 
-def train(
-    ctx: typer.Context,
-    data: Annotated[
-        str, typer.Option("--data", help="mnist, cifar10, FILE.npz, or a folder of images.")
-    ],
-    out: Annotated[Path, typer.Option("--out", help="Network file to write: .npz, .json, .onnx.")],
+@dataclass(frozen=True)
+class TrainingChoices:
+    """The options that describe a training."""
+
     hidden: Annotated[
         str, typer.Option("--hidden", help="Sizes of the dense hidden layers, e.g. 500,500.")
-    ] = "500,500",
+    ] = "500,500"
     conv: Annotated[
         str, typer.Option("--conv", help="Channels of 3 x 3 convolutions before them, e.g. 16,32.")
-    ] = "",
+    ] = ""
     zeros: Annotated[
         float, typer.Option("--zeros", help="Share of zero weights; 0: binary weights.")
-    ] = 0.34,
-    epochs: Annotated[int, typer.Option("--epochs", help="Passes over the images.")] = 40,
-    batch: Annotated[int, typer.Option("--batch", help="Images per step.")] = 200,
-    rate: Annotated[float, typer.Option("--lr", help="Learning rate at the start.")] = 1e-3,
-    seed: SeedOption = 0,
+    ] = 0.34
+    epochs: Annotated[int, typer.Option("--epochs", help="Passes over the images.")] = 40
+    batch: Annotated[int, typer.Option("--batch", help="Images per step.")] = 200
+    rate: Annotated[float, typer.Option("--lr", help="Learning rate at the start.")] = 1e-3
+    seed: SeedOption = 0
     patience: Annotated[
         int | None,
         typer.Option(
@@ -53,20 +52,47 @@ def train(
             help="Hold out a tenth of the images; stop after so many epochs without progress "
             "on it, and keep the best.",
         ),
-    ] = None,
+    ] = None
     robust: Annotated[
         float,
         typer.Option("--robust", help="Weight of penalties for easier verification (try 1)."),
-    ] = 0.0,
+    ] = 0.0
     delta: Annotated[
         float, typer.Option("--delta", help="L-inf radius in pixels that --robust is about.")
-    ] = 0.5,
+    ] = 0.5
     binarise_input: Annotated[
         bool,
         typer.Option(
             "--binarise-input", help="The first layer is the sign of every pixel about mid-grey."
         ),
-    ] = False,
+    ] = False
+
+    def options(self) -> TrainingOptions:
+        """Return the checked options of the training."""
+        return TrainingOptions(
+            _sizes(self.hidden, "--hidden"),
+            _sizes(self.conv, "--conv"),
+            self.zeros,
+            self.epochs,
+            self.batch,
+            self.rate,
+            self.seed,
+            self.patience,
+            self.robust,
+            self.delta,
+            self.binarise_input,
+        )
+
+
+@grouped
+def train(
+    *,
+    ctx: typer.Context,
+    data: Annotated[
+        str, typer.Option("--data", help="mnist, cifar10, FILE.npz, or a folder of images.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Network file to write: .npz, .json, .onnx.")],
+    choices: TrainingChoices,
     checkpoint: Annotated[
         Path | None,
         typer.Option("--checkpoint", help="State after each epoch (default: OUT.checkpoint)."),
@@ -86,19 +112,7 @@ def train(
     refuse_without(ctx, "robust", ("delta",))
     if data_dir is not None and data not in REMOTE:
         raise InputError(f"--data-dir belongs to --data {' and '.join(REMOTE)}, not to {data}")
-    options = TrainingOptions(
-        _sizes(hidden, "--hidden"),
-        _sizes(conv, "--conv"),
-        zeros,
-        epochs,
-        batch,
-        rate,
-        seed,
-        patience,
-        robust,
-        delta,
-        binarise_input,
-    )
+    options = choices.options()
     if out.suffix not in (".npz", ".json", ".onnx"):
         raise InputError(f"{out}: cannot write {out.suffix!r}; use .npz, .json or .onnx")
     if options.conv and out.suffix != ".npz":
@@ -111,14 +125,21 @@ def train(
     # Errors in the data are reported first, but nothing is downloaded without PyTorch.
     if data in REMOTE:
         _require_pytorch()
-    console = PlainConsole()
     dataset = _limited(_load(data, data_dir), limit)
     options.check_inputs(dataset.input_shape)
     _require_pytorch()
+    _train_and_write(dataset, options, state, out)
+    if checkpoint is None:
+        state.unlink(missing_ok=True)
+
+
+def _train_and_write(dataset: Dataset, options: TrainingOptions, state: Path, out: Path) -> None:
+    """Train, write the network and print what was written."""
     # Imported on use: PyTorch is an extra, and takes seconds to import.
     from bnncert.training.export import write_network
     from bnncert.training.fitting import fit
 
+    console = PlainConsole()
     try:
         with _watch(console, options) as report:
             net = fit(
@@ -137,8 +158,6 @@ def train(
         raise
     share = net.zero_share()
     written = write_network(net, dataset.scaling, dataset.test, out)
-    if checkpoint is None:
-        state.unlink(missing_ok=True)
     network = written.network
     console.print(
         f"test accuracy {100 * written.accuracy:.2f} %; file and trained model agree on all "
