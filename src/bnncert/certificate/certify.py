@@ -50,7 +50,7 @@ WORTH_MEETING = 3
 
 
 @dataclass(eq=False)
-class Node:
+class ProofNode:
     """One node of a finished tree: a branch variable or a kind, and the numbers of a leaf."""
 
     kind: int
@@ -65,7 +65,7 @@ class TargetProof:
 
     number: int
     objective: int
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[ProofNode] = field(default_factory=list)
 
 
 class Prover:
@@ -244,10 +244,10 @@ class _Work:
             [j for n, j in prover.skeleton.owner if n == 0], dtype=np.int64
         )
 
-    def run(self, trace: Trace | None) -> list[Node] | None:
+    def run(self, trace: Trace | None) -> list[ProofNode] | None:
         """Return the nodes in preorder, or None if time is up or a leaf cannot be proved."""
         size = self.prover.skeleton.size
-        nodes: list[Node] = []
+        nodes: list[ProofNode] = []
         stack: list[tuple[Signs, list[_Hint]]] = [
             (np.zeros(size, dtype=np.int8), self._translated(trace))
         ]
@@ -284,32 +284,32 @@ class _Work:
             for leaf in trace.leaves
         ]
 
-    def _node(self, path: Signs, guide: list[_Hint]) -> Node | None:
+    def _node(self, path: Signs, guide: list[_Hint]) -> ProofNode | None:
         view = self.goal.view(path)
         if view is None:
-            return Node(CONFLICT)
+            return ProofNode(CONFLICT)
         nothing = Multipliers.none()
         if self.function.is_positive_from(self.goal.bound(view, nothing)):
-            return Node(RANGES)
+            return ProofNode(RANGES)
         if len(guide) > 1:
             # A variable on which all leaves below were split.
             split = np.all(np.array([h.signs for h in guide]) != 0, axis=0)
             shared = np.flatnonzero(split & (view.signs == 0))
             if shared.size:
-                return Node(int(shared[0]))
+                return ProofNode(int(shared[0]))
         problem = LeafProblem(self.goal, view, self.phi)
         if guide and guide[0].multipliers is not None:
             assert self.frame is not None
             numbers = problem.carried(guide[0].multipliers, self.frame, self.least)
             if numbers is not None:
-                return Node(BOUND, numbers)
+                return ProofNode(BOUND, numbers)
         numbers, moments = problem.solve(self.deadline, self.least, self.enough)
         if numbers is not None:
-            return Node(BOUND, numbers)
+            return ProofNode(BOUND, numbers)
         if self.deadline.passed():
             return None
         if self._unreachable(view):
-            return Node(CONFLICT)
+            return ProofNode(CONFLICT)
         candidates = np.intersect1d(view.free, self.inputs)
         if not candidates.size:
             # Gates whose ties may go either way.
@@ -317,7 +317,7 @@ class _Work:
         if not candidates.size:
             return None
         place = np.searchsorted(problem.free, candidates)
-        return Node(int(problem.free[choose_variable(problem.problem, moments, place)]))
+        return ProofNode(int(problem.free[choose_variable(problem.problem, moments, place)]))
 
     def _unreachable(self, view: View) -> bool:
         """Look for a clause that the signs of the first layer violate, and learn it."""

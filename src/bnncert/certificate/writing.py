@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.atomic import replacing
-from bnncert.certificate.certify import Node, Prover
+from bnncert.certificate.certify import ProofNode, Prover
 from bnncert.certificate.pattern_proof import PatternProof, prove_patterns
 from bnncert.certificate.statement import classification, conditions, statement
 from bnncert.checking.checker import BOUND
 from bnncert.checking.container import RejectedError, Section, UnreadableError, Writer
 from bnncert.checking.reading import Clauses, Multipliers, joined
-from bnncert.checking.statement import Statement
+from bnncert.checking.statement import Space, Statement
 from bnncert.deadline import Deadline
 from bnncert.description.model import SignZero
 from bnncert.errors import InputError
@@ -61,22 +61,7 @@ def write_proof(
     section = _statement(problem, stated, "robust", arithmetic, sign_zero)
     claim = _read(section, stated)
     record = record or SearchRecord()
-    presolved = record.presolved or presolve(problem.network, problem.region, deadline=limit)
-    traces = record.traces
-    if any(len(t.leaves) > 1 for t in traces.values()):
-        # Looked for when first asked, and recorded then.
-        presolved.triples_within(limit)
-    prover = Prover(
-        problem.network,
-        stated,
-        problem.region,
-        claim.space,
-        presolved,
-        float32=arithmetic == "float32",
-    )
-    found: list[Trace | PatternTrace] = [*traces.values(), *record.patterns]
-    for trace in found:
-        prover.remember(trace)
+    prover = _prover(problem, stated, claim.space, record, arithmetic == "float32", limit)
     trees = _trees(prover, problem, claim, record, limit)
     proved = {number for tree in trees for number in tree.targets}
     with replacing(path) as file:
@@ -98,7 +83,7 @@ def write_proof(
             if progress is not None:
                 progress(f"certificate: {target.name}", number, len(problem.targets))
             functions = [o.of(stated) for o in claim.targets[number]]
-            proof = prover.prove(number, functions, traces.get(target.name), limit)
+            proof = prover.prove(number, functions, record.traces.get(target.name), limit)
             if proof is None:
                 why = "time is up" if limit.passed() else "a leaf could not be proved exactly"
                 raise CertificateError(f"no certificate: {target.name}: {why}")
@@ -106,6 +91,26 @@ def write_proof(
             for part in _sections(proof.nodes):
                 writer.add(part)
         writer.end()
+
+
+def _prover(
+    problem: Problem,
+    stated: Network,
+    space: Space,
+    record: SearchRecord,
+    float32: bool,
+    limit: Deadline,
+) -> Prover:
+    """Return a prover that knows all clauses that the search has learned."""
+    presolved = record.presolved or presolve(problem.network, problem.region, deadline=limit)
+    if any(len(t.leaves) > 1 for t in record.traces.values()):
+        # Triples are searched for when they are first asked for, and recorded then.
+        presolved.triples_within(limit)
+    prover = Prover(problem.network, stated, problem.region, space, presolved, float32=float32)
+    found: list[Trace | PatternTrace] = [*record.traces.values(), *record.patterns]
+    for trace in found:
+        prover.remember(trace)
+    return prover
 
 
 def _trees(
@@ -230,7 +235,7 @@ def _tree_sections(proof: PatternProof) -> list[Section]:
     return out
 
 
-def _sections(nodes: Sequence[Node]) -> list[Section]:
+def _sections(nodes: Sequence[ProofNode]) -> list[Section]:
     """Return the nodes of a tree as sections of moderate size."""
     out, start, size = [], 0, 0
     for k, node in enumerate(nodes):
@@ -247,7 +252,7 @@ def _sections(nodes: Sequence[Node]) -> list[Section]:
     return out
 
 
-def _nodes(nodes: Sequence[Node]) -> Section:
+def _nodes(nodes: Sequence[ProofNode]) -> Section:
     since = [k for k, node in enumerate(nodes) for _ in range(_count(node.learned))]
     learned = joined([node.learned for node in nodes if node.learned is not None])
     numbers = [node.numbers for node in nodes if node.kind == BOUND and node.numbers is not None]
