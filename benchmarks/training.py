@@ -19,9 +19,10 @@ from pathlib import Path
 import numpy as np
 
 import bnncert
-from bnncert.training.datasets import Dataset, load_dataset
+from bnncert.training.datasets import load_dataset
 from bnncert.training.export import write_network
-from bnncert.training.fitting import Progress, fit
+from bnncert.training.fitting import TrainingProgress, fit
+from bnncert.training.labelled_images import Dataset
 from bnncert.training.options import TrainingOptions
 
 
@@ -31,7 +32,7 @@ def trained(data: Dataset, options: TrainingOptions, path: Path) -> bnncert.Netw
         return bnncert.load(path)
     started = time.monotonic()
 
-    def report(now: Progress) -> None:
+    def report(now: TrainingProgress) -> None:
         if now.finished:
             print(f"{path.name}: epoch {now.epoch}, loss {now.loss:.4f}", flush=True)
 

@@ -1,4 +1,4 @@
-"""The networks and images that come with the package."""
+"""The networks and images that are part of the package."""
 
 from __future__ import annotations
 

@@ -22,8 +22,10 @@ import pytest
 
 from bnncert.errors import FormatError, InputError
 from bnncert.training.batch_pickle import read_batch
-from bnncert.training.datasets import BYTES, REMOTE, data_folder, load_dataset, read_idx
+from bnncert.training.datasets import REMOTE, data_folder, load_dataset
 from bnncert.training.fetching import RemoteFile, fetch
+from bnncert.training.idx import read_idx
+from bnncert.training.labelled_images import BYTES
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
@@ -208,7 +210,7 @@ def test_no_function_of_a_pickle_is_called(tmp_path: Path, protocol: int) -> Non
         tree = {b"data": mischief, b"labels": [1]}
         with pytest.raises(FormatError) as error:
             read_batch(pickle.dumps(tree, protocol=protocol), "batch")
-        one_line(error, "batch", "asks for")
+        one_line(error, "batch", "the pickle uses")
         assert not trace.exists()
 
 

@@ -13,14 +13,14 @@ import pytest
 
 import bnncert
 from bnncert.errors import BnncertError, FormatError, InputError
-from bnncert.training.datasets import BYTES, Scaling, Split
+from bnncert.training.labelled_images import BYTES, Scaling, Split
 from bnncert.training.options import TrainingOptions
 from tests.training.tiny import CLASSES, SIDE, blobs
 
 torch: Any = pytest.importorskip("torch", reason="needs the extra 'train'")
 
 from bnncert.training import export  # noqa: E402
-from bnncert.training.fitting import Progress, fit  # noqa: E402
+from bnncert.training.fitting import TrainingProgress, fit  # noqa: E402
 from bnncert.training.model import TernaryNet  # noqa: E402
 from bnncert.training.quantise import sign, ternary  # noqa: E402
 from bnncert.training.robust import DISTANCE, MARGIN, penalised_scores  # noqa: E402
@@ -185,7 +185,7 @@ class Stop:
     def __init__(self, epoch: int, step: int | None) -> None:
         self.epoch, self.step = epoch, step
 
-    def __call__(self, now: Progress) -> None:
+    def __call__(self, now: TrainingProgress) -> None:
         ended = now.finished and self.step is None and now.epoch == self.epoch
         if ended or (not now.finished and now.epoch == self.epoch and now.step == self.step):
             raise KeyboardInterrupt
@@ -206,7 +206,7 @@ def test_a_resumed_training_ends_where_an_uninterrupted_one_does(
         train(options, checkpoint=state, report=stop)
     assert state.exists() == (stop.epoch > 0)
     assert not list(tmp_path.glob(".*"))
-    seen: list[Progress] = []
+    seen: list[TrainingProgress] = []
     resumed = train(options, checkpoint=state, report=seen.append)
     finished = [now.epoch for now in seen if now.finished]
     assert finished[0] == (stop.epoch + 1 if stop.epoch > 0 else 1)
@@ -234,7 +234,7 @@ def test_early_stopping_ends_in_time_and_keeps_the_best_epoch(tmp_path: Path) ->
     split = blobs(300, 1)
     noise = Split(split.images, np.random.default_rng(5).permutation(split.labels))
     options = replace(SMALL, epochs=40, patience=3)
-    seen: list[Progress] = []
+    seen: list[TrainingProgress] = []
     state = tmp_path / "state"
     train(options, noise, checkpoint=state, report=seen.append)
     held_out = [now.held_out for now in seen if now.finished]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bnncert.training.datasets import Split
+from bnncert.training.labelled_images import Split
 
 #: Image size of :func:`blobs`.
 SIDE = 8

@@ -20,12 +20,12 @@ from bnncert.commands.options import SeedOption
 from bnncert.commands.output import refuse_unwritable
 from bnncert.commands.unused import refuse_without
 from bnncert.errors import InputError, MissingExtraError
-from bnncert.training.datasets import REMOTE, Dataset, Split, data_folder, load_dataset
+from bnncert.training.datasets import REMOTE, data_folder, load_dataset
+from bnncert.training.labelled_images import Dataset, Split
 from bnncert.training.options import TrainingOptions
 
 if TYPE_CHECKING:
-    from bnncert.training.fitting import Progress as TrainingProgress
-    from bnncert.training.fitting import Report
+    from bnncert.training.fitting import Report, TrainingProgress
 
 
 @dataclass(frozen=True)

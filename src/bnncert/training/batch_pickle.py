@@ -1,8 +1,8 @@
-"""CIFAR-10's pickled batches, read without running anything that a pickle asks for.
+"""The pickled batches of CIFAR-10, read without executing code of the pickle.
 
-A pickle may name any function to be called.  Here every name is refused except those that numpy
-arrays and bytes are written with, and even these stand for classes of this module, which only
-take notes.
+A pickle can call any function.  This reader raises an error for every name except those with which
+NumPy arrays and bytes are pickled, and replaces these by classes of this module that only record
+their arguments.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bnncert.errors import FormatError
 
 
 class _Type:
-    """Stands for numpy.dtype: remembers the code it was made with."""
+    """Replaces numpy.dtype; records the type code."""
 
     def __init__(self, code: Any = None, *_: Any) -> None:
         self.code = code.decode("latin-1") if isinstance(code, bytes) else code
@@ -28,7 +28,7 @@ class _Type:
 
 
 class _Array:
-    """Stands for numpy.ndarray: remembers shape, type and content."""
+    """Replaces numpy.ndarray; records shape, type and content."""
 
     def __init__(self) -> None:
         self.state: Any = None
@@ -48,31 +48,31 @@ class _Array:
 
 
 class _Reconstruct:
-    """Stands for numpy's _reconstruct: makes an empty note."""
+    """Replaces _reconstruct of NumPy; returns an empty record."""
 
     def __new__(cls, *_: Any) -> Any:
-        """Return a note for an array that is still to come."""
+        """Return a record whose state follows in the pickle."""
         return _Array()
 
     def __setstate__(self, state: Any) -> None:
-        """Take no state: this is never an instance."""
+        """Do nothing: this class has no instances."""
 
 
 class _FromBuffer:
-    """Stands for numpy's _frombuffer, which protocol 5 writes arrays with."""
+    """Replaces _frombuffer of NumPy, with which protocol 5 pickles arrays."""
 
     def __new__(cls, raw: Any, kind: Any, shape: Any, order: Any, *_: Any) -> Any:
-        """Return a note of the array."""
-        note = _Array()
-        note.state = 1, shape, kind, order == "F", raw
-        return note
+        """Return the record of the array."""
+        record = _Array()
+        record.state = 1, shape, kind, order == "F", raw
+        return record
 
     def __setstate__(self, state: Any) -> None:
-        """Take no state: this is never an instance."""
+        """Do nothing: this class has no instances."""
 
 
 class _Encode:
-    """Stands for _codecs.encode, which old protocols write bytes with."""
+    """Replaces _codecs.encode, with which old protocols pickle bytes."""
 
     def __new__(cls, text: Any, encoding: Any = "latin1", *_: Any) -> Any:
         """Return the bytes."""
@@ -81,7 +81,7 @@ class _Encode:
         return text.encode("latin-1")
 
     def __setstate__(self, state: Any) -> None:
-        """Take no state: this is never an instance."""
+        """Do nothing: this class has no instances."""
 
 
 _ALLOWED: dict[tuple[str, str], type] = {
@@ -96,12 +96,12 @@ _ALLOWED: dict[tuple[str, str], type] = {
 
 
 class _Refused(pickle.UnpicklingError):
-    """The pickle asks for something that data do not need."""
+    """The pickle uses a name that images do not need."""
 
 
 class _BatchUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        """Return the stand-in for a name, if it has one."""
+        """Return the replacement of a name; raise if it has none."""
         try:
             return _ALLOWED[module, name]
         except KeyError:
@@ -115,10 +115,10 @@ def read_batch(content: bytes, source: str) -> tuple[npt.NDArray[np.uint8], npt.
     except _Refused as error:
         named = " ".join(str(error).split())[:80]
         raise FormatError(
-            f"{source}: the pickle asks for {named}, which images do not need; not read"
+            f"{source}: the pickle uses {named}, which images do not need; it is not read"
         ) from error
     except Exception as error:
-        # A broken pickle can raise nearly anything, and nothing of it ran any foreign code.
+        # A broken pickle can raise many types; no code of the pickle was executed.
         raise FormatError(f"{source}: not a readable CIFAR-10 batch") from error
     try:
         images = _entry(tree, "data").bytes_array()

@@ -21,12 +21,12 @@ ADDED: dict[str, Any] = {"binarise_input": False}
 
 @dataclass
 class TrainingState:
-    """What the next epoch depends on.
+    """The state on which the next epoch depends.
 
     Attributes
     ----------
     epoch
-        How many epochs are finished.
+        The number of finished epochs.
     best
         The model after the epoch with the best held-out accuracy, if one is kept.
     waited
@@ -45,19 +45,19 @@ class TrainingState:
 
 
 def save_checkpoint(path: Path, state: TrainingState, identity: dict[str, Any]) -> None:
-    """Write the state; a file that was there is replaced at once or not at all."""
-    # In memory first: torch reports a full disk in ways of its own.
+    """Write the state atomically."""
+    # Written to memory first, because torch reports a full disk with other exceptions.
     content = io.BytesIO()
     torch.save({"format": FORMAT, "identity": json.dumps(identity), **vars(state)}, content)
     write_atomically(path, content.getvalue())
 
 
 def load_checkpoint(path: Path, identity: dict[str, Any]) -> TrainingState | None:
-    """Return the state in a file, or None if there is none; refuse that of another training."""
+    """Return the state in a file, None if it does not exist; raise for another training."""
     if not path.exists():
         return None
     try:
-        # weights_only: a checkpoint holds tensors and plain values, and nothing else is unpickled.
+        # With weights_only, only tensors and plain values are unpickled.
         content = torch.load(path, weights_only=True)
         if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
             raise ValueError("something else")
@@ -65,7 +65,7 @@ def load_checkpoint(path: Path, identity: dict[str, Any]) -> TrainingState | Non
         found = {**ADDED, **json.loads(content.pop("identity"))}
         state = TrainingState(**content)
     except Exception as error:
-        # torch raises whatever the pickle inside provokes.
+        # torch raises many types on broken files.
         raise FormatError(
             f"{path}: not a checkpoint of a training; remove it, or name another with --checkpoint"
         ) from error

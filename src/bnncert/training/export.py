@@ -1,4 +1,4 @@
-"""From a trained model to a network file that says exactly the same."""
+"""Export of a trained model to a network file with exactly the same scores."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bnncert.description.model import ModelDescription
 from bnncert.errors import BnncertError
 from bnncert.formats.weight_arrays import array_stages
 from bnncert.network import Network, load
-from bnncert.training.datasets import Scaling, Split
+from bnncert.training.labelled_images import Scaling, Split
 from bnncert.training.model import KERNEL, POOL, HiddenLayer, TernaryNet
 
 #: Images compared at once.
@@ -23,7 +23,7 @@ CHUNK = 1000
 
 
 class ExportedNetwork(NamedTuple):
-    """A network file that was written, and how the network does on the test images."""
+    """A written network, its accuracy on the test images, and how many were compared."""
 
     network: Network
     accuracy: float
@@ -141,8 +141,8 @@ def pooling_matrix(channels: int, size: tuple[int, int]) -> Any:
 def write_network(net: TernaryNet, scaling: Scaling, test: Split, path: Path) -> ExportedNetwork:
     """Write the network, read it back and compare it with the model on all test images.
 
-    Both are evaluated in double precision; their scores must be equal. If not, or if anything
-    else goes wrong, no file is left.  The model is in double precision afterwards.
+    Both are evaluated in double precision; their scores must be equal.  If they are not, or in case
+    of any other error, no file is written.  The model is in double precision afterwards.
     """
     accuracy = 0.0
 

@@ -1,4 +1,4 @@
-"""Files from public mirrors, kept only if their checksum is the published one."""
+"""Downloads from public mirrors; a file is kept only if its checksum is the published one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import BinaryIO, TypeAlias
 from bnncert.atomic import make_folder, replacing
 from bnncert.errors import InputError
 
-#: Seconds without an answer before a mirror is given up.
+#: Seconds without a response after which the next mirror is tried.
 PATIENCE = 30.0
 
 BLOCK = 2**20
@@ -39,9 +39,9 @@ def fetch(
     progress: FetchProgress | None = None,
     patience: float = PATIENCE,
 ) -> Path:
-    """Bring a file into `folder`, from the first mirror that has it, and return its path.
+    """Download a file to `folder` from the first mirror that has it, and return its path.
 
-    The file appears under its name only when it is whole and its checksum is right.
+    The file is written atomically, after its checksum is verified.
     """
     target = folder / remote.name
     failures = []
@@ -66,7 +66,7 @@ def _download(
     progress: FetchProgress | None,
     patience: float,
 ) -> None:
-    """Download one address; what goes wrong with it is a _MirrorError."""
+    """Download one address; raise a _MirrorError if that fails."""
     digest = hashlib.sha256()
     done = 0
     try:
@@ -101,11 +101,11 @@ def _download(
 
 
 class _MirrorError(Exception):
-    """An address did not give the file."""
+    """A download failed."""
 
 
 class _DiskError(Exception):
-    """Writing failed, which is not the mirror's fault."""
+    """Writing the file failed."""
 
     def __init__(self, cause: OSError) -> None:
         super().__init__(str(cause))

@@ -1,8 +1,8 @@
 """The training loop: Adam with exponential decay, early stopping, a checkpoint every epoch.
 
-One generator, started from the seed, draws the initial weights and then the order of the images in
-every epoch.  A training that goes on from a checkpoint draws them again, and so does the same steps
-as one that was never interrupted.
+One generator, initialised with the seed, draws the initial weights and then the order of the images
+in every epoch.  A training that continues from a checkpoint draws them again, so it does the same
+steps as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -24,12 +24,12 @@ from torch.nn import functional
 
 from bnncert.errors import InputError
 from bnncert.training.checkpoint import TrainingState, load_checkpoint, save_checkpoint
-from bnncert.training.datasets import Scaling, Split
+from bnncert.training.labelled_images import Scaling, Split
 from bnncert.training.model import TernaryNet
 from bnncert.training.options import TrainingOptions
 from bnncert.training.robust import penalised_scores
 
-#: The learning rate ends at this share of what it starts at.
+#: The final learning rate as a share of the initial one.
 FINAL_RATE = 0.01
 
 #: Optimiser steps between two updates of the zero thresholds.
@@ -43,10 +43,10 @@ CHUNK = 1000
 
 
 @dataclass(frozen=True)
-class Progress:
-    """Where a training stands; `finished` when an epoch has just ended.
+class TrainingProgress:
+    """The progress of a training; `finished` is set at the end of an epoch.
 
-    `held_out` and `open_share` are None where nothing is held out and no penalty is computed.
+    `held_out` is None if no images are held out, `open_share` if no penalty is computed.
     """
 
     epoch: int
@@ -61,7 +61,7 @@ class Progress:
     open_share: float | None = None
 
 
-Report: TypeAlias = Callable[[Progress], None]
+Report: TypeAlias = Callable[[TrainingProgress], None]
 
 
 class Images:
@@ -82,12 +82,12 @@ class Images:
         """Return flat float32 points in the network's input units."""
         chosen = self._stored[rows]
         if chosen.dtype == torch.uint8:
-            # As they are evaluated later: rounded once, at the end.
+            # Rounded once, at the end, as in the evaluation of the exported network.
             return chosen.double().div_(127.5).sub_(1.0).float()
         return chosen
 
     def ball(self, x: Tensor, radius: float) -> tuple[Tensor, Tensor]:
-        """Return the L-inf balls around points, cut off at the data box."""
+        """Return the L-inf balls around points, intersected with the data box."""
         lo, hi = x - radius, x + radius
         if self._scaling.lo is not None and self._scaling.hi is not None:
             lo, hi = lo.clamp_(min=self._scaling.lo), hi.clamp_(max=self._scaling.hi)
@@ -104,7 +104,7 @@ def fit(
     checkpoint: Path | None = None,
     report: Report | None = None,
 ) -> TernaryNet:
-    """Train a network; with `checkpoint`, go on from there and write it after every epoch."""
+    """Train a network; with `checkpoint`, continue from it and write it after every epoch."""
     images = Images(split, scaling)
     reach = _reach(scaling, options)
     rows, held_out = _hold_out(len(images), options)
@@ -129,39 +129,26 @@ def fit(
         optimiser.load_state_dict(state.optimiser)
     for _ in range(state.epoch):
         torch.randperm(len(rows), generator=generator)
+    loop = _Loop(net, optimiser, images, options, reach, report)
     while state.epoch < options.epochs and not _stopped(state, options):
         started = time.perf_counter()
         for group in optimiser.param_groups:
             group["lr"] = options.rate * FINAL_RATE ** (state.epoch / options.epochs)
         order = torch.from_numpy(rows)[torch.randperm(len(rows), generator=generator)]
-        last = _epoch(net, optimiser, images, order, options, reach, state.epoch, report)
-        state.epoch += 1
-        state.waited += 1
-        entry = {"loss": last.loss, "accuracy": last.accuracy}
-        accuracy = None
-        if len(held_out):
-            accuracy = _accuracy(net, images, held_out)
-            entry["held_out"] = accuracy
-            if accuracy > state.best_accuracy:
-                state.best_accuracy, state.waited = accuracy, 0
-                state.best = copy.deepcopy(net.state_dict())
-        state.history.append(entry)
-        state.model, state.optimiser = net.state_dict(), optimiser.state_dict()
+        last = loop.epoch(order, state.epoch)
+        accuracy = _accuracy(net, images, held_out) if len(held_out) else None
+        _record_epoch(state, last, accuracy, net, optimiser)
         if checkpoint is not None:
             save_checkpoint(checkpoint, state, identity)
         if report is not None:
             report(
-                Progress(
-                    state.epoch,
-                    last.steps,
-                    last.steps,
-                    last.loss,
-                    last.accuracy,
-                    net.zero_share(),
-                    time.perf_counter() - started,
-                    True,
-                    accuracy,
-                    last.open_share,
+                replace(
+                    last,
+                    epoch=state.epoch,
+                    zeros=net.zero_share(),
+                    seconds=time.perf_counter() - started,
+                    finished=True,
+                    held_out=accuracy,
                 )
             )
     if state.best is not None:
@@ -187,7 +174,7 @@ def _stopped(state: TrainingState, options: TrainingOptions) -> bool:
 
 
 def _reach(scaling: Scaling, options: TrainingOptions) -> float | None:
-    """Return the radius of the ball that the penalties are about, None without them."""
+    """Return the radius of the balls of the penalties in input units, None without penalties."""
     if options.robust == 0:
         return None
     if scaling.pixel_step is None:
@@ -207,7 +194,7 @@ def _hold_out(
 
 
 def _identity(split: Split, scaling: Scaling, options: TrainingOptions) -> dict[str, Any]:
-    """Return what two trainings must share for one to go on where the other stopped."""
+    """Return the data and options that must be equal to continue a training."""
     digest = hashlib.sha256(np.ascontiguousarray(split.images).tobytes())
     digest.update(split.labels.astype("<i8").tobytes())
     digest.update(repr(scaling).encode())
@@ -215,66 +202,89 @@ def _identity(split: Split, scaling: Scaling, options: TrainingOptions) -> dict[
     return {**plain, "data": digest.hexdigest()}
 
 
-def _epoch(
+def _record_epoch(
+    state: TrainingState,
+    last: TrainingProgress,
+    accuracy: float | None,
     net: TernaryNet,
     optimiser: Any,
-    images: Images,
-    order: Tensor,
-    options: TrainingOptions,
-    reach: float | None,
-    epoch: int,
-    report: Report | None,
-) -> Progress:
-    """Go once through the images in this order; return the averages over them."""
-    started = time.perf_counter()
-    net.train()
-    batches = [batch for batch in order.split(options.batch) if len(batch) > 1]
-    total, right, seen, opened = 0.0, 0, 0, 0.0
-    open_share: float | None = None
-    zeros = net.zero_share()
-    progress = None
-    for step, batch in enumerate(batches, start=1):
-        x, labels = images.batch(batch), images.labels[batch]
-        if reach is None:
-            scores = net(x)
-            loss = functional.cross_entropy(scores / net.temperature, labels)
-        else:
-            lo, hi = images.ball(x, reach)
-            found = penalised_scores(net, x, labels, lo, hi)
-            scores = found.scores
-            plain = functional.cross_entropy(scores / net.temperature, labels)
-            loss = plain + options.robust * found.penalty
-            opened += found.open_share * len(batch)
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        net.clip_latent()
-        if step % THRESHOLD_INTERVAL == 0 or step == len(batches):
-            net.set_zero_share(options.zeros)
-        seen += len(batch)
-        total += float(loss.detach()) * len(batch)
-        right += int((scores.detach().argmax(1) == labels).sum())
-        if reach is not None:
-            open_share = opened / seen
-        progress = Progress(
-            epoch,
-            step,
-            len(batches),
-            total / seen,
-            right / seen,
-            zeros,
-            time.perf_counter() - started,
-            open_share=open_share,
-        )
-        if not math.isfinite(progress.loss):
-            raise InputError(
-                f"the loss became {progress.loss} in epoch {epoch + 1}; scale the data, or lower "
-                "--lr"
+) -> None:
+    """Add a finished epoch to the state; `accuracy` is that on the images held out, if any."""
+    state.epoch += 1
+    state.waited += 1
+    entry = {"loss": last.loss, "accuracy": last.accuracy}
+    if accuracy is not None:
+        entry["held_out"] = accuracy
+        if accuracy > state.best_accuracy:
+            state.best_accuracy, state.waited = accuracy, 0
+            state.best = copy.deepcopy(net.state_dict())
+    state.history.append(entry)
+    state.model, state.optimiser = net.state_dict(), optimiser.state_dict()
+
+
+@dataclass(frozen=True, eq=False)
+class _Loop:
+    """The parts of a training that do not change between epochs.
+
+    `reach` is the radius of the balls of the penalties in input units, None without penalties.
+    """
+
+    net: TernaryNet
+    optimiser: Any
+    images: Images
+    options: TrainingOptions
+    reach: float | None
+    report: Report | None
+
+    def epoch(self, order: Tensor, number: int) -> TrainingProgress:
+        """Train on the images once, in this order; return the averages over them."""
+        started = time.perf_counter()
+        self.net.train()
+        batches = [batch for batch in order.split(self.options.batch) if len(batch) > 1]
+        total, right, seen, opened = 0.0, 0, 0, 0.0
+        zeros = self.net.zero_share()
+        progress = None
+        for step, batch in enumerate(batches, start=1):
+            x, labels = self.images.batch(batch), self.images.labels[batch]
+            scores, loss, share = self._loss(x, labels)
+            self.optimiser.zero_grad()
+            loss.backward()
+            self.optimiser.step()
+            self.net.clip_latent()
+            if step % THRESHOLD_INTERVAL == 0 or step == len(batches):
+                self.net.set_zero_share(self.options.zeros)
+            seen += len(batch)
+            total += float(loss.detach()) * len(batch)
+            right += int((scores.detach().argmax(1) == labels).sum())
+            opened += share * len(batch)
+            progress = TrainingProgress(
+                number,
+                step,
+                len(batches),
+                total / seen,
+                right / seen,
+                zeros,
+                time.perf_counter() - started,
+                open_share=None if self.reach is None else opened / seen,
             )
-        if report is not None:
-            report(progress)
-    assert progress is not None
-    return progress
+            if not math.isfinite(progress.loss):
+                raise InputError(
+                    f"the loss became {progress.loss} in epoch {number + 1}; scale the data, or "
+                    "lower --lr"
+                )
+            if self.report is not None:
+                self.report(progress)
+        assert progress is not None
+        return progress
+
+    def _loss(self, x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, float]:
+        """Return the scores and the loss of a batch, and the share of unstable neurons."""
+        if self.reach is None:
+            scores = self.net(x)
+            return scores, functional.cross_entropy(scores / self.net.temperature, labels), 0.0
+        found = penalised_scores(self.net, x, labels, *self.images.ball(x, self.reach))
+        plain = functional.cross_entropy(found.scores / self.net.temperature, labels)
+        return found.scores, plain + self.options.robust * found.penalty, found.open_share
 
 
 def _accuracy(net: TernaryNet, images: Images, rows: npt.NDArray[np.int64]) -> float:

@@ -2,7 +2,7 @@ r"""The network that is trained: ternary maps, batch normalisation, max-pooling 
 
     x_i = sign(max-pool(BN_i(W_i x_{i-1} + b_i))),     scores = W_{L+1} x_L + b_{L+1}
 
-Sign is increasing, so pooling before it is pooling after it; gradients are better this way round.
+Sign is increasing, so pooling before and after it are equal; gradients are better before it.
 With a binarised input, x_0 are the signs of the inputs about a threshold, else the inputs.
 """
 
@@ -45,7 +45,7 @@ class TernaryMap(nn.Module):  # type: ignore[misc]
         with torch.no_grad():
             count = round(share * self.latent.numel())
             if count == 0:
-                # No magnitude is below this: the weights are binary.
+                # No magnitude is below this threshold: the weights are binary.
                 self.threshold.fill_(-1.0)
             else:
                 self.threshold.copy_(self.latent.abs().flatten().kthvalue(count).values)
@@ -72,7 +72,7 @@ class HiddenLayer(nn.Module):  # type: ignore[misc]
         return self.norm(self.map.apply_weights(x, weights, self.map.bias))
 
     def signs(self, normalised: Tensor) -> Tensor:
-        """Return what the layer hands on."""
+        """Return the outputs of the layer."""
         return sign(functional.max_pool2d(normalised, POOL) if self.pooled else normalised)
 
 

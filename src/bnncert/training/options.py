@@ -1,4 +1,4 @@
-"""What a training is asked to do, checked before it starts."""
+"""The options of a training, checked before it starts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TrainingOptions:
     robust
         Weight of the penalties that make the network easier to verify; 0 leaves them out.
     delta
-        Radius of the L-inf ball that those penalties are about, in pixel levels.
+        Radius of the L-inf balls of these penalties, in pixel levels.
     binarise_input
         Whether the first layer takes the sign of every input about the middle of the data box.
     """
@@ -69,7 +69,7 @@ class TrainingOptions:
                 raise InputError(f"--{name} is {number}; expected a finite number >= 0")
 
     def _check_sizes(self) -> None:
-        """Refuse an architecture that no reader would take: its weights alone fill the memory."""
+        """Raise for an architecture that exceeds the limits of the readers."""
         width, entries = DEFAULT_LIMITS.width, DEFAULT_LIMITS.matrix
         for name, widths, kernel in (("hidden", self.hidden, 1), ("conv", self.conv, 9)):
             if max(widths, default=0) > width:
@@ -82,7 +82,7 @@ class TrainingOptions:
                     )
 
     def check_inputs(self, input_shape: tuple[int, ...]) -> None:
-        """Refuse a first dense layer with more weights than a reader would take."""
+        """Raise for a first dense layer that exceeds the limits of the readers."""
         inputs = math.prod(input_shape)
         first = 0 if self.conv or not self.hidden else self.hidden[0]
         if inputs * first > DEFAULT_LIMITS.matrix:

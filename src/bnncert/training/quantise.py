@@ -21,7 +21,7 @@ class _Ternary(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        """Pass the gradient on."""
+        """Return the gradient unchanged."""
         return grads[0], None
 
 
@@ -36,7 +36,7 @@ class _Sign(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        """Pass the gradient on where the argument is small."""
+        """Return the gradient where the argument is in [-1, 1], else zero."""
         (x,) = ctx.saved_tensors
         return grads[0] * (x.abs() <= 1)
 

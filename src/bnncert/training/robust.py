@@ -1,16 +1,16 @@
 r"""Penalties that make a network easier to verify on L-inf balls.
 
-Interval arithmetic walks along with the forward pass.  An input x of a layer lies in
+Interval bounds are computed in the forward pass.  An input x of a layer lies in
 [x + s - r, x + s + r]; then w.x changes by at most |w|.r - w.s downwards and |w|.r + w.s upwards.
-A neuron whose distance d from its threshold is smaller than the change towards it is open: its
+A neuron whose distance d from its threshold is smaller than the change towards it is unstable: its
 sign may flip, which is x in {-1, +1} with r = 1, s = -x for the next layer.
 
-Two terms follow from it:
+The penalty has two terms:
 
 * distance: mean over neurons of max(0, 1 - d / (MARGIN * change)), which moves neurons away from
   their thresholds by more than the ball can;
-* margin: the cross entropy of the scores with every rival raised by as much as the open neurons of
-  the last layer may raise it.
+* margin: the cross entropy of the scores in which every other class is raised by as much as the
+  unstable neurons of the last layer can raise it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DISTANCE = 10.0
 
 @dataclass(frozen=True)
 class Penalised:
-    """Scores of a batch, its penalty, and the share of open neurons in the first layer."""
+    """Scores of a batch, its penalty, and the share of unstable neurons in the first layer."""
 
     scores: Tensor
     penalty: Tensor
@@ -88,7 +88,7 @@ def _unit(layer: HiddenLayer, normalised: Tensor) -> Tensor:
 
 
 def _open_after_pooling(layer: HiddenLayer, open_: Tensor, normalised: Tensor) -> Tensor:
-    """Return 1 for each open sign that the layer hands on; a fixed +1 closes its window."""
+    """Return 1 for each unstable output; a window with a stable +1 is stable."""
     mask = open_.to(normalised.dtype)
     if not layer.pooled:
         return mask

@@ -1,0 +1,84 @@
+"""Labelled images, and how they become inputs of a network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.arrays import FloatArray
+
+#: In data without a test part, every sixth image of each class is a test image.
+TEST_EVERY = 6
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """How stored images become a network's inputs.
+
+    Bytes p enter as p / 127.5 - 1, other numbers as they are.
+
+    Attributes
+    ----------
+    lo, hi
+        The data box, if it is known.
+    pixel_step
+        Input units per pixel level, if it is known.
+    """
+
+    lo: float | None
+    hi: float | None
+    pixel_step: float | None
+
+    def points(self, images: npt.NDArray[Any]) -> FloatArray:
+        """Return images as flat points in input units."""
+        flat = images.reshape(len(images), -1)
+        if flat.dtype == np.uint8:
+            return np.asarray(flat.astype(np.float64) / 127.5 - 1.0)
+        return flat.astype(np.float64)
+
+
+#: The scaling of bytes.
+BYTES = Scaling(-1.0, 1.0, 2.0 / 255.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Images [n, ...] and their classes [n]."""
+
+    images: npt.NDArray[Any]
+    labels: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Images to train on and to test with.
+
+    Attributes
+    ----------
+    input_shape
+        Of one image: (channels, height, width), or (values,) where no image shape is known.
+    classes
+        How many there are; labels run from 0 to classes - 1.
+    """
+
+    name: str
+    train: Split
+    test: Split
+    input_shape: tuple[int, ...]
+    classes: int
+    scaling: Scaling
+
+
+def with_test_part(split: Split) -> tuple[Split, Split]:
+    """Take every sixth image of each class for testing."""
+    if len(split.images) != len(split.labels):
+        # The error is reported by the check of the data set.
+        return split, split
+    test = np.zeros(len(split.labels), dtype=bool)
+    for label in np.unique(split.labels):
+        test[np.flatnonzero(split.labels == label)[TEST_EVERY - 1 :: TEST_EVERY]] = True
+    train, held = (Split(split.images[rows], split.labels[rows]) for rows in (~test, test))
+    return train, held
