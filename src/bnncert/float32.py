@@ -5,7 +5,7 @@ weights and u = 2^-24 the result differs from the true value by at most
 
     gamma (sum |w_i| |x_i| + |b|),      gamma = k u / (1 - k u),  k = n + 3
 
-(n products, n sums, and the rounding of weights and bias to float32), whatever the order of the
+(n products, n sums, and the rounding of weights and bias to float32), for any order of the
 sums, with or without fused operations.  Widening each bias by this over the region makes every
 sign that any such execution can produce a possible sign, so a proof for the widened network holds
 for all of them.  Above the first layer sums of fewer than 2^24 units are exact in float32.

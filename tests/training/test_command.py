@@ -124,10 +124,12 @@ def test_a_network_is_written_and_verified(command: Callable[..., Outcome]) -> N
     assert network.zero_fraction == pytest.approx(0.5, abs=0.01)
     assert network.content_hash in lines[-1]
     test = blobs(100, 2)
-    right = np.mean(network.classify(test.images.reshape(100, -1) / 127.5 - 1) == test.labels)
+    found = network.classify(test.images.reshape(100, -1) / 127.5 - 1)
+    right = np.mean(found == test.labels)
     assert f"test accuracy {100 * right:.2f} %; file and trained model agree on all 100" in lines[3]
     assert sorted(p.name for p in Path().iterdir()) == ["net.npz", "tiny.npz"]
-    point = ("--input", "tiny.npz:x_test", "--index", "0")
+    index = int(np.flatnonzero(found == test.labels)[0])
+    point = ("--input", "tiny.npz:x_test", "--index", str(index))
     verified = command("verify", "net.npz", *point, "--radius", "0px")
     assert verified.code == 0
     assert verified.out.splitlines()[-1].startswith("robust")

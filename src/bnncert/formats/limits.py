@@ -74,7 +74,7 @@ def size_text(size: int) -> str:
 
 
 def too_large(source: object, what: str, limit: int, name: str) -> FormatError:
-    """Return the error for a file that asks for more bytes than the limit `name` allows."""
+    """Return the error for a file that needs more bytes than the limit `name` allows."""
     return FormatError(
         f"{source}: {what} more than {size_text(limit)}, the largest that is read "
         f"(Limits.{name}, see docs/formats.md)"

@@ -159,7 +159,7 @@ class ThresholdLayer:
         return signs
 
     def _integer_sums(self, signs: SignArray) -> npt.NDArray[Any]:
-        # Sums of fewer than 2^24 units are exact in float32, whatever the order of summation.
+        # Sums of fewer than 2^24 units are exact in float32, in any order of summation.
         if float(self.norm.max(initial=0.0)) < 2**24:
             batch = signs[None, :].astype(np.float32)
             return np.asarray(self.operator(np.float32).forward(batch)[0])

@@ -50,6 +50,6 @@ def read_idx(path: Path) -> npt.NDArray[np.uint8]:
     size = int(np.prod([int(n) for n in shape], dtype=object))
     if len(content) - start != size:
         raise FormatError(
-            f"{path}: {len(content) - start} bytes of data; its header says {size} {shape}"
+            f"{path}: {len(content) - start} bytes of data; its header states {size} {shape}"
         )
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)

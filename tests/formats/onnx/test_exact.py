@@ -12,7 +12,6 @@ import scipy.sparse as sp
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from bnncert.description.matrices import factor_sparse
 from bnncert.description.model import Divide, ElementwiseStep, Normalise, Scale, Shift, take_step
 from bnncert.description.thresholds import affine_coefficients
 from bnncert.formats.onnx.exact import (
@@ -197,11 +196,3 @@ def test_rows_share_a_value_or_not() -> None:
     assert shared is not None
     assert shared.tolist() == [2.0, 5.0, 1.0]
     assert row_values(matrix, np.array([2.0, 3.0, 5.0])) is None
-
-
-def test_factoring_a_sparse_matrix() -> None:
-    split = factor_sparse(_matrix([[0.5, -0.5], [0.0, 0.0], [3.0, 0.0]]))
-    assert split is not None
-    assert split[0].toarray().tolist() == [[1, -1], [0, 0], [1, 0]]
-    assert split[1].tolist() == [0.5, 1.0, 3.0]
-    assert factor_sparse(_matrix([[0.5, 1.0]])) is None

@@ -43,14 +43,14 @@ def integer_list(array: Tensor | None, node: OnnxNode, what: str) -> tuple[int, 
 
 
 def scalar(tensor: Tensor, node: OnnxNode, what: str, axes: int = 0) -> Any:
-    """Return the only entry of a tensor that has at most so many axes."""
+    """Return the only entry of a tensor with at most `axes` axes."""
     if tensor.size != 1 or tensor.ndim > axes:
         raise node.unsupported(f"{what} has shape {tensor.shape}; expected a single number")
     return tensor.reshape(-1)[0]
 
 
 def target_type(node: OnnxNode) -> np.dtype[Any]:
-    """Return the numpy type that a Cast asks for."""
+    """Return the NumPy type to which a Cast converts."""
     code = node.integer("to", 0)
     if code not in PLAIN_TYPES:
         raise node.unsupported(f"a conversion to element type {type_name(code)}")

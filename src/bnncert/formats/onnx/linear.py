@@ -54,8 +54,8 @@ def apply(
     shape
         The shape of the result.
     build
-        Returns the matrix, given the column that each position of `value` stands for and the
-        number of columns.
+        Returns the matrix, given the column of each position of `value` and the number of
+        columns.
     factor
         Multiplies the rows of that matrix.
     convolution

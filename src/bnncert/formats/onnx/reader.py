@@ -301,7 +301,7 @@ def _batch_normalisation(walk: GraphWalk, node: OnnxNode, operands: Sequence[Ope
     value = plain(operands[0], node)
     if len(operands) != 5:
         raise FormatError(f"{node.place}: {len(operands)} inputs; expected 5")
-    # Before operator set 14 the number of outputs says whether this is training.
+    # Before operator set 14, several outputs mean training mode.
     if node.integer("training_mode", 0) or any(node.outputs[1:]):
         raise node.unsupported("training mode (more outputs than one)")
     if node.integer("spatial", 1) != 1:

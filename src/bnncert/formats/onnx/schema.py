@@ -109,7 +109,7 @@ def _check_inputs(
         )
     bound: dict[str, ElementType] = {}
     for number, kind in enumerate(types):
-        # A variadic input is the last one of the list and stands for all that follow.
+        # A variadic input is the last one of the list and describes all that follow.
         formal = schema.inputs[min(number, len(schema.inputs) - 1)]
         if kind is None:
             if formal.option != onnx.defs.OpSchema.FormalParameterOption.Optional:

@@ -82,7 +82,7 @@ class Disjunct:
     output_constraints : tuple of LinearConstraint
         The constraints over outputs; empty when every output is a violation.
     ball : EuclideanBall or None
-        The ball that the inputs lie in, if the query has one (VNN-LIB 2.0); then there are no
+        The ball that contains the inputs, if the query has one (VNN-LIB 2.0); then there are no
         `input_constraints`, and bounds that the query leaves out are those of the ball.
     """
 

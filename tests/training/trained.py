@@ -1,0 +1,35 @@
+"""Small trainings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bnncert.training.labelled_images import BYTES, Split
+from bnncert.training.options import TrainingOptions
+from tests.training.tiny import CLASSES, SIDE, blobs
+
+torch: Any = pytest.importorskip("torch", reason="needs the extra 'train'")
+from bnncert.training.fitting import fit  # noqa: E402
+from bnncert.training.model import TernaryNet  # noqa: E402
+
+SHAPE = (1, SIDE, SIDE)
+
+
+SMALL = TrainingOptions(hidden=(24, 16), zeros=0.34, epochs=4, batch=50)
+
+
+CONV = TrainingOptions(hidden=(16,), conv=(4, 6), zeros=0.34, epochs=3, batch=50, robust=0.5)
+
+
+def train(
+    options: TrainingOptions = SMALL,
+    split: Split | None = None,
+    *,
+    checkpoint: Path | None = None,
+    report: Any = None,
+) -> TernaryNet:
+    split = blobs(300, 1) if split is None else split
+    return fit(split, SHAPE, CLASSES, BYTES, options, checkpoint=checkpoint, report=report)
