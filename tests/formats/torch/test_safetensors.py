@@ -18,7 +18,7 @@ from tests.formats.torch.models import DENSE_LAYERS, write_layers  # noqa: E402
     ("header", "expected"),
     [
         (b"[1]", "the header is not a JSON object"),
-        (b"{", "the header is not a JSON object"),
+        (b"{", "the header:1: not valid JSON"),
         (b'{"a": 3}', "tensor a: malformed"),
         (b'{"a": {"dtype": "F8", "shape": [1], "data_offsets": [0, 4]}}', "type F8; expected F64"),
         (b'{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 40]}}', "outside the file"),
