@@ -11,10 +11,12 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tests.checking.claims import Judge, pack, unpack
 from tests.checking.mutations import Sections, mutant
+from tests.checking.pattern_trees import random_deep_question
 from tests.checking.random_claims import Question, random_question
 
 from benchmarks.soundness.part import Outcome
@@ -22,18 +24,24 @@ from bnncert.certificate.writing import CertificateError, write_counterexample, 
 from bnncert.checking import RejectedError, UnreadableError, check
 from bnncert.deadline import Deadline
 from bnncert.regions import EmptyRegionError
-from bnncert.verification import solve
+from bnncert.verification import Wanted, solve
 
 NUMBER = 20_000
 
 #: Changed copies of each certificate, and seconds of processor time that checking one may take.
 MUTANTS, SECONDS = 60, 10.0
 
+#: Share of questions about deep networks, decided by a search over sign patterns.
+PATTERNS = 0.3
+
 
 def _certificate(path: Path, rng: np.random.Generator) -> tuple[Question, Sections] | None:
     """Return a question and the certificate of its answer, if there is one."""
     try:
         question = random_question(rng)
+        if rng.random() < PATTERNS:
+            question = random_deep_question(rng, question.kind)
+            return _of_patterns(path, question)
         problem, arithmetic = question.problem, question.arithmetic
         result = solve([problem], "auto", 20, arithmetic=arithmetic)  # type: ignore[arg-type]
         network = question.network
@@ -48,6 +56,14 @@ def _certificate(path: Path, rng: np.random.Generator) -> tuple[Question, Sectio
         # Of several functions each may be needed somewhere; a polytope may miss its box.
         return None
     return question, unpack(path)
+
+
+def _of_patterns(path: Path, question: Question) -> tuple[Question, Sections] | None:
+    """Return a question and the certificate of a search over sign patterns."""
+    arithmetic: Any = question.arithmetic
+    wanted = Wanted(path, question.network, arithmetic, None)
+    result = solve([question.problem], "propagation", 20, arithmetic=arithmetic, wanted=wanted)
+    return None if result.certificate is None else (question, unpack(path))
 
 
 def case(seed: int, number: int) -> Outcome:

@@ -202,6 +202,9 @@ class Geometry:
         size = np.abs(v[columns])
         if self._fits(size, value, strict):
             return True
+        if columns.size == 1:
+            # Along one axis the ball is an interval, which the box is cut to already.
+            return False
         side = (v[columns] > 0).astype(np.int64), columns
         size, value = size << SHARE_BITS, value << SHARE_BITS
         share = self._share(size, self.float_room[side])

@@ -136,6 +136,8 @@ class PatternEngine:
             names = tuple(target.name for target in self.targets)
             trace = PatternTrace(names, tree, self.circuit.neurons, tuple(self.clauses))
             record.patterns.append(trace)
+            if record.presolved is None:
+                record.presolved = self.presolved
 
     def _confirm(
         self, point: FloatArray, exact: tuple[Fraction, ...] | None, targets: BoolArray
