@@ -38,7 +38,12 @@ from pathlib import Path
 import numpy as np
 
 import bnncert
-from bnncert.bundled import load_demo_images, load_demo_network
+
+try:
+    from bnncert.bundled import load_demo_images, load_demo_network
+except ImportError:
+    # `--before` may name a version in which this module had another name.
+    from bnncert.demo import load_demo_images, load_demo_network
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
