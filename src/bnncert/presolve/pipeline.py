@@ -178,9 +178,8 @@ class _Presolve:
             0, bounds, open_, pairs, sp.csr_array((layer.size, 0)), np.zeros(layer.size)
         )
 
-    def _later(self, number: int, layer: ThresholdLayer) -> PresolvedLayer:
-        if layer.weights.nnz > MOST_LATE:
-            self.deadline.check()
+    def _over_variables(self, layer: ThresholdLayer) -> tuple[Any, FloatArray]:
+        """Return u = w.y of every neuron as a row over the variables, and its fixed part."""
         below = self.layers[-1]
         count = below.variable.size
         free = np.flatnonzero(below.bounds.state == 0)
@@ -192,7 +191,12 @@ class _Presolve:
         rows = sp.csr_array(weights @ substitute)
         rows.eliminate_zeros()
         rows.sort_indices()
-        shift = np.asarray(weights @ below.bounds.state.astype(np.int64), dtype=np.float64)
+        return rows, np.asarray(weights @ below.bounds.state.astype(np.int64), dtype=np.float64)
+
+    def _sum_bounds(
+        self, number: int, layer: ThresholdLayer, rows: Any, shift: FloatArray
+    ) -> LayerBounds:
+        """Bound the sums of a later layer, and record which bounds and states are new."""
         low, high = sum_ranges(rows, self._table(), self.deadline)
         reach = np.asarray(abs(rows).sum(axis=1), dtype=np.float64).reshape(-1)
         bounds = settle_states(layer, shift + low, shift + high)
@@ -214,9 +218,16 @@ class _Presolve:
                 witness=np.stack([low[tight], high[tight]], axis=1),
             )
         )
+        return bounds
+
+    def _later(self, number: int, layer: ThresholdLayer) -> PresolvedLayer:
+        if layer.weights.nnz > MOST_LATE:
+            self.deadline.check()
+        rows, shift = self._over_variables(layer)
+        bounds = self._sum_bounds(number, layer, rows, shift)
         open_ = bounds.unstable
         if number == self.network.depth - 1:
-            # Nothing above: the objective's tables merge what is equal.
+            # There is no layer above: the objective's tables merge neurons that are equal.
             nothing = np.full(layer.size, -1, dtype=np.int64)
             return PresolvedLayer(bounds, nothing, np.ones(layer.size, dtype=np.int8), rows, shift)
         plus = (layer.plus_from - shift)[open_]
