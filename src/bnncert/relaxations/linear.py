@@ -109,15 +109,8 @@ def linear_model(
         if layer.size == 0:
             continue
         p, q = _thresholds(layer, form)
-        if i == 0:
-            part, base, slack, scale = _first_rows(layer, block)
-            left = 0
-        else:
-            # y = 2z - 1: the constant part moves to the right-hand side, in integers.
-            part = (2 * layer.weights).astype(np.float64)
-            base = -np.asarray(layer.weights.sum(axis=1), dtype=np.float64).reshape(-1)
-            slack, scale = np.zeros(layer.size), np.ones(layer.size)
-            left = offsets[i - 1]
+        part, base, slack, scale = _first_rows(layer, block) if i == 0 else _later_rows(layer)
+        left = 0 if i == 0 else offsets[i - 1]
         if form != "lattice":
             slack = slack + 1e-13 * (np.abs(layer.bias) + layer.upper - layer.lower)
         for threshold, end, sense in ((p, layer.lower, 1), (q, layer.upper, -1)):
@@ -176,6 +169,13 @@ def _first_rows(
     # Powers of two scale without rounding.
     scale = 2.0 ** np.rint(-np.log2(largest))
     return part, base, 2.0**-51 * terms * reach, scale
+
+
+def _later_rows(layer: OpenLayer) -> tuple[Any, FloatArray, FloatArray, FloatArray]:
+    """Return the same for a later layer over z, which is exact: y = 2z - 1, in integers."""
+    part = (2 * layer.weights).astype(np.float64)
+    base = -np.asarray(layer.weights.sum(axis=1), dtype=np.float64).reshape(-1)
+    return part, base, np.zeros(layer.size), np.ones(layer.size)
 
 
 def _place(part: Any, diagonal: Any, left: int, own: int, columns: int) -> Any:
