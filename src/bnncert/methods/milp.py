@@ -5,14 +5,10 @@ from __future__ import annotations
 from bnncert.errors import InputError
 from bnncert.methods.base import Context, register
 from bnncert.methods.exact_search import ExactMethod, Solver
-from bnncert.presolve.record import PresolveRecord
-from bnncert.presolve.stability import LayerBounds
-from bnncert.problem import Problem, Target
 from bnncert.regions import Ball, Region
 from bnncert.relaxations.linear import LinearModel
 from bnncert.solvers.gurobi_ import GurobiModel
 from bnncert.solvers.highs_ import HighsModel
-from bnncert.verdict import TargetResult
 
 
 @register
@@ -48,14 +44,3 @@ class MilpMethod(ExactMethod):
                 "mip_abs_gap": 1e-6,
             },
         )
-
-
-def solve_target(
-    problem: Problem,
-    bounds: tuple[LayerBounds, ...],
-    target: Target,
-    context: Context,
-    record: PresolveRecord | None = None,
-) -> TargetResult:
-    """Decide one target."""
-    return MilpMethod().solve_target(problem, bounds, target, context, record)

@@ -14,7 +14,7 @@ import numpy as np
 from bnncert.methods.base import Context, Method
 from bnncert.methods.branch import Branching, BranchMethod
 from bnncert.methods.lp import LpMethod, lp_lower_bounds
-from bnncert.methods.milp import MilpMethod, solve_target
+from bnncert.methods.milp import MilpMethod
 from bnncert.methods.reduced_sdp import WORTH_LP, ReducedSdpMethod, bound_problem
 from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Problem, Target
@@ -174,7 +174,8 @@ def _integer(task: ProofTask) -> TargetResult | None:
     options = replace(task.context.options, solver="gurobi" if named == "gurobi" else None)
     context = replace(task.context, options=options)
     presolved = task.presolved
-    return solve_target(task.problem, presolved.bounds, task.target, context, presolved.record)
+    bounds, record = presolved.bounds, presolved.record
+    return MilpMethod().solve_target(task.problem, bounds, task.target, context, record)
 
 
 SMALL_SDP = ProofStage(ReducedSdpMethod, _small_semidefinite)
