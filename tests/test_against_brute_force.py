@@ -205,3 +205,42 @@ def test_the_toy_network_of_the_paper() -> None:
     assert result.lower == result.upper == -3.0
     lp = bnncert.solve([problem], "lp", None, options, None, check_centre=False)
     assert lp.lower <= -3.0 and math.isfinite(lp.lower)
+
+
+def array(*rows: object) -> np.ndarray:
+    return np.array(rows, dtype=float)
+
+
+def test_a_failed_solve_of_highs_says_nothing_about_the_minimum() -> None:
+    """HiGHS 1.15 ends this program with an error unless its presolve is off."""
+    weights = (
+        array([-1, 0, 1], [0, 0, 1], [0, -1, 1]),
+        array([0, 1, 0], [0, 0, -1], [0, -1, 0]),
+        array([-1, -1, 0], [0, 1, -1]),
+        array([-1, 0], [-1, -1]),
+        array([1, -1], [0, 1], [-1, -1], [0, -1]),
+    )
+    biases = (array(0, 0.5, 0), array(1, 0, -1), array(2, 1), array(0, 3), array(-2, -2, -3, 3))
+    net = TinyNetwork(weights, biases, "either").build()
+    region = bnncert.Ball("linf", [1.25, 0.0, 0.25], 1.75, -1.5, 1.25)
+    problem = bnncert.robustness(net, region, 0, 3, "robust")
+    options = Options(mode="optimum", threads=1)
+    (target,) = bnncert.solve([problem], "milp", 60.0, options, None, check_centre=False).targets
+    assert (target.status, target.lower, target.upper) == ("not_robust", -6.0, -6.0)
+
+
+def test_the_soft_form_keeps_ties_in_scip() -> None:
+    """The minimum 1 is at a tie of the second layer, where either sign is allowed."""
+    weights = (
+        array([1, 1, -1], [1, 1, 1]),
+        array([1, 1], [-1, -1], [-1, -1], [1, 1]),
+        array([1, 1, 0, 1], [-1, 0, 1, -1], [1, -1, -1, 1]),
+        array([-1, 1, -1], [-1, 0, -1], [1, 1, 1]),
+    )
+    biases = (array(1, 1.5), array(-1, 1, 1, -2), array(-0.04, 1.15, -0.14), array(-1, 2, -2))
+    net = TinyNetwork(weights, biases, "either").build()
+    region = bnncert.Box([0.013, -0.87, 1.26], [0.73, 0.096, 2.23])
+    problem = bnncert.robustness(net, region, 1, 2, "robust")
+    options = Options(mode="optimum", form="soft")
+    (target,) = bnncert.solve([problem], "minp", 60.0, options, None, check_centre=False).targets
+    assert (target.status, target.lower, target.upper) == ("robust", 1.0, 1.0)

@@ -295,5 +295,9 @@ class _IncumbentSearch:
         place = np.array([float(v) for v in exact]) if exact is not None else point
         values = self._context.replayer.value((self._target,), place)
         self._upper = np.inf if values is None else values[0]
+        if self._lower > self._upper:
+            # An exact point refutes the solver, so nothing that it said counts.
+            self._lower = -np.inf
+            return self._finish(since, found, note="an exact point refutes the solver's bound")
         proved = self._target.objectives[0].is_proved_by(self._lower)
         return self._finish(since, found, proved=proved and found is None)

@@ -91,6 +91,17 @@ class HighsModel:
         # HiGHS counts its clock over all solves of one model.
         clock = self._highs.getRunTime()
         self._highs.setOptionValue("time_limit", clock + left if np.isfinite(left) else 1e300)
+        ended = self._run(deadline)
+        found = self._collect() if ended else None
+        if found is not None and found.status == "failed" and self._is_mip:
+            # HiGHS ends some tiny programs with an error that comes from its presolve.
+            self._highs.setOptionValue("presolve", "off")
+            found = self._collect() if self._run(deadline) else None
+            self._highs.setOptionValue("presolve", "choose")
+        return HighsSolution("limit", None, None, -np.inf) if found is None else found
+
+    def _run(self, deadline: Deadline) -> bool:
+        """Run HiGHS in a thread of its own; False if it ignores the deadline and is left behind."""
         self._highs.startSolve()
         try:
             while not self._highs.wait(POLL_SECONDS)[0]:
@@ -99,13 +110,13 @@ class HighsModel:
                 if deadline.remaining() < -LEAVE_SECONDS:
                     # Presolve and factorisations hear nothing: the thread ends by itself.
                     self._left_behind = True
-                    return HighsSolution("limit", None, None, -np.inf)
+                    return False
         except KeyboardInterrupt:
             self._highs.cancelSolve()
             # Long enough for a MIP node, short enough for a person; the thread is a daemon.
             self._highs.wait(1.0)
             raise
-        return self._collect()
+        return True
 
     def _without_variables(self) -> HighsSolution:
         """Answer a model that HiGHS would call empty: all rows are 0, f is the offset."""
@@ -123,7 +134,8 @@ class HighsModel:
         multipliers = None
         if not self._is_mip and solution.dual_valid:
             multipliers = np.array(solution.row_dual)
-        bound = float(info.mip_dual_bound) if self._is_mip else -np.inf
+        # The bound of a failed solve is whatever the field began with.
+        bound = float(info.mip_dual_bound) if self._is_mip and status != "failed" else -np.inf
         return HighsSolution(status, point, multipliers, bound)
 
     def basis(self) -> tuple[list[int], list[int]]:

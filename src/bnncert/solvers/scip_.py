@@ -79,6 +79,9 @@ class ScipModel:
         # SCIP's own handler would swallow the signal.
         self._model.setParam("misc/catchctrlc", False)
         self._model.setParam("randomization/randomseedshift", seed % 2**31)
+        # It divides rows by a common divisor up to rounding, and so loses a margin of 1e-7: a
+        # solution exactly at a tie was cut off.
+        self._model.setParam("constraints/linear/simplifyinequalities", False)
         # It takes up to half of the time to solve nonlinear programs that never round.
         self._model.setParam("heuristics/mpec/freq", -1)
         if _beyond(program.cost, program.lower, program.upper, np.array([program.offset])):
