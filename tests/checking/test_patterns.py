@@ -208,6 +208,6 @@ def test_searches_over_patterns_have_certificates(kind: str, method: str, tmp_pa
             assert result.certificate is not None, result.notes
             assert check(path, question.network).verdict == result.status
             trees += any(s.name == "patterns" for s in unpack(path))
-        if trees == 3:
+        if trees == 1:
             break
     assert trees > 0
