@@ -19,17 +19,17 @@ def grouped(function: Callable[..., None]) -> Callable[..., None]:
     The fields are annotated as typer expects it, ``Annotated[TYPE, typer.Option(...)]``.  They
     take the place of the parameter, so that `--help` lists them there.
     """
-    hints = get_type_hints(function, include_extras=True)
     flat: list[inspect.Parameter] = []
     groups: dict[str, tuple[Any, list[str]]] = {}
-    for parameter in inspect.signature(function).parameters.values():
-        kind = hints[parameter.name]
+    # Not get_type_hints, which before Python 3.11 hides the option where the default is None.
+    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+        kind = parameter.annotation
         if is_dataclass(kind):
             members = _parameters(kind)
             groups[parameter.name] = (kind, [member.name for member in members])
             flat += members
         else:
-            flat.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=kind))
+            flat.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
 
     @wraps(function)
     def command(**values: Any) -> None:
