@@ -32,8 +32,8 @@ def test_random_graphs_agree_with_onnxruntime() -> None:
         else:
             assert comparison.outcome == "agrees", list(FORMS)[number]
     assert refused < 0.05 * len(FORMS)
-    # The last onnxruntime for Python 3.10 does not run one of the forms.
-    assert len(not_run) <= 2, not_run
+    # The last onnxruntime for Python 3.10 does not run reductions over no axes at all.
+    assert [form for form in not_run if "noop" not in form] == []
 
 
 def test_changed_graphs_are_refused_or_agree_with_onnxruntime() -> None:
