@@ -123,7 +123,6 @@ def test_every_method_answers_when_there_is_no_time(
     if large:
         # Then presolve gives up instead of finishing the layers above the first.
         monkeypatch.setattr("bnncert.presolve.pipeline.MOST_LATE", -1)
-    engine = REGISTRY.make(method)
     region = bnncert.Ball(norm, np.full(12, 0.05), 0.6, -1.0, 1.0)  # type: ignore[arg-type]
     for mode in ("feasibility", "optimum"):
         options = Options(mode=mode)  # type: ignore[arg-type]
