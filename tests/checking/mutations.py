@@ -234,6 +234,12 @@ def turn_clauses(rng: Random, sections: Sections) -> None:
     return None
 
 
+def _targets(claim: object) -> int:
+    """Return how many targets a claim has; an earlier change may have left something else."""
+    found = claim.get("rivals", claim.get("targets")) if isinstance(claim, dict) else None
+    return len(found) if isinstance(found, list) else 0
+
+
 def forge(rng: Random, sections: Sections) -> None:
     """Claim robustness with clauses that exclude both signs of a neuron: nothing would be left.
 
@@ -262,9 +268,7 @@ def forge(rng: Random, sections: Sections) -> None:
     empty = dict.fromkeys(CONTENTS["nodes"][1], np.zeros(0, dtype=np.int64))
     node = {**empty, "kind": np.array([-1]), "since": np.zeros(2, dtype=np.int64), **arrays}
     sections[1:] = []
-    # An earlier change may have put something else in the place of the claim.
-    claims = claim.get("rivals", claim.get("targets")) if isinstance(claim, dict) else None
-    for number in range(len(claims) if isinstance(claims, list) else 0):
+    for number in range(_targets(claim)):
         sections.append(Section("target", {"number": number, "objective": 0}))
         sections.append(Section("nodes", {}, dict(node)))
 
@@ -277,7 +281,7 @@ def forge_patterns(rng: Random, sections: Sections) -> None:
     fields = sections[0].fields
     claim = fields["property"]
     fields["verdict"] = "robust"
-    number = len(claim.get("rivals", claim.get("targets", [])))
+    number = _targets(claim)
     v, w = int(rng.integers(4)), int(rng.integers(4))
     tree = _pick(rng, [[-1], [v, -1, -1], [v, w, -1, -1, -1], [v, w, -1, -1, w, -1, -1]])
     facts = [s for s in sections[1:] if s.name in ("clashes", "clauses") and rng.integers(4)]
