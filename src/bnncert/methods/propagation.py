@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from bnncert.arrays import BoolArray, FloatArray, SignArray
+from bnncert.arrays import BoolArray, SignArray
 from bnncert.deadline import Deadline
 from bnncert.methods.base import Context, Method, register
 from bnncert.methods.interval import interval_proof
-from bnncert.presolve.literals import literal, variable_of
+from bnncert.presolve.literals import variable_of
 from bnncert.presolve.pipeline import Presolved, presolve
 from bnncert.presolve.plain import plain_presolve
 from bnncert.presolve.stability import stability
 from bnncert.problem import Problem, Target
-from bnncert.reachability.ball import exact_feasibility
-from bnncert.reachability.fast import fast_feasibility
-from bnncert.reachability.feasibility import SignPattern
-from bnncert.search.incumbent import exact_values
 from bnncert.search.patterns.circuit import Circuit, build_circuit, is_small_enough
 from bnncert.search.patterns.descent import FlipDescent
 from bnncert.search.patterns.enumeration import pattern_counts
 from bnncert.search.patterns.enumeration_numpy import MOST_PLAIN
 from bnncert.search.patterns.flips import flip_budget
 from bnncert.search.patterns.narrowing import without_stable_gates
-from bnncert.search.patterns.search import PatternSearch, Realisation, SearchOutcome
-from bnncert.search.trace import LearnedClause, PatternTrace
-from bnncert.verdict import Counterexample, TargetResult
+from bnncert.search.patterns.question import PatternQuestion, Point, Realiser
+from bnncert.search.patterns.search import SearchOutcome
+from bnncert.search.trace import PatternTrace
+from bnncert.verdict import TargetResult
 
 #: The note for a network whose dense matrices would not fit into memory.
 TOO_LARGE = "too large for a search over sign patterns"
@@ -52,27 +48,23 @@ class PatternEngine:
         circuit = build_circuit(presolved, targets)
         self.budget = flip_budget(self.layer, circuit.neurons, problem.region)
         self.circuit: Circuit = without_stable_gates(circuit, self.budget)
-        self.found: Counterexample | None = None
-        #: What the search learned, with the multipliers that prove it.
-        self.clauses: list[LearnedClause] = []
-        self.search = PatternSearch(
-            self.circuit,
-            self._excluded(),
-            self.budget,
-            self._realise,
+        question = PatternQuestion(
+            problem=problem,
+            targets=targets,
+            layer=self.layer,
+            circuit=self.circuit,
+            excluded=self._excluded(),
+            budget=self.budget,
+            # For the minimum of F the search continues below the best point found.
+            minimum=context.options.mode == "optimum",
             recording=context.tracing,
         )
-        # For the minimum of F the search continues below the best point found.
-        self._values = []
-        if context.options.mode == "optimum":
-            self._values = [exact_values(problem, target) for target in targets]
-        self.upper = np.full(len(targets), np.inf)
-        self.lowest: list[tuple[FloatArray, tuple[Fraction, ...] | None] | None]
-        self.lowest = [None] * len(targets)
-        if self._values:
-            self.search.goal[:] = np.inf
+        self.realiser = Realiser(question, context.replayer)
+        self.search = question.search(self.realiser)
+        if question.minimum:
             for k in range(len(targets)):
-                self._offer(k, problem.region.center, None)
+                self.realiser.offer(k, Point(problem.region.center))
+        self.question = question
         self._descent: FlipDescent | None = None
         home = self._home()
         # Where all patterns are evaluated at once, nothing needs to be found before.
@@ -81,15 +73,14 @@ class PatternEngine:
         if self.budget is not None:
             flips = self.budget.most_flips(*self.budget.restrict(root))
         few = pattern_counts(root, flips)[0] <= MOST_PLAIN
-        if not self._values and not few and (self.budget is not None or self._disjoint()):
+        if not question.minimum and not few and (self.budget is not None or self._disjoint()):
             self._descent = FlipDescent(
-                self.circuit, self.budget, home, self._realise, context.options.seed
+                self.circuit, self.budget, home, self.realiser, context.options.seed
             )
-        self._deadline = Deadline(None)
 
     def run(self, deadline: Deadline) -> SearchOutcome:
         """Search until the deadline; the outcome's status says how far it came."""
-        self._deadline = deadline
+        self.realiser.deadline = deadline
         if self._descent is not None:
             seconds = min(DESCENT_SECONDS, DESCENT_SHARE * deadline.remaining())
             if self._descent.run(deadline.within(seconds), DESCENTS):
@@ -115,60 +106,15 @@ class PatternEngine:
         table[pairs.first[mine], pairs.second[mine]] = True
         return np.asarray(table | table.T)
 
-    def _realise(self, pattern: SignArray, targets: BoolArray) -> Realisation:
-        """Look for an input of the region with these first-layer signs."""
-        wanted = SignPattern(self.layer, self.circuit.neurons, pattern)
-        for check in (fast_feasibility, exact_feasibility):
-            found = check(wanted, self.problem.region, self._deadline)
-            if found.conflict is not None:
-                if self.context.tracing:
-                    blamed = wanted.part(found.conflict)
-                    self.clauses.append((blamed.neurons, blamed.signs, found.multipliers))
-                return Realisation(conflict=literal(found.conflict, pattern[found.conflict]))
-            if found.point is not None and self._confirm(found.point, found.exact_point, targets):
-                return Realisation(found=True)
-        return Realisation()
-
     def leave_trace(self) -> None:
         """Leave the tree for a certificate if it proves all of its targets."""
         tree, record = self.search.record, self.context.record
         if tree is not None and record is not None and self.search.outcome.status == "proved":
             names = tuple(target.name for target in self.targets)
-            trace = PatternTrace(names, tree, self.circuit.neurons, tuple(self.clauses))
+            trace = PatternTrace(names, tree, self.circuit.neurons, tuple(self.realiser.clauses))
             record.patterns.append(trace)
             if record.presolved is None:
                 record.presolved = self.presolved
-
-    def _confirm(
-        self, point: FloatArray, exact: tuple[Fraction, ...] | None, targets: BoolArray
-    ) -> bool:
-        """Whether the point ends the search; for the minimum it only lowers the goals."""
-        for k in np.flatnonzero(targets).tolist():
-            if self._values:
-                self._offer(k, point, exact)
-                continue
-            found = self.context.replayer.confirm(self.targets[k], point, exact)
-            if found is not None:
-                self.found = found
-                return True
-        return False
-
-    def _offer(self, k: int, point: FloatArray, exact: tuple[Fraction, ...] | None) -> None:
-        """Take a point as the lowest of target k if it is."""
-        value = self._values[k](point, exact)
-        if value >= self.upper[k]:
-            return
-        self.upper[k], self.lowest[k] = value, (point, exact)
-        objectives = self.targets[k].objectives
-        for place, objective in zip(
-            np.flatnonzero(self.circuit.target == k).tolist(), objectives, strict=True
-        ):
-            # Nothing lies between the best value and the one below it on the lattice.
-            step = 0.0
-            if len(objectives) == 1 and objective.lattice is not None:
-                step = float(objective.lattice[1])
-            below = float(np.nextafter(value, -np.inf))
-            self.search.goal[place] = min(below, value - step / 2)
 
     def result(self, target: Target, name: str, since: float, lower: float) -> TargetResult:
         """Return what the search so far says about one target."""
@@ -180,12 +126,12 @@ class PatternEngine:
             lower = max(lower, target.objectives[0].round_up(float(outcome.lower[number])))
         elif closed:
             lower = max(lower, float(outcome.lower[number]))
-        found, upper = self.found, float(self.upper[number])
+        found, upper = self.realiser.found, float(self.realiser.upper[number])
         proved = closed
-        if self._values:
-            found, kept = None, self.lowest[number]
+        if self.question.minimum:
+            found, kept = None, self.realiser.lowest[number]
             if kept is not None:
-                found = self.context.replayer.confirm(target, *kept)
+                found = self.context.replayer.confirm(target, kept.values, kept.exact)
             # A bound of F is one of its objectives', and those say what a tie means.
             proved = found is None and any(o.is_proved_by(lower) for o in target.objectives)
         if found is not None and found.target == target.name:

@@ -304,3 +304,26 @@ def test_the_minimum_is_found_for_all_targets_together() -> None:
         label = int(net.classify(center)[0])
         result = bnncert.bound(net, ball, label, method="propagation", options=Options(seed=1))
         assert result.lower == result.upper == grid_minimum(net, ball, label)
+
+
+def test_patterns_that_time_was_too_short_for_are_looked_for_later() -> None:
+    rng = np.random.default_rng(7)
+    ended = 0
+    for _ in range(8):
+        net = deep_network(rng, 5, (5, 5, 4), diagonal=True)
+        ball = bnncert.Ball("linf", rng.uniform(-1, 1, 5), 2.5)
+        circuit, _, table = circuit_of(net, ball, int(net.classify(ball.center)[0]))
+        answers = [Realisation(late=True)]
+
+        def look(pattern: np.ndarray, targets: np.ndarray) -> Realisation:
+            return answers[0]  # noqa: B023
+
+        search = PatternSearch(circuit, table, None, look, compiled=False)
+        if search.run(Deadline(None)).status == "proved":
+            continue
+        assert search.outcome.status == "interrupted"
+        assert not search.outcome.closed.any()
+        answers[0] = Realisation(found=True)
+        assert search.run(Deadline(None)).status == "violated"
+        ended += 1
+    assert ended > 2

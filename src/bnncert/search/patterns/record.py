@@ -14,11 +14,11 @@ Numbers = npt.NDArray[np.int32]
 
 
 class TreeRecord:
-    """Which nodes were split, and on which variable; the root is node 0."""
+    """Which nodes were split, and on which variable; the roots are the first nodes."""
 
-    def __init__(self) -> None:
+    def __init__(self, roots: int = 1) -> None:
         self._splits: list[tuple[Numbers, Numbers, int]] = []
-        self.size = 1
+        self.size = roots
 
     def split(self, nodes: IntArray, variables: IntArray) -> tuple[IntArray, IntArray]:
         """Record that nodes are split; return the numbers of their children with +1 and -1."""
@@ -26,6 +26,18 @@ class TreeRecord:
         self._splits.append((nodes.astype(np.int32), variables.astype(np.int32), first))
         self.size += 2 * count
         return np.arange(first, first + count), np.arange(first + count, first + 2 * count)
+
+    def graft(self, nodes: IntArray, other: TreeRecord) -> IntArray:
+        """Add the trees of another record, whose roots are leaves here.
+
+        Returns the number here of every node of the other record.
+        """
+        shift = self.size - nodes.size
+        numbers = np.concatenate([nodes, np.arange(nodes.size, other.size) + shift])
+        for split, variables, first in other._splits:
+            self._splits.append((numbers[split].astype(np.int32), variables, first + shift))
+        self.size += other.size - nodes.size
+        return np.asarray(numbers, dtype=np.int64)
 
     def preorder(self) -> Numbers:
         """Return the variable of every node, LEAF for a leaf; a child with +1 comes first."""

@@ -18,6 +18,7 @@ import numpy as np
 from bnncert.arrays import BoolArray, FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline
 from bnncert.search.clauses import ClauseSet
+from bnncert.search.patterns.batch import NodeBatch
 from bnncert.search.patterns.circuit import Circuit
 from bnncert.search.patterns.enumeration import (
     MOST_COMPILED,
@@ -27,6 +28,7 @@ from bnncert.search.patterns.enumeration import (
 )
 from bnncert.search.patterns.enumeration_numpy import MOST_PLAIN, completions, enumerate_node
 from bnncert.search.patterns.flips import BudgetedSums, FlipBudget, fits_level
+from bnncert.search.patterns.open_nodes import OpenNodes
 from bnncert.search.patterns.propagation import (
     Propagated,
     evaluate,
@@ -59,10 +61,15 @@ REALISED = 16
 
 @dataclass(frozen=True, eq=False)
 class Realisation:
-    """What came of looking for a pattern: `found` ends the search, `conflict` are literals."""
+    """What came of looking for a pattern.
+
+    `found` ends the search, `conflict` are literals that exclude each other, and `late` says that
+    time ended before there was an answer.
+    """
 
     found: bool = False
     conflict: IntArray | None = None
+    late: bool = False
 
 
 #: Looks for an input with a pattern of first-layer signs that reaches one of the targets.
@@ -90,24 +97,10 @@ class SearchOutcome:
     patterns: int = 0
     conflicts: list[IntArray] = field(default_factory=list)
 
-
-@dataclass(frozen=True, eq=False)
-class _Batch:
-    """Nodes and the targets that are still open in each.
-
-    `numbers` are those of the nodes in the record of the tree; patterns have none.
-    """
-
-    nodes: SignArray
-    targets: BoolArray
-    numbers: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-
-    def __len__(self) -> int:
-        return int(self.nodes.shape[0])
-
-    def take(self, chosen: IntArray | BoolArray | slice) -> _Batch:
-        numbers = self.numbers[chosen] if self.numbers.size else self.numbers
-        return _Batch(self.nodes[chosen], self.targets[chosen], numbers)
+    @staticmethod
+    def start(targets: int) -> SearchOutcome:
+        """Return the outcome of a search that has not begun."""
+        return SearchOutcome("interrupted", np.full(targets, np.inf), np.zeros(targets, dtype=bool))
 
 
 class PatternSearch:
@@ -150,15 +143,16 @@ class PatternSearch:
         self._compiled = FlipEnumerator.of(circuit, budget) if compiled else None
         root = np.zeros((1, circuit.inputs), dtype=np.int8)
         numbers = np.zeros(1 if recording else 0, dtype=np.int64)
-        self._stack = [_Batch(root, np.ones((1, circuit.targets), dtype=bool), numbers)]
-        self._undecided = False
+        targets = np.ones((1, circuit.targets), dtype=bool)
+        #: The nodes that are not closed yet.
+        self.open = OpenNodes(NodeBatch(root, targets, numbers))
+        # Patterns that time was too short to look for.
+        self._unsought: list[NodeBatch] = []
+        #: Whether there is a pattern that was neither found in the region nor excluded from it.
+        self.undecided = False
         #: A lower bound of objective k above goal[k] excludes its target in a node.
         self.goal = circuit.enough.copy()
-        self.outcome = SearchOutcome(
-            "interrupted",
-            np.full(circuit.targets, np.inf),
-            np.zeros(circuit.targets, dtype=bool),
-        )
+        self.outcome = SearchOutcome.start(circuit.targets)
 
     @property
     def _most_patterns(self) -> int:
@@ -180,35 +174,40 @@ class PatternSearch:
 
     def run(self, deadline: Deadline) -> SearchOutcome:
         """Search until everything is closed, a counterexample is found, or time ends."""
+        return self.conclude(self.advance(deadline))
+
+    def advance(self, deadline: Deadline) -> bool:
+        """Search until no node is left here or time ends; True if a counterexample was found."""
+        while self._unsought and not deadline.passed():
+            if self._look_for(self._possible(self._unsought.pop())):
+                return True
+        while self.open and not deadline.passed():
+            if self._step(self.open.pop(BATCH), deadline):
+                return True
+        return False
+
+    def conclude(self, found: bool) -> SearchOutcome:
+        """Set the outcome's status from what is open, here and elsewhere."""
         outcome = self.outcome
-        while self._stack:
-            if deadline.passed():
-                outcome.status = "interrupted"
-                return outcome
-            if self._step(self._pop(), deadline):
-                outcome.status = "violated"
-                return outcome
-        outcome.status = "open" if self._undecided else "proved"
+        if found:
+            outcome.status = "violated"
+        elif self._unsought or not self.open.is_empty:
+            outcome.status = "interrupted"
+        else:
+            outcome.status = "open" if self.undecided else "proved"
         if outcome.status == "proved":
             outcome.closed[:] = True
         return outcome
 
-    def _pop(self) -> _Batch:
-        taken, count = [], 0
-        while self._stack and count < BATCH:
-            taken.append(self._stack.pop())
-            count += len(taken[-1])
-        joined = _Batch(
-            np.concatenate([t.nodes for t in taken]),
-            np.concatenate([t.targets for t in taken]),
-            np.concatenate([t.numbers for t in taken]),
-        )
-        if len(joined) > BATCH:
-            self._stack.append(joined.take(slice(BATCH, None)))
-            joined = joined.take(slice(BATCH))
-        return joined
+    def restart(self, nodes: NodeBatch) -> None:
+        """Search the subtrees below other nodes, with the clauses and goals that are known."""
+        self.open, self._unsought = OpenNodes(nodes), []
+        self.undecided = False
+        if self.record is not None:
+            self.record = TreeRecord(len(nodes))
+        self.outcome = SearchOutcome.start(self.circuit.targets)
 
-    def _step(self, batch: _Batch, deadline: Deadline) -> bool:
+    def _step(self, batch: NodeBatch, deadline: Deadline) -> bool:
         """Propagate a batch and split what is left; True ends the search."""
         self.outcome.nodes += len(batch)
         nodes, alive = batch.nodes, np.ones(len(batch), dtype=bool)
@@ -220,7 +219,7 @@ class PatternSearch:
         if self.budget is not None:
             nodes, left = self.budget.restrict(nodes)
             alive &= left >= 0
-        batch = _Batch(nodes, batch.targets, batch.numbers).take(alive)
+        batch = NodeBatch(nodes, batch.targets, batch.numbers).take(alive)
         left = None if left is None else left[alive]
         if not len(batch):
             return False
@@ -254,7 +253,7 @@ class PatternSearch:
         return False
 
     def _enumerate_node(
-        self, batch: _Batch, k: int, propagated: Propagated, row: int
+        self, batch: NodeBatch, k: int, propagated: Propagated, row: int
     ) -> bool | None:
         """Enumerate node k: True if it is closed, False to split it, None ends the search."""
         wanted = batch.targets[k]
@@ -274,11 +273,11 @@ class PatternSearch:
         self._note(made.least)
         if made.violating.shape[0]:
             targets = np.repeat(wanted[None, :], made.violating.shape[0], axis=0)
-            if self._evaluate(_Batch(made.violating, targets)):
+            if self._evaluate(NodeBatch(made.violating, targets)):
                 return None
         return made.complete
 
-    def _close(self, batch: _Batch, made: Propagated) -> tuple[_Batch, IntArray]:
+    def _close(self, batch: NodeBatch, made: Propagated) -> tuple[NodeBatch, IntArray]:
         """Note what the bounds exclude; return the nodes that are left and their numbers."""
         open_ = open_targets(self.circuit, made.lower, self.goal) & batch.targets
         open_[~made.possible] = False
@@ -291,7 +290,7 @@ class PatternSearch:
     def _note(self, least: FloatArray) -> None:
         np.minimum(self.outcome.lower, least, out=self.outcome.lower)
 
-    def _split(self, batch: _Batch, made: Propagated, kept: IntArray) -> None:
+    def _split(self, batch: NodeBatch, made: Propagated, kept: IntArray) -> None:
         part = Propagated(made.states[kept], made.last[kept], made.lower[kept], made.possible[kept])
         score = influence(self.circuit, part, batch.targets)
         if self.budget is not None:
@@ -309,9 +308,9 @@ class PatternSearch:
         for sign in (-1, 1):
             child = batch.nodes.copy()
             child[rows, chosen] = sign
-            self._stack.append(_Batch(child, batch.targets, numbers[sign]))
+            self.open.push(NodeBatch(child, batch.targets, numbers[sign]))
 
-    def _enumerate(self, batch: _Batch) -> bool:
+    def _enumerate(self, batch: NodeBatch) -> bool:
         """Evaluate every pattern of nodes with few open signs; True ends the search."""
         open_ = np.count_nonzero(batch.nodes == 0, axis=1)
         for count in np.unique(open_).tolist():
@@ -323,7 +322,7 @@ class PatternSearch:
                     return True
         return False
 
-    def _evaluate(self, batch: _Batch) -> bool:
+    def _evaluate(self, batch: NodeBatch) -> bool:
         """Evaluate patterns and look for the region's points with those that reach a target."""
         self.outcome.patterns += len(batch)
         batch = self._possible(batch)
@@ -337,7 +336,7 @@ class PatternSearch:
         batch = batch.take(np.argsort(lowest.min(axis=1, initial=np.inf), kind="stable"))
         return self._look_for(batch)
 
-    def _possible(self, batch: _Batch) -> _Batch:
+    def _possible(self, batch: NodeBatch) -> NodeBatch:
         """Drop patterns that pairs, clauses or the budget exclude."""
         alive = np.ones(len(batch), dtype=bool)
         if self._pairs:
@@ -348,7 +347,7 @@ class PatternSearch:
             alive &= self.budget.restrict(batch.nodes)[1] >= 0
         return batch.take(alive)
 
-    def _look_for(self, batch: _Batch) -> bool:
+    def _look_for(self, batch: NodeBatch) -> bool:
         """Look for inputs with violating patterns, lowest first; learn from those without any."""
         while len(batch):
             made = self.realise(batch.nodes[0], batch.targets[0])
@@ -358,16 +357,19 @@ class PatternSearch:
                 self.learn(made.conflict)
                 batch = self._possible(batch.take(slice(1, None)))
                 continue
+            if made.late:
+                self._unsought.append(batch)
+                return False
             # Where the minimum is asked for, a point that was found has moved the goal.
             before = len(batch)
             batch, _ = self._close(batch, evaluate(self.circuit, batch.nodes))
             if len(batch) == before:
-                self._undecided = True
+                self.undecided = True
                 batch = batch.take(slice(1, None))
         return False
 
 
-def _completions(batch: _Batch, count: int) -> _Batch:
+def _completions(batch: NodeBatch, count: int) -> NodeBatch:
     """Return all patterns of nodes with exactly `count` open signs."""
     if not count:
         return batch
@@ -377,4 +379,4 @@ def _completions(batch: _Batch, count: int) -> _Batch:
     patterns = np.repeat(batch.nodes, total, axis=0)
     rows = np.arange(patterns.shape[0])
     patterns[rows[:, None], np.repeat(places, total, axis=0)] = np.tile(signs, (len(batch), 1))
-    return _Batch(patterns, np.repeat(batch.targets, total, axis=0))
+    return NodeBatch(patterns, np.repeat(batch.targets, total, axis=0))

@@ -1,0 +1,65 @@
+"""The open nodes of a search over sign patterns: a stack from which others can take subtrees."""
+
+from __future__ import annotations
+
+from bnncert.search.patterns.batch import NodeBatch
+
+
+class OpenNodes:
+    """Batches of nodes, the last one first; nodes that are searched elsewhere count as open."""
+
+    def __init__(self, *batches: NodeBatch) -> None:
+        self._stack = [batch for batch in batches if len(batch)]
+        self._away = 0
+
+    def __len__(self) -> int:
+        """Return the number of nodes that wait here."""
+        return sum(map(len, self._stack))
+
+    def __bool__(self) -> bool:
+        """Whether a node waits here."""
+        return bool(self._stack)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no node is open, neither here nor elsewhere."""
+        return not self._stack and not self._away
+
+    def push(self, batch: NodeBatch) -> None:
+        """Add nodes that are searched next."""
+        if len(batch):
+            self._stack.append(batch)
+
+    def pop(self, most: int) -> NodeBatch:
+        """Remove the nodes that are searched next; there has to be one."""
+        taken, count = [], 0
+        while self._stack and count < most:
+            taken.append(self._stack.pop())
+            count += len(taken[-1])
+        joined = NodeBatch.joined(taken)
+        self.push(joined.take(slice(most, None)))
+        return joined.take(slice(most))
+
+    def hand_out(self, most: int) -> NodeBatch:
+        """Remove nodes to be searched elsewhere; they are open until `take_back`.
+
+        The oldest are taken, which have the largest subtrees; there has to be one.
+        """
+        taken, count = [], 0
+        while self._stack and count < most:
+            taken.append(self._stack.pop(0))
+            count += len(taken[-1])
+        joined = NodeBatch.joined(taken)
+        self._insert(joined.take(slice(most, None)))
+        given = joined.take(slice(most))
+        self._away += len(given)
+        return given
+
+    def take_back(self, given: NodeBatch, rest: NodeBatch) -> None:
+        """End a search elsewhere: `rest` is what it left open of the subtrees below `given`."""
+        self._away -= len(given)
+        self._insert(rest)
+
+    def _insert(self, batch: NodeBatch) -> None:
+        if len(batch):
+            self._stack.insert(0, batch)

@@ -1,0 +1,149 @@
+"""What a process needs to search over sign patterns, and how it looks for their points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from bnncert.arrays import BoolArray, FloatArray, SignArray
+from bnncert.deadline import Deadline
+from bnncert.network.layers import ThresholdLayer
+from bnncert.presolve.literals import literal
+from bnncert.problem import Problem, Target
+from bnncert.reachability.ball import exact_feasibility
+from bnncert.reachability.fast import fast_feasibility
+from bnncert.reachability.feasibility import SignPattern
+from bnncert.replay import Replayer
+from bnncert.search.incumbent import exact_values
+from bnncert.search.patterns.circuit import Circuit
+from bnncert.search.patterns.flips import FlipBudget
+from bnncert.search.patterns.search import PatternSearch, Realisation
+from bnncert.search.trace import LearnedClause
+from bnncert.verdict import Counterexample
+
+
+@dataclass(frozen=True, eq=False)
+class PatternQuestion:
+    """One search over sign patterns, as it is sent to other processes.
+
+    Attributes
+    ----------
+    layer
+        The first layer, whose neurons `circuit.neurons` are the variables.
+    excluded
+        Symmetric table of first-layer literals that exclude each other.
+    budget
+        What flips cost, where the region is such a budget.
+    minimum
+        Whether the minimum of F is asked for, instead of its sign.
+    recording
+        Whether trees and clauses are recorded for a certificate.
+    """
+
+    problem: Problem
+    targets: tuple[Target, ...]
+    layer: ThresholdLayer
+    circuit: Circuit
+    excluded: BoolArray
+    budget: FlipBudget | None
+    minimum: bool = False
+    recording: bool = False
+
+    def search(self, realiser: Realiser) -> PatternSearch:
+        """Return a search that begins at the root."""
+        search = PatternSearch(
+            self.circuit, self.excluded, self.budget, realiser, recording=self.recording
+        )
+        search.goal = realiser.goal
+        return search
+
+
+class Realiser:
+    """Looks for inputs of the region that have given first-layer signs.
+
+    Attributes
+    ----------
+    deadline
+        When to give up.
+    found
+        The counterexample that ended the search, and the point that it was confirmed at.
+    upper, lowest
+        Where the minimum is asked for: for each target the least value met, and its point.
+    goal
+        A lower bound of objective k above goal[k] excludes its target; points lower it where the
+        minimum is asked for.
+    clauses
+        What was learned, with the multipliers that prove it, if a certificate is wanted.
+    """
+
+    def __init__(self, question: PatternQuestion, replayer: Replayer) -> None:
+        self.question, self._replayer = question, replayer
+        self.deadline = Deadline(None)
+        self.found: Counterexample | None = None
+        self.point: Point | None = None
+        self.clauses: list[LearnedClause] = []
+        targets = question.targets
+        self.upper = np.full(len(targets), np.inf)
+        self.lowest: list[Point | None] = [None] * len(targets)
+        self.goal: FloatArray = question.circuit.enough.copy()
+        self._values = []
+        if question.minimum:
+            self._values = [exact_values(question.problem, target) for target in targets]
+            self.goal[:] = np.inf
+
+    def __call__(self, pattern: SignArray, targets: BoolArray) -> Realisation:
+        """Look for an input of the region with these first-layer signs that reaches a target."""
+        question = self.question
+        wanted = SignPattern(question.layer, question.circuit.neurons, pattern)
+        for check in (fast_feasibility, exact_feasibility):
+            found = check(wanted, question.problem.region, self.deadline)
+            if found.conflict is not None:
+                if question.recording:
+                    blamed = wanted.part(found.conflict)
+                    self.clauses.append((blamed.neurons, blamed.signs, found.multipliers))
+                return Realisation(conflict=literal(found.conflict, pattern[found.conflict]))
+            if found.point is not None:
+                point = Point(found.point, found.exact_point)
+                if self.confirm(point, targets):
+                    return Realisation(found=True)
+        return Realisation(late=self.deadline.passed())
+
+    def confirm(self, point: Point, targets: BoolArray) -> bool:
+        """Whether the point ends the search; for the minimum it only lowers the goals."""
+        for k in np.flatnonzero(targets).tolist():
+            if self.question.minimum:
+                self.offer(k, point)
+                continue
+            target = self.question.targets[k]
+            found = self._replayer.confirm(target, point.values, point.exact)
+            if found is not None:
+                self.found, self.point = found, point
+                return True
+        return False
+
+    def offer(self, k: int, point: Point) -> None:
+        """Take a point as the lowest of target k if it is."""
+        value = self._values[k](point.values, point.exact)
+        if value >= self.upper[k]:
+            return
+        self.upper[k], self.lowest[k] = value, point
+        objectives = self.question.targets[k].objectives
+        for place, objective in zip(
+            np.flatnonzero(self.question.circuit.target == k).tolist(), objectives, strict=True
+        ):
+            # Nothing lies between the best value and the one below it on the lattice.
+            step = 0.0
+            if len(objectives) == 1 and objective.lattice is not None:
+                step = float(objective.lattice[1])
+            below = float(np.nextafter(value, -np.inf))
+            self.goal[place] = min(below, value - step / 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """An input, and its exact coordinates where floating point does not have them."""
+
+    values: FloatArray
+    exact: tuple[Fraction, ...] | None = None

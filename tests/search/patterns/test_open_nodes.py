@@ -1,0 +1,36 @@
+"""Open nodes: searched depth first here, handed out from the top of the tree."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bnncert.search.patterns.batch import NodeBatch
+from bnncert.search.patterns.open_nodes import OpenNodes
+
+
+def batch(*numbers: int) -> NodeBatch:
+    size = len(numbers)
+    return NodeBatch(
+        np.zeros((size, 3), dtype=np.int8), np.ones((size, 2), dtype=bool), np.array(numbers)
+    )
+
+
+def test_the_newest_are_searched_and_the_oldest_handed_out() -> None:
+    nodes = OpenNodes(batch(0, 1, 2))
+    nodes.push(batch(3, 4))
+    assert nodes.hand_out(2).numbers.tolist() == [0, 1]
+    assert len(nodes) == 3
+    assert nodes.pop(2).numbers.tolist() == [3, 4]
+    assert nodes.pop(2).numbers.tolist() == [2]
+    assert not nodes
+
+
+def test_nodes_that_are_searched_elsewhere_are_open_until_they_are_back() -> None:
+    nodes = OpenNodes(batch(0, 1, 2))
+    first, second = nodes.hand_out(2), nodes.hand_out(2)
+    assert not nodes and not nodes.is_empty
+    nodes.take_back(first, first.take(slice(0)))
+    assert not nodes.is_empty
+    nodes.take_back(second, second)
+    assert nodes.pop(5).numbers.tolist() == [2]
+    assert nodes.is_empty
