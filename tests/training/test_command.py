@@ -56,6 +56,8 @@ BAD: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "delta": (("--robust", "1", "--delta", "inf"), ("--delta is inf",)),
     "suffix": (("--out", "net.txt"), ("net.txt", ".npz")),
     "no folder": (("--out", "no/net.npz"), ("no/net.npz", "No such directory")),
+    "stride": (("--conv", "2", "--stride", "4"), ("--stride", "1..3")),
+    "stride of nothing": (("--stride", "2"), ("--stride", "--conv")),
     "conv as JSON": (("--conv", "2", "--out", "net.json"), ("net.json", ".npz")),
     "checkpoint folder": (("--checkpoint", "no/state"), ("no/state",)),
     "no data": (("--data", "nothing.npz"), ("nothing.npz", "no such file")),
@@ -161,6 +163,20 @@ def test_a_convolutional_network(command: Callable[..., Outcome]) -> None:
     assert network.sizes == (64, 3 * 64, 3 * 16, 4 * 16, 4 * 4, 20, 12, CLASSES)
     point = ("--input", "tiny.npz:x_test", "--index", "1", "--radius", "0.1px")
     assert command("verify", "net.npz", *point, "--timeout", "20").code == 0
+
+
+def test_a_strided_network_as_onnx(command: Callable[..., Outcome]) -> None:
+    pytest.importorskip("torch", reason="needs the extra 'train'")
+    common = ("train", "--data", "tiny.npz", "--conv", "3,4", "--stride", "2", "--hidden", "")
+    assert command(*common, "--epochs", "1", "--out", "net.onnx").code == 0
+    assert command("info", "net.onnx").out.splitlines()[0] == "net.onnx (onnx)"
+    network = bnncert.load("net.onnx")
+    # A stride halves the image: no layers are there for pooling.
+    assert network.sizes == (64, 3 * 16, 4 * 4, CLASSES)
+    assert network.layers[0].convolution is not None
+    assert network.pixel_step == 2 / 255
+    point = ("--input", "tiny.npz:x_test", "--index", "1", "--radius", "0.1px")
+    assert command("verify", "net.onnx", *point, "--timeout", "20").code == 0
 
 
 def test_a_network_with_binarised_input(command: Callable[..., Outcome]) -> None:

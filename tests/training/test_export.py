@@ -19,25 +19,26 @@ from tests.training.tiny import SIDE, blobs
 torch: Any = pytest.importorskip("torch", reason="needs the extra 'train'")
 from bnncert.training import export  # noqa: E402
 from bnncert.training.model import TernaryNet  # noqa: E402
-from tests.training.trained import CONV, SHAPE, SMALL, train  # noqa: E402
+from tests.training.trained import CONV, SHAPE, SMALL, STRIDED, train  # noqa: E402
 
 
 def loops(
-    kernel: npt.NDArray[Any], image: npt.NDArray[Any]
+    kernel: npt.NDArray[Any], image: npt.NDArray[Any], stride: int = 1
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Return a convolution with zero padding, and 2 x 2 maxima of `image`, by plain loops."""
     out, channels = kernel.shape[:2]
     _, height, width = image.shape
-    sums = np.zeros((out, height, width))
+    sums = np.zeros((out, -(-height // stride), -(-width // stride)))
     for o in range(out):
-        for y in range(height):
-            for x in range(width):
+        for y in range(0, height, stride):
+            for x in range(0, width, stride):
                 for c in range(channels):
                     for dy in (-1, 0, 1):
                         for dx in (-1, 0, 1):
                             if 0 <= y + dy < height and 0 <= x + dx < width:
                                 weight = kernel[o, c, dy + 1, dx + 1]
-                                sums[o, y, x] += weight * image[c, y + dy, x + dx]
+                                place = o, y // stride, x // stride
+                                sums[place] += weight * image[c, y + dy, x + dx]
     pooled = np.zeros((channels, height // 2, width // 2))
     for c in range(channels):
         for y in range(height // 2):
@@ -54,27 +55,35 @@ def test_convolution_and_pooling_matrices_equal_plain_loops() -> None:
         sums, pooled = loops(kernel, image)
         matrix = export.convolution_matrix(kernel, (height, width))
         np.testing.assert_array_equal(matrix @ image.reshape(-1), sums.reshape(-1))
+        for stride in (2, 3):
+            strided, _ = loops(kernel, image, stride)
+            matrix = export.convolution_matrix(kernel, (height, width), stride)
+            np.testing.assert_array_equal(matrix @ image.reshape(-1), strided.reshape(-1))
         pool = export.pooling_matrix(2, (height, width))
         on = np.where(pool @ image.reshape(-1) + 3 >= 0, 1.0, -1.0)
         np.testing.assert_array_equal(on, pooled.reshape(-1))
     assert export.convolution_matrix(np.zeros((1, 1, 3, 3), np.int8), (2, 2)).nnz == 0
 
 
-@pytest.mark.parametrize("binarised", [False, True], ids=["real", "binarised"])
-@pytest.mark.parametrize("options", [SMALL, replace(CONV, epochs=1)], ids=["dense", "conv"])
-def test_the_network_equals_the_model_everywhere(
-    options: TrainingOptions, binarised: bool, tmp_path: Path
-) -> None:
-    net = train(replace(options, epochs=1, binarise_input=binarised))
-    rng = np.random.default_rng(4)
+def randomise_normalisation(net: TernaryNet, rng: np.random.Generator) -> None:
+    """Give batch normalisation gains of both signs and zero, and odd offsets."""
     with torch.no_grad():
         for layer in net.layers:
-            # Gains of both signs and zero, and odd statistics: folding must bear them all.
             size = layer.norm.weight.numel()
             gain = rng.normal(size=size)
             gain[:2] = 0.0
             layer.norm.weight.copy_(torch.from_numpy(gain))
             layer.norm.bias.copy_(torch.from_numpy(rng.normal(size=size)))
+
+
+@pytest.mark.parametrize("binarised", [False, True], ids=["real", "binarised"])
+@pytest.mark.parametrize("options", [SMALL, CONV, STRIDED], ids=["dense", "conv", "strided"])
+def test_the_network_equals_the_model_everywhere(
+    options: TrainingOptions, binarised: bool, tmp_path: Path
+) -> None:
+    net = train(replace(options, epochs=1, binarise_input=binarised))
+    rng = np.random.default_rng(4)
+    randomise_normalisation(net, rng)
     network = export.to_network(net, BYTES)
     network.save(tmp_path / "net.npz")
     loaded = bnncert.load(tmp_path / "net.npz")

@@ -134,6 +134,8 @@ def test_held_out_images_are_not_trained_on() -> None:
 def test_what_cannot_be_trained() -> None:
     with pytest.raises(InputError, match="too many for images of 8 x 8"):
         train(replace(SMALL, conv=(2, 2, 2, 2)))
+    with pytest.raises(InputError, match="4 convolutions with stride 3 are too many"):
+        train(replace(SMALL, conv=(2, 2, 2, 2), stride=3))
     flat = blobs(50, 1)
     with pytest.raises(InputError, match="needs images"):
         fit(flat, (64,), CLASSES, BYTES, replace(SMALL, conv=(2,)))

@@ -59,13 +59,13 @@ def test_penalties_of_one_neuron_by_hand() -> None:
 
 
 @pytest.mark.parametrize("binarised", [False, True], ids=["real", "binarised"])
-@pytest.mark.parametrize("conv", [(), (3,)])
+@pytest.mark.parametrize(("conv", "stride"), [((), 1), ((3,), 1), ((3,), 2)])
 def test_what_counts_as_fixed_does_not_change_in_the_box(
-    conv: tuple[int, ...], binarised: bool
+    conv: tuple[int, ...], stride: int, binarised: bool
 ) -> None:
     """The margin term is an upper bound of the loss at every point of the box."""
     generator = torch.Generator().manual_seed(0)
-    net = TernaryNet((1, 4, 4), conv, (8, 6), 3, generator, 0.0 if binarised else None)
+    net = TernaryNet((1, 4, 4), conv, (8, 6), 3, generator, 0.0 if binarised else None, stride)
     net.set_zero_share(0.3)
     rng = np.random.default_rng(6)
     for layer in net.layers:

@@ -24,6 +24,9 @@ SMALL = TrainingOptions(hidden=(24, 16), zeros=0.34, epochs=4, batch=50)
 CONV = TrainingOptions(hidden=(16,), conv=(4, 6), zeros=0.34, epochs=3, batch=50, robust=0.5)
 
 
+STRIDED = TrainingOptions(hidden=(), conv=(6, 8), stride=2, zeros=0.34, epochs=3, batch=50)
+
+
 def train(
     options: TrainingOptions = SMALL,
     split: Split | None = None,

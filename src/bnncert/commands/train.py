@@ -38,6 +38,13 @@ class TrainingChoices:
     conv: Annotated[
         str, typer.Option("--conv", help="Channels of 3 x 3 convolutions before them, e.g. 16,32.")
     ] = ""
+    stride: Annotated[
+        int,
+        typer.Option(
+            "--stride",
+            help="Stride of the convolutions; 1: each is followed by 2 x 2 max-pooling.",
+        ),
+    ] = 1
     zeros: Annotated[
         float, typer.Option("--zeros", help="Share of zero weights; 0: binary weights.")
     ] = 0.34
@@ -81,6 +88,7 @@ class TrainingChoices:
             self.robust,
             self.delta,
             self.binarise_input,
+            self.stride,
         )
 
 
@@ -110,13 +118,14 @@ def train(
 ) -> None:
     """Train a ternary or binary network; the same command again continues an interrupted run."""
     refuse_without(ctx, "robust", ("delta",))
+    refuse_without(ctx, "conv", ("stride",))
     if data_dir is not None and data not in REMOTE:
         raise InputError(f"--data-dir belongs to --data {' and '.join(REMOTE)}, not to {data}")
     options = choices.options()
     if out.suffix not in (".npz", ".json", ".onnx"):
         raise InputError(f"{out}: cannot write {out.suffix!r}; use .npz, .json or .onnx")
-    if options.conv and out.suffix != ".npz":
-        raise InputError(f"{out}: a convolutional network is written as .npz only")
+    if options.conv and out.suffix == ".json":
+        raise InputError(f"{out}: a convolutional network is written as .npz or .onnx only")
     state = out.with_name(out.name + ".checkpoint") if checkpoint is None else checkpoint
     stored = data_folder(data_dir).glob("*") if data in REMOTE else ()
     refuse_unwritable(out, state, read=(data, *stored))

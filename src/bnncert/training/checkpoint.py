@@ -16,7 +16,7 @@ from bnncert.errors import FormatError, InputError
 FORMAT = "bnncert training 1"
 
 #: Options that were added to the format later, with the values that trainings had before.
-ADDED: dict[str, Any] = {"binarise_input": False}
+ADDED: dict[str, Any] = {"binarise_input": False, "stride": 1}
 
 
 @dataclass

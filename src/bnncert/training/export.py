@@ -11,12 +11,14 @@ import scipy.sparse as sp
 import torch
 
 from bnncert.arrays import FloatArray
+from bnncert.atomic import replacing
 from bnncert.description.model import ModelDescription
 from bnncert.errors import BnncertError
 from bnncert.formats.weight_arrays import array_stages
 from bnncert.network import Network, load
 from bnncert.training.labelled_images import Scaling, Split
-from bnncert.training.model import KERNEL, POOL, HiddenLayer, TernaryNet
+from bnncert.training.model import KERNEL, POOL, HiddenLayer, TernaryNet, smaller
+from bnncert.training.onnx_export import onnx_bytes
 
 #: Images compared at once.
 CHUNK = 1000
@@ -46,17 +48,19 @@ def to_network(net: TernaryNet, scaling: Scaling) -> Network:
         biases.append(np.full(inputs, -net.input_threshold))
     for layer in net.layers:
         folded, bias = _fold(layer)
-        if layer.pooled:
-            height, width = shape[1:]
-            weights.append(convolution_matrix(folded, (height, width)))
-            biases.append(np.repeat(bias, height * width))
-            pool = pooling_matrix(len(bias), (height, width))
-            weights.append(pool)
-            biases.append(np.full(pool.shape[0], POOL * POOL - 1.0))
-            shape = (len(bias), height // POOL, width // POOL)
-        else:
+        if not layer.convolutional:
             weights.append(sp.csr_array(folded))
             biases.append(bias)
+            continue
+        size = (shape[1], shape[2])
+        matrix = convolution_matrix(folded, size, layer.map.stride)
+        weights.append(matrix)
+        biases.append(np.repeat(bias, matrix.shape[0] // len(bias)))
+        if layer.pooled:
+            pool = pooling_matrix(len(bias), size)
+            weights.append(pool)
+            biases.append(np.full(pool.shape[0], POOL * POOL - 1.0))
+        shape = (len(bias), *smaller(size, layer.map.stride))
     with torch.no_grad():
         weights.append(sp.csr_array(net.output.weights().to(torch.int8).numpy()))
         biases.append(net.output.bias.double().numpy().copy())
@@ -100,19 +104,20 @@ def _fold(layer: HiddenLayer) -> tuple[npt.NDArray[np.int8], FloatArray]:
     return weights * spread, bias
 
 
-def convolution_matrix(kernel: npt.NDArray[np.int8], size: tuple[int, int]) -> Any:
-    """Return the matrix of a 3 x 3 convolution with zero padding that keeps the image size."""
+def convolution_matrix(kernel: npt.NDArray[np.int8], size: tuple[int, int], stride: int = 1) -> Any:
+    """Return the matrix of a 3 x 3 convolution whose zero padding keeps the size at stride 1."""
     out, channels = kernel.shape[:2]
     height, width = size
-    y, x = (grid.reshape(-1) for grid in np.mgrid[:height, :width])
+    y, x = (grid.reshape(-1) for grid in np.mgrid[:height:stride, :width:stride])
+    target = np.arange(y.size)
     rows, columns, values = [], [], []
     for o, c, dy, dx in np.argwhere(kernel).tolist():
         source_y, source_x = y + dy - KERNEL // 2, x + dx - KERNEL // 2
         inside = (source_y >= 0) & (source_y < height) & (source_x >= 0) & (source_x < width)
-        rows.append((o * height + y[inside]) * width + x[inside])
+        rows.append(o * y.size + target[inside])
         columns.append((c * height + source_y[inside]) * width + source_x[inside])
         values.append(np.full(int(inside.sum()), kernel[o, c, dy, dx]))
-    shape = (out * height * width, channels * height * width)
+    shape = (out * y.size, channels * height * width)
     if not rows:
         return sp.csr_array(shape, dtype=np.int8)
     indices = np.concatenate(rows), np.concatenate(columns)
@@ -143,6 +148,8 @@ def write_network(net: TernaryNet, scaling: Scaling, test: Split, path: Path) ->
 
     Both are evaluated in double precision; their scores must be equal.  If they are not, or in case
     of any other error, no file is written.  The model is in double precision afterwards.
+
+    As ONNX, a convolutional model keeps its convolutions; any other file is the normal form.
     """
     accuracy = 0.0
 
@@ -150,7 +157,14 @@ def write_network(net: TernaryNet, scaling: Scaling, test: Split, path: Path) ->
         nonlocal accuracy
         accuracy = _compare(net, load(written), scaling, test, path)
 
-    to_network(net, scaling).save(path, check)
+    if path.suffix == ".onnx" and net.layers[0].convolutional:
+        content = onnx_bytes(net, scaling)
+        with replacing(path) as file:
+            file.write(content)
+            file.flush()
+            check(Path(file.name))
+    else:
+        to_network(net, scaling).save(path, check)
     return ExportedNetwork(load(path), accuracy, len(test.labels))
 
 

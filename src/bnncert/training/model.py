@@ -3,6 +3,7 @@ r"""The network that is trained: ternary maps, batch normalisation, max-pooling 
     x_i = sign(max-pool(BN_i(W_i x_{i-1} + b_i))),     scores = W_{L+1} x_L + b_{L+1}
 
 Sign is increasing, so pooling before and after it are equal; gradients are better before it.
+Convolutions with a stride make images smaller by themselves and are not followed by pooling.
 With a binarised input, x_0 are the signs of the inputs about a threshold, else the inputs.
 """
 
@@ -30,8 +31,9 @@ KERNEL, POOL = 3, 2
 class TernaryMap(nn.Module):  # type: ignore[misc]
     """An affine map, dense or a 3 x 3 convolution, whose weights are quantised latent ones."""
 
-    def __init__(self, shape: tuple[int, ...], generator: Any) -> None:
+    def __init__(self, shape: tuple[int, ...], generator: Any, stride: int = 1) -> None:
         super().__init__()
+        self.stride = stride
         self.latent = nn.Parameter(torch.empty(shape).uniform_(-START, START, generator=generator))
         self.bias = nn.Parameter(torch.zeros(shape[0]))
         self.register_buffer("threshold", torch.tensor(-1.0))
@@ -54,18 +56,19 @@ class TernaryMap(nn.Module):  # type: ignore[misc]
         """Return the map with these weights (its own, or their magnitudes) at a batch."""
         if weights.dim() == 2:
             return functional.linear(x.flatten(1), weights, bias)
-        return functional.conv2d(x, weights, bias, padding=KERNEL // 2)
+        return functional.conv2d(x, weights, bias, stride=self.stride, padding=KERNEL // 2)
 
 
 class HiddenLayer(nn.Module):  # type: ignore[misc]
-    """A ternary map, batch normalisation, max-pooling after a convolution, and sign."""
+    """A ternary map, batch normalisation, max-pooling after a convolution of stride 1, and sign."""
 
-    def __init__(self, shape: tuple[int, ...], generator: Any) -> None:
+    def __init__(self, shape: tuple[int, ...], generator: Any, stride: int = 1) -> None:
         super().__init__()
-        self.map = TernaryMap(shape, generator)
+        self.map = TernaryMap(shape, generator, stride)
         kind = nn.BatchNorm1d if len(shape) == 2 else nn.BatchNorm2d
         self.norm = kind(shape[0], eps=EPSILON)
-        self.pooled = len(shape) == 4
+        self.convolutional = len(shape) == 4
+        self.pooled = self.convolutional and stride == 1
 
     def normalised(self, x: Tensor, weights: Tensor) -> Tensor:
         """Return the normalised sums, before pooling and sign."""
@@ -87,12 +90,13 @@ class TernaryNet(nn.Module):  # type: ignore[misc]
         classes: int,
         generator: Any = None,
         input_threshold: float | None = None,
+        stride: int = 1,
     ) -> None:
         super().__init__()
         self.input_shape = input_shape
         self.input_threshold = input_threshold
-        shapes, inputs = layer_shapes(input_shape, conv, hidden)
-        self.layers = nn.ModuleList(HiddenLayer(shape, generator) for shape in shapes)
+        shapes, inputs = layer_shapes(input_shape, conv, hidden, stride)
+        self.layers = nn.ModuleList(HiddenLayer(shape, generator, stride) for shape in shapes)
         self.output = TernaryMap((classes, inputs), generator)
         # Scores are sums of hundreds of signs; this only scales them for the loss.
         self.temperature = inputs**0.5
@@ -123,7 +127,7 @@ class TernaryNet(nn.Module):  # type: ignore[misc]
         """Return flat points, binarised if asked for, in the shape that the first map takes."""
         if self.input_threshold is not None:
             x = sign(x - self.input_threshold)
-        return x.reshape(-1, *self.input_shape) if self.layers[0].pooled else x
+        return x.reshape(-1, *self.input_shape) if self.layers[0].convolutional else x
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the class scores of a batch of flat points."""
@@ -133,8 +137,15 @@ class TernaryNet(nn.Module):  # type: ignore[misc]
         return self.output.apply_weights(x, self.output.weights(), self.output.bias)
 
 
+def smaller(size: tuple[int, int], stride: int) -> tuple[int, int]:
+    """Return the image size after a convolution of this stride, and pooling if that is 1."""
+    if stride == 1:
+        return size[0] // POOL, size[1] // POOL
+    return (size[0] - 1) // stride + 1, (size[1] - 1) // stride + 1
+
+
 def layer_shapes(
-    input_shape: tuple[int, ...], conv: tuple[int, ...], hidden: tuple[int, ...]
+    input_shape: tuple[int, ...], conv: tuple[int, ...], hidden: tuple[int, ...], stride: int = 1
 ) -> tuple[list[tuple[int, ...]], int]:
     """Return the weight shapes of the hidden layers, and the inputs of the output layer."""
     shapes: list[tuple[int, ...]] = []
@@ -146,12 +157,13 @@ def layer_shapes(
         channels, height, width = input_shape
         for out in conv:
             if min(height, width) < POOL:
+                how = "pooling" if stride == 1 else f"stride {stride}"
                 raise InputError(
-                    f"--conv: {len(conv)} convolutions with pooling are too many for images of "
+                    f"--conv: {len(conv)} convolutions with {how} are too many for images of "
                     f"{input_shape[1]} x {input_shape[2]} pixels"
                 )
             shapes.append((out, channels, KERNEL, KERNEL))
-            channels, height, width = out, height // POOL, width // POOL
+            channels, (height, width) = out, smaller((height, width), stride)
         inputs = channels * height * width
     else:
         inputs = 1

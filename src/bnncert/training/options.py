@@ -10,6 +10,9 @@ from typing import Any
 from bnncert.errors import InputError
 from bnncert.formats.limits import DEFAULT_LIMITS
 
+#: With a larger stride a 3 x 3 convolution does not read every pixel.
+MOST_STRIDE = 3
+
 
 @dataclass(frozen=True)
 class TrainingOptions:
@@ -20,7 +23,9 @@ class TrainingOptions:
     hidden
         Sizes of the dense hidden layers.
     conv
-        Channels of the convolutions before them (3 x 3, each followed by 2 x 2 max-pooling).
+        Channels of the convolutions before them (3 x 3).
+    stride
+        Stride of the convolutions; those of stride 1 are followed by 2 x 2 max-pooling.
     zeros
         Share of zero weights in every layer; 0 makes the weights binary.
     patience
@@ -45,6 +50,7 @@ class TrainingOptions:
     robust: float = 0.0
     delta: float = 0.5
     binarise_input: bool = False
+    stride: int = 1
 
     def __post_init__(self) -> None:
         for name, widths in (("hidden", self.hidden), ("conv", self.conv)):
@@ -53,6 +59,8 @@ class TrainingOptions:
         self._check_sizes()
         if not self.hidden and not self.conv:
             raise InputError("--hidden is empty; a binary network needs a hidden layer")
+        if not 1 <= self.stride <= MOST_STRIDE:
+            raise InputError(f"--stride is {self.stride}; expected an integer in 1..{MOST_STRIDE}")
         if not 0.0 <= self.zeros < 1.0:
             raise InputError(f"--zeros is {self.zeros}; expected a share in [0, 1)")
         for name, count in (("epochs", self.epochs), ("patience", self.patience)):

@@ -13,23 +13,18 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto
 
 from bnncert.arrays import FloatArray
 from bnncert.description.model import ModelDescription, Shift, Stage
 from bnncert.errors import InputError
+from bnncert.formats.onnx.drafting import ModelDraft, data_properties
 
 #: A layer with a larger dense matrix (in bytes) is not written.
 LARGEST_MATRIX = 256 * 2**20
 
 #: Protobuf cannot hold more than 2 GiB; the difference is for everything except matrices.
 LARGEST_MODEL = 2**31 - 2**24
-
-#: These versions are supported by all runtimes in use.
-OPSET, IR_VERSION = 15, 8
-
-#: Added to the result of Sign: it moves 0 to one side and keeps the signs of +1 and -1.
-NUDGE = {"plus": 0.1, "minus": -0.1}
 
 
 def write_onnx(description: ModelDescription, file: BinaryIO, path: Path) -> None:
@@ -44,8 +39,7 @@ def write_onnx(description: ModelDescription, file: BinaryIO, path: Path) -> Non
         np.float32 if all(_fits_float32(part) for part in parts) else np.float64
     )
     _check_sizes(description, np.dtype(kind).itemsize, path)
-    model = _model(description, biases, kind)
-    file.write(model.SerializeToString())
+    file.write(_model(description, biases, kind))
 
 
 def _bias(stage: Stage, path: Path) -> FloatArray:
@@ -75,74 +69,36 @@ def _check_sizes(description: ModelDescription, width: int, path: Path) -> None:
         raise InputError(f"{path}: {total >> 20} MiB of weights do not fit an ONNX file (use .npz)")
 
 
-def _model(description: ModelDescription, biases: list[FloatArray], kind: Any) -> Any:
-    nodes: list[Any] = []
-    tensors: list[Any] = []
-
-    def tensor(name: str, array: npt.NDArray[Any]) -> str:
-        tensors.append(numpy_helper.from_array(np.ascontiguousarray(array, dtype=kind), name))
-        return name
-
-    def node(op: str, inputs: list[str], output: str, **attributes: Any) -> str:
-        nodes.append(helper.make_node(op, inputs, [output], name=output, **attributes))
-        return output
-
-    element = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+def _model(description: ModelDescription, biases: list[FloatArray], kind: Any) -> bytes:
+    draft = ModelDraft(kind)
+    element = draft.element
     current = "input"
     if kind is np.float64:
-        current = node("Cast", [current], "widened", to=element)
-    current = node("Flatten", [current], "flat", axis=1)
+        current = draft.node("Cast", [current], "widened", to=element)
+    current = draft.node("Flatten", [current], "flat", axis=1)
     last = len(description.stages) - 1
     for number, (stage, bias) in enumerate(zip(description.stages, biases, strict=True)):
-        dense = stage.weights.toarray().T
-        current = node("MatMul", [current, tensor(f"W{number}", dense)], f"product{number}")
+        dense = draft.tensor(f"W{number}", stage.weights.toarray().T)
+        current = draft.node("MatMul", [current, dense], f"product{number}")
         end = "scores" if number == last else f"sum{number}"
-        current = node("Add", [current, tensor(f"b{number}", bias)], end)
-        if number == last:
-            break
-        current = node("Sign", [current], f"sign{number}")
-        if stage.sign_zero in NUDGE:
-            nudge = tensor(f"nudge{number}", np.array(NUDGE[stage.sign_zero]))
-            current = node("Add", [current, nudge], f"nudged{number}")
-            current = node("Sign", [current], f"settled{number}")
+        current = draft.node("Add", [current, draft.tensor(f"b{number}", bias)], end)
+        if number < last:
+            current = draft.signs(current, number, stage.sign_zero)
+    shape = [description.stages[-1].weights.shape[0]]
     if description.output_transform == "softmax":
-        current = node("Softmax", [current], "probabilities", axis=1)
+        current = draft.node("Softmax", [current], "probabilities", axis=1)
     elif description.output_transform == "argmax":
-        current = node("ArgMax", [current], "class", axis=1, keepdims=0)
-        element = TensorProto.INT64
-    classes = description.stages[-1].weights.shape[0]
-    shape = ["N"] if description.output_transform == "argmax" else ["N", classes]
-    graph = helper.make_graph(
-        nodes,
-        "binary network",
-        [
-            helper.make_tensor_value_info(
-                "input", TensorProto.FLOAT, ["N", *description.input_shape]
-            )
-        ],
-        [helper.make_tensor_value_info(current, element, shape)],
-        tensors,
-    )
-    model = helper.make_model(
-        graph,
-        producer_name="bnncert",
-        ir_version=IR_VERSION,
-        opset_imports=[helper.make_opsetid("", OPSET)],
-    )
-    helper.set_model_props(model, _properties(description))
-    return model
+        current = draft.node("ArgMax", [current], "class", axis=1, keepdims=0)
+        element, shape = TensorProto.INT64, []
+    return draft.model(description.input_shape, current, element, shape, _properties(description))
 
 
 def _properties(description: ModelDescription) -> dict[str, str]:
-    properties = dict(description.metadata)
-    properties["bnncert.form"] = json.dumps("normal")
-    for key, bound in (("input_lo", description.input_lo), ("input_hi", description.input_hi)):
-        if bound is not None:
-            numbers = np.asarray(bound, dtype=np.float64).reshape(-1).tolist()
-            uniform = len(set(numbers)) == 1
-            properties[f"bnncert.{key}"] = json.dumps(numbers[0] if uniform else numbers)
-    if description.pixel_step is not None:
-        properties["bnncert.pixel_step"] = json.dumps(description.pixel_step)
+    properties = {
+        **description.metadata,
+        "bnncert.form": json.dumps("normal"),
+        **data_properties(description.input_lo, description.input_hi, description.pixel_step),
+    }
     if any(stage.sign_zero == "either" for stage in description.stages):
         properties["bnncert.sign_zero"] = json.dumps("either")
     return properties
