@@ -23,7 +23,13 @@ from pathlib import Path
 
 from bnncert.checking import RejectedError, UnreadableError, check
 from bnncert.commands.console import wide_console
-from bnncert.competition import Instance, Settings, certificate_path, read_instances, run_category
+from bnncert.competition import (
+    CategoryInstance,
+    CategorySettings,
+    certificate_path,
+    read_instances,
+    run_category,
+)
 from bnncert.errors import BnncertError
 from bnncert.network import load
 from bnncert.report.competition import Line, category_table
@@ -49,7 +55,7 @@ def check_here(certificate: Path, model: Path) -> tuple[str, float]:
 
 
 def check_certificates(
-    instances: Sequence[Instance], lines: Sequence[Line], folder: Path
+    instances: Sequence[CategoryInstance], lines: Sequence[Line], folder: Path
 ) -> tuple[int, int]:
     """Check the certificate of every unsat; return how many are accepted, and of how many."""
     accepted = proved = 0
@@ -101,7 +107,7 @@ def main() -> int:
     try:
         everything = read_instances(arguments.data / "instances.csv", arguments.seconds)
         instances = [i for i in everything if arguments.only in Path(i.vnnlib).name]
-        settings = Settings(method=arguments.method, certificates=proofs)
+        settings = CategorySettings(method=arguments.method, certificates=proofs)
         lines = run_category(instances, out, settings, progress=show)
     except BnncertError as error:
         print(error, file=sys.stderr)

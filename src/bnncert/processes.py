@@ -1,4 +1,4 @@
-"""Worker processes that ignore Ctrl-C and exit when their parent process exits.
+"""Processes: workers that end with their parent, and single calls in a process of their own.
 
 A terminal sends Ctrl-C to all processes of a group.  Only the parent process handles it.  Each
 worker holds one end of a connection, its lifeline, and exits when the other end is closed, which
@@ -8,12 +8,25 @@ also happens when the parent process is killed.
 from __future__ import annotations
 
 import os
+import pickle
 import signal
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from multiprocessing import resource_tracker
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from typing import Any, NamedTuple, NoReturn
+
+#: What a process of its own runs: a function of a module, on texts; the other arguments are the
+#: search path of the parent, without the folder that `-c` puts first.
+_CALL = """import signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+import sys
+texts, sys.path[:] = sys.argv[1:{end}], sys.argv[{end}:]
+from {module} import {name}
+{name}(*texts)"""
 
 
 @contextmanager
@@ -35,12 +48,75 @@ def become_worker(lifeline: Connection) -> None:
     """Ignore Ctrl-C in this process, and exit when the other end of the lifeline is closed."""
     # This is also for platforms that cannot block signals, and for processes started by this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Nothing is sent on the connection: this returns when the other end is closed.
+    exit_after(lambda: lifeline.poll(None))
 
-    def wait_for_end() -> None:
-        # Nothing is sent on the connection: this returns when the other end is closed.
+
+def exit_after(wait: Callable[[], object], *, group: bool = False) -> None:
+    """Exit this process, or its whole `group` of processes, as soon as `wait` has returned."""
+
+    def run() -> None:
         try:
-            lifeline.poll(None)
+            wait()
         finally:
+            if group and hasattr(os, "killpg"):
+                os.killpg(os.getpgrp(), signal.SIGKILL)
             os._exit(1)
 
-    threading.Thread(target=wait_for_end, daemon=True).start()
+    threading.Thread(target=run, daemon=True).start()
+
+
+class WorkerProcess(NamedTuple):
+    """A process, the connection for messages, and the one whose closing ends the process."""
+
+    process: SpawnProcess
+    connection: Connection
+    lifeline: Connection
+
+    @staticmethod
+    def start(target: Callable[..., None], *arguments: object) -> WorkerProcess:
+        """Run `target(connection, *arguments)` in a new process, which ends with this one."""
+        context = get_context("spawn")
+        with interrupts_later():
+            ours, theirs = context.Pipe()
+            watched, lifeline = context.Pipe(duplex=False)
+            process = context.Process(
+                target=_work, args=(watched, target, theirs, *arguments), daemon=True
+            )
+            process.start()
+            # Only the process itself may keep its ends open; otherwise its end is not noticed.
+            theirs.close()
+            watched.close()
+        return WorkerProcess(process, ours, lifeline)
+
+    def kill(self) -> None:
+        """End the process at once, without waiting for its end."""
+        self.lifeline.close()
+        self.connection.close()
+        self.process.kill()
+
+    def join(self, seconds: float | None = None) -> None:
+        """Wait until the process has ended, at most so many seconds."""
+        self.process.join(seconds)
+
+
+def _work(lifeline: Connection, target: Callable[..., None], *arguments: object) -> None:
+    become_worker(lifeline)
+    target(*arguments)
+
+
+def call_command(module: str, name: str, *texts: str) -> list[str]:
+    """Return the command line of a process that calls a function of a module on some texts."""
+    code = _CALL.format(module=module, name=name, end=1 + len(texts))
+    return [sys.executable, "-c", code, *texts, *sys.path]
+
+
+def answer_on_stdout(answer: Callable[[], Any]) -> NoReturn:
+    """Pickle what `answer` returns to the standard output, and end the process."""
+    out = os.fdopen(os.dup(1), "wb")
+    # What libraries print must not get into the answer.
+    os.dup2(2, 1)
+    pickle.dump(answer(), out)
+    out.flush()
+    # At once: threads of a solver may still run, and C++ aborts if they do at a normal exit.
+    os._exit(0)

@@ -24,8 +24,8 @@ import bnncert
 from bnncert import FormatError, InputError, Result
 from bnncert.checking import check
 from bnncert.competition import (
-    Answer,
-    Settings,
+    CategorySettings,
+    CompetitionAnswer,
     answering,
     read_instances,
     run_category,
@@ -250,7 +250,7 @@ def test_the_witness_has_the_outputs_of_the_model_itself(tmp_path: Path) -> None
     request |= {"method": "auto", "memory": 1.0, "certificate": None}
     result, reason, _ = answering._answer(request)
     assert result is not None and (result.status, reason) == ("not_robust", "")
-    (tmp_path / "result.txt").write_text(Answer("sat", result).file_text)
+    (tmp_path / "result.txt").write_text(CompetitionAnswer("sat", result).file_text)
     found = parse_result(tmp_path / "result.txt")
     assert_witness(found, (tmp_path / "soft.onnx").read_bytes(), [0.4, -0.6], [1.6, 0.6])
     # Probabilities: the competition compares them with those that the model gives.
@@ -301,9 +301,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Yield the queries that are asked from now on; each of them is `unknown`."""
     queries: list[str] = []
 
-    def stub(model: Path, query: Path, timeout: float, **_: Any) -> Answer:
+    def stub(model: Path, query: Path, timeout: float, **_: Any) -> CompetitionAnswer:
         queries.append(query.name.split(".")[0])
-        return Answer("unknown", Result("unknown", (), 0.0, "auto"))
+        return CompetitionAnswer("unknown", Result("unknown", (), 0.0, "auto"))
 
     monkeypatch.setattr("bnncert.competition.category.run_instance", stub)
     yield queries
@@ -349,8 +349,8 @@ def test_another_question_is_asked_anew(category: Path, asked: list[str]) -> Non
     assert set(again()) <= {"near", "broken"} and "broken" in asked
     (out / "net_odd.txt").unlink()
     assert again() == ["odd"]
-    assert again(settings=Settings(method="attack")) == list(EXPECTED)
-    assert again(settings=Settings(method="attack")) == []
+    assert again(settings=CategorySettings(method="attack")) == list(EXPECTED)
+    assert again(settings=CategorySettings(method="attack")) == []
     assert len(ResultsTable(out / "results.csv").lines()) == 5
 
 
@@ -359,17 +359,17 @@ def test_certificates_that_were_not_asked_for_before_are_made(
 ) -> None:
     made: list[str] = []
 
-    def stub(model: Path, query: Path, timeout: float, **options: Any) -> Answer:
+    def stub(model: Path, query: Path, timeout: float, **options: Any) -> CompetitionAnswer:
         made.append(query.name.split(".")[0])
         path = options["certificate"]
         if path is not None:
             path.write_bytes(b"proof")
         kept = None if path is None else str(path)
-        return Answer("unsat", Result("robust", (), 0.0, "auto", certificate=kept))
+        return CompetitionAnswer("unsat", Result("robust", (), 0.0, "auto", certificate=kept))
 
     monkeypatch.setattr("bnncert.competition.category.run_instance", stub)
     instances, out = read_instances(category)[:2], category.parent / "out"
-    settings = Settings(certificates=category.parent / "proofs")
+    settings = CategorySettings(certificates=category.parent / "proofs")
     run_category(instances, out)
     lines = run_category(instances, out, settings)
     assert made == ["far", "near"] * 2
@@ -397,9 +397,9 @@ def test_a_foreign_table_is_left_alone(category: Path, asked: list[str]) -> None
 posix = pytest.mark.skipif(os.name == "nt", reason="signals and limits of POSIX")
 
 
-def ask(child: str, monkeypatch: pytest.MonkeyPatch, limit: float = 30.0) -> Answer:
+def ask(child: str, monkeypatch: pytest.MonkeyPatch, limit: float = 30.0) -> CompetitionAnswer:
     """Run another program in place of the one that answers."""
-    monkeypatch.setattr(answering, "_CHILD", child)
+    monkeypatch.setattr(answering, "call_command", lambda *_: [sys.executable, "-c", child])
     return run_instance(Path("model"), Path("query"), limit)
 
 
@@ -521,7 +521,7 @@ def test_what_a_signal_leaves(category: Path, sent: signal.Signals, asked: list[
         assert last == f"1 of 3 instances are in {out}; the same command goes on from there"
     else:
         assert process.returncode == -signal.SIGKILL
-    run_category(read_instances(category), out, Settings(method="milp"))
+    run_category(read_instances(category), out, CategorySettings(method="milp"))
     assert asked == ["hard", "far"]
 
 
@@ -604,11 +604,11 @@ def test_one_instance_leaves_a_margin(
 ) -> None:
     limits: list[tuple[float, float, float]] = []
 
-    def stub(model: Path, query: Path, timeout: float, **options: Any) -> Answer:
+    def stub(model: Path, query: Path, timeout: float, **options: Any) -> CompetitionAnswer:
         used = time.monotonic() - options["started"]
         limits.append((timeout, options["grace"], used))
         assert result.read_text() == "unknown\n"
-        return Answer("timeout")
+        return CompetitionAnswer("timeout")
 
     monkeypatch.setattr("bnncert.commands.vnncomp.run_instance", stub)
     folder, result = category.parent, category.parent / "result.txt"

@@ -27,7 +27,7 @@ from bnncert.report.latex_export import escape, write_latex
 from bnncert.report.page import write_page
 from bnncert.report.page.pictures import Album, as_image, difference, shades
 from bnncert.report.page.png import png_bytes
-from bnncert.report.page.svg import Scale
+from bnncert.report.page.svg import AxisScale
 from bnncert.report.page.table_data import shortened
 from bnncert.report.statistics import gaps, panels
 from tests.report.results_sketch import (
@@ -213,7 +213,7 @@ def test_bounds_of_verify_join_only_where_they_are_complete(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("log", [False, True])
 def test_ticks_are_inside_the_scale(log: bool) -> None:
-    scale = Scale(0.004, 73.0, 10, 400, log)
+    scale = AxisScale(0.004, 73.0, 10, 400, log)
     ticks = scale.ticks()
     assert 3 <= len(ticks) <= 8
     assert all(10 <= scale(t) <= 400 for t in ticks)

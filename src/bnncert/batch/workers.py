@@ -5,21 +5,18 @@ If a worker dies, its instance is tried once more in a new process; no other ins
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
-from typing import Any
 
 from bnncert.batch.answering import Answer, attempt, overdue
 from bnncert.batch.instance import Instance
 from bnncert.errors import BnncertError
 from bnncert.network import Network
-from bnncert.processes import become_worker, interrupts_later
+from bnncert.processes import WorkerProcess
 
 #: A worker is ended this long after the time limit of its instance.  Methods check the time limit
 #: themselves, but a single step of a general solver may take long.
@@ -53,7 +50,7 @@ def answer_in_processes(
             idle = sum(w.instance is None for w in team)
             wanted = len(again) + (waiting is not None)
             if len(team) < workers and idle < wanted:
-                team.append(_Worker.start(threads))
+                team.append(_Worker(WorkerProcess.start(_serve, threads)))
             for worker in team:
                 if worker.ready and worker.instance is None:
                     if again:
@@ -65,7 +62,7 @@ def answer_in_processes(
                 return
             # Returns early if a worker reports; time limits are checked at least twice a second.
             pause = 0.05 if len(team) < workers and waiting is not None else 0.5
-            wait([w.connection for w in team], timeout=pause)
+            wait([w.running.connection for w in team], timeout=pause)
             for worker in list(team):
                 instance = worker.instance
                 if worker.lost:
@@ -98,27 +95,12 @@ def answer_in_processes(
 class _Worker:
     """A process, the instance that it answers, and the network that it has."""
 
-    process: BaseProcess
-    connection: Any
-    lifeline: Any
+    running: WorkerProcess
     ready: bool = False
     lost: bool = False
     instance: Instance | None = None
     network: str = ""
-    since: float = field(default=0.0)
-
-    @staticmethod
-    def start(threads: int) -> _Worker:
-        context = multiprocessing.get_context("spawn")
-        with interrupts_later():
-            ours, theirs = context.Pipe()
-            receiving, sending = context.Pipe(duplex=False)
-            process = context.Process(target=_serve, args=(theirs, receiving, threads), daemon=True)
-            process.start()
-            # Only the process itself may keep its ends open; otherwise its end is not noticed.
-            theirs.close()
-            receiving.close()
-        return _Worker(process, ours, sending)
+    since: float = 0.0
 
     def give(self, instance: Instance, networks: Mapping[str, Network]) -> None:
         """Send an instance, and its network if the process has another one."""
@@ -126,16 +108,16 @@ class _Worker:
         network = None if content == self.network else networks[content]
         self.instance, self.network, self.since = instance, content, time.monotonic()
         try:
-            self.connection.send((instance, network))
+            self.running.connection.send((instance, network))
         except OSError:
             self.lost = True
 
     def news(self) -> Answer | None:
         """Return the answer if the process has sent one."""
         try:
-            if not self.connection.poll():
+            if not self.running.connection.poll():
                 return None
-            message = self.connection.recv()
+            message = self.running.connection.recv()
         except (EOFError, OSError):
             self.lost = True
             return None
@@ -157,15 +139,12 @@ class _Worker:
 
     def stop(self) -> None:
         """End the process immediately."""
-        self.lifeline.close()
-        self.connection.close()
-        self.process.kill()
-        self.process.join()
+        self.running.kill()
+        self.running.join()
 
 
-def _serve(connection: Connection, lifeline: Connection, threads: int) -> None:
+def _serve(connection: Connection, threads: int) -> None:
     """Answer the instances that arrive until the parent process exits."""
-    become_worker(lifeline)
     network: Network | None = None
     try:
         connection.send(None)

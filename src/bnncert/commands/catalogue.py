@@ -14,17 +14,17 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Entry:
-    """A command: the function `name` of the module `bnncert.commands.<module>`."""
+    """A command: the function `name` of `bnncert.commands.<module>` (default: of its own name)."""
 
     name: str
-    module: str
     summary: str
+    module: str = ""
     hidden: bool = False
 
     @property
     def function(self) -> Callable[..., Any]:
         """The function that runs the command; its module is imported now."""
-        module = importlib.import_module(f"bnncert.commands.{self.module}")
+        module = importlib.import_module(f"bnncert.commands.{self.module or self.name}")
         function: Callable[..., Any] = getattr(module, self.name)
         return function
 
@@ -32,68 +32,58 @@ class Entry:
 ENTRIES = (
     Entry(
         "verify",
-        "verify",
         "Decide whether a property holds, with a counterexample if it does not.",
     ),
     Entry(
         "check",
-        "check",
         "Check a certificate in exact arithmetic: exit code 0 accepted, 1 rejected, 2 unreadable.",
     ),
-    Entry("bound", "bound", "Bound the margin over each rival class by one method."),
+    Entry("bound", "Bound the margin over each rival class by one method."),
     Entry(
-        "radius",
         "radius",
         "Find the largest certified and the smallest falsified radius around a point.",
     ),
     Entry(
         "run",
-        "run",
         "Verify many points at many radii; the same command again continues an interrupted run.",
     ),
     Entry(
-        "experiment",
         "experiment",
         "Run the experiments of a file; the same command again continues an interrupted run.",
     ),
     Entry(
         "report",
-        "report",
         "Make a page of a results file that anyone can open, or tables for a paper.",
     ),
     Entry(
-        "vnncomp",
         "vnncomp",
         "Answer a category of VNN-COMP; the same command again continues an interrupted run.",
     ),
     Entry(
         "train",
-        "train",
         "Train a ternary or binary network; the same command again continues an interrupted run.",
     ),
-    Entry("info", "info", "Print layers, sizes, sparsity and thresholds of a network."),
-    Entry("methods", "showing", "Print the methods, what they promise and what they need."),
+    Entry("info", "Print layers, sizes, sparsity and thresholds of a network."),
+    Entry("methods", "Print the methods, what they promise and what they need."),
     Entry(
-        "convert",
         "convert",
         "Convert a network file; the result is the same network, threshold by threshold.",
     ),
     Entry(
         "demo",
-        "showing",
         "Verify the bundled MNIST network on its first images and show what was found.",
     ),
     # The scripts of VNN-COMP call these two.
     Entry(
         "vnncomp_instance",
-        "vnncomp",
         "Answer one instance as vnncomp/run_instance.sh has to.",
+        "vnncomp",
         hidden=True,
     ),
     Entry(
         "vnncomp_prepare",
-        "vnncomp",
         "Find out whether one instance can be answered, as vnncomp/prepare_instance.sh has to.",
+        "vnncomp",
         hidden=True,
     ),
 )

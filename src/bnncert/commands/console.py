@@ -11,6 +11,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
@@ -28,10 +29,16 @@ class PlainConsole(Console):
         raise BrokenPipeError
 
 
-def wide_console() -> Console:
+def wide_console(width: int = 140, *, stderr: bool = False) -> PlainConsole:
     """Return a console that is wide enough for a table if there is no terminal."""
-    console = PlainConsole()
-    return console if console.is_terminal else PlainConsole(width=140)
+    console = PlainConsole(stderr=stderr)
+    return console if console.is_terminal else PlainConsole(stderr=stderr, width=width)
+
+
+def terminal_bar(console: Console, *columns: ProgressColumn) -> Progress:
+    """Return a bar with these columns and the elapsed time, which only a terminal shows."""
+    hidden = not console.is_terminal
+    return Progress(*columns, TimeElapsedColumn(), console=console, transient=True, disable=hidden)
 
 
 class ProgressBar:
@@ -58,31 +65,16 @@ class ProgressBar:
 @contextmanager
 def watch(console: Console) -> Iterator[ProgressBar]:
     """Show progress on a terminal only."""
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=30),
-        TimeElapsedColumn(),
-    )
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
+    columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=30)
+    with terminal_bar(console, *columns) as bar:
         yield ProgressBar(bar)
 
 
 @contextmanager
 def counting(console: Console, word: str) -> Iterator[Callable[[int, int, str], None]]:
     """Show on a terminal the number of finished instances and a text about the last one."""
-    columns = (
-        TextColumn(word),
-        BarColumn(bar_width=30),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[text]}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
+    columns = BarColumn(bar_width=30), MofNCompleteColumn(), TextColumn("{task.fields[text]}")
+    with terminal_bar(console, TextColumn(word), *columns) as bar:
         task = bar.add_task(word, total=None, text="")
 
         def update(done: int, total: int, text: str) -> None:

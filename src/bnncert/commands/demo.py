@@ -1,27 +1,40 @@
-"""The demonstration: the bundled MNIST network, verified live."""
+"""`bnncert demo`: the bundled MNIST network, verified live."""
 
 from __future__ import annotations
 
 import time
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+import typer
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from bnncert.bundled import DemoData, load_demo_images, load_demo_network
+from bnncert.commands.console import PlainConsole, counting
 from bnncert.errors import InputError
 from bnncert.methods import Options
 from bnncert.network import Network
 from bnncert.regions import Ball
 from bnncert.report.picture import picture_lines, side_by_side
+from bnncert.report.plain_table import plain_table
 from bnncert.report.tables import number, status_text
 from bnncert.verdict import Result
 from bnncert.verification import verify
 
 #: Radii, in steps of 1/127.5, at which the demo looks for a counterexample to show.
 ATTACK_DELTAS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
+
+
+def demo(
+    count: Annotated[int, typer.Option("--count", help="How many of the 100 images.")] = 10,
+    delta: Annotated[float, typer.Option("--delta", help="Radius in pixels of 127.5.")] = 0.25,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds per image.")] = 30.0,
+    network: Annotated[
+        Literal["sparse", "dense"], typer.Option("--network", help="Which bundled network.")
+    ] = "sparse",
+) -> None:
+    """Verify the bundled MNIST network on its first images and show what was found."""
+    run_demo(PlainConsole(), count=count, delta=delta, timeout=timeout, which=network)
 
 
 def run_demo(
@@ -46,27 +59,17 @@ def run_demo(
         highlight=False,
         soft_wrap=True,
     )
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("image", "label", "answer", "margin", "hardest rival", "stages", "seconds"):
-        table.add_column(title, justify="left" if title in ("answer", "stages") else "right")
-    columns = (
-        TextColumn("verifying"),
-        BarColumn(bar_width=30),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[text]}"),
-        TimeElapsedColumn(),
-    )
+    titles = ("image", "label", "answer", "margin", "hardest rival", "stages", "seconds")
+    table = plain_table(*titles, left=("answer", "stages"))
     started = time.monotonic()
     results: list[Result] = []
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("verifying", total=count, text="")
+    with counting(console, "verifying") as show:
         for i in range(count):
             region = Ball("linf", data.point(i), delta / 127.5, -1.0, 1.0)
-            bar.update(task, text=f"image {i}")
+            show(i, count, f"image {i}")
             result = verify(network, region, int(data.labels[i]), timeout=timeout)
             results.append(result)
             table.add_row(*_row(i, int(data.labels[i]), result))
-            bar.advance(task)
     console.print(table)
     words = ["misclassified" if r.is_misclassified else r.status for r in results]
     decided = {w: words.count(w) for w in ("robust", "not_robust", "misclassified")}
@@ -128,16 +131,12 @@ def _show_counterexample(
             continue
         predicted = int(np.argmax(found.scores))
         colour = console.is_terminal and console.color_system is not None
-        shape = (28, 28)
         blocks: list[tuple[str, list[Any]]] = [
-            (
-                f"image {index}: {label}",
-                picture_lines(point.reshape(shape), -1.0, 1.0, colour=colour),
-            ),
-            (
-                f"counterexample: {predicted}",
-                picture_lines(found.point.reshape(shape), -1.0, 1.0, colour=colour),
-            ),
+            (title, picture_lines(pixels.reshape(28, 28), -1.0, 1.0, colour=colour))
+            for title, pixels in (
+                (f"image {index}: {label}", point),
+                (f"counterexample: {predicted}", found.point),
+            )
         ]
         console.print()
         console.print(

@@ -19,7 +19,7 @@ from bnncert.batch.plan import Plan, plan_experiment
 from bnncert.batch.runner import AnsweredInstances, Place, default_folder, finished_rows
 from bnncert.batch.store import ResultsFile
 from bnncert.commands.batches import refuse_failures, run_shown, show_notes
-from bnncert.commands.console import PlainConsole
+from bnncert.commands.console import wide_console
 from bnncert.commands.grouping import grouped
 from bnncert.commands.options import LabelsOption
 from bnncert.commands.output import refuse_clashes, refuse_unwritable
@@ -111,7 +111,7 @@ def _configuration(path: Path, changes: ChangeOptions) -> Configuration:
 
 def _run(plan: Plan, target: Path, place: Place, certificates: Path | None) -> None:
     """Run a plan and print what came out."""
-    console = _console()
+    console = wide_console(200)
     with ResultsFile(target) as results:
 
         def show_rows(rows: AnsweredInstances) -> None:
@@ -138,15 +138,9 @@ def _files(texts: Iterable[str]) -> dict[str, str]:
     return files
 
 
-def _console() -> PlainConsole:
-    """Return a console with room for the tables if no terminal sets the width."""
-    console = PlainConsole()
-    return console if console.is_terminal else PlainConsole(width=200)
-
-
 def _show_plan(plan: Plan, target: Path, workers: int) -> None:
     """Print what would be asked, and how much of it the results file answers already."""
-    console = _console()
+    console = wide_console(200)
     answered: dict[Group, int] = {}
     if target.exists():
         with ResultsFile(target, writable=False) as results:

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from bnncert.commands.console import PlainConsole
-from bnncert.commands.options import (
-    JsonOption,
-    ModelArgument,
-)
-from bnncert.commands.output import (
-    json_path,
-    refuse_unwritable,
-    write_json,
-)
-from bnncert.network import load
-from bnncert.report.tables import (
-    network_table,
-    weight_values,
-)
+from bnncert.commands.console import PlainConsole, wide_console
+from bnncert.commands.options import JsonOption, ModelArgument
+from bnncert.commands.output import json_path, refuse_unwritable, write_json
+from bnncert.network import Network, load
+from bnncert.report.tables import network_table, weight_values
 
 
 def info(model: ModelArgument, json_: JsonOption = None) -> None:
@@ -38,11 +30,14 @@ def info(model: ModelArgument, json_: JsonOption = None) -> None:
     )
     for line in lines:
         console.print(line, soft_wrap=True)
-    (console if console.is_terminal else PlainConsole(stderr=json_ == "-", width=140)).print(
-        network_table(network)
-    )
+    wide_console(stderr=json_ == "-").print(network_table(network))
     for note in network.notes:
         console.print(f"note: {note}", soft_wrap=True)
+    write_json(json_, _tree(network))
+
+
+def _tree(network: Network) -> dict[str, Any]:
+    """Return the description of a network for JSON."""
     layers = [
         {
             "name": layer.name,
@@ -56,30 +51,26 @@ def info(model: ModelArgument, json_: JsonOption = None) -> None:
         for layer in network.layers
     ]
     weights = network.output.weights
-    output = {
-        "name": network.output.name,
-        "inputs": int(weights.shape[1]),
-        "neurons": network.classes,
-        "nonzeros": int(np.count_nonzero(weights)),
-        "values": weight_values(weights[weights != 0]),
-    }
     lo, hi = network.input_lo, network.input_hi
-    write_json(
-        json_,
-        {
-            "model": network.source,
-            "kind": network.kind,
-            "hash": network.content_hash,
-            "inputs": network.inputs,
-            "input_shape": list(network.input_shape),
-            "input_lo": None if lo is None else lo.tolist(),
-            "input_hi": None if hi is None else hi.tolist(),
-            "classes": network.classes,
-            "sizes": list(network.sizes),
-            "zero_fraction": network.zero_fraction,
-            "layers": layers,
-            "output": output,
-            "output_transform": network.output_transform,
-            "notes": list(network.notes),
+    return {
+        "model": network.source,
+        "kind": network.kind,
+        "hash": network.content_hash,
+        "inputs": network.inputs,
+        "input_shape": list(network.input_shape),
+        "input_lo": None if lo is None else lo.tolist(),
+        "input_hi": None if hi is None else hi.tolist(),
+        "classes": network.classes,
+        "sizes": list(network.sizes),
+        "zero_fraction": network.zero_fraction,
+        "layers": layers,
+        "output": {
+            "name": network.output.name,
+            "inputs": int(weights.shape[1]),
+            "neurons": network.classes,
+            "nonzeros": int(np.count_nonzero(weights)),
+            "values": weight_values(weights[weights != 0]),
         },
-    )
+        "output_transform": network.output_transform,
+        "notes": list(network.notes),
+    }

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TextColumn
 
-from bnncert.commands.console import PlainConsole
+from bnncert.commands.console import PlainConsole, terminal_bar
 from bnncert.commands.grouping import grouped
 from bnncert.commands.options import SeedOption
 from bnncert.commands.output import refuse_unwritable
@@ -76,20 +76,8 @@ class TrainingChoices:
 
     def options(self) -> TrainingOptions:
         """Return the checked options of the training."""
-        return TrainingOptions(
-            _sizes(self.hidden, "--hidden"),
-            _sizes(self.conv, "--conv"),
-            self.zeros,
-            self.epochs,
-            self.batch,
-            self.rate,
-            self.seed,
-            self.patience,
-            self.robust,
-            self.delta,
-            self.binarise_input,
-            self.stride,
-        )
+        sizes = {name: _sizes(getattr(self, name), f"--{name}") for name in ("hidden", "conv")}
+        return TrainingOptions(**{**vars(self), **sizes})
 
 
 @grouped
@@ -220,16 +208,8 @@ def _limited(dataset: Dataset, limit: int | None) -> Dataset:
 @contextmanager
 def _watch(console: Console, options: TrainingOptions) -> Iterator[Report]:
     """Show a bar on a terminal, and a line for each epoch everywhere."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=30),
-        TextColumn("{task.fields[text]}"),
-        TimeElapsedColumn(),
-    )
-    watching = PlainConsole(stderr=True)
-    with Progress(
-        *columns, console=watching, transient=True, disable=not watching.is_terminal
-    ) as bar:
+    description, text = TextColumn("{task.description}"), TextColumn("{task.fields[text]}")
+    with terminal_bar(PlainConsole(stderr=True), description, BarColumn(bar_width=30), text) as bar:
         task = bar.add_task("training", total=None, text="")
 
         def report(now: TrainingProgress) -> None:

@@ -17,8 +17,8 @@ from bnncert.commands.options import MemoryOption, MethodOption
 from bnncert.commands.output import refuse_clashes
 from bnncert.commands.unused import refuse_unread
 from bnncert.competition import (
-    Instance,
-    Settings,
+    CategoryInstance,
+    CategorySettings,
     finished_lines,
     plain_or_packed,
     read_instances,
@@ -63,7 +63,7 @@ def vnncomp(
 ) -> None:
     """Answer a category of VNN-COMP; the same command again continues an interrupted run."""
     refuse_unread(ctx, method)
-    settings = Settings(method, memory, certificates)
+    settings = CategorySettings(method, memory, certificates)
     chosen = [i for i in read_instances(instances, timeout) if only in Path(i.vnnlib).name]
     if not chosen:
         raise InputError(f"{instances}: no query with {only!r} in its name")
@@ -74,7 +74,9 @@ def vnncomp(
     _run(chosen, out, settings, again)
 
 
-def _run(chosen: Sequence[Instance], out: Path, settings: Settings, again: bool) -> None:
+def _run(
+    chosen: Sequence[CategoryInstance], out: Path, settings: CategorySettings, again: bool
+) -> None:
     """Run with a progress bar; after Ctrl-C print the finished instances and re-raise."""
     console, watching = wide_console(), PlainConsole(stderr=True)
     seen: list[int] = []

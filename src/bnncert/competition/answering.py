@@ -17,7 +17,7 @@ import threading
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from bnncert.competition.executed import as_executed
 from bnncert.deadline import Deadline
@@ -26,6 +26,7 @@ from bnncert.formats.vnnlib.reader import read_vnnlib
 from bnncert.methods import Options
 from bnncert.network import load
 from bnncert.problem import from_vnnlib
+from bnncert.processes import answer_on_stdout, call_command, exit_after
 from bnncert.report.witness import vnncomp_result
 from bnncert.verdict import Result
 from bnncert.verification import verify_specification
@@ -35,7 +36,7 @@ GRACE = 1.0
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class CompetitionAnswer:
     """The answer to one instance.
 
     Attributes
@@ -80,7 +81,7 @@ def run_instance(
     certificate: Path | None = None,
     started: float | None = None,
     grace: float = GRACE,
-) -> Answer:
+) -> CompetitionAnswer:
     """Answer one query in a process of its own, which has ended when this returns.
 
     Parameters
@@ -105,51 +106,53 @@ def run_instance(
         "certificate": None if certificate is None else str(certificate),
     }
     with tempfile.TemporaryFile() as complaints:
-        process = subprocess.Popen(
-            # The search path of this process, without the folder that `-c` puts first.
-            [sys.executable, "-c", _CHILD, json.dumps(request), *sys.path],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=complaints,
-            # A session of its own: Ctrl-C reaches only this process, and a kill all of the other's.
-            start_new_session=True,
-        )
-        heard: list[bytes] = []
-        try:
-            assert process.stdout is not None
-            listener = threading.Thread(target=_listen, args=(process.stdout, heard), daemon=True)
-            listener.start()
-            left = begin + timeout + grace - time.monotonic()
-            listener.join(min(max(0.0, left), threading.TIMEOUT_MAX))
-            late = listener.is_alive()
-        finally:
-            _kill(process)
-            usage = _reap(process)
-        listener.join()
-        process.stdout.close()
+        ended = _run(json.dumps(request), begin + timeout + grace, complaints)
         seconds = time.monotonic() - begin
-        content = heard[0] if heard else b""
         try:
-            result, reason, stage = pickle.loads(content)
+            result, reason, stage = pickle.loads(ended.content)
         except (pickle.UnpicklingError, EOFError, ValueError, TypeError):
             # The answer is missing or incomplete.
-            if late:
-                return Answer("timeout", None, "stopped at the limit", seconds, "", usage)
-            reason = _death(process.returncode, complaints)
-            return Answer("error", None, reason, seconds, "", usage)
+            word, reason = "timeout", "stopped at the limit"
+            if not ended.late:
+                word, reason = "error", _death(ended.code, complaints)
+            return CompetitionAnswer(word, None, reason, seconds, "", ended.memory)
     word = "error" if result is None else result.vnncomp_word
-    return Answer(word, result, reason, seconds, stage, usage)
+    return CompetitionAnswer(word, result, reason, seconds, stage, ended.memory)
 
 
-#: What the process runs.  The first argument is the request, the others are the search path.
-_CHILD = (
-    "import sys\nsys.path[:] = sys.argv[2:]\n"
-    "from bnncert.competition.answering import answer_request\nanswer_request(sys.argv[1])"
-)
+class _Ended(NamedTuple):
+    """A process that has ended: what it wrote, its exit code, most memory, and whether too late."""
+
+    content: bytes
+    code: int
+    memory: int
+    late: bool
 
 
-def _listen(pipe: IO[bytes], heard: list[bytes]) -> None:
-    heard.append(pipe.read())
+def _run(request: str, end: float, complaints: IO[bytes]) -> _Ended:
+    """Run the process of a request, and kill it at `end` on the clock of `time.monotonic`."""
+    process = subprocess.Popen(
+        call_command(__name__, "answer_request", request),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=complaints,
+        # A session of its own: Ctrl-C reaches only this process, and a kill all of the other's.
+        start_new_session=True,
+    )
+    heard: list[bytes] = []
+    try:
+        pipe = process.stdout
+        assert pipe is not None
+        listener = threading.Thread(target=lambda: heard.append(pipe.read()), daemon=True)
+        listener.start()
+        listener.join(min(max(0.0, end - time.monotonic()), threading.TIMEOUT_MAX))
+        late = listener.is_alive()
+    finally:
+        _kill(process)
+        memory = _reap(process)
+    listener.join()
+    pipe.close()
+    return _Ended(heard[0] if heard else b"", process.returncode, memory, late)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
@@ -189,33 +192,21 @@ def _death(code: int, complaints: IO[bytes]) -> str:
 
 def answer_request(text: str) -> None:
     """Do the work of :func:`run_instance`'s process: answer on its standard output and end."""
-    # What libraries print must not get into the answer.
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
-    request: dict[str, Any] = json.loads(text)
-    message: tuple[Result | None, str, str]
+    # Nothing is sent on the standard input: reading returns when the other end is closed.
+    exit_after(lambda: os.read(0, 1), group=True)
+    answer_on_stdout(lambda: _attempt(json.loads(text)))
+
+
+def _attempt(request: dict[str, Any]) -> tuple[Result | None, str, str]:
+    """Answer a request; any exception becomes the answer `error`."""
     try:
-        message = _answer(request)
+        return _answer(request)
     except BnncertError as error:
-        message = None, " ".join(str(error).split()), ""
+        return None, " ".join(str(error).split()), ""
     except MemoryError:
-        message = None, "out of memory", ""
+        return None, "out of memory", ""
     except Exception as error:
-        # Any exception becomes the answer `error`, so that the other instances continue.
-        message = None, " ".join(f"{type(error).__name__}: {error}".split())[:300], ""
-    pickle.dump(message, out)
-    out.flush()
-    # At once: threads of a solver may still run, and C++ aborts if they do at a normal exit.
-    os._exit(0)
-
-
-def _leave_with_parent() -> None:
-    # Nothing is sent on this pipe: reading returns when the other end is closed.
-    os.read(0, 1)
-    if hasattr(os, "killpg"):
-        os.killpg(os.getpgrp(), signal.SIGKILL)
-    os._exit(1)
+        return None, " ".join(f"{type(error).__name__}: {error}".split())[:300], ""
 
 
 def _answer(request: dict[str, Any]) -> tuple[Result | None, str, str]:

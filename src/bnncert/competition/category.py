@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from bnncert.atomic import make_folder, write_atomically
 from bnncert.competition.answering import run_instance
-from bnncert.competition.instances import Instance
+from bnncert.competition.instances import CategoryInstance
 from bnncert.errors import FormatError, InputError
 from bnncert.formats.reading import check_regular
 from bnncert.methods import REGISTRY
@@ -21,7 +21,7 @@ CategoryProgress: TypeAlias = Callable[[int, int, Line | None], None]
 
 
 @dataclass(frozen=True)
-class Settings:
+class CategorySettings:
     """What all instances have in common; `certificates` is a folder, `memory` in gigabytes."""
 
     method: str = "auto"
@@ -36,9 +36,9 @@ class Settings:
 
 
 def run_category(
-    instances: Sequence[Instance],
+    instances: Sequence[CategoryInstance],
     out: Path,
-    settings: Settings | None = None,
+    settings: CategorySettings | None = None,
     *,
     again: bool = False,
     progress: CategoryProgress | None = None,
@@ -52,7 +52,7 @@ def run_category(
     again
         Whether to answer everything anew.
     """
-    settings = settings or Settings()
+    settings = settings or CategorySettings()
     report = progress or (lambda done, total, line: None)
     for folder in (out, settings.certificates):
         if folder is not None:
@@ -80,10 +80,10 @@ def run_category(
 
 
 def finished_lines(
-    instances: Sequence[Instance], out: Path, settings: Settings | None = None
+    instances: Sequence[CategoryInstance], out: Path, settings: CategorySettings | None = None
 ) -> list[Line]:
     """Return the answers to these instances that a folder holds."""
-    settings = settings or Settings()
+    settings = settings or CategorySettings()
     known = {line.file: line for line in ResultsTable(out / "results.csv").lines()}
     hashes: dict[Path, str] = {}
     return [
@@ -94,7 +94,9 @@ def finished_lines(
     ]
 
 
-def _question(instance: Instance, settings: Settings, hashes: dict[Path, str]) -> Line:
+def _question(
+    instance: CategoryInstance, settings: CategorySettings, hashes: dict[Path, str]
+) -> Line:
     """Return the row without an answer."""
     for path in (instance.model, instance.query):
         if path not in hashes:
@@ -115,7 +117,7 @@ def _question(instance: Instance, settings: Settings, hashes: dict[Path, str]) -
     )
 
 
-def _is_answer(line: Line, question: Line, out: Path, settings: Settings) -> bool:
+def _is_answer(line: Line, question: Line, out: Path, settings: CategorySettings) -> bool:
     """Whether a row answers exactly this question, and its files exist."""
     if line.question != question.question or not (out / line.file).is_file():
         return False
@@ -132,7 +134,9 @@ def certificate_path(folder: Path, name: str) -> Path:
     return folder / (name.removesuffix(".txt") + ".bnncert")
 
 
-def _run_and_write(instance: Instance, question: Line, out: Path, settings: Settings) -> Line:
+def _run_and_write(
+    instance: CategoryInstance, question: Line, out: Path, settings: CategorySettings
+) -> Line:
     path = None
     if settings.certificates is not None:
         path = certificate_path(settings.certificates, instance.name)

@@ -15,7 +15,7 @@ from bnncert.formats.reading import read_text
 
 
 @dataclass(frozen=True)
-class Instance:
+class CategoryInstance:
     """One row of an instances.csv.
 
     Attributes
@@ -37,7 +37,7 @@ class Instance:
     name: str
 
 
-def read_instances(path: Path, timeout: float | None = None) -> tuple[Instance, ...]:
+def read_instances(path: Path, timeout: float | None = None) -> tuple[CategoryInstance, ...]:
     """Read an instances.csv: rows `onnx,vnnlib,timeout`, files relative to its folder.
 
     Parameters
@@ -64,7 +64,7 @@ def read_instances(path: Path, timeout: float | None = None) -> tuple[Instance, 
             )
         onnx, vnnlib, limit = row
         found.append(
-            Instance(
+            CategoryInstance(
                 category=category,
                 onnx=onnx,
                 vnnlib=vnnlib,

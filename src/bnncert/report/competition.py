@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -20,9 +21,16 @@ from bnncert.atomic import write_atomically
 from bnncert.errors import FormatError
 from bnncert.formats.limits import DEFAULT_LIMITS
 from bnncert.formats.reading import read_text
+from bnncert.report.plain_table import plain_table
 
 #: Every answer there is, with its colour.
 WORDS = {"sat": "red", "unsat": "green", "unknown": "yellow", "timeout": "yellow", "error": "red"}
+
+#: The columns of results.csv.  There is no preparation step: reading the files is part of the run.
+COLUMNS = (
+    *("category", "onnx", "vnnlib", "prepare", "word", "seconds", "limit", "method", "stage"),
+    *("certificate", "memory", "replayed", "file", "model_hash", "query_hash", "reason"),
+)
 
 
 @dataclass(frozen=True)
@@ -67,42 +75,22 @@ class Line:
 
     def fields(self) -> list[str]:
         """Return the row."""
-        return [
-            *(self.category, self.onnx, self.vnnlib),
-            # There is no preparation step: reading the files is part of the run.
-            "0.00",
-            *(self.word, f"{self.seconds:.3f}"),
-            *(repr(self.limit), self.method, self.stage),
-            "" if self.certificate is None else str(self.certificate),
-            *(str(self.memory), self.replayed, self.file, self.model_hash, self.query_hash),
-            self.reason,
-        ]
+        cells = vars(self) | {"prepare": "0.00", "seconds": f"{self.seconds:.3f}"}
+        cells["certificate"] = "" if self.certificate is None else self.certificate
+        return [str(cells[name]) for name in COLUMNS]
 
     @staticmethod
     def of(fields: Sequence[str], where: str) -> Line:
         """Return the content of a row; error messages name `where`."""
         try:
-            category, onnx, vnnlib, _, word, seconds, *ours = fields
-            limit, method, stage, certificate, memory, replayed, file, model, query, reason = ours
-            if word not in WORDS:
+            cells: dict[str, Any] = dict(zip(COLUMNS, fields, strict=True))
+            if cells["word"] not in WORDS:
                 raise ValueError
-            return Line(
-                category=category,
-                onnx=onnx,
-                vnnlib=vnnlib,
-                limit=float(limit),
-                method=method,
-                file=file,
-                model_hash=model,
-                query_hash=query,
-                word=word,
-                seconds=float(seconds),
-                stage=stage,
-                certificate=int(certificate) if certificate else None,
-                memory=int(memory),
-                replayed=replayed,
-                reason=reason,
-            )
+            del cells["prepare"]
+            cells["limit"], cells["seconds"] = float(cells["limit"]), float(cells["seconds"])
+            cells["certificate"] = int(cells["certificate"]) if cells["certificate"] else None
+            cells["memory"] = int(cells["memory"])
+            return Line(**cells)
         except ValueError:
             raise FormatError(f"{where}: not a row that bnncert vnncomp has written") from None
 
@@ -145,14 +133,12 @@ class ResultsTable:
 
 def category_table(lines: Sequence[Line]) -> Table:
     """Return one row for each instance."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("query", no_wrap=True)
-    table.add_column("answer", no_wrap=True)
-    table.add_column("seconds", justify="right", no_wrap=True)
-    table.add_column("decided by")
-    table.add_column("certificate", justify="right", no_wrap=True)
-    table.add_column("GB", justify="right", no_wrap=True)
-    table.add_column("reason", overflow="fold")
+    table = plain_table(
+        *("query", "answer", "seconds", "decided by", "certificate", "GB", "reason"),
+        left=("query", "answer", "decided by", "reason"),
+        one_line=("query", "answer", "seconds", "certificate", "GB"),
+    )
+    table.columns[-1].overflow = "fold"
     for line in lines:
         # As Text, because names from files may look like rich's markup.
         table.add_row(

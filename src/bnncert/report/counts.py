@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from bnncert.batch.rows import Row
 
+#: The titles of the columns of numbers.
+COUNT_TITLES = ("instances", "misclassified", "robust", "not robust", "undecided")
+
 
 @dataclass(frozen=True)
 class Count:
@@ -54,6 +57,11 @@ def count_answers(radius: float, series: str, rows: Iterable[Row]) -> Count:
         mean_seconds=mean(seconds) or 0.0,
         max_seconds=max(seconds, default=0.0),
     )
+
+
+def count_cells(count: Count) -> tuple[str, ...]:
+    """Return the numbers of answers as the cells of a table, under `COUNT_TITLES`."""
+    return tuple(str(getattr(count, title.replace(" ", "_"))) for title in COUNT_TITLES)
 
 
 def mean(values: Iterable[float]) -> float | None:

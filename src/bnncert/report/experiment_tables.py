@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from rich.table import Table
 
 from bnncert.batch.estimate import duration
 from bnncert.batch.instance import Group, Instance
 from bnncert.batch.rows import Row
-from bnncert.report.counts import count_answers, mean
+from bnncert.report.counts import COUNT_TITLES, count_answers, count_cells, mean
+from bnncert.report.plain_table import plain_table
 from bnncert.report.tables import number
 
 
-def _table(titles: Sequence[str]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("network", "question", "norm", "radius", "method", *titles):
-        words = title in ("network", "question", "norm", "method")
-        table.add_column(title, justify="left" if words else "right", no_wrap=True)
-    return table
+def _table(*titles: str) -> Table:
+    titles = ("network", "question", "norm", "radius", "method", *titles)
+    words = ("network", "question", "norm", "method")
+    return plain_table(*titles, left=words, one_line=titles)
 
 
 def _names(kind: Group) -> tuple[str, ...]:
@@ -28,7 +27,7 @@ def _names(kind: Group) -> tuple[str, ...]:
 
 def plan_table(planned: Mapping[Group, int], answered: Mapping[Group, int]) -> Table:
     """Return the plan: how many instances of each kind there are, and how many are answered."""
-    table = _table(["instances", "answered", "limit", "at most"])
+    table = _table("instances", "answered", "limit", "at most")
     for kind, count in planned.items():
         most = kind.most_seconds(count)
         table.add_row(
@@ -46,15 +45,13 @@ def experiment_table(rows: Iterable[tuple[Instance, Row]]) -> Table:
     kinds: dict[Group, list[Row]] = {}
     for instance, row in rows:
         kinds.setdefault(instance.group, []).append(row)
-    titles = ["instances", "misclassified", "robust", "not robust", "undecided", "mean bound"]
-    table = _table([*titles, "mean s", "max s"])
+    table = _table(*COUNT_TITLES, "mean bound", "mean s", "max s")
     for kind, members in kinds.items():
         count = count_answers(members[0].key.radius, kind.method, members)
         bound = mean(row.lower for row in members if row.lower is not None)
         table.add_row(
             *_names(kind),
-            *map(str, (count.instances, count.misclassified, count.robust)),
-            *map(str, (count.not_robust, count.undecided)),
+            *count_cells(count),
             "-" if bound is None else number(bound),
             *(f"{count.mean_seconds:.2f}", f"{count.max_seconds:.2f}"),
         )

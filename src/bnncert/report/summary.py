@@ -9,7 +9,8 @@ from rich.table import Table
 
 from bnncert.batch.rows import LabelSource, Row, label_source
 from bnncert.radius import RadiusResult
-from bnncert.report.counts import Count, count_answers
+from bnncert.report.counts import COUNT_TITLES, Count, count_answers, count_cells
+from bnncert.report.plain_table import plain_table
 
 #: Titles of the column with the share of robust inputs.
 CERTIFIED: dict[LabelSource, str] = {
@@ -30,18 +31,12 @@ def summarise(rows: Iterable[Row]) -> list[Count]:
 def summary_table(rows: Iterable[Row]) -> Table:
     """Return one line for each radius; the share is an accuracy only if labels were given."""
     rows = list(rows)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    titles = (
-        *("radius", "instances", "misclassified", "robust", "not robust", "undecided"),
-        *("mean s", "max s", CERTIFIED[label_source(rows)]),
-    )
-    for title in titles:
-        table.add_column(title, justify="right")
+    share = CERTIFIED[label_source(rows)]
+    table = plain_table("radius", *COUNT_TITLES, "mean s", "max s", share)
     for one in summarise(rows):
         table.add_row(
             f"{one.radius:.9g}",
-            *map(str, (one.instances, one.misclassified, one.robust)),
-            *map(str, (one.not_robust, one.undecided)),
+            *count_cells(one),
             f"{one.mean_seconds:.2f}",
             f"{one.max_seconds:.2f}",
             f"{100 * one.certified:.1f} %",
@@ -51,9 +46,7 @@ def summary_table(rows: Iterable[Row]) -> Table:
 
 def radius_table(result: RadiusResult) -> Table:
     """Return the table of a search, which has one line."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("certified radius", "falsified radius", "gap", "verify calls", "seconds"):
-        table.add_column(title, justify="right")
+    table = plain_table("certified radius", "falsified radius", "gap", "verify calls", "seconds")
     table.add_row(
         _exact(result.lower),
         _exact(result.upper),

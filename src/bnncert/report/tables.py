@@ -11,6 +11,7 @@ from rich.text import Text
 
 from bnncert.methods import REGISTRY
 from bnncert.network import Network
+from bnncert.report.plain_table import plain_table
 from bnncert.verdict import Finding, Result, Status, TargetResult
 
 #: How each answer is written and coloured.
@@ -45,13 +46,10 @@ def number(value: float) -> str:
 
 def result_table(result: Result) -> Table:
     """Return one row for each target."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("target")
-    table.add_column("answer")
-    table.add_column("lower bound", justify="right")
-    table.add_column("upper bound", justify="right")
-    table.add_column("seconds", justify="right")
-    table.add_column("decided by")
+    table = plain_table(
+        *("target", "answer", "lower bound", "upper bound", "seconds", "decided by"),
+        left=("target", "answer", "decided by"),
+    )
     for t in result.targets:
         table.add_row(
             Text(t.name),
@@ -66,11 +64,8 @@ def result_table(result: Result) -> Table:
 
 def presolve_table(result: Result) -> Table:
     """Return what presolve did to each layer (the same for all targets)."""
-    table = Table(box=None, pad_edge=False, header_style="bold", title_justify="left")
-    table.title = "presolve"
-    for title in ("layer", "neurons", "open", "variables"):
-        table.add_column(title, justify="right")
-    table.add_column("rules")
+    titles = ("layer", "neurons", "open", "variables", "rules")
+    table = plain_table(*titles, left=("rules",), name="presolve")
     lines: list[dict[str, Any]] = next(
         (t.details["presolve"] for t in result.targets if "presolve" in t.details), []
     )
@@ -88,13 +83,9 @@ def presolve_table(result: Result) -> Table:
 
 def stage_table(result: Result) -> Table:
     """Return sizes, iterations, gap and time of every solve."""
-    table = Table(box=None, pad_edge=False, header_style="bold", title_justify="left")
-    table.title = "stages"
-    table.add_column("target", no_wrap=True)
-    table.add_column("stage", no_wrap=True)
-    for title in ("unknowns", "iterations", "bound", "gap", "seconds"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("status", no_wrap=True)
+    titles = ("target", "stage", "unknowns", "iterations", "bound", "gap", "seconds", "status")
+    words = ("target", "stage", "status")
+    table = plain_table(*titles, left=words, one_line=titles, name="stages")
     first = next((t for t in result.targets if "presolve seconds" in t.details), None)
     if first is not None:
         seconds = f"{first.details['presolve seconds']:.3f}"
@@ -120,13 +111,10 @@ def _gap(primal: float | None, bound: float | None) -> float:
 
 def network_table(network: Network) -> Table:
     """Return one row for each layer."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("layer")
-    for title in ("inputs", "neurons", "weights", "zeros"):
-        table.add_column(title, justify="right")
-    table.add_column("values")
-    table.add_column("thresholds")
-    table.add_column("sign(0)", justify="right")
+    table = plain_table(
+        *("layer", "inputs", "neurons", "weights", "zeros", "values", "thresholds", "sign(0)"),
+        left=("layer", "values", "thresholds"),
+    )
     for layer in network.layers:
         cells = layer.size * layer.inputs
         table.add_row(
@@ -177,9 +165,8 @@ def _zero(sign_zero: str) -> str:
 
 def methods_table() -> Table:
     """Return what every registered method needs and promises."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("method", "promises", "regions", "needs", "what it does"):
-        table.add_column(title)
+    titles = ("method", "promises", "regions", "needs", "what it does")
+    table = plain_table(*titles, left=titles)
     for method in REGISTRY.all():
         needs = "-" if method.package is None else method.package
         if not method.available():

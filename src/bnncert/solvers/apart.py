@@ -18,19 +18,13 @@ from typing import Any
 
 from bnncert.deadline import Deadline
 from bnncert.errors import BnncertError
+from bnncert.processes import answer_on_stdout, call_command
 
 #: Seconds after the limit at which a process without an answer is killed.
 GRACE = 0.2
 
 #: Of Linux's prctl(2): the signal to get when the parent ends.
 _PR_SET_PDEATHSIG = 1
-
-#: What the process runs.  Its arguments are the search path of this one.
-_CHILD = (
-    "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-    "import sys\nsys.path[:] = sys.argv[1:]\n"
-    "from bnncert.solvers.apart import serve\nserve()"
-)
 
 
 def call_apart(function: Callable[..., Any], arguments: tuple[Any, ...], deadline: Deadline) -> Any:
@@ -44,7 +38,7 @@ def call_apart(function: Callable[..., Any], arguments: tuple[Any, ...], deadlin
     wait = left + GRACE if left < float("inf") else None
     request = pickle.dumps((wait, os.getpid(), function, arguments))
     process = subprocess.Popen(
-        [sys.executable, "-c", _CHILD, *sys.path],
+        call_command(__name__, "serve"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -73,19 +67,16 @@ def call_apart(function: Callable[..., Any], arguments: tuple[Any, ...], deadlin
 
 def serve() -> None:
     """Answer one request on standard output, and end."""
-    out = os.fdopen(os.dup(1), "wb")
-    # What libraries print must not get into the answer.
-    os.dup2(2, 1)
+    answer_on_stdout(_requested)
+
+
+def _requested() -> Any:
     wait, parent, function, arguments = pickle.load(sys.stdin.buffer)
     _end_with(parent, wait)
     try:
-        answer = function(*arguments)
+        return function(*arguments)
     except BnncertError as error:
-        answer = error
-    pickle.dump(answer, out)
-    out.flush()
-    # At once: a solver's threads may still be at work, and C++ aborts when it finds them.
-    os._exit(0)
+        return error
 
 
 def _end_with(parent: int, wait: float | None) -> None:

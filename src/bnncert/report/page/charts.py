@@ -7,19 +7,16 @@ from html import escape
 
 from bnncert.report.counts import Count
 from bnncert.report.page.svg import (
-    BOTTOM,
-    HEIGHT,
-    LEFT,
-    RIGHT,
     STYLES,
-    TOP,
     WIDTH,
-    Scale,
+    AxisScale,
     axes,
     figure,
     legend,
     line,
     marker,
+    x_scale,
+    y_scale,
 )
 from bnncert.report.statistics import SHARE_NAMES, Panel
 
@@ -46,7 +43,7 @@ def outcome_chart(panel: Panel, lines: Sequence[Count]) -> str:
     """Return stacked bars, one for each radius and series."""
     parts, y, last = [], 4, None
     most = max(one.instances for one in lines)
-    scale = Scale(0, most, _NAMES, WIDTH - 34)
+    scale = AxisScale(0, most, _NAMES, WIDTH - 34)
     for one in lines:
         if one.radius != last:
             y += 14 if last is None else 24
@@ -125,8 +122,8 @@ def outcome_table(panel: Panel, lines: Sequence[Count]) -> str:
 def accuracy_chart(panel: Panel, lines: Sequence[Count]) -> str:
     """Return the certified share (solid) and what falsification leaves (dashed) by radius."""
     step = panel.network.pixel_step or 1.0
-    x = Scale(0, max(one.radius for one in lines) / step or 1.0, LEFT, WIDTH - RIGHT - 6)
-    y = Scale(0, 100, HEIGHT - BOTTOM, TOP)
+    x = x_scale(0, max(one.radius for one in lines) / step or 1.0)
+    y = y_scale(0, 100)
     parts = axes(x, y, f"radius ({panel.unit})", "% of the inputs")
     items = []
     for name, number in series_numbers(panel).items():
@@ -166,8 +163,8 @@ def cactus_chart(panel: Panel) -> str | None:
         return None
     times = [max(t, 1e-3) for values in solved.values() for t in values]
     high = max(*times, 10 * min(times))
-    x = Scale(min(times), high, LEFT, WIDTH - RIGHT - 6, log=True)
-    y = Scale(0, max(len(v) for v in solved.values()), HEIGHT - BOTTOM, TOP)
+    x = x_scale(min(times), high, log=True)
+    y = y_scale(0, max(len(v) for v in solved.values()))
     parts, items = axes(x, y, "seconds for an instance", "instances decided"), []
     for name, number in series_numbers(panel).items():
         values = sorted(solved.get(name, ()))

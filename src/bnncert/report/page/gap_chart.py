@@ -6,18 +6,16 @@ from html import escape
 
 from bnncert.report.page.charts import MOST_POINTS, series_numbers
 from bnncert.report.page.svg import (
-    BOTTOM,
-    HEIGHT,
     LEFT,
     RIGHT,
-    TOP,
     WIDTH,
-    Scale,
     axes,
     figure,
     legend,
     line,
     marker,
+    x_scale,
+    y_scale,
 )
 from bnncert.report.statistics import Gap, Panel
 
@@ -38,8 +36,8 @@ def gap_chart(panel: Panel, gap: Gap) -> str:
     values = [v for _, _, curve in curves for v in curve if v is not None]
     low, high = min(*values, 0.0), max(*values, 0.0)
     room = 0.04 * (high - low) or 1.0
-    x = Scale(1, max(count, 2), LEFT + 6, WIDTH - RIGHT - 6)
-    y = Scale(low - room, high + room, HEIGHT - BOTTOM, TOP)
+    x = x_scale(1, max(count, 2), room=6)
+    y = y_scale(low - room, high + room)
     parts = axes(x, y, "instances, sorted by upper bound", "bound of the margin")
     parts.append(f'<path class="zero" d="M{LEFT},{y(0):.1f}H{WIDTH - RIGHT}"/>')
     items = []

@@ -27,7 +27,7 @@ _MARKERS = (
 
 
 @dataclass(frozen=True)
-class Scale:
+class AxisScale:
     """A linear or logarithmic map of numbers to pixels."""
 
     low: float
@@ -59,12 +59,22 @@ class Scale:
         return [(first + k) * step for k in range(count)]
 
 
+def x_scale(low: float, high: float, *, room: float = 0.0, log: bool = False) -> AxisScale:
+    """Return the scale of a chart's x axis, with some pixels of `room` on the left."""
+    return AxisScale(low, high, LEFT + room, WIDTH - RIGHT - 6, log)
+
+
+def y_scale(low: float, high: float) -> AxisScale:
+    """Return the scale of a chart's y axis."""
+    return AxisScale(low, high, HEIGHT - BOTTOM, TOP)
+
+
 def tick_text(value: float) -> str:
     """Return a short number."""
     return f"{value:.4g}".replace("e-0", "e-").replace("e+0", "e")
 
 
-def axes(x: Scale, y: Scale, x_name: str, y_name: str) -> list[str]:
+def axes(x: AxisScale, y: AxisScale, x_name: str, y_name: str) -> list[str]:
     """Return grid, ticks and names of both axes."""
     parts = []
     for value in y.ticks(5):
