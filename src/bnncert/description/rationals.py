@@ -67,13 +67,22 @@ def float_below(value: Fraction) -> float:
         nearest = value.numerator / value.denominator
     except OverflowError:
         return sys.float_info.max if value > 0 else -math.inf
-    return nearest if Fraction(nearest) <= value else math.nextafter(nearest, -math.inf)
+    p, q = nearest.as_integer_ratio()
+    if p * value.denominator <= value.numerator * q:
+        return nearest
+    return math.nextafter(nearest, -math.inf)
 
 
 def float_above(value: Fraction) -> float:
     """Return the smallest float that is not below `value`."""
+    try:
+        nearest = value.numerator / value.denominator
+    except OverflowError:
+        return -sys.float_info.max if value < 0 else math.inf
+    p, q = nearest.as_integer_ratio()
+    enough = p * value.denominator >= value.numerator * q
     # Adding zero turns -0.0 into 0.0.
-    return -float_below(-value) + 0.0
+    return (nearest if enough else math.nextafter(nearest, math.inf)) + 0.0
 
 
 def square_root(value: Fraction, bits: int) -> Interval:

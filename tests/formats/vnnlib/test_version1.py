@@ -221,6 +221,53 @@ def test_declarations_in_any_order() -> None:
     assert (spec.input_count, spec.output_count) == (2, 1)
 
 
+RANGE = (("<=", "100"), (">=", "-100"))
+
+_BOUNDS = st.lists(
+    st.tuples(
+        st.sampled_from(["<=", ">="]),
+        st.integers(0, 2),
+        st.sampled_from(["0", "-1.5", "2.25", "0.1", "7", "1e1"]),
+    ),
+    max_size=8,
+)
+
+
+@given(bounds=_BOUNDS, x=st.lists(st.sampled_from([-2.0, -1.5, 0.0, 0.1, 2.25, 7.0]), min_size=3))
+def test_bounds_mean_the_same_in_any_spelling(
+    bounds: list[tuple[str, int, str]], x: list[float]
+) -> None:
+    """One space between words is read by one expression, anything else token by token."""
+    declared = [f"(declare-const {name} Real)" for name in ("X_0", "X_1", "X_2", "Y_0")]
+    wide = [f"(assert ({side} X_{i} {end}))" for i in range(3) for side, end in RANGE]
+    plain = "\n".join([*declared, *wide, *(f"(assert ({r} X_{i} {v}))" for r, i, v in bounds)])
+    spaced = plain.replace(" ", "  ")
+    quick, slow = parse_vnnlib(plain), parse_vnnlib(spaced)
+    assert quick.disjuncts == slow.disjuncts
+    assert len(quick.program) < len(slow.program)
+    assert quick.holds(x[:3], [0.0]) == slow.holds(x[:3], [0.0])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(assert (<= X_0 1))",
+        "(declare-const X_0 Real)\n(and (assert (<= X_0 1)))",
+        "(declare-const X_0 Real)\n(assert (and (declare-const X_1 Real)))",
+        "(declare-const X_0 Real)\n(assert (or (assert (<= X_0 1))))",
+        "(declare-const X_0 Real)\n\n(declare-const X_0 Real)",
+        "(declare-const X_01 Real)",
+    ],
+)
+def test_errors_are_the_same_in_any_spelling(text: str) -> None:
+    messages = []
+    for spelling in (text, text.replace(" ", "  ")):
+        with pytest.raises(FormatError) as caught:
+            parse_vnnlib(spelling)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+
+
 def test_holds_checks_lengths_and_takes_floats_exactly() -> None:
     spec = query("(<= X_0 0.1)")
     with pytest.raises(InputError, match="found 2 values for X, expected 1"):

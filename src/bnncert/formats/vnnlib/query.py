@@ -98,7 +98,8 @@ class Instruction(NamedTuple):
 
     ``X`` and ``Y`` push the variable of index `size`, ``number`` pushes `value`; every other
     operation takes the last `size` operands off the stack and pushes its result, except
-    ``assert``, which takes one truth value and pushes nothing.
+    ``assert``, which takes one truth value and pushes nothing.  ``lower`` and ``upper`` are whole
+    assertions, ``X_size >= value`` and ``X_size <= value``.
     """
 
     operation: str
@@ -199,7 +200,13 @@ def _run(program: Sequence[Instruction], x: Sequence[Fraction], y: Sequence[Frac
     numbers: list[Fraction] = []
     truths: list[bool] = []
     for operation, size, value in program:
-        if operation == "X":
+        if operation == "upper":
+            if x[size] > value:
+                return False
+        elif operation == "lower":
+            if x[size] < value:
+                return False
+        elif operation == "X":
             numbers.append(x[size])
         elif operation == "Y":
             numbers.append(y[size])

@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Final
 
 from bnncert.errors import FormatError
-from bnncert.formats.vnnlib.disjunctive_form import DisjunctiveForm, Formula
+from bnncert.formats.vnnlib.disjunctive_form import Block, DisjunctiveForm, Formula
 from bnncert.formats.vnnlib.linear_form import Linear, add, negate, scale, subtract, variable
 from bnncert.formats.vnnlib.messages import error_at, shown
 from bnncert.formats.vnnlib.query import (
@@ -34,6 +34,13 @@ MAX_EXPONENT: Final = 2_000
 
 # The last alternative matches a quote that is never closed, which the reader reports.
 TOKEN: Final = re.compile(r'\n|[()]|[^\s()";|]+|;[^\n]*|"[^"]*"|\|[^|]*\||["|]')
+# Nearly all commands of a large file are declarations and bounds, in this spelling.  They are read
+# as wholes, and what does not match is read token by token; both ways give the same result.
+_STEP: Final = re.compile(
+    r"\(declare-const ([XY]_[0-9]+) Real\)"
+    r"|\(assert \(([<>]=) (X_[0-9]+) (-?[0-9]+(?:\.[0-9]+)?)\)\)"
+    f"|({TOKEN.pattern})"
+)
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE]([+-]?[0-9]+))?")
 _VARIABLE: Final = re.compile(r"([XY])_(0|[1-9][0-9]{0,8})")
 
@@ -113,27 +120,55 @@ class _TextReader:
         """Read all commands of the text."""
         if not text.strip():
             raise self.error("an empty file", "VNN-LIB 1.0 declarations and assertions")
-        for token in TOKEN.findall(text):
-            first = token[0]
-            if first == "\n":
+        for name, relation, bounded, number, token in _STEP.findall(text):
+            if token == "\n":
                 self.line += 1
-            elif first == "(":
-                self.open()
-            elif first == ")":
-                self.close()
-            elif first == ";":
-                continue
-            elif first in '"|':
-                if len(token) == 1:
-                    raise self.error(f"an opening {first} without its end", f"a closing {first}")
-                self.word(token)
-                self.line += token.count("\n")
+            elif token:
+                self.token(token)
+            elif name:
+                if self.frames:
+                    self.tokens(f"(declare-const {name} Real)")
+                else:
+                    self.declare(name, self.line)
+            elif self.frames or bounded not in self.leaves:
+                self.tokens(f"(assert ({relation} {bounded} {number}))")
             else:
-                self.word(token)
+                self.bound(bounded, relation, number)
         if self.frames:
             outermost = self.frames[0]
             found = "the end of the file inside the parenthesis opened here"
             raise self.error(found, f"{len(self.frames)} more ')'", outermost.line)
+
+    def tokens(self, text: str) -> None:
+        """Read a text of one line token by token."""
+        for token in TOKEN.findall(text):
+            self.token(token)
+
+    def token(self, token: str) -> None:
+        first = token[0]
+        if first == "(":
+            self.open()
+        elif first == ")":
+            self.close()
+        elif first == ";":
+            return
+        elif first in '"|':
+            if len(token) == 1:
+                raise self.error(f"an opening {first} without its end", f"a closing {first}")
+            self.word(token)
+            self.line += token.count("\n")
+        else:
+            self.word(token)
+
+    def bound(self, name: str, relation: str, number: str) -> None:
+        """Read ``(assert (relation name number))`` with a declared input."""
+        leaf = self.leaves.get(number)
+        value = (leaf or self.number(number))[0].constant
+        index = self.leaves[name][1].size
+        upper = relation == "<="
+        bound = ((index, value),)
+        self.assertions.append([(Block(upper=bound) if upper else Block(lower=bound),)])
+        self.program.append(Instruction("upper" if upper else "lower", index, value))
 
     def open(self) -> None:
         if len(self.frames) >= MAX_NESTING:
@@ -227,7 +262,10 @@ class _TextReader:
         if frame.kind is _Kind.PENDING:
             raise self.error("'()'", "an operator" if self.frames else "a command")
         if frame.kind is _Kind.DECLARATION:
-            self.declare(frame)
+            if len(frame.words) != 2 or frame.words[1] != "Real":
+                found = shown(" ".join(["declare-const", *frame.words]))
+                raise self.error(found, "(declare-const NAME Real)", frame.line)
+            self.declare(frame.words[0], frame.line)
             return
         if frame.kind is _Kind.ASSERTION:
             if len(frame.formulas) != 1:
@@ -249,20 +287,16 @@ class _TextReader:
             count = len(frame.formulas)
         self.program.append(Instruction(frame.head, count))
 
-    def declare(self, frame: _Frame) -> None:
-        if len(frame.words) != 2 or frame.words[1] != "Real":
-            found = shown(" ".join(["declare-const", *frame.words]))
-            raise self.error(found, "(declare-const NAME Real)", frame.line)
-        name = frame.words[0]
+    def declare(self, name: str, line: int) -> None:
         match = _VARIABLE.fullmatch(name)
         if match is None:
-            raise self.error(f"variable {shown(name)}", "a name X_i or Y_j", frame.line)
+            raise self.error(f"variable {shown(name)}", "a name X_i or Y_j", line)
         letter, index = match[1], int(match[2])
         if index in self.declared[letter]:
             first = self.declared[letter][index]
             found = f"a second declaration of {name}"
-            raise self.error(found, f"only the one on line {first}", frame.line)
-        self.declared[letter][index] = frame.line
+            raise self.error(found, f"only the one on line {first}", line)
+        self.declared[letter][index] = line
         self.leaves[name] = variable(letter, index), Instruction(letter, index)
 
     def calculate(self, frame: _Frame) -> Linear:
