@@ -77,7 +77,7 @@ class Replayer:
         *,
         only_float32: bool = False,
     ) -> None:
-        self._only_float32 = only_float32
+        self.only_float32 = only_float32
         self._problem = problem
         self._runtime = runtime
         self._accept = accept
@@ -92,12 +92,12 @@ class Replayer:
         replays on the device too, then tried as float64; `exact` is tried as it is.
         """
         region = self._problem.region
-        if exact is not None and self._runtime is None and not self._only_float32:
+        if exact is not None and self._runtime is None and not self.only_float32:
             found = self._check(target, np.array([float(v) for v in exact]), exact)
             if found is not None:
                 return found
         kinds: tuple[Any, ...] = (np.float32, np.float64)
-        if self._only_float32:
+        if self.only_float32:
             kinds = (np.float32,)
         elif self._runtime is not None:
             kinds = (self._runtime.dtype,)

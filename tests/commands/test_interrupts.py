@@ -21,6 +21,7 @@ from bnncert.verdict import Result, TargetResult, VerificationInterrupt, best_of
 from tests.batch.tiny import CONFIG, write_files
 from tests.commands.diamond import DATA, DIAMOND, HARD, environment
 from tests.methods.test_branch import members
+from tests.search.patterns.test_sharing import hard_network
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 
@@ -224,6 +225,27 @@ def hears_ctrl_c(process: int) -> bool:
         int(re.findall(rf"^{name}:\s*(\w+)", status, re.M)[0], 16) for name in ("SigBlk", "SigIgn")
     ]
     return not any(mask >> (signal.SIGINT - 1) & 1 for mask in masks)
+
+
+IN_SUBTREES = """
+import os
+from bnncert.methods import propagation
+from bnncert.search.patterns.process_pool import ProcessPool
+propagation.ALONE, os.cpu_count, submit = 0.1, lambda: 2, ProcessPool.submit
+def telling(pool, work):
+    print("searching", flush=True)
+    ProcessPool.submit = submit
+    return submit(pool, work)
+ProcessPool.submit = telling
+"""
+
+
+def test_processes_that_search_subtrees_end_with_the_command(tmp_path: Path) -> None:
+    hard_network(40).save(tmp_path / "net.npz")
+    np.save(tmp_path / "x.npy", np.full(40, 0.25))
+    files = (str(tmp_path / "net.npz"), "--input", str(tmp_path / "x.npy"))
+    out = mid_search(IN_SUBTREES, "verify", *files, "--radius", "1", "--method", "propagation")
+    assert "interrupted after " in out
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="looks at processes in /proc")

@@ -47,7 +47,8 @@ class Options:
     mode
         `milp` and `bab` decide "feasibility" of a violation or find the "optimum" of f.
     processes
-        Processes that branch and bound may use on one target; 0 takes one for each core.  A script
+        Processes that branch and bound may use on one target, and the search over sign patterns
+        on all of them; 0 takes one for each core, at most eight.  A script
         that asks for more than one must guard its main part with ``if __name__ == "__main__"``.
     memory
         Gigabytes that the open nodes of branch and bound may take before it goes deepest first,

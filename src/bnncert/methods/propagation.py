@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,12 @@ from bnncert.search.patterns.enumeration import pattern_counts
 from bnncert.search.patterns.enumeration_numpy import MOST_PLAIN
 from bnncert.search.patterns.flips import flip_budget
 from bnncert.search.patterns.narrowing import without_stable_gates
+from bnncert.search.patterns.process_pool import ProcessPool
 from bnncert.search.patterns.question import PatternQuestion, Point, Realiser
 from bnncert.search.patterns.search import SearchOutcome
+from bnncert.search.patterns.sharing import SharedSearch
 from bnncert.search.trace import PatternTrace
+from bnncert.solvers.threads import at_most_threads
 from bnncert.verdict import TargetResult
 
 #: The note for a network whose dense matrices would not fit into memory.
@@ -31,6 +35,10 @@ TOO_LARGE = "too large for a search over sign patterns"
 
 #: Starts of the local search, and the share of the time and the seconds that it may take.
 DESCENTS, DESCENT_SHARE, DESCENT_SECONDS = 12, 0.2, 3.0
+
+
+#: Seconds before other processes are started.
+ALONE = 1.0
 
 
 class PatternEngine:
@@ -58,6 +66,7 @@ class PatternEngine:
             # For the minimum of F the search continues below the best point found.
             minimum=context.options.mode == "optimum",
             recording=context.tracing,
+            only_float32=context.replayer.only_float32,
         )
         self.realiser = Realiser(question, context.replayer)
         self.search = question.search(self.realiser)
@@ -86,7 +95,22 @@ class PatternEngine:
             if self._descent.run(deadline.within(seconds), DESCENTS):
                 self.search.outcome.status = "violated"
                 return self.search.outcome
-        return self.search.run(deadline)
+        return self._search(deadline)
+
+    def _search(self, deadline: Deadline) -> SearchOutcome:
+        """Search alone for a while, which is enough for most questions, then with others."""
+        search = self.search
+        processes = self.context.options.processes or min(8, os.cpu_count() or 1)
+        if processes < 2:
+            return search.run(deadline)
+        found = search.advance(deadline.within(ALONE))
+        if not found and search.open and not deadline.passed():
+            with (
+                at_most_threads(max(1, (os.cpu_count() or 1) // processes)),
+                ProcessPool(self.question, processes - 1) as pool,
+            ):
+                found = SharedSearch(search, self.realiser, pool).run(deadline)
+        return search.conclude(found)
 
     def _home(self) -> SignArray:
         """Return the signs at the region's centre; where they are undetermined, +1."""
@@ -173,7 +197,7 @@ class PropagationMethod(Method):
     name = "propagation"
     summary = "search over first-layer signs by integer propagation in batches; for deep networks"
     promises = ("bound", "exact", "counterexample")
-    reads = frozenset({"seed", "mode"})
+    reads = frozenset({"seed", "mode", "processes"})
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
         """Decide all targets in one search."""

@@ -19,7 +19,10 @@ def _controller() -> ThreadpoolController:
 
 def blas_threads(size: int) -> AbstractContextManager[object]:
     """Return a context in which matrices of this size are handled with few enough threads."""
-    if size >= WORTH_THREADS:
-        return nullcontext()
-    limit: AbstractContextManager[object] = _controller().limit(limits=1, user_api="blas")
+    return nullcontext() if size >= WORTH_THREADS else at_most_threads(1)
+
+
+def at_most_threads(count: int) -> AbstractContextManager[object]:
+    """Return a context in which linear algebra uses no more than so many threads."""
+    limit: AbstractContextManager[object] = _controller().limit(limits=count, user_api="blas")
     return limit

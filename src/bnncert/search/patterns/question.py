@@ -40,6 +40,8 @@ class PatternQuestion:
         Whether the minimum of F is asked for, instead of its sign.
     recording
         Whether trees and clauses are recorded for a certificate.
+    only_float32
+        Whether counterexamples have to be float32 numbers.
     """
 
     problem: Problem
@@ -50,6 +52,7 @@ class PatternQuestion:
     budget: FlipBudget | None
     minimum: bool = False
     recording: bool = False
+    only_float32: bool = False
 
     def search(self, realiser: Realiser) -> PatternSearch:
         """Return a search that begins at the root."""
@@ -92,6 +95,15 @@ class Realiser:
         if question.minimum:
             self._values = [exact_values(question.problem, target) for target in targets]
             self.goal[:] = np.inf
+
+    def begin(self, deadline: Deadline, upper: FloatArray, goal: FloatArray) -> None:
+        """Begin with the values and goals of another process, and with nothing found."""
+        self.deadline = deadline
+        self.found = self.point = None
+        self.clauses = []
+        self.lowest = [None] * len(self.question.targets)
+        np.minimum(self.upper, upper, out=self.upper)
+        np.minimum(self.goal, goal, out=self.goal)
 
     def __call__(self, pattern: SignArray, targets: BoolArray) -> Realisation:
         """Look for an input of the region with these first-layer signs that reaches a target."""

@@ -199,6 +199,11 @@ class PatternSearch:
             outcome.closed[:] = True
         return outcome
 
+    @property
+    def is_late(self) -> bool:
+        """Whether time ended in the check of a pattern."""
+        return bool(self._unsought)
+
     def restart(self, nodes: NodeBatch) -> None:
         """Search the subtrees below other nodes, with the clauses and goals that are known."""
         self.open, self._unsought = OpenNodes(nodes), []
@@ -239,17 +244,19 @@ class PatternSearch:
             if tiny.any() and self._enumerate(batch.take(tiny)):
                 return True
             batch, kept, few = batch.take(~tiny), kept[~tiny], few[~tiny]
-        for k in np.flatnonzero(few).tolist():
+        chosen, split = np.flatnonzero(few), ~few
+        for number, k in enumerate(chosen.tolist()):
             if deadline.passed():
-                # What is left of the batch stays open.
-                few[k:] = False
+                later = batch.take(chosen[number:])
+                self.open.push(later)
+                self.outcome.nodes -= len(later)
                 break
             done = self._enumerate_node(batch, k, made, int(kept[k]))
             if done is None:
                 return True
-            few[k] = done
-        if not few.all():
-            self._split(batch.take(~few), made, kept[~few])
+            split[k] = not done
+        if split.any():
+            self._split(batch.take(split), made, kept[split])
         return False
 
     def _enumerate_node(

@@ -1,0 +1,127 @@
+"""Processes of this machine that search subtrees of one question.
+
+A process that ends before its time, for example because it is killed, is replaced by a new one.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, wait
+
+from bnncert.processes import WorkerProcess
+from bnncert.search.patterns.question import PatternQuestion
+from bnncert.search.patterns.subtrees import Searched, Subtrees, SubtreeSolver
+from bnncert.solvers.threads import at_most_threads
+
+#: Seconds after which a process returns what is left of its subtrees.
+SECONDS = 0.5
+
+#: New processes in place of those that ended, at most.
+MOST_REPLACED = 8
+
+#: Seconds to wait for a process that was told to end.
+JOIN = 0.5
+
+
+@dataclass(eq=False)
+class _Searcher:
+    """A process, the ticket of its subtrees, and how many clauses it knows."""
+
+    worker: WorkerProcess
+    ready: bool = False
+    ticket: int | None = None
+    known: int = 0
+
+
+class ProcessPool:
+    """Processes that search subtrees; all of them have exited when the block is left."""
+
+    seconds = SECONDS
+
+    def __init__(self, question: PatternQuestion, processes: int) -> None:
+        self._question, self._count = question, processes
+        self._searchers: list[_Searcher] = []
+        self._tickets = self._replaced = 0
+        # Of the cores of this machine, also for the process that asks.
+        self._threads = max(1, (os.cpu_count() or 1) // (processes + 1))
+
+    def __enter__(self) -> ProcessPool:
+        try:
+            for _ in range(self._count):
+                self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for searcher in self._searchers:
+            searcher.worker.kill()
+        for searcher in self._searchers:
+            searcher.worker.join(JOIN)
+        self._searchers = []
+
+    def _start(self) -> None:
+        try:
+            worker = WorkerProcess.start(_serve, self._question, self._threads)
+        except (OSError, MemoryError):
+            # The search goes on with fewer processes, or with none.
+            return
+        self._searchers.append(_Searcher(worker))
+
+    def vacancies(self) -> int:
+        """Return the number of processes that have nothing to do."""
+        return sum(s.ready and s.ticket is None for s in self._searchers)
+
+    def submit(self, work: Subtrees) -> int:
+        """Send subtrees to a process that has nothing to do."""
+        searcher = next(s for s in self._searchers if s.ready and s.ticket is None)
+        self._tickets += 1
+        searcher.ticket = self._tickets
+        fresh = work.clauses[searcher.known :]
+        searcher.known = len(work.clauses)
+        # An error says that the process has ended, which `collect` notices.
+        with suppress(OSError):
+            searcher.worker.connection.send(replace(work, clauses=fresh))
+        return self._tickets
+
+    def collect(self, seconds: float) -> list[tuple[int, Searched | None]]:
+        """Wait for messages; a process that has ended returns None for its subtrees."""
+        places = {s.worker.connection: s for s in self._searchers}
+        finished: list[tuple[int, Searched | None]] = []
+        for connection in wait(list(places), timeout=seconds):
+            assert isinstance(connection, Connection)
+            searcher = places[connection]
+            try:
+                message = connection.recv()
+            except (EOFError, OSError):
+                self._replace(searcher)
+                message = None
+            if searcher.ticket is not None:
+                finished.append((searcher.ticket, message))
+            searcher.ready, searcher.ticket = True, None
+        return finished
+
+    def _replace(self, searcher: _Searcher) -> None:
+        """Start a new process in place of one that has ended."""
+        searcher.worker.kill()
+        searcher.worker.join(JOIN)
+        self._searchers.remove(searcher)
+        if self._replaced < MOST_REPLACED:
+            self._replaced += 1
+            self._start()
+
+
+def _serve(connection: Connection, question: PatternQuestion, threads: int) -> None:
+    """Search the subtrees that arrive until the connection is closed."""
+    try:
+        with at_most_threads(threads):
+            solver = SubtreeSolver(question)
+            connection.send(None)
+            while True:
+                connection.send(solver.solve(connection.recv()))
+    except (EOFError, OSError, MemoryError):
+        # The first process has exited, or this one cannot continue: the closed pipe says so.
+        return

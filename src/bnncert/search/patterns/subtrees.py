@@ -1,0 +1,116 @@
+"""Subtrees of a search over sign patterns that another process searches for some seconds.
+
+A process gets nodes and returns what it closed and what it left open.  It knows the question, and
+needs nothing else: nodes whose process has ended are given to another one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bnncert.arrays import FloatArray, IntArray
+from bnncert.deadline import Deadline
+from bnncert.replay import Replayer
+from bnncert.search.patterns.batch import NodeBatch
+from bnncert.search.patterns.question import PatternQuestion, Point, Realiser
+from bnncert.search.patterns.record import TreeRecord
+from bnncert.search.patterns.search import PatternSearch
+from bnncert.search.trace import LearnedClause
+
+
+@dataclass(frozen=True, eq=False)
+class Subtrees:
+    """Nodes to search below.
+
+    Attributes
+    ----------
+    clauses
+        Literals that exclude each other, all that are known.
+    upper, goal
+        The least values met so far, and the goals, see :class:`Realiser`.
+    seconds
+        How long to search.
+    limit
+        Seconds until the time limit of the question: the check of one pattern may take as long.
+    """
+
+    nodes: NodeBatch
+    clauses: tuple[IntArray, ...]
+    upper: FloatArray
+    goal: FloatArray
+    seconds: float
+    limit: float
+
+
+@dataclass(frozen=True, eq=False)
+class Searched:
+    """What became of subtrees.
+
+    Attributes
+    ----------
+    rest
+        The nodes that are still open; their numbers are those of `record`, in which the nodes that
+        were given come first.
+    lower, nodes, patterns
+        As in the outcome of a search.
+    undecided
+        Whether a pattern was neither found in the region nor excluded from it.
+    clauses, proofs
+        What was learned: literals, and the multipliers if a certificate is wanted.
+    lowest
+        Where the minimum is asked for: points for the targets, lower than those known before.
+    violation
+        The number of a target and a point that reaches it; the search ended there.
+    """
+
+    rest: NodeBatch
+    record: TreeRecord | None
+    lower: FloatArray
+    nodes: int
+    patterns: int
+    undecided: bool
+    clauses: tuple[IntArray, ...] = ()
+    proofs: tuple[LearnedClause, ...] = ()
+    lowest: tuple[tuple[int, Point], ...] = ()
+    violation: tuple[int, Point] | None = None
+
+
+class SubtreeSolver:
+    """Searches subtrees of one question, one after the other; clauses are kept."""
+
+    def __init__(self, question: PatternQuestion) -> None:
+        self._question = question
+        replayer = Replayer(question.problem, only_float32=question.only_float32)
+        self._realiser = Realiser(question, replayer)
+        self._search: PatternSearch = question.search(self._realiser)
+
+    def solve(self, work: Subtrees) -> Searched | None:
+        """Search for some seconds; None if time ended in the check of a pattern."""
+        search, realiser = self._search, self._realiser
+        for literals in work.clauses:
+            search.learn(literals)
+        realiser.begin(Deadline(max(work.limit, 1e-3)), work.upper, work.goal)
+        numbers = np.arange(len(work.nodes) if self._question.recording else 0)
+        search.restart(NodeBatch(work.nodes.nodes, work.nodes.targets, numbers))
+        search.advance(Deadline(max(work.seconds, 1e-3)))
+        if search.is_late:
+            return None
+        violation = None
+        if realiser.found is not None and realiser.point is not None:
+            names = [target.name for target in self._question.targets]
+            violation = (names.index(realiser.found.target), realiser.point)
+        outcome = search.outcome
+        return Searched(
+            rest=search.open.pop(len(search.open)) if search.open else work.nodes.take(slice(0)),
+            record=search.record,
+            lower=outcome.lower,
+            nodes=outcome.nodes,
+            patterns=outcome.patterns,
+            undecided=search.undecided,
+            clauses=tuple(outcome.conflicts),
+            proofs=tuple(realiser.clauses),
+            lowest=tuple((k, p) for k, p in enumerate(realiser.lowest) if p is not None),
+            violation=violation,
+        )
