@@ -37,17 +37,17 @@ SAFETY = 1.0 + 2.0**-20
 def float32_network(network: Network, region: Region) -> Network:
     """Return the network whose possible first-layer signs include all that float32 may compute."""
     layer = network.layers[0]
-    assert layer.bias_lo is not None and layer.bias_hi is not None
+    bias_lo, bias_hi = layer.enclosure
     terms = np.diff(layer.weights.indptr) + 3.0
     if float(terms.max(initial=0.0)) >= 2**22:
         raise InputError("a neuron has too many inputs for a bound of the float32 rounding error")
     reach = np.maximum(np.abs(region.lo), np.abs(region.hi))
     size = np.asarray(abs(layer.weights).astype(np.float64) @ reach)
-    size = size + np.maximum(np.abs(layer.bias_lo), np.abs(layer.bias_hi))
+    size = size + np.maximum(np.abs(bias_lo), np.abs(bias_hi))
     error = SAFETY * terms * UNIT / (1 - terms * UNIT) * size + 1e-35
     widened = replace(
         layer,
-        bias_lo=np.nextafter(layer.bias_lo - error, -np.inf),
-        bias_hi=np.nextafter(layer.bias_hi + error, np.inf),
+        bias_lo=np.nextafter(bias_lo - error, -np.inf),
+        bias_hi=np.nextafter(bias_hi + error, np.inf),
     )
     return replace(network, layers=(widened, *network.layers[1:]))

@@ -139,7 +139,8 @@ def test_no_time_means_no_answer() -> None:
     layer = layer_of([[1, 0]], [0.0])
     late = Deadline(1e-9, start=0.0)
     pattern = SignPattern(layer, np.array([0]), np.array([1], np.int8))
-    assert ball_feasibility(pattern, DISC, late).is_undecided
+    found = ball_feasibility(pattern, DISC, late)
+    assert found.point is None and found.conflict is None
 
 
 def test_a_certificate_needs_a_negative_sum() -> None:

@@ -196,7 +196,7 @@ def test_a_passed_deadline_leaves_the_pattern_open() -> None:
     net = Network.from_arrays([[[1.0]], [[1.0], [1.0]]], [[0.0], [0.0, 0.0]])
     pattern = SignPattern(net.layers[0], np.array([0]), np.array([1], dtype=np.int8))
     found = polyhedral_feasibility(pattern, Box([-1.0], [1.0]), Deadline(1e-9))
-    assert found.is_undecided
+    assert found.point is None and found.conflict is None
 
 
 def irrational(sign_zero: Any) -> Network:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bnncert.errors import InputError
 from bnncert.methods.base import Context, register
 from bnncert.methods.exact_search import ExactMethod, Solver
-from bnncert.regions import Ball, Region
+from bnncert.regions import Region, is_l2_ball
 from bnncert.relaxations.linear import LinearModel
 from bnncert.solvers.gurobi_ import GurobiModel
 from bnncert.solvers.highs_ import HighsModel
@@ -22,7 +22,7 @@ class MilpMethod(ExactMethod):
 
     def check_region(self, region: Region) -> None:
         """Refuse the L2 ball."""
-        if isinstance(region, Ball) and region.norm == "l2":
+        if is_l2_ball(region):
             raise InputError(
                 "the L2 ball is not polyhedral, so milp cannot encode it; use minp, interval, lp, "
                 "sample or attack for the L2 norm"

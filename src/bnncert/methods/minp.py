@@ -11,7 +11,7 @@ from bnncert.errors import InputError
 from bnncert.methods.base import Context, register
 from bnncert.methods.exact_search import ExactMethod, Solver
 from bnncert.presolve.reduction import OpenProblem
-from bnncert.regions import Ball, Region
+from bnncert.regions import Region, is_l2_ball
 from bnncert.regions.linear_block import InputBlock
 from bnncert.relaxations.linear import LinearModel
 from bnncert.relaxations.moments.ball import ball_block
@@ -31,14 +31,14 @@ class MinpMethod(ExactMethod):
 
     def inputs(self, reduced: OpenProblem, region: Region) -> InputBlock:
         """Describe the inputs of a model."""
-        if isinstance(region, Ball) and region.norm == "l2":
+        if is_l2_ball(region):
             return ball_block(region, reduced.layers[0])
         return super().inputs(reduced, region)
 
     def solver(self, model: LinearModel, region: Region, context: Context) -> Solver:
         """Hand a model to SCIP, or to Gurobi where the user has it."""
         options = context.options
-        is_ball = isinstance(region, Ball) and region.norm == "l2"
+        is_ball = is_l2_ball(region)
         ball = model.inputs.size if is_ball else 0
         if options.solver == "gurobi":
             return GurobiModel(model.program, ball=ball, threads=options.threads, seed=options.seed)

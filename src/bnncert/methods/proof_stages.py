@@ -18,7 +18,7 @@ from bnncert.methods.milp import MilpMethod
 from bnncert.methods.reduced_sdp import WORTH_LP, ReducedSdpMethod, bound_problem
 from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Problem, Target
-from bnncert.regions import Ball, Region
+from bnncert.regions import is_l2_ball
 from bnncert.relaxations.reduced.problem import ReducedProblem, is_too_large, reduce_objective
 from bnncert.search.trace import root_trace
 from bnncert.verdict import TargetResult
@@ -97,11 +97,6 @@ class ProofStage:
     def prove(self, task: ProofTask) -> TargetResult | None:
         """Return the answer for one target, or None if the stage is not meant for it."""
         return self.work(task)
-
-
-def is_l2_ball(region: Region) -> bool:
-    """Whether the region has a curved boundary, which linear programs cannot describe."""
-    return isinstance(region, Ball) and region.norm == "l2"
 
 
 def _linear(task: ProofTask) -> TargetResult | None:

@@ -84,16 +84,24 @@ class ThresholdLayer:
         """The row-wise 1-norm nv of the weights."""
         return row_norms(self.weights)
 
+    @property
+    def enclosure(self) -> tuple[FloatArray, FloatArray]:
+        """The floats (bias_lo, bias_hi) that enclose the bias of a first layer."""
+        assert self.bias_lo is not None and self.bias_hi is not None
+        return self.bias_lo, self.bias_hi
+
     @cached_property
-    def plus_from(self) -> IntArray:
-        """The smallest lattice value at which x = +1 is allowed."""
-        assert self.on_from is not None and self.tie is not None
+    def plus_from(self) -> npt.NDArray[Any]:
+        """The smallest value of W y at which x = +1 may occur (first layer: -bias_hi)."""
+        if self.on_from is None or self.tie is None:
+            return -self.enclosure[1]
         return self.on_from + 2 * self.tie if self.sign_zero == "minus" else self.on_from
 
     @cached_property
-    def minus_upto(self) -> IntArray:
-        """The largest lattice value at which x = -1 is allowed."""
-        assert self.on_from is not None and self.tie is not None
+    def minus_upto(self) -> npt.NDArray[Any]:
+        """The largest value of W y at which x = -1 may occur (first layer: -bias_lo)."""
+        if self.on_from is None or self.tie is None:
+            return -self.enclosure[0]
         if self.sign_zero == "either":
             return self.on_from - 2 + 2 * self.tie
         return self.plus_from - 2
@@ -128,7 +136,7 @@ class ThresholdLayer:
             total = self._integer_sums(np.asarray(point, dtype=np.int8))
             plus, minus = total >= self.plus_from, total <= self.minus_upto
             return np.where(plus & minus, TIED, np.where(plus, 1, -1)).astype(np.int8)
-        assert self.bias_lo is not None and self.bias_hi is not None
+        bias_lo, bias_hi = self.enclosure
         signs = np.zeros(self.size, dtype=np.int8)
         undecided: npt.NDArray[Any] = np.arange(self.size)
         if isinstance(point, np.ndarray):
@@ -136,10 +144,10 @@ class ThresholdLayer:
             # than the rounding error of a dot product; the others are decided in rationals.
             value = self.operator(np.float64).forward(point[None, :])[0]
             terms = np.diff(self.weights.indptr) + 2
-            reach = self.norm * np.abs(point).max(initial=0.0) + np.abs(self.bias_hi)
+            reach = self.norm * np.abs(point).max(initial=0.0) + np.abs(bias_hi)
             error = 1.01 * terms * ROUNDOFF * reach + 1e-300
-            signs[value + self.bias_lo > error] = 1
-            signs[value + self.bias_hi < -error] = -1
+            signs[value + bias_lo > error] = 1
+            signs[value + bias_hi < -error] = -1
             undecided = np.flatnonzero(signs == 0)
         exact = [Fraction(v) for v in point] if undecided.size else []
         for j in undecided:
@@ -153,8 +161,7 @@ class ThresholdLayer:
                 Fraction(0),
             )
             signs[j] = self._settle(
-                exact_sum + Fraction(float(self.bias_lo[j])),
-                exact_sum + Fraction(float(self.bias_hi[j])),
+                exact_sum + Fraction(float(bias_lo[j])), exact_sum + Fraction(float(bias_hi[j]))
             )
         return signs
 

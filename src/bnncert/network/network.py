@@ -310,14 +310,13 @@ class Network:
                 assert layer.on_from is not None and layer.tie is not None
                 bias = np.where(layer.tie, -layer.on_from, 1 - layer.on_from).astype(np.float64)
             else:
-                assert layer.bias_lo is not None and layer.bias_hi is not None
-                inexact = np.flatnonzero(layer.bias_lo != layer.bias_hi)
+                bias, bias_hi = layer.enclosure
+                inexact = np.flatnonzero(bias != bias_hi)
                 if inexact.size:
                     raise InputError(
                         f"{layer.name}: neuron {int(inexact[0])} has an irrational bias (batch "
                         "normalisation before real inputs); it cannot be written as a float"
                     )
-                bias = layer.bias_lo
             stages.append(
                 Stage(
                     weights=layer.weights,

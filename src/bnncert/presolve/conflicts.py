@@ -6,9 +6,12 @@ implication it reads  x_a = s  =>  x_b = -t.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from bnncert.arrays import BoolArray, FloatArray, IntArray, SignArray
 from bnncert.presolve.literals import negation, sign_of, variable_of
@@ -34,6 +37,20 @@ class ConflictingPairs:
         """Return the empty set."""
         empty = np.zeros(0, dtype=np.int64)
         return cls(empty, empty, np.zeros(0))
+
+    @classmethod
+    def joined(cls, parts: Sequence[ConflictingPairs]) -> ConflictingPairs:
+        """Return the pairs of all parts, one part after the other."""
+        parts = [cls.none(), *parts]
+        return cls(
+            np.concatenate([p.first for p in parts]),
+            np.concatenate([p.second for p in parts]),
+            np.concatenate([p.theta for p in parts]),
+        )
+
+    def part(self, kept: npt.NDArray[Any]) -> ConflictingPairs:
+        """Return some of the pairs, by a mask or by their places."""
+        return ConflictingPairs(self.first[kept], self.second[kept], self.theta[kept])
 
     @property
     def size(self) -> int:

@@ -25,7 +25,7 @@ from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline
 from bnncert.presolve.conflicts import ConflictingPairs
 from bnncert.presolve.literals import literal, sign_of, variable_of
-from bnncert.regions import Ball, Polytope, Region
+from bnncert.regions import Ball, Polytope, Region, is_l2_ball
 
 UNIT = 2.0**-52
 
@@ -83,15 +83,14 @@ def conflicting_pairs(
         if deadline.passed():
             break
         found.append(over_box(part, need, lo, hi, a, b))
-        if isinstance(region, Ball) and region.norm == "l2":
+        if is_l2_ball(region):
             found.append(_l2_ball(part, need, region, used, a, b, deadline))
     known = _union(found)
+    if is_box:
+        return known
     # These regions exclude more than a box or a ball alone, at a cost for each pair.
-    if isinstance(region, Ball) and region.norm != "linf":
-        return _union([known, _by_support(region, weights, need, known, MOST_ROWS, deadline)])
-    if isinstance(region, Polytope):
-        return _union([known, _by_support(region, weights, need, known, MOST_PROGRAMS, deadline)])
-    return known
+    most = MOST_ROWS if is_ball else MOST_PROGRAMS
+    return _union([known, _by_support(region, weights, need, known, most, deadline)])
 
 
 def _is_ternary(weights: Any) -> bool:
@@ -139,14 +138,9 @@ def _pick(value: FloatArray, theta: Any, a: Any, b: Any, s: int, t: int) -> Conf
 
 def _union(parts: list[ConflictingPairs]) -> ConflictingPairs:
     """Return all pairs, each once (the first proof counts)."""
-    if not parts:
-        return ConflictingPairs.none()
-    first = np.concatenate([p.first for p in parts])
-    second = np.concatenate([p.second for p in parts])
-    theta = np.concatenate([p.theta for p in parts])
-    base = int(max(first.max(initial=0), second.max(initial=0))) + 1
-    kept = np.unique(first * base + second, return_index=True)[1]
-    return ConflictingPairs(first[kept], second[kept], theta[kept])
+    pairs = ConflictingPairs.joined(parts)
+    base = int(max(pairs.first.max(initial=0), pairs.second.max(initial=0))) + 1
+    return pairs.part(np.unique(pairs.first * base + pairs.second, return_index=True)[1])
 
 
 def _product(left: Any, right: Any, b: Any) -> FloatArray:
@@ -237,8 +231,7 @@ def _general_box(
     weights: Any, need: FloatArray, lo: FloatArray, hi: FloatArray, a: Any, b: Any
 ) -> ConflictingPairs:
     """Minimise over theta by bisection on the slope, for weights of any kind."""
-    middle = lo + (hi - lo) / 2
-    half = np.maximum(hi - middle, middle - lo)
+    middle, half = _middle(lo, hi)
     dense = weights.astype(np.float64).toarray()
     if b is None:
         i, b = np.nonzero(a[:, None] < np.arange(dense.shape[0]))

@@ -95,20 +95,10 @@ class Presolved:
 
     def _find_triples(self, deadline: Deadline) -> Triples:
         layer = self.network.layers[0]
-        assert layer.bias_lo is not None and layer.bias_hi is not None
         own = self.owner[self.owner_layer == 0]
-        first = np.flatnonzero(variable_of(self.pairs.first) < own.size)
-        among = ConflictingPairs(
-            self.pairs.first[first], self.pairs.second[first], self.pairs.theta[first]
-        )
-        found = conflicting_triples(
-            self.region,
-            layer.weights[own],
-            -layer.bias_hi[own],
-            -layer.bias_lo[own],
-            among.matrix(own.size),
-            deadline,
-        )
+        excluded = self.pairs.part(variable_of(self.pairs.first) < own.size).matrix(own.size)
+        rows, plus, minus = layer.weights[own], layer.plus_from[own], layer.minus_upto[own]
+        found = conflicting_triples(self.region, rows, plus, minus, excluded, deadline)
         neurons, signs = own[variable_of(found.literals)], sign_of(found.literals)
         self.record.add(
             PresolveStep(
@@ -122,6 +112,22 @@ class Presolved:
             )
         )
         return found
+
+
+def over_variables(
+    layer: ThresholdLayer, below: PresolvedLayer, variables: int
+) -> tuple[Any, FloatArray]:
+    """Return u = w.y of every neuron as a row over the variables, and its fixed part."""
+    free = np.flatnonzero(below.bounds.state == 0)
+    substitute = sp.csr_array(
+        (below.sign[free].astype(np.int64), (free, below.variable[free])),
+        shape=(below.variable.size, variables),
+    )
+    weights = layer.weights.astype(np.int64)
+    rows = sp.csr_array(weights @ substitute)
+    rows.eliminate_zeros()
+    rows.sort_indices()
+    return rows, np.asarray(weights @ below.bounds.state.astype(np.int64), dtype=np.float64)
 
 
 class _Presolve:
@@ -154,44 +160,17 @@ class _Presolve:
         )
 
     def _all_pairs(self) -> ConflictingPairs:
-        if not self.pairs:
-            return ConflictingPairs.none()
-        return ConflictingPairs(
-            np.concatenate([c.first for c in self.pairs]),
-            np.concatenate([c.second for c in self.pairs]),
-            np.concatenate([c.theta for c in self.pairs]),
-        )
+        return ConflictingPairs.joined(self.pairs)
 
     def _first(self, layer: ThresholdLayer) -> PresolvedLayer:
         bounds = first_layer(layer, self.region)
         self._stable(0, bounds.state)
         open_ = bounds.unstable
-        assert layer.bias_lo is not None and layer.bias_hi is not None
-        pairs = conflicting_pairs(
-            self.region,
-            layer.weights[open_],
-            -layer.bias_hi[open_],
-            -layer.bias_lo[open_],
-            self.deadline,
-        )
+        plus, minus = layer.plus_from[open_], layer.minus_upto[open_]
+        pairs = conflicting_pairs(self.region, layer.weights[open_], plus, minus, self.deadline)
         return self._with_pairs(
             0, bounds, open_, pairs, sp.csr_array((layer.size, 0)), np.zeros(layer.size)
         )
-
-    def _over_variables(self, layer: ThresholdLayer) -> tuple[Any, FloatArray]:
-        """Return u = w.y of every neuron as a row over the variables, and its fixed part."""
-        below = self.layers[-1]
-        count = below.variable.size
-        free = np.flatnonzero(below.bounds.state == 0)
-        substitute = sp.csr_array(
-            (below.sign[free].astype(np.int64), (free, below.variable[free])),
-            shape=(count, self.variables),
-        )
-        weights = layer.weights.astype(np.int64)
-        rows = sp.csr_array(weights @ substitute)
-        rows.eliminate_zeros()
-        rows.sort_indices()
-        return rows, np.asarray(weights @ below.bounds.state.astype(np.int64), dtype=np.float64)
 
     def _sum_bounds(
         self, number: int, layer: ThresholdLayer, rows: Any, shift: FloatArray
@@ -223,7 +202,7 @@ class _Presolve:
     def _later(self, number: int, layer: ThresholdLayer) -> PresolvedLayer:
         if layer.weights.nnz > MOST_LATE:
             self.deadline.check()
-        rows, shift = self._over_variables(layer)
+        rows, shift = over_variables(layer, self.layers[-1], self.variables)
         bounds = self._sum_bounds(number, layer, rows, shift)
         open_ = bounds.unstable
         if number == self.network.depth - 1:

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from bnncert.network import Network
 from bnncert.presolve.conflicts import ConflictingPairs
-from bnncert.presolve.pipeline import Presolved, PresolvedLayer
+from bnncert.presolve.pipeline import Presolved, PresolvedLayer, over_variables
 from bnncert.presolve.record import PresolveRecord, PresolveStep
 from bnncert.presolve.stability import LayerBounds
 from bnncert.regions import Region
@@ -28,17 +28,7 @@ def plain_presolve(network: Network, region: Region, bounds: tuple[LayerBounds, 
         record.add(PresolveStep("stable", number, stable, made.state[stable]))
         rows, shift = sp.csr_array((layer.size, 0)), np.zeros(layer.size)
         if layers:
-            below = layers[-1]
-            free = np.flatnonzero(below.variable >= 0)
-            substitute = sp.csr_array(
-                (np.ones(free.size, dtype=np.int64), (free, below.variable[free])),
-                shape=(below.variable.size, variables),
-            )
-            weights = layer.weights.astype(np.int64)
-            rows = sp.csr_array(weights @ substitute)
-            rows.eliminate_zeros()
-            rows.sort_indices()
-            shift = np.asarray(weights @ below.bounds.state.astype(np.int64), dtype=np.float64)
+            rows, shift = over_variables(layer, layers[-1], variables)
         variable = np.full(layer.size, -1, dtype=np.int64)
         if number == 0 or number < network.depth - 1:
             unstable = made.unstable

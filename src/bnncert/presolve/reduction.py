@@ -79,19 +79,16 @@ def reduce_target(network: Network, bounds: tuple[LayerBounds, ...], target: Tar
         rows = layer.weights[needed[i]]
         lower, upper = bounds[i].lower[needed[i]], bounds[i].upper[needed[i]]
         bias = layer.bias[needed[i]]
+        plus_from, minus_upto = layer.plus_from[needed[i]], layer.minus_upto[needed[i]]
         if i == 0:
             inputs = np.unique(rows.indices).astype(np.int64)
-            assert layer.bias_lo is not None and layer.bias_hi is not None
-            plus_from = -layer.bias_hi[needed[i]]
-            minus_upto = -layer.bias_lo[needed[i]]
         else:
             inputs = needed[i - 1]
             shift = np.asarray(
                 rows.astype(np.int64) @ states[i - 1].astype(np.int64), dtype=np.float64
             )
             # Integers, so folding the fixed inputs into the thresholds is exact.
-            plus_from = layer.plus_from[needed[i]] - shift
-            minus_upto = layer.minus_upto[needed[i]] - shift
+            plus_from, minus_upto = plus_from - shift, minus_upto - shift
             bias, lower, upper = bias + shift, lower - shift, upper - shift
         layers.append(
             OpenLayer(

@@ -38,13 +38,12 @@ class LayerBounds:
 
 def first_layer(layer: ThresholdLayer, region: Region) -> LayerBounds:
     """Return the bounds of the first layer, from the region's support function."""
-    assert layer.bias_lo is not None and layer.bias_hi is not None
     upper = region.support(layer.weights)
     lower = -region.support(-layer.weights.astype(np.float64))
     state = np.zeros(layer.size, dtype=np.int8)
     # Float comparisons are exact, and u + b >= 0 is u >= -b: no rounding enters here.
-    on = lower >= -layer.bias_lo if layer.sign_zero == "plus" else lower > -layer.bias_lo
-    off = upper <= -layer.bias_hi if layer.sign_zero == "minus" else upper < -layer.bias_hi
+    on = lower >= layer.minus_upto if layer.sign_zero == "plus" else lower > layer.minus_upto
+    off = upper <= layer.plus_from if layer.sign_zero == "minus" else upper < layer.plus_from
     state[on] = 1
     state[off] = -1
     return LayerBounds(lower, upper, state)

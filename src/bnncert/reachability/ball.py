@@ -25,7 +25,7 @@ from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
 from bnncert.reachability.feasibility import Feasibility, SignPattern, find_conflict
 from bnncert.reachability.polyhedron import polyhedral_feasibility
-from bnncert.regions import Ball, Box, Region
+from bnncert.regions import Ball, Box, Region, is_l2_ball
 
 #: Division by a smaller radius may overflow.
 SMALLEST_RADIUS = 1e-250
@@ -33,7 +33,7 @@ SMALLEST_RADIUS = 1e-250
 
 def exact_feasibility(pattern: SignPattern, region: Region, deadline: Deadline) -> Feasibility:
     """Decide whether a pattern occurs in a region of any kind, in exact arithmetic."""
-    if isinstance(region, Ball) and region.norm == "l2":
+    if is_l2_ball(region):
         return ball_feasibility(pattern, region, deadline)
     return polyhedral_feasibility(pattern, region, deadline)
 

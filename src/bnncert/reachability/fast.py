@@ -14,7 +14,7 @@ from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
 from bnncert.reachability.ball import cone_guide
 from bnncert.reachability.feasibility import Feasibility, SignPattern, find_conflict
-from bnncert.regions import Ball, Region
+from bnncert.regions import Region, is_l2_ball
 from bnncert.regions.linear_block import input_block
 from bnncert.solvers.highs_ import HighsModel
 from bnncert.solvers.linear_program import LinearProgram
@@ -22,7 +22,7 @@ from bnncert.solvers.linear_program import LinearProgram
 
 def fast_feasibility(pattern: SignPattern, region: Region, deadline: Deadline) -> Feasibility:
     """Look for a point of the region with the pattern, or for a conflict, in floating point."""
-    if isinstance(region, Ball) and region.norm == "l2":
+    if is_l2_ball(region):
         if region.radius == 0:
             return Feasibility()
         guide = cone_guide(pattern, region, deadline)

@@ -73,11 +73,6 @@ class Feasibility:
         """Return the result for a point that has the pattern."""
         return cls(np.array([float(v) for v in point]), tuple(point))
 
-    @property
-    def is_undecided(self) -> bool:
-        """Whether neither a point nor a conflict is known."""
-        return self.point is None and self.conflict is None
-
 
 def find_conflict(
     pattern: SignPattern, multipliers: FloatArray, region: Region
@@ -93,10 +88,10 @@ def find_conflict(
 def proves_infeasible(pattern: SignPattern, multipliers: FloatArray, region: Region) -> bool:
     """Whether h_B(sum theta_j s_j w_j) + sum theta_j s_j b_j < 0, with rounding errors on top."""
     layer, neurons, signs = pattern.layer, pattern.neurons, pattern.signs
-    assert layer.bias_lo is not None and layer.bias_hi is not None
+    bias_lo, bias_hi = layer.enclosure
     rows = layer.weights[neurons].astype(np.float64)
     # Of an enclosed bias, the side that makes the wanted sign easier.
-    bias = np.where(signs > 0, layer.bias_hi[neurons], layer.bias_lo[neurons])
+    bias = np.where(signs > 0, bias_hi[neurons], bias_lo[neurons])
     signed = multipliers * signs
     direction = np.asarray(rows.T @ signed)
     value = float(region.support(direction[None, :])[0] + signed @ bias)

@@ -17,7 +17,7 @@ import numpy as np
 
 from bnncert.deadline import Deadline
 from bnncert.reachability.feasibility import Feasibility, SignPattern
-from bnncert.regions import Ball, Polytope, Region
+from bnncert.regions import Ball, Polytope, Region, is_l2_ball
 from bnncert.solvers.exact_lp import Bound, ExactProgram, solve_exactly
 
 
@@ -35,7 +35,7 @@ class _Polyhedron:
 
 def _polyhedron(region: Region) -> _Polyhedron:
     zero = Fraction(0)
-    if isinstance(region, Ball) and region.norm == "l2":
+    if is_l2_ball(region):
         raise ValueError("the L2 ball is not polyhedral")
     if isinstance(region, Ball):
         radius = Fraction(region.radius)
@@ -66,13 +66,12 @@ def _polyhedron(region: Region) -> _Polyhedron:
 
 def polyhedral_feasibility(pattern: SignPattern, region: Region, deadline: Deadline) -> Feasibility:
     """Decide whether a pattern occurs in a polyhedral region."""
-    layer, neurons = pattern.layer, pattern.neurons
-    assert layer.bias_lo is not None and layer.bias_hi is not None
+    bias_lo, bias_hi = pattern.layer.enclosure
     polyhedron = _polyhedron(region)
     # What an irrational bias may allow decides that a pattern is impossible; what it allows for
     # certain decides that a point has it.  For exact biases the two are one question.
     possible = _decide(pattern, polyhedron, deadline, certain=False)
-    inexact = np.any(layer.bias_lo[neurons] != layer.bias_hi[neurons])
+    inexact = np.any(bias_lo[pattern.neurons] != bias_hi[pattern.neurons])
     if possible.point is None or not inexact:
         return possible
     certain = _decide(pattern, polyhedron, deadline, certain=True)
@@ -101,7 +100,7 @@ def _inequalities(
 ) -> tuple[list[dict[int, Fraction]], list[Fraction], list[bool]]:
     """Return row.z >= right for every neuron, and which of them are strict."""
     layer = pattern.layer
-    assert layer.bias_lo is not None and layer.bias_hi is not None
+    bias_lo, bias_hi = layer.enclosure
     rows: list[dict[int, Fraction]] = []
     right: list[Fraction] = []
     strict: list[bool] = []
@@ -109,7 +108,7 @@ def _inequalities(
         start, stop = layer.weights.indptr[j], layer.weights.indptr[j + 1]
         row: dict[int, Fraction] = {}
         low_side = (s > 0) == certain
-        constant = Fraction(float(layer.bias_lo[j] if low_side else layer.bias_hi[j]))
+        constant = Fraction(float(bias_lo[j] if low_side else bias_hi[j]))
         data = zip(
             layer.weights.indices[start:stop].tolist(),
             layer.weights.data[start:stop].tolist(),
@@ -122,7 +121,7 @@ def _inequalities(
                 row[column] = row.get(column, Fraction(0)) + s * sign * Fraction(w)
         rows.append(row)
         right.append(-s * constant)
-        inexact = bool(layer.bias_lo[j] != layer.bias_hi[j])
+        inexact = bool(bias_lo[j] != bias_hi[j])
         loses_tie = layer.sign_zero == ("minus" if s > 0 else "plus")
         strict.append(certain if inexact else loses_tie)
     return rows, right, strict

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bnncert.regions.ball import Ball, Norm
+from bnncert.regions.ball import Ball, Norm, is_l2_ball
 from bnncert.regions.box import Box
 from bnncert.regions.polytope import Polytope
 from bnncert.regions.region import LARGEST_VALUE, EmptyRegionError, Point, Region
@@ -16,4 +16,5 @@ __all__ = [
     "Point",
     "Polytope",
     "Region",
+    "is_l2_ball",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -185,6 +185,11 @@ class Ball(Region):
             "clip_lo": None if self.clip_lo is None else self.clip_lo.tolist(),
             "clip_hi": None if self.clip_hi is None else self.clip_hi.tolist(),
         }
+
+
+def is_l2_ball(region: Region) -> TypeGuard[Ball]:
+    """Whether the region has a curved boundary, which linear programs cannot describe."""
+    return isinstance(region, Ball) and region.norm == "l2"
 
 
 def _outward(center: FloatArray, step: float, direction: float) -> FloatArray:

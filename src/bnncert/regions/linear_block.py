@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray, IntArray
-from bnncert.regions.ball import Ball
+from bnncert.regions.ball import Ball, is_l2_ball
 from bnncert.regions.polytope import Polytope
 from bnncert.regions.region import Region
 
@@ -41,7 +41,7 @@ def input_block(region: Region, used: IntArray) -> InputBlock:
         used = np.union1d(used, np.flatnonzero(np.any(region.matrix != 0, axis=0)))
     if isinstance(region, Ball) and region.norm == "l1":
         return _l1_block(region, used)
-    if isinstance(region, Ball) and region.norm == "l2":
+    if is_l2_ball(region):
         return _l2_block(region, used)
     lo, hi = region.lo[used], region.hi[used]
     base = lo + (hi - lo) / 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -11,13 +12,27 @@ from hypothesis import strategies as st
 
 from bnncert import Box, Network, Options, bound
 from bnncert.relaxations.moments.cliques import (
+    Clique,
     Sparsity,
     chordal_cliques,
     layered_cliques,
     pairwise_cliques,
-    running_intersection,
 )
 from bnncert.relaxations.moments.polynomial import Polynomial, PolynomialProblem, Variable
+
+
+def running_intersection(family: Sequence[Clique]) -> bool:
+    """Whether each clique meets the union of the earlier ones inside one of them."""
+    seen: set[int] = set()
+    earlier: list[frozenset[int]] = []
+    for clique in family:
+        members = frozenset(clique)
+        shared = members & seen
+        if earlier and shared and not any(shared <= other for other in earlier):
+            return False
+        seen |= members
+        earlier.append(members)
+    return True
 
 
 def layers_of(sizes: list[int]) -> list[tuple[int, ...]]:

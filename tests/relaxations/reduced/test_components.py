@@ -1,4 +1,4 @@
-"""Blocks that follow the windows: parts add up to the whole, cliques cover every link."""
+"""Connected components of a reduced problem: their bounds add up to that of the whole."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ import bnncert
 from bnncert.deadline import Deadline
 from bnncert.presolve.pipeline import presolve
 from bnncert.problem import robustness
-from bnncert.relaxations.moments.cliques import running_intersection
-from bnncert.relaxations.reduced.chordal import chordal_cliques, costs
 from bnncert.relaxations.reduced.components import (
     Component,
     ComponentAnswer,
@@ -23,7 +21,6 @@ from bnncert.relaxations.reduced.components import (
     join,
     labels,
     split_bound,
-    sum_of_bounds,
 )
 from bnncert.relaxations.reduced.dual_point import DualPoint
 from bnncert.relaxations.reduced.patterns import consistent_patterns, starting_moments
@@ -156,7 +153,7 @@ def test_any_certificates_join_without_loss() -> None:
     for seed in range(10):
         rng = np.random.default_rng(seed)
         duals = [random_dual_point(p.problem, rng) for p in parts]
-        total = sum_of_bounds(parts, duals)
+        total = sum(d.bound(p.problem) for p, d in zip(parts, duals, strict=True))
         joined = join(problem, parts, duals).bound(problem)
         assert joined == pytest.approx(total, abs=1e-6 * abs(total))
 
@@ -187,7 +184,7 @@ def test_split_bounds_never_exceed_the_minimum(data: st.DataObject) -> None:
         assert found.lower == pytest.approx(whole, abs=1e-3)
 
 
-def test_a_dense_problem_is_one_part_and_one_clique() -> None:
+def test_a_dense_problem_is_one_part() -> None:
     rng = np.random.default_rng(0)
     weights = [rng.choice([-1.0, 1.0], size=s) for s in ((9, 6), (8, 9), (2, 8))]
     biases = [np.zeros(9), np.zeros(8), np.zeros(2)]
@@ -196,39 +193,6 @@ def test_a_dense_problem_is_one_part_and_one_clique() -> None:
     target = robustness(network, region, 0, 1).targets[0]
     problem = reduce_objective(presolve(network, region), target.objectives[0])
     assert [p.problem for p in components(problem)] == [problem]
-    cliques = chordal_cliques(problem)
-    assert [m.size for m in cliques.members] == [problem.size]
-    found = costs(problem)
-    assert found.overlap == 0 and found.cheapest == "whole"
-    assert found.parts == found.whole
-
-
-@pytest.mark.parametrize(("length", "radius", "depth"), CASES)
-def test_cliques_cover_every_link_and_form_a_tree(length: int, radius: float, depth: int) -> None:
-    problem = window_problem(length, radius, depth=depth)
-    cliques = chordal_cliques(problem)
-    sets = [frozenset(m.tolist()) for m in cliques.members]
-    groups = [np.flatnonzero(r) for r in problem.table.rows]
-    groups += [
-        np.append(np.flatnonzero(r), o)
-        for r, o in zip(problem.gates.rows, problem.outputs, strict=True)
-    ]
-    groups += list(np.stack([problem.pair_first // 2, problem.pair_second // 2], axis=1))
-    assert all(any(frozenset(g.tolist()) <= s for s in sets) for g in groups)
-    assert not any(a < b for a in sets for b in sets)
-    assert running_intersection([tuple(m.tolist()) for m in cliques.members])
-    for k, (parent, separator) in enumerate(zip(cliques.parents, cliques.separators, strict=True)):
-        assert parent < k
-        shared = sets[k] & sets[parent] if parent >= 0 else frozenset()
-        assert frozenset(separator.tolist()) == shared
-    assert sum(p < 0 for p in cliques.parents) == len(components(problem))
-
-
-def test_narrow_windows_make_clique_blocks_cheaper() -> None:
-    long = costs(window_problem(160, 0.3, channels=6))
-    assert long.conic < long.parts <= long.whole and long.cheapest == "conic"
-    short = costs(window_problem(8, 0.5))
-    assert short.cheapest != "conic"
 
 
 def test_an_empty_problem_is_one_part() -> None:
@@ -237,4 +201,3 @@ def test_an_empty_problem_is_one_part() -> None:
     parts = components(problem)
     assert len(parts) == 1
     assert split_bound(problem, solve).lower == pytest.approx(problem.constant)
-    assert chordal_cliques(problem).members == ()

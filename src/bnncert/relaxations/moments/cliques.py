@@ -1,4 +1,4 @@
-"""Cliques of variables for sparse relaxations, and the running-intersection property.
+"""Cliques of variables for sparse relaxations.
 
 * `layered`: the paper's theorem.  L = 1: each input with layer 1.  L = 2: each input with layer 1,
   and each last neuron with layer 1.  L >= 3: adjacent hidden layers (up to L-1), each input with
@@ -97,17 +97,3 @@ def _fill(vertex: int, graph: dict[int, set[int]], deadline: Deadline) -> int:
     near = graph[vertex]
     missing = sum(len(near) - 1 - len(graph[v] & near) for v in near)
     return missing // 2
-
-
-def running_intersection(family: Sequence[Clique]) -> bool:
-    """Whether each clique meets the union of the earlier ones inside one of them."""
-    seen: set[int] = set()
-    earlier: list[frozenset[int]] = []
-    for clique in family:
-        members = frozenset(clique)
-        shared = members & seen
-        if earlier and shared and not any(shared <= other for other in earlier):
-            return False
-        seen |= members
-        earlier.append(members)
-    return True

@@ -20,7 +20,7 @@ from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline
 from bnncert.errors import InputError
 from bnncert.presolve.reduction import OpenLayer, OpenProblem
-from bnncert.regions import Ball, Polytope, Region
+from bnncert.regions import Ball, Polytope, Region, is_l2_ball
 from bnncert.relaxations.moments.polynomial import Polynomial, PolynomialProblem, Variable
 
 Encoding: TypeAlias = Literal["standard", "tight-plain", "tight"]
@@ -194,7 +194,7 @@ def _input_constraints(region: Region, inputs: ScaledInputs) -> list[tuple[str, 
         (f"input {int(i) + 1}", Polynomial({(): 1.0, (k, k): -1.0}))
         for k, i in enumerate(inputs.index)
     ]
-    if isinstance(region, Ball) and region.norm == "l2":
+    if is_l2_ball(region):
         # r^2 - |base + half u - m|^2; inputs that do not matter can stay at the centre.
         gap = inputs.base - region.middle[inputs.index]
         square = region.radius**2 - float(gap @ gap)

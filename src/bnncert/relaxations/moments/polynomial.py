@@ -185,16 +185,6 @@ class PolynomialProblem:
         """Return the name of a variable."""
         return self.variables[variable].name
 
-    def is_feasible(self, point: Sequence[float], tolerance: float = 1e-9) -> bool:
-        """Whether a point satisfies all constraints."""
-        inside = all(
-            abs(abs(point[v]) - 1) <= tolerance
-            if v in self.binary
-            else abs(point[v]) <= 1 + tolerance
-            for v in range(len(self.variables))
-        )
-        return inside and all(g(point) >= -tolerance for _, g in self.inequalities)
-
     def lines(self) -> Iterable[str]:
         """Yield the problem line by line."""
         yield f"minimise   {self.objective.text(self.name)}"

@@ -42,17 +42,14 @@ class _Block:
 
     basis: tuple[Monomial, ...]
     factor: Polynomial
-    name: str
 
 
 @dataclass(frozen=True, eq=False)
 class MomentRelaxation:
-    """The conic program, and how its rows belong to monomials."""
+    """A polynomial problem and the conic program of its moments."""
 
     problem: PolynomialProblem
     program: ConicProgram
-    blocks: tuple[_Block, ...]
-    moments: dict[Monomial, int]
 
     def dual_bound(self, dual: FloatArray, deadline: Deadline | None = None) -> float:
         """Return the lower bound of f that a dual vector proves, rounding included.
@@ -92,11 +89,6 @@ class MomentRelaxation:
         loss += (program.right.size + 4) * 2.0**-52 * total
         return value - loss * (1 + 1e-12) - self.problem.slack
 
-    def moment(self, primal: FloatArray, monomial: Monomial) -> float:
-        """Return L(monomial) of a primal solution."""
-        short = reduce_monomial(tuple(sorted(monomial)), self.problem.binary)
-        return 1.0 if not short else float(primal[self.moments[short]])
-
 
 def _basis(variables: Clique, order: int, problem: PolynomialProblem) -> tuple[Monomial, ...]:
     """Return the monomials of degree <= order in these variables, modulo x^2 = 1."""
@@ -129,10 +121,10 @@ def relax(
     blocks = []
     for c in family:
         deadline.check()
-        blocks.append(_Block(_basis(c, order, problem), one, "clique"))
+        blocks.append(_Block(_basis(c, order, problem), one))
     scalars = []
     members = [frozenset(c) for c in family]
-    for name, g in problem.inequalities:
+    for _, g in problem.inequalities:
         deadline.check()
         g = g.reduced(problem.binary)
         home = None
@@ -140,10 +132,10 @@ def relax(
             home = next((c for c in members if g.variables <= c), None)
         if home is None:
             # Order 1, or a constraint that no clique holds: a number times g.
-            scalars.append(_Block(((),), g, name))
+            scalars.append(_Block(((),), g))
         else:
             basis = _basis(tuple(sorted(home)), order - 1, problem)
-            blocks.append(_Block(basis, g, name))
+            blocks.append(_Block(basis, g))
     return _assemble(problem, tuple(scalars), tuple(blocks), deadline)
 
 
@@ -202,4 +194,4 @@ def _assemble(
     deadline.check()
     matrix = sp.coo_array((values, (rows, columns)), shape=(count, len(moments))).tocsr()
     program = ConicProgram(cost, matrix, right, len(scalars), tuple(len(b.basis) for b in blocks))
-    return MomentRelaxation(problem, program, blocks, moments)
+    return MomentRelaxation(problem, program)

@@ -22,7 +22,7 @@ from scipy.sparse.csgraph import connected_components
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.presolve.literals import renumbered, variable_of
 from bnncert.relaxations.reduced.dual_point import DualPoint
-from bnncert.relaxations.reduced.problem import UNIT, Lattice, ReducedProblem
+from bnncert.relaxations.reduced.problem import Lattice, ReducedProblem
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,9 +213,3 @@ def split_bound(
     known = [a.moments for a in answers if a.moments is not None]
     moments = join_moments(problem, parts, known) if len(known) == len(parts) else None
     return SplitBound(dual.bound(problem), dual, moments, primal, len(parts))
-
-
-def sum_of_bounds(parts: list[Component], duals: list[DualPoint]) -> float:
-    """Return the sum of the parts' bounds, rounded down."""
-    bounds = [c.bound(p.problem) for p, c in zip(parts, duals, strict=True)]
-    return sum(bounds) - len(bounds) * UNIT * sum(abs(b) for b in bounds)

@@ -133,11 +133,9 @@ def couple(
     size = np.abs(made.rows).max(axis=1, initial=0.0)
     if not np.all((size > SMALLEST) & (size < LARGEST)):
         return None
-    assert layer.bias_lo is not None and layer.bias_hi is not None
     low, high = bounds.lower[neurons], bounds.upper[neurons]
-    # x = -1 needs u <= -bias_lo, and x = +1 needs u >= -bias_hi.
-    minus_upto = np.minimum(high, -layer.bias_lo[neurons])
-    plus_from = np.maximum(low, -layer.bias_hi[neurons])
+    minus_upto = np.minimum(high, layer.minus_upto[neurons])
+    plus_from = np.maximum(low, layer.plus_from[neurons])
     offset = matrix @ made.middle
     magnitude = np.abs(matrix) @ np.abs(made.middle)
     ends = np.abs(low) + np.abs(high) + np.abs(minus_upto) + np.abs(plus_from)
