@@ -166,7 +166,7 @@ def test_every_iterate_is_below_the_minimum(problem: ReducedProblem) -> None:
     for line in solution.history:
         value = line.dual * relaxation.scale
         assert value <= minimum + 1e-6 * (1 + abs(value))
-        assert line.mu > 0
+        assert line.gap > 0
     assert solution.dual == max(line.dual for line in solution.history)
     assert is_dual_feasible(program, solution.multipliers)
     assert relaxation.bound(solution.multipliers) <= minimum

@@ -175,23 +175,12 @@ class LeafProblem:
     def integers(self, c: DualPoint, bits: int) -> Multipliers | None:
         """Round to integers, and repair the diagonal so that the matrix is definite."""
         count = self.tables.size
-        # From the free part of each sum to the whole: b (u - s) + c (u - s)^2.
-        table = np.stack(
-            [
-                c.table_linear[:count] - 2 * c.table_square[:count] * self.table_shift,
-                c.table_square[:count],
-            ],
-            axis=1,
-        )
+        # From the free part of each sum to the whole; idle gates come after the tables.
+        moved = c.tables_over(np.append(self.table_shift, self.idle_shift))
+        table = moved[:count]
         gate = np.zeros((self.gates.size + self.idle.size, 4))
-        shift, n = self.gate_shift, self.gates.size
-        gate[:n, 0] = c.gate_linear - 2 * c.gate_square * shift
-        gate[:n, 1] = c.gate_square
-        gate[:n, 2] = c.gate_sign - c.gate_product * shift
-        gate[:n, 3] = c.gate_product
-        if self.idle.size:
-            gate[n:, 0] = c.table_linear[count:] - 2 * c.table_square[count:] * self.idle_shift
-            gate[n:, 1] = c.table_square[count:]
+        gate[: self.gates.size] = c.gates_over(self.gate_shift)
+        gate[self.gates.size :, :2] = moved[count:]
         parts = (table, gate, c.diagonal, c.pair)
         if not all(np.all(np.isfinite(p)) for p in parts):
             return None

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from bnncert.arrays import FloatArray, IntArray
+from bnncert.arrays import IntArray
 from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.methods.base import Context, Method
 from bnncert.methods.interval import interval_proof
@@ -29,32 +29,17 @@ from bnncert.reachability.feasibility import SignPattern
 from bnncert.regions import Region
 from bnncert.regions.linear_block import InputBlock, input_block
 from bnncert.relaxations.linear import LinearModel, linear_model
+from bnncert.solvers.linear_program import LinearSolution
 from bnncert.verdict import Counterexample, TargetResult
 
 #: A solver's bound is believed up to this much, relative to the size of f.
 BOUND_TOLERANCE = 1e-6
 
 
-class SolverAnswer(Protocol):
-    """What a solver returned; `point` is None where there is none."""
-
-    @property
-    def status(self) -> str:
-        """How the solve ended: "infeasible", "limit" (of time), or otherwise."""
-
-    @property
-    def point(self) -> FloatArray | None:
-        """The best solution found."""
-
-    @property
-    def dual_bound(self) -> float:
-        """A lower bound of the objective."""
-
-
 class Solver(Protocol):
     """A mixed-integer program inside a solver, to be solved, extended and solved again."""
 
-    def solve(self, deadline: Any, /) -> SolverAnswer:
+    def solve(self, deadline: Any, /) -> LinearSolution:
         """Solve within the time that is left."""
 
     def add_row(self, lower: float, upper: float, columns: Any, values: Any, /) -> None:

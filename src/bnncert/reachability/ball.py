@@ -26,6 +26,7 @@ from bnncert.deadline import Deadline
 from bnncert.reachability.feasibility import Feasibility, SignPattern, find_conflict
 from bnncert.reachability.polyhedron import polyhedral_feasibility
 from bnncert.regions import Ball, Box, Region, is_l2_ball
+from bnncert.solvers.clarabel_ import run_clarabel
 
 #: Division by a smaller radius may overflow.
 SMALLEST_RADIUS = 1e-250
@@ -96,22 +97,12 @@ def cone_guide(
     right = np.concatenate(
         [signs * beta / length, up[up < 1.0], down[down < 1.0], [1.0], np.zeros(used.size)]
     )
-    settings = clarabel.DefaultSettings()
-    settings.verbose = False
-    left = deadline.remaining()
-    if left <= 0:
+    if deadline.passed():
         return None
-    if np.isfinite(left):
-        settings.time_limit = left
     linear = right.size - 1 - used.size
-    answer = clarabel.DefaultSolver(
-        sp.csc_matrix((used.size + 1, used.size + 1)),
-        np.concatenate([np.zeros(used.size), [-1.0]]),
-        sp.csc_matrix(sp.vstack(blocks)),
-        right,
-        [clarabel.NonnegativeConeT(linear), clarabel.SecondOrderConeT(1 + used.size)],
-        settings,
-    ).solve()
+    cones = [clarabel.NonnegativeConeT(linear), clarabel.SecondOrderConeT(1 + used.size)]
+    cost = np.append(np.zeros(used.size), -1.0)
+    answer = run_clarabel(cost, sp.vstack(blocks), right, cones, deadline)
     point = np.array(region.center)
     point[used] += radius * np.array(answer.x)[:-1]
     multipliers = np.maximum(np.array(answer.z)[: neurons.size], 0.0) / length

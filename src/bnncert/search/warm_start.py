@@ -71,15 +71,9 @@ def keep(frame: Frame, left: Restriction, found: DualPoint) -> NodeMultipliers |
     if left.problem.coupling is not None:
         return None
     tables = np.zeros((frame.tables + frame.outputs.size, 2))
-    square = found.table_square
-    tables[left.tables, 0] = found.table_linear - 2 * square * left.table_shift
-    tables[left.tables, 1] = square
+    tables[left.tables] = found.tables_over(left.table_shift)
     gates = np.zeros((frame.outputs.size, 4))
-    square, product = found.gate_square, found.gate_product
-    gates[left.gates, 0] = found.gate_linear - 2 * square * left.gate_shift
-    gates[left.gates, 1] = square
-    gates[left.gates, 2] = found.gate_sign - product * left.gate_shift
-    gates[left.gates, 3] = product
+    gates[left.gates] = found.gates_over(left.gate_shift)
     kappa = np.zeros(frame.size)
     kappa[left.free] = found.diagonal[1:]
     keys = _keys(left, frame.size)

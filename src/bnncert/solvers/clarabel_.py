@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import clarabel
 import numpy as np
 import scipy.sparse as sp
 
+from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
-from bnncert.solvers.conic import (
-    ConicProgram,
-    ConicSolution,
-    ConicSolver,
-    ConicStatus,
-)
+from bnncert.solvers.conic import ConicProgram, ConicSolution, ConicSolver, ConicStatus
 
 _STATUS: dict[str, ConicStatus] = {
     "Solved": "solved",
@@ -33,27 +31,11 @@ class ClarabelSolver(ConicSolver):
 
     def solve_here(self, program: ConicProgram, deadline: Deadline) -> ConicSolution:
         """Solve within the time that is left."""
-        settings = clarabel.DefaultSettings()
-        settings.verbose = False
-        # The default way to merge cliques may not come back on sparse matrices of moderate size.
-        settings.chordal_decomposition_merge_method = "none"
-        left = deadline.remaining()
-        if np.isfinite(left):
-            settings.time_limit = max(left, 1e-3)
         cones = []
         if program.nonnegative:
             cones.append(clarabel.NonnegativeConeT(program.nonnegative))
         cones += [clarabel.PSDTriangleConeT(n) for n in program.blocks]
-        count = program.cost.size
-        solver = clarabel.DefaultSolver(
-            sp.csc_matrix((count, count)),
-            program.cost,
-            sp.csc_matrix(program.matrix),
-            program.right,
-            cones,
-            settings,
-        )
-        answer = solver.solve()
+        answer = run_clarabel(program.cost, program.matrix, program.right, cones, deadline)
         return ConicSolution(
             _STATUS.get(str(answer.status), "failed"),
             np.array(answer.x),
@@ -61,3 +43,19 @@ class ClarabelSolver(ConicSolver):
             int(answer.iterations),
             float(answer.solve_time),
         )
+
+
+def run_clarabel(
+    cost: FloatArray, matrix: Any, right: FloatArray, cones: list[Any], deadline: Deadline
+) -> Any:
+    """Return Clarabel's answer to  min c.y  s.t.  s = b - A y,  s in the product of the cones."""
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    # The default way to merge cliques may not come back on sparse matrices of moderate size.
+    settings.chordal_decomposition_merge_method = "none"
+    left = deadline.remaining()
+    if np.isfinite(left):
+        settings.time_limit = max(left, 1e-3)
+    square = sp.csc_matrix((cost.size, cost.size))
+    arguments = square, cost, sp.csc_matrix(matrix), right, cones, settings
+    return clarabel.DefaultSolver(*arguments).solve()

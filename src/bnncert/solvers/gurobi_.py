@@ -12,8 +12,8 @@ from bnncert.errors import InputError, MissingExtraError
 from bnncert.solvers.linear_program import (
     UNIT_BALL,
     LinearProgram,
-    MixedIntegerSolution,
-    MixedIntegerStatus,
+    LinearSolution,
+    LinearStatus,
 )
 
 
@@ -80,11 +80,11 @@ class GurobiModel:
         if np.isfinite(upper):
             self._model.addConstr(weights @ row <= upper)
 
-    def solve(self, deadline: Deadline) -> MixedIntegerSolution:
+    def solve(self, deadline: Deadline) -> LinearSolution:
         """Solve within the time that is left."""
         left = deadline.remaining()
         if left <= 0:
-            return MixedIntegerSolution("limit", None, -np.inf)
+            return LinearSolution("limit")
         self._model.setParam("TimeLimit", min(left, 1e100))
         try:
             self._model.optimize()
@@ -93,12 +93,12 @@ class GurobiModel:
             raise InputError(f"solver gurobi: {error}") from error
         return self._collect()
 
-    def _collect(self) -> MixedIntegerSolution:
+    def _collect(self) -> LinearSolution:
         codes = self._api.GRB
         if self._model.Status == codes.INTERRUPTED:
             raise KeyboardInterrupt
         # All variables are bounded, so "infeasible or unbounded" is infeasible.
-        status: MixedIntegerStatus = "failed"
+        status: LinearStatus = "failed"
         if self._model.Status == codes.OPTIMAL:
             status = "optimal"
         elif self._model.Status in (codes.INFEASIBLE, codes.INF_OR_UNBD):
@@ -107,4 +107,4 @@ class GurobiModel:
             status = "limit"
         point = np.asarray(self._variables.X) if self._model.SolCount > 0 else None
         bound = np.inf if status == "infeasible" else float(self._model.ObjBound)
-        return MixedIntegerSolution(status, point, bound if abs(bound) < 1e99 else -np.inf)
+        return LinearSolution(status, point, bound if abs(bound) < 1e99 else -np.inf)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import highspy
 import numpy as np
@@ -11,11 +10,9 @@ import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
-from bnncert.solvers.linear_program import LinearProgram
+from bnncert.solvers.linear_program import LinearProgram, LinearSolution, LinearStatus
 
-Status = Literal["optimal", "infeasible", "feasible", "limit", "failed"]
-
-_STATUS: dict[Any, Status] = {
+_STATUS: dict[Any, LinearStatus] = {
     highspy.HighsModelStatus.kOptimal: "optimal",
     highspy.HighsModelStatus.kInfeasible: "infeasible",
     highspy.HighsModelStatus.kUnboundedOrInfeasible: "infeasible",
@@ -30,16 +27,6 @@ CANCEL_SECONDS, LEAVE_SECONDS = 0.1, 0.5
 
 #: Seconds between looks at the clock and at Ctrl-C while HiGHS works in its own thread.
 POLL_SECONDS = 0.05
-
-
-@dataclass(frozen=True, eq=False)
-class HighsSolution:
-    """What HiGHS returned; `point` and `multipliers` are None where there are none."""
-
-    status: Status
-    point: FloatArray | None
-    multipliers: FloatArray | None
-    dual_bound: float
 
 
 class HighsModel:
@@ -81,11 +68,11 @@ class HighsModel:
             np.asarray(values, dtype=np.float64),
         )
 
-    def solve(self, deadline: Deadline) -> HighsSolution:
+    def solve(self, deadline: Deadline) -> LinearSolution:
         """Solve within the time that is left; Ctrl-C stops HiGHS and is raised again."""
         left = deadline.remaining()
         if left <= 0 or self._left_behind:
-            return HighsSolution("limit", None, None, -np.inf)
+            return LinearSolution("limit")
         if self._program.cost.size == 0:
             return self._without_variables()
         # HiGHS counts its clock over all solves of one model.
@@ -98,7 +85,7 @@ class HighsModel:
             self._highs.setOptionValue("presolve", "off")
             found = self._collect() if self._run(deadline) else None
             self._highs.setOptionValue("presolve", "choose")
-        return HighsSolution("limit", None, None, -np.inf) if found is None else found
+        return LinearSolution("limit") if found is None else found
 
     def _run(self, deadline: Deadline) -> bool:
         """Run HiGHS in a thread of its own; False if it ignores the deadline and is left behind."""
@@ -118,15 +105,15 @@ class HighsModel:
             raise
         return True
 
-    def _without_variables(self) -> HighsSolution:
+    def _without_variables(self) -> LinearSolution:
         """Answer a model that HiGHS would call empty: all rows are 0, f is the offset."""
         program = self._program
         if np.any(program.row_lower > 0) or np.any(program.row_upper < 0):
-            return HighsSolution("infeasible", None, None, np.inf)
+            return LinearSolution("infeasible", dual_bound=np.inf)
         rows = np.zeros(program.row_lower.size)
-        return HighsSolution("optimal", np.zeros(0), rows, self._offset)
+        return LinearSolution("optimal", np.zeros(0), self._offset, rows)
 
-    def _collect(self) -> HighsSolution:
+    def _collect(self) -> LinearSolution:
         status = _STATUS.get(self._highs.getModelStatus(), "failed")
         info, solution = self._highs.getInfo(), self._highs.getSolution()
         has_point = info.primal_solution_status == 2 and solution.value_valid
@@ -136,7 +123,7 @@ class HighsModel:
             multipliers = np.array(solution.row_dual)
         # The bound of a failed solve is whatever the field began with.
         bound = float(info.mip_dual_bound) if self._is_mip and status != "failed" else -np.inf
-        return HighsSolution(status, point, multipliers, bound)
+        return LinearSolution(status, point, bound, multipliers)
 
     def basis(self) -> tuple[list[int], list[int]]:
         """Return the columns and the rows that are basic after an LP solve."""

@@ -23,16 +23,27 @@ from bnncert.arrays import FloatArray
 #: The right-hand side of v_1^2 + ... + v_n^2 <= 1, with room for the rounding of its data.
 UNIT_BALL = 1.0 + 1e-12
 
-MixedIntegerStatus: TypeAlias = Literal["optimal", "infeasible", "limit", "failed"]
+LinearStatus: TypeAlias = Literal["optimal", "infeasible", "feasible", "limit", "failed"]
 
 
 @dataclass(frozen=True, eq=False)
-class MixedIntegerSolution:
-    """What a mixed-integer solver returned; `point` is None if it has none."""
+class LinearSolution:
+    """What a solver returned.
 
-    status: MixedIntegerStatus
-    point: FloatArray | None
-    dual_bound: float
+    Attributes
+    ----------
+    point
+        The best solution found, if any.
+    dual_bound
+        A lower bound of the objective of a mixed-integer program.
+    multipliers
+        The row multipliers of a linear program, if the solver has them.
+    """
+
+    status: LinearStatus
+    point: FloatArray | None = None
+    dual_bound: float = -np.inf
+    multipliers: FloatArray | None = None
 
 
 @dataclass(frozen=True, eq=False)

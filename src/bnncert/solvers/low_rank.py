@@ -151,13 +151,11 @@ class _LowRank:
 
     def _links(self, measured: FloatArray) -> tuple[list[FloatArray], FloatArray]:
         """Split <B, V V'> into links by family and pairs."""
-        start = 0
-        out = []
-        for tables in self.program.tables:
-            stop = start + tables.count * tables.links
-            out.append(measured[start:stop].reshape(tables.links, tables.count).T)
-            start = stop
-        return out, measured[start:]
+        return self.program.by_family(measured), measured[measured.size - self.pi.size :]
+
+    def _unit_rows(self, x: FloatArray) -> FloatArray:
+        v = x.reshape(-1, self.rank)
+        return np.asarray(v / np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-12))
 
     def _flat(self, parts: list[FloatArray], pairs: FloatArray) -> FloatArray:
         return np.concatenate([*(p.T.ravel() for p in parts), pairs])
@@ -193,8 +191,7 @@ class _LowRank:
 
     def update(self, x: FloatArray, rho: float, mu: float) -> float:
         """Move the multipliers, and return the largest residual."""
-        v = x.reshape(-1, self.rank)
-        unit = v / np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-12)
+        unit = self._unit_rows(x)
         measured = np.einsum("ij,ij->i", self.left @ unit, self.right @ unit)
         links, pairs = self._links(measured)
         worst = float(np.abs(pairs).max(initial=0.0))
@@ -207,8 +204,7 @@ class _LowRank:
 
     def multipliers(self, x: FloatArray) -> tuple[StructuredMultipliers, FloatArray, float]:
         """Return the dual point of the present state, the moments and the primal value."""
-        v = x.reshape(-1, self.rank)
-        unit = v / np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-12)
+        unit = self._unit_rows(x)
         a, b = self.left @ unit, self.right @ unit
         primal = float(self.program.linear @ (unit @ unit[0]))
         theta, weights = [], []
@@ -279,10 +275,7 @@ def solve_low_rank(
 
 def _dual_value(program: StructuredProgram, y: StructuredMultipliers) -> float:
     """Return the bound of a dual point whose T may be indefinite: diag M = 1."""
-    size = program.size
-    form = np.zeros((size, size))
-    form[0, :] += program.linear / 2
-    form[:, 0] += program.linear / 2
+    size, form = program.size, program.base.copy()
     vectors = program.vectors
     for tables, theta in zip(program.tables, y.theta, strict=True):
         for f in range(tables.links):

@@ -21,12 +21,12 @@ from bnncert.deadline import Deadline
 from bnncert.solvers.linear_program import (
     UNIT_BALL,
     LinearProgram,
-    MixedIntegerSolution,
-    MixedIntegerStatus,
+    LinearSolution,
+    LinearStatus,
 )
 
 # All variables are bounded, so "infeasible or unbounded" is infeasible.
-_STATUS: dict[str, MixedIntegerStatus] = {
+_STATUS: dict[str, LinearStatus] = {
     "optimal": "optimal",
     "infeasible": "infeasible",
     "inforunbd": "infeasible",
@@ -132,17 +132,17 @@ class ScipModel:
         if np.isfinite(upper):
             self._model.addCons(row <= upper)
 
-    def solve(self, deadline: Deadline) -> MixedIntegerSolution:
+    def solve(self, deadline: Deadline) -> LinearSolution:
         """Solve within the time that is left; Ctrl-C stops SCIP and is raised again."""
         left = deadline.remaining()
         if left <= 0:
-            return MixedIntegerSolution("limit", None, -np.inf)
+            return LinearSolution("limit")
         if self._refused:
-            return MixedIntegerSolution("failed", None, -np.inf)
+            return LinearSolution("failed")
         if self._cannot_hold:
-            return MixedIntegerSolution("infeasible", None, np.inf)
+            return LinearSolution("infeasible", None, np.inf)
         if not self._variables:
-            return MixedIntegerSolution("optimal", np.zeros(0), self._offset)
+            return LinearSolution("optimal", np.zeros(0), self._offset)
         self._model.freeTransform()
         self._model.setParam("limits/time", min(left, 1e20))
         run = _Run(self._model)
@@ -155,10 +155,10 @@ class ScipModel:
             raise
         if run.is_alive() and not run.stop():
             # Left alone with its model, which nobody uses again: the thread ends by itself.
-            return MixedIntegerSolution("limit", None, -np.inf)
-        return MixedIntegerSolution("failed", None, -np.inf) if run.failed else self._collect()
+            return LinearSolution("limit")
+        return LinearSolution("failed") if run.failed else self._collect()
 
-    def _collect(self) -> MixedIntegerSolution:
+    def _collect(self) -> LinearSolution:
         status = _STATUS.get(self._model.getStatus(), "failed")
         point = None
         if self._model.getNSols() > 0:
@@ -167,7 +167,7 @@ class ScipModel:
         bound = float(self._model.getDualbound())
         if abs(bound) >= self._model.infinity():
             bound = float(np.copysign(np.inf, bound))
-        return MixedIntegerSolution(status, point, bound)
+        return LinearSolution(status, point, bound)
 
 
 def _beyond(*arrays: FloatArray) -> bool:

@@ -6,12 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bnncert.deadline import Deadline
-from bnncert.solvers.conic import (
-    ConicProgram,
-    ConicSolution,
-    ConicSolver,
-    ConicStatus,
-)
+from bnncert.solvers.conic import ConicProgram, ConicSolution, ConicSolver, ConicStatus
 
 _STATUS: dict[int, ConicStatus] = {1: "solved", 2: "inaccurate", -2: "infeasible", -7: "infeasible"}
 

@@ -19,7 +19,6 @@ from bnncert.solvers.product_matrices import ProductMatrices
 from bnncert.solvers.structured_program import (
     StructuredMultipliers,
     StructuredProgram,
-    Tables,
     starting_point,
 )
 from bnncert.solvers.threads import blas_threads
@@ -48,9 +47,33 @@ class Iterate:
 
     dual: float
     primal: float
-    mu: float
+    gap: float
     infeasibility: float
     seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Goal:
+    """When an iterate is good enough: see :func:`solve_structured`."""
+
+    above: float
+    below: float
+    gap: float
+    tolerance: float
+    settled: Callable[[float, float], bool] | None
+
+    def reached(self, now: Iterate) -> StructuredStatus | None:
+        """Return how the iteration ends here, or None if it goes on."""
+        if now.dual > self.above:
+            return "above"
+        if now.infeasibility < NEARLY_FEASIBLE and now.primal < self.below:
+            return "below"
+        if now.gap < max(self.gap, self.tolerance * (1 + abs(now.dual))):
+            return "optimal"
+        if self.settled is not None and now.infeasibility < 10 * NEARLY_FEASIBLE:
+            highest = max(now.primal, now.dual + now.gap)
+            return "optimal" if self.settled(now.dual, highest) else None
+        return None
 
 
 @dataclass(eq=False)
@@ -105,15 +128,9 @@ def solve_structured(
     being less certain than for `below`: a wrong guess costs tightness).
     """
     iteration = _Iteration(program, start, moments, probabilities)
-
-    def closed(dual: float, primal: float, distance: float, infeasibility: float) -> bool:
-        if distance < max(gap, tolerance * (1 + abs(dual))):
-            return True
-        near = infeasibility < 10 * NEARLY_FEASIBLE
-        return near and settled is not None and settled(dual, max(primal, dual + distance))
-
+    goal = _Goal(above, below, gap, tolerance, settled)
     with blas_threads(iteration.geometry.unknowns):
-        return iteration.run(deadline, above, below, closed, iterations)
+        return iteration.run(deadline, goal, iterations)
 
 
 class _Iteration:
@@ -137,13 +154,8 @@ class _Iteration:
             self.p.append(bell / bell.sum(axis=1, keepdims=True))
         #: For the factor of the Newton matrix.
         self.space = np.empty((self.geometry.unknowns, self.geometry.unknowns))
-        self.base = np.zeros((program.size, program.size))
-        self.base[0, :] += program.linear / 2
-        self.base[:, 0] += program.linear / 2
-
-    @staticmethod
-    def _slack(tables: Tables, theta: FloatArray) -> FloatArray:
-        return np.asarray(tables.values - np.einsum("jkf,jf->jk", tables.features, theta))
+        #: The number of all complementary pairs.
+        self.degree = program.size + sum(t.values.size for t in program.tables)
 
     def signed(self, y: StructuredMultipliers) -> FloatArray:
         """Return the multipliers of all matrices, in their order."""
@@ -151,66 +163,34 @@ class _Iteration:
         return np.concatenate([*parts, -y.kappa, -y.pi])
 
     def split(self, unknowns: FloatArray, first: list[FloatArray]) -> StructuredMultipliers:
-        theta = []
-        start = 0
-        unknowns = self.geometry.expand(unknowns)
-        for tables, constant in zip(self.program.tables, first, strict=True):
-            stop = start + tables.count * tables.links
-            part = unknowns[start:stop].reshape(tables.links, tables.count).T
-            theta.append(np.hstack([constant[:, None], part]))
-            start = stop
+        """Return the multipliers of given unknowns and constants theta_0."""
         g = self.geometry
+        unknowns = g.expand(unknowns)
+        parts = zip(first, self.program.by_family(unknowns), strict=True)
+        theta = [np.hstack([constant[:, None], part]) for constant, part in parts]
         return StructuredMultipliers(theta, unknowns[g.diagonal], unknowns[g.pair])
 
-    def run(
-        self,
-        deadline: Deadline,
-        above: float,
-        below: float,
-        closed: Callable[[float, float, float, float], bool],
-        iterations: int,
-    ) -> StructuredSolution:
-        program, g = self.program, self.geometry
+    def run(self, deadline: Deadline, goal: _Goal, iterations: int) -> StructuredSolution:
+        """Iterate until the goal is reached, or as long as time, steps and numbers allow."""
         history: list[Iterate] = []
         best, best_y = -np.inf, self.y
         status: StructuredStatus = "limit"
         began = deadline.elapsed()
-        degree = program.size + sum(t.values.size for t in program.tables)
-        primal = np.inf
         # The first step is not known beforehand, those after it take as long as the last one.
-        step_seconds = g.unknowns**3 / 3 / FLOPS
+        step_seconds = self.geometry.unknowns**3 / 3 / FLOPS
         for count in range(iterations + 1):
-            s = [self._slack(t, y) for t, y in zip(program.tables, self.y.theta, strict=True)]
-            slack = self.base + g.combine(self.signed(self.y))
             try:
-                factor = sl.cholesky(slack, lower=True, check_finite=False)
-                moment_factor = sl.cholesky(self.m, lower=True, check_finite=False)
+                at = self._point()
             except sl.LinAlgError:
                 status = "stalled"
                 break
-            dual = float(sum(y[:, 0].sum() for y in self.y.theta) + self.y.kappa.sum())
-            if dual > best:
-                best, best_y = dual, self.y
-            residual, local = self.equations(self.m, self.p)
-            worst = max(
-                float(np.abs(residual).max(initial=0.0)),
-                max((float(np.abs(v).max(initial=0.0)) for v in local), default=0.0),
-            )
-            primal = float(program.linear @ self.m[0]) + sum(
-                float((t.values * p).sum()) for t, p in zip(program.tables, self.p, strict=True)
-            )
-            gap = float((self.m * slack).sum())
-            gap += sum(float((a * b).sum()) for a, b in zip(s, self.p, strict=True))
-            mu = gap / degree
-            history.append(Iterate(dual, primal, mu, worst, deadline.elapsed() - began))
-            if dual > above:
-                status = "above"
-                break
-            if worst < NEARLY_FEASIBLE and primal < below:
-                status = "below"
-                break
-            if closed(dual, primal, gap, worst):
-                status = "optimal"
+            now = self._iterate(at, deadline.elapsed() - began)
+            history.append(now)
+            if now.dual > best:
+                best, best_y = now.dual, self.y
+            ending = goal.reached(now)
+            if ending is not None:
+                status = ending
                 break
             if deadline.passed() or deadline.remaining() < step_seconds - LATE_SECONDS:
                 status = "interrupted"
@@ -219,29 +199,50 @@ class _Iteration:
                 break
             step_began = deadline.elapsed()
             try:
-                self._step(_Point(slack, factor, moment_factor, s), mu, degree)
+                self._step(at, now.gap / self.degree)
             except (sl.LinAlgError, FloatingPointError):
                 status = "stalled"
                 break
             step_seconds = deadline.elapsed() - step_began
+        primal = history[-1].primal if history else np.inf
         return StructuredSolution(status, best_y, self.m, self.p, best, primal, history)
+
+    def _point(self) -> _Point:
+        """Return the present slacks and factors; LinAlgError if T or M is not definite."""
+        families = zip(self.program.tables, self.y.theta, strict=True)
+        s = [t.values - np.einsum("jkf,jf->jk", t.features, theta) for t, theta in families]
+        slack = self.program.base + self.geometry.combine(self.signed(self.y))
+        factor = sl.cholesky(slack, lower=True, check_finite=False)
+        return _Point(slack, factor, sl.cholesky(self.m, lower=True, check_finite=False), s)
+
+    def _iterate(self, at: _Point, seconds: float) -> Iterate:
+        """Return the values, the gap and the largest residual of the present point."""
+        residual, local = self.equations(self.m, self.p)
+        worst = max(float(np.abs(v).max(initial=0.0)) for v in (residual, *local))
+        primal = float(self.program.linear @ self.m[0])
+        primal += sum(
+            float((t.values * p).sum()) for t, p in zip(self.program.tables, self.p, strict=True)
+        )
+        gap = float((self.m * at.slack).sum())
+        gap += sum(float((a * b).sum()) for a, b in zip(at.s, self.p, strict=True))
+        dual = float(sum(y[:, 0].sum() for y in self.y.theta) + self.y.kappa.sum())
+        return Iterate(dual, primal, gap, worst, seconds)
 
     def equations(self, m: FloatArray, p: list[FloatArray]) -> tuple[FloatArray, list[FloatArray]]:
         """Return b - A(M, p) for the unknowns, and for theta_0 of every table."""
         g = self.geometry
         values = g.measure(m) * g.signs
-        start = 0
         local = []
-        for tables, mass in zip(self.program.tables, p, strict=True):
+        for tables, mass, links in zip(
+            self.program.tables, p, self.program.link_slices, strict=True
+        ):
             sums = np.einsum("jkf,jk->fj", tables.features, mass)
-            stop = start + tables.count * tables.links
-            values[start:stop] -= sums[1:].ravel()
+            values[links] -= sums[1:].ravel()
             local.append(1.0 - sums[0])
-            start = stop
         values[g.diagonal] += 1.0
         return g.collapse(values), local
 
-    def _step(self, at: _Point, mu: float, degree: int) -> None:
+    def _step(self, at: _Point, mu: float) -> None:
         """Make one predictor-corrector step."""
         newton = _Newton(self, at)
         zeros = [np.zeros_like(v) for v in self.p]
@@ -250,7 +251,7 @@ class _Iteration:
         after = float(((self.m + primal * found.dm) * (at.slack + dual * found.change)).sum())
         for a, b, c, d in zip(self.p, found.dp, at.s, found.moves, strict=True):
             after += float(((a + primal * b) * (c + dual * d)).sum())
-        ratio = max(after / degree / mu, 0.0)
+        ratio = max(after / self.degree / mu, 0.0)
         sigma = min(0.9, max(1e-4, ratio**CENTRING if ratio < 1 else 0.9))
         found = newton.corrected(found, sigma * mu)
         # A second correction costs little compared with the Newton matrix, and often saves a step.
@@ -305,19 +306,18 @@ class _Newton:
         self.inverse = (inverse + inverse.T) / 2
         h = solver.geometry.schur(solver.m, self.inverse)
         self.eliminate: list[tuple[FloatArray, FloatArray]] = []
-        start = 0
-        for tables, mass, gap in zip(program.tables, solver.p, at.s, strict=True):
+        for tables, mass, gap, links in zip(
+            program.tables, solver.p, at.s, program.link_slices, strict=True
+        ):
             weight = mass / gap
             inner = np.einsum("jkf,jk,jkg->jfg", tables.features, weight, tables.features)
             head, cross = inner[:, 0, 0], inner[:, 0, 1:]
             rest = inner[:, 1:, 1:] - cross[:, :, None] * cross[:, None, :] / head[:, None, None]
-            place = start + np.arange(tables.links)[:, None] * tables.count
-            place = place + np.arange(tables.count)[None, :]
+            place = np.arange(links.start, links.stop).reshape(tables.links, tables.count)
             for f in range(tables.links):
                 for e in range(f + 1):
                     h[place[f], place[e]] += rest[:, f, e]
             self.eliminate.append((head, cross))
-            start += tables.count * tables.links
         self.scale = 1.0 / np.sqrt(np.maximum(np.diag(h), 1e-300))
         self.solved = _factorise(h, self.scale, solver.space)
 
@@ -326,25 +326,22 @@ class _Newton:
     ) -> tuple[StructuredMultipliers, FloatArray, list[FloatArray]]:
         """Solve for the step of the multipliers, and return what it does to T and s."""
         solver = self.solver
-        families = solver.program.tables
+        program = solver.program
         right, first = solver.equations(target, masses)
-        start = 0
-        for tables, (head, cross), value in zip(families, self.eliminate, first, strict=True):
-            stop = start + tables.count * tables.links
-            right[start:stop] -= (cross * (value / head)[:, None]).T.ravel()
-            start = stop
+        for links, (head, cross), value in zip(
+            program.link_slices, self.eliminate, first, strict=True
+        ):
+            right[links] -= (cross * (value / head)[:, None]).T.ravel()
         step = self.scale * self.solved(self.scale * right)
-        start = 0
-        constants = []
-        for tables, (head, cross), value in zip(families, self.eliminate, first, strict=True):
-            stop = start + tables.count * tables.links
-            part = step[start:stop].reshape(tables.links, tables.count).T
-            constants.append((value - (cross * part).sum(axis=1)) / head)
-            start = stop
+        parts = zip(program.by_family(step), self.eliminate, first, strict=True)
+        constants = [
+            (value - (cross * part).sum(axis=1)) / head for part, (head, cross), value in parts
+        ]
         dy = solver.split(step, constants)
         change = solver.geometry.combine(solver.signed(dy))
         moves = [
-            -np.einsum("jkf,jf->jk", t.features, d) for t, d in zip(families, dy.theta, strict=True)
+            -np.einsum("jkf,jf->jk", t.features, d)
+            for t, d in zip(program.tables, dy.theta, strict=True)
         ]
         return dy, change, moves
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -95,6 +96,25 @@ class StructuredProgram:
         pairs[:, 0] = 1.0
         pairs[np.arange(pairs.shape[0]), self.pair_unit] = self.pair_sign
         return np.vstack([self.rows, np.eye(self.size), pairs])
+
+    @cached_property
+    def base(self) -> FloatArray:
+        """The part sym(e_0, l) of T, which no multiplier changes."""
+        form = np.zeros((self.size, self.size))
+        form[0, :] += self.linear / 2
+        form[:, 0] += self.linear / 2
+        return form
+
+    @cached_property
+    def link_slices(self) -> list[slice]:
+        """The place of each family of tables in the list of all links."""
+        ends = np.cumsum([0, *(t.count * t.links for t in self.tables)]).tolist()
+        return [slice(start, stop) for start, stop in pairwise(ends)]
+
+    def by_family(self, values: FloatArray) -> list[FloatArray]:
+        """Return values of all links as one array (tables, F - 1) for each family of tables."""
+        places = zip(self.tables, self.link_slices, strict=True)
+        return [values[where].reshape(t.links, t.count).T for t, where in places]
 
     @property
     def unit_from(self) -> int:

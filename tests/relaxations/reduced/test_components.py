@@ -96,9 +96,9 @@ def value(problem: ReducedProblem, signs: Array) -> Array:
 
 def random_dual_point(problem: ReducedProblem, rng: Any) -> DualPoint:
     tables, gates = problem.table.rows.shape[0], problem.gates.rows.shape[0]
-    table, gate = rng.normal(size=(2, tables)), rng.normal(size=(4, gates))
+    table, gate = rng.normal(size=(tables, 2)), rng.normal(size=(gates, 4))
     diagonal, pair = rng.normal(size=problem.size + 1), rng.normal(size=problem.pair_first.size)
-    return DualPoint(*table, *gate, diagonal, pair)
+    return DualPoint(table, gate, diagonal, pair)
 
 
 def check_partition(problem: ReducedProblem, parts: list[Component]) -> None:

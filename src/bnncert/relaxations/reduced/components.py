@@ -129,26 +129,18 @@ def join(problem: ReducedProblem, parts: list[Component], duals: list[DualPoint]
     the bound would take off anyway, and the whole nothing more.
     """
     size, tables, gates, pairs = _sizes(problem)
-    table, gate = np.zeros((2, tables)), np.zeros((4, gates))
-    diagonal, pair = np.zeros(size + 1), np.zeros(pairs)
+    joined = DualPoint(
+        np.zeros((tables, 2)), np.zeros((gates, 4)), np.zeros(size + 1), np.zeros(pairs)
+    )
     for part, one in zip(parts, duals, strict=True):
-        table[:, part.tables] = one.table_linear, one.table_square
-        gate[:, part.gates] = one.gate_linear, one.gate_square, one.gate_sign, one.gate_product
+        joined.table[part.tables] = one.table
+        joined.gate[part.gates] = one.gate
         least = float(np.linalg.eigvalsh(one.form(part.problem)[0])[0])
         lifted = one.diagonal + min(0.0, least)
-        diagonal[0] += lifted[0]
-        diagonal[1 + part.variables] = lifted[1:]
-        pair[part.pairs] = one.pair
-    return DualPoint(
-        table_linear=table[0],
-        table_square=table[1],
-        gate_linear=gate[0],
-        gate_square=gate[1],
-        gate_sign=gate[2],
-        gate_product=gate[3],
-        diagonal=diagonal,
-        pair=pair,
-    )
+        joined.diagonal[0] += lifted[0]
+        joined.diagonal[1 + part.variables] = lifted[1:]
+        joined.pair[part.pairs] = one.pair
+    return joined
 
 
 def join_moments(

@@ -11,86 +11,86 @@ import numpy as np
 import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray, IntArray
-from bnncert.solvers.conic import ConicProgram
-from bnncert.solvers.structured_program import StructuredMultipliers, StructuredProgram
+from bnncert.solvers.conic import ConicProgram, pack
+from bnncert.solvers.structured_program import StructuredMultipliers, StructuredProgram, Tables
+
+
+class _Matrix:
+    """The matrix A, collected entry by entry; its semidefinite block begins at row `first`."""
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.rows: list[IntArray] = []
+        self.columns: list[IntArray] = []
+        self.values: list[FloatArray] = []
+
+    def put(self, rows: IntArray, columns: IntArray, values: FloatArray) -> None:
+        """Add entries."""
+        self.rows.append(rows)
+        self.columns.append(columns)
+        self.values.append(values)
+
+    def put_product(self, left: FloatArray, right: FloatArray, column: int, sign: float) -> None:
+        """Let T gain sign * sym(left, right) per unit of a variable; s = b - A y."""
+        used = np.flatnonzero((left != 0) | (right != 0))
+        i, j = np.tril_indices(used.size)
+        entry = (left[used[i]] * right[used[j]] + left[used[j]] * right[used[i]]) / 2
+        kept = entry != 0
+        i, j, entry = used[i[kept]], used[j[kept]], entry[kept]
+        scale = np.where(i == j, 1.0, np.sqrt(2.0))
+        self.put(self._place(i, j), np.full(i.size, column), -sign * entry * scale)
+
+    def put_tables(self, tables: Tables, vectors: FloatArray, row: int, column: int) -> None:
+        """Add the slacks of a family of tables, from `row`, and the links of its features."""
+        width, points = tables.links + 1, tables.values.shape[1]
+        cells = row + np.arange(tables.values.size)
+        for f in range(width):
+            own = column + np.repeat(np.arange(tables.count) * width + f, points)
+            self.put(cells, own, tables.features[:, :, f].ravel())
+        for j, (left, right) in enumerate(zip(tables.left, tables.right, strict=True)):
+            for f in range(tables.links):
+                place = column + j * width + f + 1
+                self.put_product(vectors[left[f]], vectors[right[f]], place, 1.0)
+
+    def put_diagonal(self, size: int, column: int) -> None:
+        """Subtract one variable from each entry of T's diagonal."""
+        i = np.arange(size)
+        self.put(self._place(i, i), column + i, np.ones(size))
+
+    def _place(self, i: IntArray, j: IntArray) -> IntArray:
+        """Return the rows of the entries (i, j) of T, i >= j."""
+        return np.asarray(self.first + i * (i + 1) // 2 + j)
 
 
 def conic_program(program: StructuredProgram) -> ConicProgram:
     """Return the dual of a structured program as a conic program in the multipliers."""
-    size = program.size
-    counts = [t.count * (t.links + 1) for t in program.tables]
-    columns = sum(counts) + size + program.pair_left.size
-    triangle = size * (size + 1) // 2
-    nonnegative = sum(t.values.size for t in program.tables)
-    rows: list[IntArray] = []
-    places: list[IntArray] = []
-    values: list[FloatArray] = []
-    right = np.zeros(nonnegative + triangle)
-    cost = np.zeros(columns)
+    size, vectors = program.size, program.vectors
+    matrix = _Matrix(sum(t.values.size for t in program.tables))
+    costs: list[FloatArray] = []
     row, column = 0, 0
-    vectors = program.vectors
-
-    def put(r: IntArray, c: IntArray, v: FloatArray) -> None:
-        rows.append(r)
-        places.append(c)
-        values.append(v)
-
-    def put_product(left: FloatArray, other: FloatArray, where: int, sign: float) -> None:
-        """T gains sign * sym(left, other) per unit of variable `where`; s = b - A y."""
-        used = np.flatnonzero((left != 0) | (other != 0))
-        i, j = np.tril_indices(used.size)
-        entry = (left[used[i]] * other[used[j]] + left[used[j]] * other[used[i]]) / 2
-        kept = entry != 0
-        i, j, entry = used[i[kept]], used[j[kept]], entry[kept]
-        scale = np.where(i == j, 1.0, np.sqrt(2.0))
-        r = nonnegative + i * (i + 1) // 2 + j
-        put(r, np.full(r.size, where), -sign * entry * scale)
-
     for tables in program.tables:
-        width = tables.links + 1
-        points = tables.values.shape[1]
-        cells = tables.count * points
-        right[row : row + cells] = tables.values.ravel()
-        for f in range(width):
-            own = column + np.repeat(np.arange(tables.count) * width + f, points)
-            put(row + np.arange(cells), own, tables.features[:, :, f].ravel())
-        for j in range(tables.count):
-            for f in range(tables.links):
-                put_product(
-                    vectors[tables.left[j, f]],
-                    vectors[tables.right[j, f]],
-                    column + j * width + f + 1,
-                    1.0,
-                )
-        cost[column + np.arange(tables.count) * width] = -1.0
-        row += cells
-        column += tables.count * width
-    cost[column : column + size] = -1.0
-    diagonal = np.arange(size)
-    put(nonnegative + diagonal * (diagonal + 1) // 2 + diagonal, column + diagonal, np.ones(size))
-    column += size
+        matrix.put_tables(tables, vectors, row, column)
+        costs.append(np.tile(np.append(-1.0, np.zeros(tables.links)), tables.count))
+        row += tables.values.size
+        column += costs[-1].size
+    matrix.put_diagonal(size, column)
+    first_pair = column + size
     for k, (a, b) in enumerate(zip(program.pair_left, program.pair_right, strict=True)):
-        put_product(vectors[a], vectors[b], column + k, -1.0)
-    base = np.zeros((size, size))
-    base[0, :] += program.linear / 2
-    base[:, 0] += program.linear / 2
-    lower = np.tril_indices(size)
-    right[nonnegative:] = base[lower] * np.where(lower[0] == lower[1], 1.0, np.sqrt(2.0))
-    where = np.concatenate(places)
+        matrix.put_product(vectors[a], vectors[b], first_pair + k, -1.0)
+    cost = np.concatenate([*costs, -np.ones(size), np.zeros(program.pair_left.size)])
+    where = np.concatenate(matrix.columns)
     if program.shared > 1:
         # Entries of the diagonal with one multiplier are one column.
-        stop = sum(counts) + size
-        lead = stop - program.shared
-        move = np.arange(columns)
-        move[lead:stop] = lead
-        move[stop:] -= program.shared - 1
+        lead = first_pair - program.shared
+        move = np.arange(cost.size)
+        move[lead:first_pair] = lead
+        move[first_pair:] -= program.shared - 1
         where = move[where]
-        columns -= program.shared - 1
-        cost = np.concatenate([cost[:lead], [cost[lead:stop].sum()], cost[stop:]])
-    matrix = sp.coo_array(
-        (np.concatenate(values), (np.concatenate(rows), where)), shape=(right.size, columns)
-    ).tocsr()
-    return ConicProgram(cost, matrix, right, nonnegative, (size,))
+        cost = np.concatenate([cost[:lead], [cost[lead:first_pair].sum()], cost[first_pair:]])
+    right = np.concatenate([*(t.values.ravel() for t in program.tables), pack(program.base)])
+    entries = np.concatenate(matrix.values), (np.concatenate(matrix.rows), where)
+    sparse = sp.coo_array(entries, shape=(right.size, cost.size)).tocsr()
+    return ConicProgram(cost, sparse, right, row, (size,))
 
 
 def multipliers_of(program: StructuredProgram, primal: FloatArray) -> StructuredMultipliers:

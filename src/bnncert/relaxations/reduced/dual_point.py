@@ -16,22 +16,38 @@ from bnncert.relaxations.reduced.problem import UNIT, ReducedProblem
 
 @dataclass(frozen=True, eq=False)
 class DualPoint:
-    """Multipliers that prove a bound: see the formula at the top of this file.
+    """Multipliers that prove a bound.
 
-    The diagonal is that of (1, x, y); `input_*` are empty without a coupling.
+    Attributes
+    ----------
+    table
+        (tables, 2): b and c of the quadratic  b u + c u^2.
+    gate
+        (gates, 4): b, c, e and g of  b u + c u^2 + e x + g x u.
+    diagonal
+        kappa for the diagonal of (1, x, y).
+    pair
+        pi of each conflicting pair.
+    input
+        (gates over the input, 3): b, e and g of  b v + e x + g x v; empty without a coupling.
     """
 
-    table_linear: FloatArray
-    table_square: FloatArray
-    gate_linear: FloatArray
-    gate_square: FloatArray
-    gate_sign: FloatArray
-    gate_product: FloatArray
+    table: FloatArray
+    gate: FloatArray
     diagonal: FloatArray
     pair: FloatArray
-    input_linear: FloatArray = field(default_factory=lambda: np.zeros(0))
-    input_sign: FloatArray = field(default_factory=lambda: np.zeros(0))
-    input_product: FloatArray = field(default_factory=lambda: np.zeros(0))
+    input: FloatArray = field(default_factory=lambda: np.zeros((0, 3)))
+
+    def tables_over(self, shift: FloatArray) -> FloatArray:
+        """Return b and c with u - shift in place of u, without the constants that this adds."""
+        linear, square = self.table.T
+        return np.stack([linear - 2 * square * shift, square], axis=1)
+
+    def gates_over(self, shift: FloatArray) -> FloatArray:
+        """Return the same for gates: b, c, e and g."""
+        linear, square, sign, product = self.gate.T
+        moved = [linear - 2 * square * shift, square, sign - product * shift, product]
+        return np.stack(moved, axis=1)
 
     def form(self, problem: ReducedProblem) -> tuple[FloatArray, FloatArray]:
         """Return T in floating point, and a bound of the rounding error of each entry."""
@@ -64,15 +80,15 @@ class DualPoint:
                 size[out + 1] += np.abs(row) / 2
                 size[:, out + 1] += np.abs(row) / 2
 
-        add(problem.table.rows, self.table_linear, self.table_square)
-        add(problem.gates.rows, self.gate_linear, self.gate_square)
+        add(problem.table.rows, *self.table.T)
+        add(problem.gates.rows, *self.gate.T[:2])
         add_first(x, problem.linear, np.abs(problem.linear))
-        add_outputs(x, problem.gates.rows, problem.outputs, self.gate_sign, self.gate_product)
+        add_outputs(x, problem.gates.rows, problem.outputs, *self.gate.T[2:])
         coupling = problem.coupling
         if coupling is not None:
-            rows, linear = coupling.rows, self.input_linear
+            rows, (linear, sign, product) = coupling.rows, self.input.T
             add_first(y, linear @ rows, np.abs(linear) @ np.abs(rows))
-            add_outputs(y, rows, coupling.outputs, self.input_sign, self.input_product)
+            add_outputs(y, rows, coupling.outputs, sign, product)
             # Products of very small numbers have no relative error bound.
             size += 1e-270
         diagonal = np.arange(total)
@@ -89,34 +105,25 @@ class DualPoint:
             np.add.at(size, (first, second), np.abs(self.pair) / 2)
             np.add.at(size, (second, first), np.abs(self.pair) / 2)
         terms = problem.table.rows.shape[0] + problem.gates.rows.shape[0] + 16
-        terms += int(problem.pair_first.size) + int(self.input_linear.size)
+        terms += int(problem.pair_first.size) + int(self.input.shape[0])
         return form, 2 * terms * UNIT * size
 
     def constants(self, problem: ReducedProblem) -> FloatArray:
         """Return the minimum over its points for every table and gate, rounded down."""
         u, phi = problem.table.points, problem.values
-        b, c = self.table_linear[:, None], self.table_square[:, None]
+        b, c = self.table.T[:, :, None]
         rest = phi - b * u - c * u * u
         size = np.abs(phi) + np.abs(b * u) + np.abs(c * u * u)
         table = (rest - 16 * UNIT * size).min(axis=1, initial=np.inf)
         v, x = problem.gates.points, problem.gate_signs
-        hidden = (
-            self.gate_linear[:, None] * v,
-            self.gate_square[:, None] * v * v,
-            self.gate_sign[:, None] * x,
-            self.gate_product[:, None] * v * x,
-        )
-        found = [table, _least(hidden)]
+        b, c, e, g = self.gate.T[:, :, None]
+        found = [table, _least((b * v, c * v * v, e * x, g * v * x))]
         if problem.coupling is not None:
             v = problem.coupling.points
             x = np.broadcast_to(problem.coupling.SIGNS, v.shape)
-            inputs = (
-                self.input_linear[:, None] * v,
-                self.input_sign[:, None] * x,
-                self.input_product[:, None] * v * x,
-            )
+            b, e, g = self.input.T[:, :, None]
             # These products may underflow, which has no relative error bound.
-            found.append(_least(inputs) - 1e-290)
+            found.append(_least((b * v, e * x, g * v * x)) - 1e-290)
         return np.concatenate(found)
 
     def squares(self, problem: ReducedProblem) -> FloatArray:
@@ -132,20 +139,7 @@ class DualPoint:
 
     def bound(self, problem: ReducedProblem) -> float:
         """Return the lower bound of f that these multipliers prove, rounding included."""
-        numbers = (
-            self.table_linear,
-            self.table_square,
-            self.gate_linear,
-            self.gate_square,
-            self.gate_sign,
-            self.gate_product,
-            self.diagonal,
-            self.pair,
-            self.input_linear,
-            self.input_sign,
-            self.input_product,
-        )
-        if not all(np.all(np.isfinite(v)) for v in numbers):
+        if not all(np.all(np.isfinite(v)) for v in vars(self).values()):
             return -np.inf
         with np.errstate(all="ignore"):
             return self._bound(problem)

@@ -59,79 +59,44 @@ class ReducedRelaxation:
 
     def dual_point(self, multipliers: StructuredMultipliers) -> DualPoint:
         """Return the multipliers in the units of the problem."""
-        tables = multipliers.theta[0] * self.scale
-        gates = multipliers.theta[1] * self.scale
         n, g, h = self.table_norm, self.gate_norm, self.input_norm
-        inputs = multipliers.theta[2] * self.scale if h.size else np.zeros((0, 4))
-        return DualPoint(
-            table_linear=tables[:, 1] / n,
-            table_square=tables[:, 2] / n**2,
-            gate_linear=gates[:, 1] / g,
-            gate_square=gates[:, 2] / g**2,
-            gate_sign=gates[:, 3].copy(),
-            gate_product=gates[:, 4] / g,
-            diagonal=multipliers.kappa * self.scale,
-            pair=multipliers.pi * self.scale,
-            input_linear=inputs[:, 1] / h,
-            input_sign=inputs[:, 2].copy(),
-            input_product=inputs[:, 3] / h,
+        units = [(n, n**2), (g, g**2, np.ones_like(g), g), (h, np.ones_like(h), h)]
+        tables, gates, *inputs = (
+            theta[:, 1:] * self.scale / np.stack(unit, axis=1)
+            for theta, unit in zip(multipliers.theta, units, strict=False)
         )
+        diagonal, pair = multipliers.kappa * self.scale, multipliers.pi * self.scale
+        return DualPoint(tables, gates, diagonal, pair, *inputs)
 
 
 def relax_reduced(problem: ReducedProblem) -> ReducedRelaxation:
     """Return the structured program of a reduced problem."""
-    n = problem.size
-    coupling = problem.coupling
-    table_norm = _norms(problem.table.rows)
-    gate_norm = _norms(problem.gates.rows)
-    tables, gates = problem.table.rows.shape[0], problem.gates.rows.shape[0]
+    n, coupling = problem.size, problem.coupling
+    table_norm, gate_norm = _norms(problem.table.rows), _norms(problem.gates.rows)
+    input_norm = np.zeros(0) if coupling is None else np.sqrt((coupling.rows**2).sum(axis=1))
     more = 0 if coupling is None else coupling.size
-    inputs = 0 if coupling is None else coupling.rows.shape[0]
-    unit = tables + gates + inputs
+    first_gate = table_norm.size
+    first_input = first_gate + gate_norm.size
+    unit = first_input + input_norm.size
     rows = np.zeros((unit, n + 1 + more))
-    rows[:tables, 1 : n + 1] = problem.table.rows / table_norm[:, None]
-    rows[tables : tables + gates, 1 : n + 1] = problem.gates.rows / gate_norm[:, None]
-    spread = problem.values.max(axis=1, initial=-np.inf) - problem.values.min(
-        axis=1, initial=np.inf
-    )
-    sizes = np.concatenate([spread[spread > 0], np.abs(problem.linear)])
-    scale = float(sizes.mean()) if sizes.size and sizes.mean() > 0 else 1.0
-    u = problem.table.points / table_norm[:, None]
-    one = np.ones_like(u)
-    zero_unit = np.full(tables, unit)
-    own = np.arange(tables)
-    last = Tables(
-        problem.values / scale,
-        np.stack([one, u, u * u], axis=2),
-        np.stack([zero_unit, own], axis=1).reshape(tables, 2),
-        np.stack([own, own], axis=1).reshape(tables, 2),
-    )
-    v = problem.gates.points / gate_norm[:, None]
-    x = problem.gate_signs
-    mine = tables + np.arange(gates)
-    zero_unit = np.full(gates, unit)
-    out = unit + 1 + problem.outputs
-    hidden = Tables(
-        np.zeros_like(v),
-        np.stack([np.ones_like(v), v, v * v, x, x * v], axis=2),
-        np.stack([zero_unit, mine, zero_unit, out], axis=1).reshape(gates, 4),
-        np.stack([mine, mine, out, mine], axis=1).reshape(gates, 4),
-    )
-    families = [last, hidden]
-    input_norm = np.zeros(0)
+    rows[:first_gate, 1 : n + 1] = problem.table.rows / table_norm[:, None]
+    rows[first_gate:first_input, 1 : n + 1] = problem.gates.rows / gate_norm[:, None]
+    scale = _scale(problem)
+    families = [
+        _last_layer(problem, table_norm, scale, unit),
+        _hidden_layers(problem, gate_norm, first_gate, unit),
+    ]
     if coupling is not None:
-        input_norm = np.sqrt((coupling.rows**2).sum(axis=1))
-        rows[tables + gates :, n + 1 :] = coupling.rows / input_norm[:, None]
-        families.append(_input_tables(coupling, input_norm, tables + gates, unit))
+        rows[first_input:, n + 1 :] = coupling.rows / input_norm[:, None]
+        families.append(_input_tables(coupling, input_norm, first_input, unit))
     literals = np.unique(np.concatenate([problem.pair_first, problem.pair_second]))
     start = unit + n + 1 + more
 
     def where(index: IntArray) -> IntArray:
         return np.asarray(start + np.searchsorted(literals, index), dtype=np.int64)
 
-    linear = np.concatenate([[0.0], problem.linear / scale, np.zeros(more)])
     program = StructuredProgram(
-        linear=linear,
+        linear=np.concatenate([[0.0], problem.linear / scale, np.zeros(more)]),
         rows=rows,
         tables=tuple(families),
         pair_unit=variable_of(literals) + 1,
@@ -143,8 +108,43 @@ def relax_reduced(problem: ReducedProblem) -> ReducedRelaxation:
     return ReducedRelaxation(problem, program, scale, table_norm, gate_norm, input_norm)
 
 
+def _scale(problem: ReducedProblem) -> float:
+    """Return the mean reach of the terms of f, the unit of its values."""
+    values = problem.values
+    spread = values.max(axis=1, initial=-np.inf) - values.min(axis=1, initial=np.inf)
+    sizes = np.concatenate([spread[spread > 0], np.abs(problem.linear)])
+    return float(sizes.mean()) if sizes.size and sizes.mean() > 0 else 1.0
+
+
+def _last_layer(problem: ReducedProblem, norm: FloatArray, scale: float, unit: int) -> Tables:
+    """Return the tables of the last layer, with the features u and u^2."""
+    u = problem.table.points / norm[:, None]
+    own = np.arange(norm.size)
+    one = np.full(norm.size, unit)
+    return Tables(
+        problem.values / scale,
+        np.stack([np.ones_like(u), u, u * u], axis=2),
+        np.stack([one, own], axis=1),
+        np.stack([own, own], axis=1),
+    )
+
+
+def _hidden_layers(problem: ReducedProblem, norm: FloatArray, first: int, unit: int) -> Tables:
+    """Return the gates over signs, with the features v, v^2, x and x v; rows from `first`."""
+    v, x = problem.gates.points / norm[:, None], problem.gate_signs
+    own = first + np.arange(norm.size)
+    one = np.full(norm.size, unit)
+    out = unit + 1 + problem.outputs
+    return Tables(
+        np.zeros_like(v),
+        np.stack([np.ones_like(v), v, v * v, x, x * v], axis=2),
+        np.stack([one, own, one, out], axis=1),
+        np.stack([own, own, out, own], axis=1),
+    )
+
+
 def _input_tables(coupling: Coupling, norm: FloatArray, first: int, unit: int) -> Tables:
-    """Return the gates over the input: v, x and x v at the four ends; their rows from `first`."""
+    """Return the gates over the input: v, x and x v at the four ends; rows from `first`."""
     v = coupling.points / norm[:, None]
     x = np.broadcast_to(coupling.SIGNS, v.shape)
     own = first + np.arange(norm.size)
