@@ -23,13 +23,8 @@ from pathlib import Path
 
 from bnncert.checking import RejectedError, UnreadableError, check
 from bnncert.commands.console import wide_console
-from bnncert.competition import (
-    CategoryInstance,
-    CategorySettings,
-    certificate_path,
-    read_instances,
-    run_category,
-)
+from bnncert.competition.category import CategorySettings, certificate_path, run_category
+from bnncert.competition.instances import CategoryInstance, read_instances
 from bnncert.errors import BnncertError
 from bnncert.network import load
 from bnncert.report.competition import Line, category_table

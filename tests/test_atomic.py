@@ -174,7 +174,7 @@ def test_the_verdict_is_there_before_the_proof_is_written(
         seen.append(capsys.readouterr().out)
         path.touch()
 
-    monkeypatch.setattr("bnncert.verification.write_proof", note)
+    monkeypatch.setattr("bnncert.certificate.writing.write_proof", note)
     run("verify", *ABOUT_X, "--radius", "0.4", "--certificate", "a.bnncert")
     assert len(seen) == 1
     assert "robust in " in seen[0]

@@ -13,7 +13,6 @@ from typing import TypeAlias
 import numpy as np
 
 from bnncert.atomic import file_identity
-from bnncert.certificate.writing import CertificateError, write_counterexample, write_proof
 from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.description.model import SignZero
 from bnncert.errors import InputError, OutsideDataBoxWarning
@@ -272,6 +271,9 @@ class Wanted:
 
     def write(self, problem: Problem, result: Result, context: Context) -> Result:
         """Write the certificate of a verdict; if that fails, name what the verdict rests on."""
+        # Imported on use: most questions ask for no certificate, and start-up counts.
+        from bnncert.certificate.writing import CertificateError, write_counterexample, write_proof
+
         if result.status == "not_robust" and result.counterexample is not None:
             try:
                 write_counterexample(

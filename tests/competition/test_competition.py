@@ -23,15 +23,11 @@ import pytest
 import bnncert
 from bnncert import FormatError, InputError, Result
 from bnncert.checking import check
-from bnncert.competition import (
-    CategorySettings,
-    CompetitionAnswer,
-    answering,
-    read_instances,
-    run_category,
-    run_instance,
-)
+from bnncert.competition import answering, working
+from bnncert.competition.answering import CompetitionAnswer, run_instance
+from bnncert.competition.category import CategorySettings, run_category
 from bnncert.competition.executed import as_executed
+from bnncert.competition.instances import read_instances
 from bnncert.description.model import ModelDescription
 from bnncert.formats import write_description
 from bnncert.report.competition import Line, ResultsTable, totals
@@ -248,7 +244,7 @@ def test_the_witness_has_the_outputs_of_the_model_itself(tmp_path: Path) -> None
     request: dict[str, Any] = {"model": tmp_path / "soft.onnx"}
     request |= {"query": tmp_path / "far.vnnlib", "end": time.monotonic() + 60}
     request |= {"method": "auto", "memory": 1.0, "certificate": None}
-    result, reason, _ = answering._answer(request)
+    result, reason, _ = working.answer(request)
     assert result is not None and (result.status, reason) == ("not_robust", "")
     (tmp_path / "result.txt").write_text(CompetitionAnswer("sat", result).file_text)
     found = parse_result(tmp_path / "result.txt")
@@ -610,7 +606,7 @@ def test_one_instance_leaves_a_margin(
         assert result.read_text() == "unknown\n"
         return CompetitionAnswer("timeout")
 
-    monkeypatch.setattr("bnncert.commands.vnncomp.run_instance", stub)
+    monkeypatch.setattr("bnncert.commands.vnncomp_instance.run_instance", stub)
     folder, result = category.parent, category.parent / "result.txt"
     files = (str(folder / "onnx/packed.onnx"), str(folder / "vnnlib/far.vnnlib"), str(result))
     assert run("vnncomp-instance", *files, "480").code == 0

@@ -227,3 +227,17 @@ def workers(tool: Path) -> set[int]:
         except OSError:
             continue
     return found
+
+
+@pytest.mark.parametrize(
+    ("module", "unwanted"),
+    [
+        ("bnncert.commands.vnncomp_instance", "numpy"),
+        ("bnncert.competition.working", "bnncert.certificate"),
+        ("bnncert.competition.working", "bnncert.checking"),
+    ],
+)
+def test_start_up_imports_little(module: str, unwanted: str) -> None:
+    """Start-up counts in the competition."""
+    code = f"import sys, {module}; sys.exit({unwanted!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -21,6 +21,7 @@ from bnncert.network.operators import (
     ConvolutionOperator,
     DenseOperator,
     SparseOperator,
+    convolution_ranges,
     make_operator,
 )
 from tests.network.small_networks import (
@@ -142,3 +143,22 @@ def test_convolutional_layer_evaluates_like_its_matrix() -> None:
     expected = [naive_scores(weights, biases, x, 1) for x in points]
     np.testing.assert_array_equal(net.evaluate(points), expected)
     assert [net.evaluate_exactly(x) for x in points] == [list(map(Fraction, s)) for s in expected]
+
+
+@CASES
+@given(described=convolutions(), seed=st.integers(0, 10**6), kind=st.sampled_from(["f4", "f8"]))
+def test_the_ranges_of_a_convolution_over_a_box_are_those_of_its_matrix(
+    described: tuple[Convolution, Array], seed: int, kind: str
+) -> None:
+    convolution, flip = described
+    rows = convolution_rows(convolution, flip)
+    rng = np.random.default_rng(seed)
+    lo = rng.integers(-5, 6, rows.shape[1])
+    hi = lo + rng.integers(0, 4, rows.shape[1])
+    low, high = convolution_ranges(convolution, flip, lo, hi, kind)
+    np.testing.assert_array_equal(low, np.maximum(rows, 0) @ lo + np.minimum(rows, 0) @ hi)
+    np.testing.assert_array_equal(high, np.maximum(rows, 0) @ hi + np.minimum(rows, 0) @ lo)
+    # A map without flips is the same as one with flips of 1.
+    plain = convolution_ranges(convolution, None, lo, hi, kind)
+    ones = convolution_ranges(convolution, np.ones(convolution.rows.size), lo, hi, kind)
+    np.testing.assert_array_equal(plain, ones)

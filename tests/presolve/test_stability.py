@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -20,6 +21,7 @@ from bnncert.presolve.stability import LayerBounds, stability
 from bnncert.regions import Ball, Box, Polytope, Region
 from tests.brute_force import TinyNetwork, reachable_first_layers
 from tests.strategies import NORMS, regions, tiny_networks
+from tests.tiny_convolutions import random_question
 
 CASES = settings(max_examples=50, deadline=None, derandomize=True)
 
@@ -162,3 +164,20 @@ def test_neurons_inside_the_enclosure_of_an_irrational_threshold_stay_open(sign_
     assert stability(net, Box([below], [2.0]))[0].state.tolist() == [0]
     assert stability(net, Box([1.5], [2.0]))[0].state.tolist() == [1]
     assert stability(net, Box([0.0], [1.25]))[0].state.tolist() == [-1]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_convolutions_have_the_bounds_of_their_rows(seed: int) -> None:
+    asked = random_question(seed, "linf" if seed % 2 else "box")
+    network = asked.network
+    assert asked.region.is_box
+    assert network.layers[0].convolution is not None
+    plain = replace(
+        network, layers=tuple(replace(layer, convolution=None) for layer in network.layers)
+    )
+    pairs = zip(stability(network, asked.region), stability(plain, asked.region), strict=True)
+    for number, (ours, rows) in enumerate(pairs):
+        exact = number > 0
+        np.testing.assert_allclose(ours.lower, rows.lower, rtol=0 if exact else 1e-12, atol=1e-12)
+        np.testing.assert_allclose(ours.upper, rows.upper, rtol=0 if exact else 1e-12, atol=1e-12)
+        np.testing.assert_array_equal(ours.state, rows.state)

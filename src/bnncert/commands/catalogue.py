@@ -77,13 +77,13 @@ ENTRIES = (
     Entry(
         "vnncomp_instance",
         "Answer one instance as vnncomp/run_instance.sh has to.",
-        "vnncomp",
+        "vnncomp_instance",
         hidden=True,
     ),
     Entry(
         "vnncomp_prepare",
         "Find out whether one instance can be answered, as vnncomp/prepare_instance.sh has to.",
-        "vnncomp",
+        "vnncomp_instance",
         hidden=True,
     ),
 )

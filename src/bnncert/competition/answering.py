@@ -2,10 +2,14 @@
 
 The process makes the time limit hold whatever a solver does, its memory can be measured, and its
 crash is the answer `error` of one instance instead of the end of all.
+
+Start-up counts in the competition.  This module imports only what starts the process, and the rest
+where it is needed.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pickle
@@ -15,21 +19,16 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from bnncert.competition.executed import as_executed
 from bnncert.deadline import Deadline
 from bnncert.errors import BnncertError
-from bnncert.formats.vnnlib.reader import read_vnnlib
-from bnncert.methods import Options
-from bnncert.network import load
-from bnncert.problem import from_vnnlib
 from bnncert.processes import answer_on_stdout, call_command, exit_after
-from bnncert.report.witness import vnncomp_result
-from bnncert.verdict import Result
-from bnncert.verification import verify_specification
+
+if TYPE_CHECKING:
+    from bnncert.verdict import Result
 
 #: Seconds after the time limit at which a process that has not answered is killed.
 GRACE = 1.0
@@ -67,8 +66,16 @@ class CompetitionAnswer:
     def file_text(self) -> str:
         """The text of the result file; an `error` is written as `unknown`."""
         if self.result is not None:
+            from bnncert.report.witness import vnncomp_result
+
             return vnncomp_result(self.result)
         return ("timeout" if self.word == "timeout" else "unknown") + "\n"
+
+
+def plain_or_packed(path: Path) -> Path:
+    """Return the file, or the one with `.gz` where only that exists."""
+    packed = path.with_name(path.name + ".gz")
+    return packed if not path.exists() and packed.exists() else path
 
 
 def run_instance(
@@ -145,6 +152,9 @@ def _run(request: str, end: float, complaints: IO[bytes]) -> _Ended:
         assert pipe is not None
         listener = threading.Thread(target=lambda: heard.append(pipe.read()), daemon=True)
         listener.start()
+        # The answer consists of these; they are imported while the process works.
+        import bnncert.report.witness  # noqa: F401
+
         listener.join(min(max(0.0, end - time.monotonic()), threading.TIMEOUT_MAX))
         late = listener.is_alive()
     finally:
@@ -194,46 +204,20 @@ def answer_request(text: str) -> None:
     """Do the work of :func:`run_instance`'s process: answer on its standard output and end."""
     # Nothing is sent on the standard input: reading returns when the other end is closed.
     exit_after(lambda: os.read(0, 1), group=True)
+    # While modules and files are loaded, a collection finds nothing, and takes a tenth of the time.
+    gc.disable()
     answer_on_stdout(lambda: _attempt(json.loads(text)))
 
 
 def _attempt(request: dict[str, Any]) -> tuple[Result | None, str, str]:
     """Answer a request; any exception becomes the answer `error`."""
     try:
-        return _answer(request)
+        from bnncert.competition.working import answer
+
+        return answer(request)
     except BnncertError as error:
         return None, " ".join(str(error).split()), ""
     except MemoryError:
         return None, "out of memory", ""
     except Exception as error:
         return None, " ".join(f"{type(error).__name__}: {error}".split())[:300], ""
-
-
-def _answer(request: dict[str, Any]) -> tuple[Result | None, str, str]:
-    network = load(request["model"])
-    specification = read_vnnlib(request["query"])
-    certificate = request["certificate"]
-    reason = ""
-    if certificate is not None and len(from_vnnlib(network, specification)) != 1:
-        certificate, reason = None, "no certificate: the query has several input regions"
-    left = request["end"] - time.monotonic()
-    if left <= 0:
-        method = request["method"]
-        return Result("timeout", (), 0.0, method), "loading took all the time", ""
-    result = verify_specification(
-        network,
-        specification,
-        method=request["method"],
-        timeout=left,
-        options=Options(processes=0, memory=request["memory"]),
-        certificate=certificate,
-    )
-    if result.trusted is not None:
-        reason = f"not certified: rests on trust in {result.trusted}"
-    if result.counterexample is not None:
-        executed = as_executed(network, specification, result)
-        if executed is None:
-            undecided = replace(result, status="unknown", counterexample=None)
-            return undecided, "the counterexample is none for onnxruntime, which rounds", ""
-        result = executed
-    return result, reason, result.deciding_stage

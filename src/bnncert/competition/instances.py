@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from bnncert.competition.answering import plain_or_packed
 from bnncert.deadline import Deadline
 from bnncert.errors import FormatError
 from bnncert.formats.limits import DEFAULT_LIMITS
@@ -99,12 +100,6 @@ def _existing(folder: Path, text: str, where: str) -> Path:
     if not there:
         raise FormatError(f"{where}: no such file: {text!r}, nor with .gz")
     return found
-
-
-def plain_or_packed(path: Path) -> Path:
-    """Return the file, or the one with `.gz` where only that exists."""
-    packed = path.with_name(path.name + ".gz")
-    return packed if not path.exists() and packed.exists() else path
 
 
 def _result_name(onnx: str, vnnlib: str, taken: dict[str, int]) -> str:

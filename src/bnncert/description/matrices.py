@@ -53,7 +53,8 @@ def scale_rows(matrix: Any, factor: npt.NDArray[Any]) -> Any:
 
     Only the entries are multiplied: the index arrays are shared with `matrix`.
     """
-    repeated = np.repeat(factor, np.diff(matrix.indptr)).astype(matrix.data.dtype)
+    # Converted first: repeated floats of a large layer take eight times the memory of its weights.
+    repeated = np.repeat(factor.astype(matrix.data.dtype), np.diff(matrix.indptr))
     return with_data(matrix, matrix.data * repeated)
 
 

@@ -92,16 +92,12 @@ def _unique_chains(
     table = np.column_stack([np.broadcast_to(column, (count,)) for column in columns])
     # Rows are compared by their bytes, which is faster than sorting; + 0.0 turns -0.0 into 0.0.
     rows = np.ascontiguousarray(table.astype(np.float64) + 0.0)
+    # The neurons of a channel are mostly neighbours: one comparison finds where a run begins.
+    starts = np.concatenate(([0], np.flatnonzero(np.any(rows[1:] != rows[:-1], axis=1)) + 1))
     numbers: dict[bytes, int] = {}
-    raw, width = rows.tobytes(), rows.shape[1] * rows.itemsize
-    inverse = np.fromiter(
-        (numbers.setdefault(raw[k : k + width], len(numbers)) for k in range(0, len(raw), width)),
-        dtype=np.int64,
-        count=count,
-    )
-    first = np.full(len(numbers), -1, dtype=np.int64)
-    first[inverse[::-1]] = np.arange(count)[::-1]
-    return rows[first], inverse
+    of_run = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in rows[starts]])
+    _, first = np.unique(of_run, return_index=True)
+    return rows[starts[first]], np.repeat(of_run, np.diff(starts, append=count))
 
 
 def _chain_of(steps: Sequence[ElementwiseStep], row: FloatArray) -> _Chain:

@@ -276,7 +276,7 @@ class _Move:
     """How far points go in one step along a direction."""
 
     def __init__(self, region: Region) -> None:
-        self._linf = isinstance(region, Box) or (isinstance(region, Ball) and region.norm == "linf")
+        self._linf = region.is_box
         width = np.maximum(region.hi - region.lo, 0.0)
         if self._linf:
             self._length = width / 2

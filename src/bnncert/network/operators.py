@@ -6,6 +6,7 @@ way: as a dense product, a sparse product, or a convolution by im2col.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -138,6 +139,33 @@ class ConvolutionOperator:
         result = np.zeros((count, self._source.shape[0]), dtype=self._dtype)
         result[:, self._source] = image.reshape(result.shape)
         return result
+
+
+def convolution_ranges(
+    convolution: Convolution,
+    flip: npt.NDArray[Any] | None,
+    lo: npt.NDArray[Any],
+    hi: npt.NDArray[Any],
+    dtype: npt.DTypeLike,
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return the least and largest W x over lo <= x <= hi for the map W of a convolution.
+
+    They are W+ lo + W- hi and W+ hi + W- lo, with the positive and the negative weights apart.
+    """
+    ends = np.stack([lo, hi]).astype(dtype)
+    sums = []
+    for part in (np.maximum, np.minimum):
+        kernel = part(convolution.kernel, 0.0)
+        ones = np.ones(convolution.rows.size)
+        operator = ConvolutionOperator(replace(convolution, kernel=kernel), ones, dtype)
+        sums.append(operator.forward(ends))
+    plus, minus = sums
+    low, high = plus[0] + minus[1], plus[1] + minus[0]
+    if flip is None:
+        return low, high
+    factor = flip.astype(dtype)
+    one, other = low * factor, high * factor
+    return np.minimum(one, other), np.maximum(one, other)
 
 
 def make_operator(

@@ -16,10 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
+from bnncert.description.model import Convolution
 from bnncert.network import Network
 from bnncert.network.layers import ThresholdLayer
+from bnncert.network.operators import convolution_ranges
 from bnncert.regions import Region
-from bnncert.regions.support import same_places
+from bnncert.regions.support import rounding_error, same_places
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +40,11 @@ class LayerBounds:
 
 def first_layer(layer: ThresholdLayer, region: Region) -> LayerBounds:
     """Return the bounds of the first layer, from the region's support function."""
-    upper = region.support(layer.weights)
-    lower = -region.support(-layer.weights.astype(np.float64))
+    if layer.convolution is not None and region.is_box:
+        lower, upper = _convolution_over_box(layer, layer.convolution, region)
+    else:
+        upper = region.support(layer.weights)
+        lower = -region.support(-layer.weights.astype(np.float64))
     state = np.zeros(layer.size, dtype=np.int8)
     # Float comparisons are exact, and u + b >= 0 is u >= -b: no rounding enters here.
     on = lower >= layer.minus_upto if layer.sign_zero == "plus" else lower > layer.minus_upto
@@ -49,7 +54,27 @@ def first_layer(layer: ThresholdLayer, region: Region) -> LayerBounds:
     return LayerBounds(lower, upper, state)
 
 
+def _convolution_over_box(
+    layer: ThresholdLayer, convolution: Convolution, region: Region
+) -> tuple[FloatArray, FloatArray]:
+    """Return the bounds that the support functions of the rows are, without the rows.
+
+    For large images the pages of a sparse matrix in floats cost more than all arithmetic.
+    """
+    lower, upper = convolution_ranges(convolution, layer.flip, region.lo, region.hi, np.float64)
+    size = np.maximum(np.abs(region.lo), np.abs(region.hi))
+    _, magnitude = convolution_ranges(convolution, layer.flip, -size, size, np.float64)
+    error = rounding_error(layer.weights, magnitude)
+    return lower - error, upper + error
+
+
 def _later_layer(layer: ThresholdLayer, below: LayerBounds) -> LayerBounds:
+    # Sums of fewer than 2^24 units are exact in float32, in any order of summation.
+    if layer.convolution is not None and float(layer.norm.max(initial=0.0)) < 2**24:
+        open_ = below.state == 0
+        lo, hi = np.where(open_, -1, below.state), np.where(open_, 1, below.state)
+        lower, upper = convolution_ranges(layer.convolution, layer.flip, lo, hi, np.float32)
+        return settle_states(layer, lower.astype(np.float64), upper.astype(np.float64))
     weights = layer.weights
     size = same_places(weights, np.abs(weights.data, dtype=np.int64))
     fixed = np.asarray(weights @ below.state.astype(np.int64))

@@ -21,7 +21,7 @@ import numpy as np
 from bnncert.arrays import BoolArray, FloatArray, IntArray
 from bnncert.deadline import Deadline
 from bnncert.presolve.literals import literal
-from bnncert.regions import Ball, Box, Region, is_l2_ball
+from bnncert.regions import Region, is_l2_ball
 
 UNIT = 2.0**-52
 
@@ -78,8 +78,7 @@ def conflicting_triples(
         return Triples.none()
     need = np.stack([-plus_from, minus_upto])
     dense = weights[:, used].astype(np.float64).toarray()
-    is_box = isinstance(region, Box) or (isinstance(region, Ball) and region.norm == "linf")
-    if is_box and np.all(np.abs(weights.data) == 1):
+    if region.is_box and np.all(np.abs(weights.data) == 1):
         return _over_box(dense, need, region.lo[used], region.hi[used], excluded, deadline)
     if is_l2_ball(region):
         return _over_ball(dense, need, region.middle[used], region.radius, excluded, deadline)

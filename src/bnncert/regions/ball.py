@@ -69,6 +69,11 @@ class Ball(Region):
                 "needs its centre inside"
             )
 
+    @property
+    def is_box(self) -> bool:
+        """Whether the region is the box from `lo` to `hi`, up to their rounding."""
+        return self.norm == "linf"
+
     def support(self, directions: Any) -> FloatArray:
         """Return upper bounds of max v.x over ball and data box together."""
         rows = as_rows(directions)

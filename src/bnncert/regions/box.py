@@ -33,6 +33,11 @@ class Box(Region):
             )
         self.center = np.clip(self.lo + (self.hi - self.lo) / 2, self.lo, self.hi)
 
+    @property
+    def is_box(self) -> bool:
+        """Whether the region is the box from `lo` to `hi`."""
+        return True
+
     def support(self, directions: Any) -> FloatArray:
         """Return upper bounds of max v.x over the region, for each row v."""
         return box_support(as_rows(directions), self.lo, self.hi)

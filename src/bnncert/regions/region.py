@@ -49,6 +49,11 @@ class Region(ABC):
         """The number of inputs."""
         return int(self.lo.shape[0])
 
+    @property
+    def is_box(self) -> bool:
+        """Whether the region is the box from `lo` to `hi`, up to their rounding."""
+        return False
+
     @abstractmethod
     def support(self, directions: Any) -> FloatArray:
         """Return upper bounds of max v.x over the region, for each row v."""

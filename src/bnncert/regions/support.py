@@ -27,7 +27,7 @@ def _row_sums(values: npt.NDArray[Any], rows: npt.NDArray[np.int64], count: int)
     return np.asarray(np.bincount(rows, weights=values, minlength=count), dtype=np.float64)
 
 
-def _rounding(v: Any, magnitude: FloatArray) -> FloatArray:
+def rounding_error(v: Any, magnitude: FloatArray) -> FloatArray:
     """Bound the error of a float sum of products whose absolute values sum to `magnitude`."""
     terms = np.diff(v.indptr)
     # 1e-300 covers underflow (a product of denormals has no relative error bound); the sum of
@@ -50,7 +50,7 @@ def box_support(v: Any, lo: FloatArray, hi: FloatArray) -> FloatArray:
     value += rows @ lo
     np.abs(v.data, out=part, dtype=np.float64)
     reach = np.asarray(rows @ np.maximum(np.abs(lo), np.abs(hi)), dtype=np.float64)
-    return value + _rounding(v, reach)
+    return value + rounding_error(v, reach)
 
 
 def l2_support(
@@ -108,7 +108,7 @@ def l2_support(
     reach = (
         _row_sums(np.abs(shift) + 2 * np.abs(data * z) + m[rows] * z * z, rows, count) + 2 * ball
     )
-    return np.asarray(np.ldexp(value + _rounding(v, reach), exponent))
+    return np.asarray(np.ldexp(value + rounding_error(v, reach), exponent))
 
 
 def l1_support(
@@ -140,4 +140,4 @@ def l1_support(
     shift = data * center[v.indices]
     value = _row_sums(excess + shift, rows, count) + m * radius
     reach = _row_sums(np.abs(shift) + np.abs(data) * room, rows, count) + m * radius
-    return value + _rounding(v, reach)
+    return value + rounding_error(v, reach)

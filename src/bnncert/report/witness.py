@@ -13,7 +13,9 @@ def number_text(value: float) -> str:
     A float32 number is written with the digits of a float64: fewer would do for a reader in
     single precision, but be another point for one in double.
     """
-    return np.format_float_positional(np.float64(value), unique=True, trim="0")
+    text = repr(float(value))
+    # Numbers with an exponent are written out: not every reader of witnesses knows exponents.
+    return np.format_float_positional(value, unique=True, trim="0") if "e" in text else text
 
 
 def witness_text(counterexample: Counterexample) -> str:

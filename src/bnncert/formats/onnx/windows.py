@@ -189,9 +189,14 @@ def convolution_matrix(
             data_parts.append(data[kept])
     indptr = np.concatenate(([0], np.cumsum(np.concatenate(lengths))))
     return csr_matrix(
-        np.concatenate(data_parts),
-        np.concatenate(index_parts),
+        _joined(data_parts),
+        _joined(index_parts),
         # One type for both index arrays, or SciPy copies the longer one.
         indptr.astype(np.int32),
         (outputs * places, width),
     )
+
+
+def _joined(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Concatenate arrays without a copy of a single one."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
