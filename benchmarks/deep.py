@@ -1,8 +1,9 @@
-"""Deep networks: what is decided, how soon, and whether proved optima agree.
+"""Deep networks: what is decided, how soon, whether proved optima agree, and what is certified.
 
-    python benchmarks/deep.py [--parts pb25,trained,flips,width,bundled,speed] [--data DIR]
-                              [--networks DIR] [--images 10] [--seconds 60] [--processes 0]
-                              [--method auto] [--before SRC] [--exact SECONDS] [--only TEXT]
+    python -m benchmarks.deep [--quick] [--parts pb25,trained,flips,width,bundled,speed]
+                              [--data DIR] [--networks DIR] [--images 10] [--seconds 60]
+                              [--seconds-large 10] [--processes 0] [--before SRC]
+                              [--exact SECONDS] [--exact-python FILE] [--answers FILE]
 
 Parts:
 
@@ -16,10 +17,13 @@ Parts:
 * `speed`: nodes and patterns per second of processor time, by engine.
 
 Networks are trained on first use (extra `train`) into the folder that `--networks` names; DIR also
-has mnist.npz.  A part whose data are absent is left out with a message.  `--before` runs the parts
-`trained` and `bundled` with the package of another checkout, too; SRC is its folder `src`.
-`--exact` gives the questions of `pb25` to the pseudo-Boolean solver Exact (package `exact`), with
-that limit.
+has mnist.npz.  Questions with a radius of 1 pixel or more have the limit `--seconds-large`.  For
+every robust answer the question is answered once more with a certificate, which is checked.
+`--before` also runs the parts `trained` and `bundled` with the package of another checkout; SRC is
+its folder `src`.  `--exact` gives the questions of `pb25` to the pseudo-Boolean solver Exact with
+that limit; `--exact-python` names an interpreter that has the package `exact`.  `--answers` also
+writes one JSON line for each answer.  `--quick` asks one question of every kind, with a limit of
+5 seconds.
 """
 
 from __future__ import annotations
@@ -29,339 +33,184 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
-from itertools import pairwise
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import numpy as np
 
 import bnncert
+from benchmarks import pseudo_boolean
+from benchmarks.deep_questions import PARTS, Question, Source, pb25_questions, width_questions
+from benchmarks.deep_tables import (
+    BEFORE,
+    DECIDED,
+    EXACT,
+    HEADS,
+    OURS,
+    Answer,
+    as_markdown,
+    as_text,
+    remarks,
+    summary,
+)
 
-try:
-    from bnncert.bundled import load_demo_images, load_demo_network
-except ImportError:
-    # `--before` may name a version in which this module had another name.
-    from bnncert.demo import load_demo_images, load_demo_network
+#: Parts that another checkout answers, too.
+COMPARED = ("trained", "bundled")
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from benchmarks import pb25, pseudo_boolean
-
-DECIDED = ("robust", "not_robust")
-
-#: Hidden layers of the trained networks, and the share of their zero weights and the epochs.
-REAL, BINARISED, WIDE = ((300,) * 3, (200,) * 4), (300,) * 3, (1024,) * 3
-ZEROS, EPOCHS = 0.3, 8
-
-#: Half of what one pixel level is in input units, for data in [-1, 1].
-PIXEL = 2 / 255
-
-
-@dataclass(frozen=True)
-class Question:
-    """One network and region, and the answer if it is known."""
-
-    group: str
-    name: str
-    network: bnncert.Network
-    region: bnncert.Region
-    label: int
-    known: str | None = None
+#: Times the limit that solving and writing a certificate may take together.
+CERTIFICATE_SHARE = 3.0
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What one run said about a question."""
-
-    group: str
-    name: str
-    status: str
-    seconds: float
-    processor: float
-    stage: str
-    nodes: int
-    patterns: int
-    known: str | None = None
-
-    @property
-    def wrong(self) -> bool:
-        """Whether the answer contradicts the known one."""
-        return self.known is not None and self.status in DECIDED and self.status != self.known
-
-
-def ask(question: Question, arguments: argparse.Namespace) -> Answer:
+def ask(question: Question, method: str, processes: int) -> Answer:
     """Verify one question."""
     started, processor = time.monotonic(), time.process_time()
     result = bnncert.verify(
         question.network,
         question.region,
         question.label,
-        method=arguments.method,
-        timeout=arguments.seconds,
-        options=bnncert.Options(processes=arguments.processes),
+        method=method,
+        timeout=question.seconds,
+        options=bnncert.Options(processes=processes),
     )
-    seconds = time.monotonic() - started
+    seconds, spent = time.monotonic() - started, time.process_time() - processor
     # Targets of one search share its counts.
     counts = [t.details for t in result.targets]
     return Answer(
+        OURS,
         question.group,
         question.name,
         result.status,
         seconds,
-        time.process_time() - processor,
-        "+".join(sorted({t.stage for t in result.targets if t.status in DECIDED})),
-        max((int(c.get("nodes", 0)) for c in counts), default=0),
-        max((int(c.get("patterns", 0)) for c in counts), default=0),
-        question.known,
+        spent,
+        question.seconds,
+        stage="+".join(sorted({t.stage for t in result.targets if t.status in DECIDED})),
+        nodes=max((int(c.get("nodes", 0)) for c in counts), default=0),
+        patterns=max((int(c.get("patterns", 0)) for c in counts), default=0),
+        known=question.known,
     )
 
 
-# -- questions -------------------------------------------------------------------------------------
+def certified(question: Question, answer: Answer, method: str, processes: int) -> Answer:
+    """Answer a question once more with a certificate, and check that."""
+    import bnncert.verification as verification
+    from bnncert.checking import RejectedError, UnreadableError, check
 
+    writing = [0.0]
+    write_proof = verification.write_proof
 
-def pb25_questions(arguments: argparse.Namespace) -> Iterator[Question]:
-    folder = arguments.data / "pb25"
-    if not folder.is_dir():
-        print(f"pb25 is left out: {folder} does not exist")
-        return
-    for case in pb25.CASES:
-        network, label = pb25.network(folder, case)
-        for norm, optimum in zip(("l1", "l2", "linf"), case.optima, strict=True):
-            for place, known in (("inside", "robust"), ("at", "not_robust")):
-                size = optimum - 0.5 if place == "inside" else float(optimum)
-                if norm == "l2":
-                    # Squared norms of integer points are integers: no rounding decides.
-                    size = (optimum + (0.5 if place == "at" else -0.5)) ** 0.5
-                region = bnncert.Ball(norm, np.zeros(pb25.PIXELS), size, 0.0, 255.0)
-                name = f"{case.network} {case.image} {norm} {place}"
-                yield Question("pb25", name, network, region, label, known)
+    def timed(*arguments: Any, **named: Any) -> None:
+        started = time.process_time()
+        try:
+            write_proof(*arguments, **named)
+        finally:
+            writing[0] += time.process_time() - started
 
-
-def trained(arguments: argparse.Namespace, hidden: tuple[int, ...], binarised: bool) -> Path | None:
-    """Return the file of a trained network, after training it on first use."""
-    kind = "binarised" if binarised else "real"
-    path: Path = arguments.networks / f"{kind}-{'-'.join(map(str, hidden))}.npz"
-    if not path.exists():
-        arguments.networks.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "bnncert", "train", "--data", "mnist"]
-        command += ["--data-dir", str(arguments.data), "--hidden", ",".join(map(str, hidden))]
-        command += ["--zeros", str(ZEROS), "--epochs", str(EPOCHS), "--out", str(path)]
-        command += ["--binarise-input"] if binarised else []
-        if subprocess.run(command, check=False, stdout=sys.stderr).returncode:
-            print(f"{path.name} is left out: it does not exist and could not be trained")
-            return None
-    return path
-
-
-def images(arguments: argparse.Namespace) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return test images as points in [-1, 1], and their labels."""
-    file = arguments.data / "mnist.npz"
-    if not file.exists():
-        print(f"images are left out: {file} does not exist")
-        return None
-    with np.load(file) as data:
-        pixels, labels = data["x_test"], data["y_test"]
-    return pixels.reshape(len(pixels), -1) / 127.5 - 1.0, labels.astype(np.int64)
-
-
-def correct(
-    network: bnncert.Network, points: np.ndarray, labels: np.ndarray, count: int
-) -> Iterator[tuple[int, np.ndarray, int]]:
-    """Return the first images that the network classifies correctly."""
-    right = np.flatnonzero(
-        network.classify(points[: 10 * count + 100]) == labels[: 10 * count + 100]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "answer.cert"
+        started = time.process_time()
+        with mock.patch.object(verification, "write_proof", timed):
+            result = bnncert.verify(
+                question.network,
+                question.region,
+                question.label,
+                method=method,
+                timeout=CERTIFICATE_SHARE * question.seconds,
+                options=bnncert.Options(processes=processes),
+                certificate=path,
+            )
+        solving = time.process_time() - started - writing[0]
+        if result.status != "robust" or result.certificate is None:
+            why = ", ".join(result.notes) or result.status
+            return replace(answer, certificate=f"not written: {why}")
+        started = time.process_time()
+        try:
+            check(path, question.network)
+            verdict = "accepted"
+        except (RejectedError, UnreadableError) as error:
+            verdict = f"rejected: {error}"
+        checking = time.process_time() - started
+    return replace(
+        answer, certificate=verdict, solving=solving, writing=writing[0], checking=checking
     )
-    for i in right[:count].tolist():
-        yield i, points[i], int(labels[i])
 
 
-def trained_questions(arguments: argparse.Namespace) -> Iterator[Question]:
-    data = images(arguments)
-    for hidden in REAL if data is not None else ():
-        path = trained(arguments, hidden, False)
-        if path is None or data is None:
-            continue
-        network = bnncert.load(path)
-        for delta in arguments.deltas:
-            for i, point, label in correct(network, *data, arguments.images):
-                region = bnncert.Ball("linf", point, delta * PIXEL, -1.0, 1.0)
-                yield Question(f"{path.stem} {delta} px", f"image {i}", network, region, label)
-
-
-def flip_questions(
-    group: str, network: bnncert.Network, points: np.ndarray, labels: np.ndarray,
-    arguments: argparse.Namespace, budgets: Iterable[int],
-) -> Iterator[Question]:  # fmt: skip
-    """Return balls in which so many of the binarised inputs may flip.
-
-    Around a point with coordinates -1 and +1 every flip costs 1 of the L1 radius.
-    """
-    signs = np.where(points >= 0, 1.0, -1.0)
-    for flips in budgets:
-        for i, point, label in correct(network, signs, labels, arguments.images):
-            region = bnncert.Ball("l1", point, flips + 0.5, -1.0, 1.0)
-            yield Question(f"{group} {flips} flips", f"image {i}", network, region, label)
-
-
-def flips_questions(arguments: argparse.Namespace) -> Iterator[Question]:
-    data = images(arguments)
-    path = None if data is None else trained(arguments, BINARISED, True)
-    if data is not None and path is not None:
-        yield from flip_questions(path.stem, bnncert.load(path), *data, arguments, (1, 2, 3))
-
-
-def width_questions(arguments: argparse.Namespace) -> Iterator[Question]:
-    data = images(arguments)
-    path = arguments.networks / f"binarised-{'-'.join(map(str, WIDE))}.npz"
-    if data is not None and path.exists():
-        yield from flip_questions(path.stem, bnncert.load(path), *data, arguments, (1, 2))
-    network = random_network(WIDE)
-    points = np.random.default_rng(1).choice([-1.0, 1.0], (100 * arguments.images, 784))
-    scores = np.sort(network.evaluate(points), axis=1)
-    # With random weights most points are close to another class: take those with the best margins.
-    points = points[np.argsort(scores[:, -2] - scores[:, -1])[: arguments.images]]
-    labels = network.classify(points)
-    yield from flip_questions("random-1024-1024-1024", network, points, labels, arguments, (1, 2))
-
-
-def random_network(hidden: tuple[int, ...]) -> bnncert.Network:
-    """Return a network with binarised inputs and random weights -1 and +1."""
-    rng = np.random.default_rng(0)
-    sizes = (784, *hidden, 10)
-    weights = [np.eye(784)]
-    weights += [rng.choice([-1.0, 1.0], (above, below)) for below, above in pairwise(sizes)]
-    biases = [np.zeros(784), *(np.full(size, 0.5) for size in hidden), rng.uniform(-1, 1, 10)]
-    return bnncert.Network.from_arrays(weights, biases, input_lo=-1.0, input_hi=1.0)
-
-
-def bundled_questions(arguments: argparse.Namespace) -> Iterator[Question]:
-    data = load_demo_images()
-    points = np.array([data.point(i) for i in range(len(data.labels))])
-    for name in ("sparse", "dense"):
-        network = load_demo_network(name)
-        for delta in arguments.deltas:
-            for i, point, label in correct(network, points, data.labels, arguments.images):
-                region = bnncert.Ball("linf", point, delta * PIXEL, -1.0, 1.0)
-                yield Question(f"{name} {delta} px", f"image {i}", network, region, label)
-
-
-PARTS = {
-    "pb25": pb25_questions,
-    "trained": trained_questions,
-    "flips": flips_questions,
-    "width": width_questions,
-    "bundled": bundled_questions,
-}
-
-#: Parts that another checkout answers, too.
-COMPARED = ("trained", "bundled")
-
-
-# -- runs ------------------------------------------------------------------------------------------
-
-
-def answers_of(part: str, arguments: argparse.Namespace) -> Iterator[Answer]:
-    """Answer the questions of one part, one line each."""
-    for question in PARTS[part](arguments):
+def answers_of(part: str, source: Source, arguments: argparse.Namespace) -> Iterator[Answer]:
+    """Answer the questions of one part."""
+    for question in PARTS[part](source):
         if arguments.only not in f"{question.group} {question.name}":
             continue
-        answer = ask(question, arguments)
+        answer = ask(question, arguments.method, arguments.processes)
+        if answer.status == "robust" and arguments.certificates:
+            answer = certified(question, answer, arguments.method, arguments.processes)
         yield answer
         if arguments.exact and part == "pb25":
-            yield exact_answer(question, arguments.exact)
+            yield exact_answer(question, arguments.exact, arguments.exact_python)
 
 
-def exact_answer(question: Question, seconds: float) -> Answer:
+def exact_answer(question: Question, seconds: float, interpreter: str) -> Answer:
     """Give the same question to Exact, in a process of its own."""
     constraints = pseudo_boolean.encode(question.network, question.region, question.label)
     started = time.monotonic()
-    status = pseudo_boolean.solve_apart(constraints, seconds)
+    status = pseudo_boolean.solve_apart(constraints, seconds, interpreter)
     taken = time.monotonic() - started
-    return Answer(
-        "pb25 by Exact", question.name, status, taken, taken, "exact", 0, 0, question.known
-    )
-
-
-def warm_up(arguments: argparse.Namespace) -> None:
-    """Answer a question of two neurons, and throw the answer away."""
-    network = bnncert.Network.from_arrays([np.eye(2), np.eye(2)], [np.zeros(2), np.zeros(2)])
-    region = bnncert.Ball("linf", np.array([0.5, -0.5]), 0.1)
-    ask(Question("", "", network, region, 0), arguments)
+    group, name = question.group, question.name
+    return Answer(EXACT, group, name, status, taken, taken, seconds, known=question.known)
 
 
 def answers_before(part: str, arguments: argparse.Namespace) -> Iterator[Answer]:
     """Answer the questions of one part with the package of another checkout."""
-    command = [sys.executable, __file__, "--parts", part, "--lines"]
-    for name in ("data", "networks", "images", "seconds", "processes", "method", "only"):
-        command += [f"--{name}", str(getattr(arguments, name))]
-    command += ["--deltas", ",".join(map(str, arguments.deltas))]
+    command = [sys.executable, "-m", "benchmarks.deep", "--parts", part, "--lines"]
+    names = ("data", "networks", "images", "seconds", "seconds_large", "deltas", "processes")
+    for name in (*names, "method", "only"):
+        command += [f"--{name.replace('_', '-')}", str(getattr(arguments, name))]
     environment = {**os.environ, "PYTHONPATH": str(arguments.before)}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if line.startswith("{"):
-                yield Answer(**json.loads(line))
+                yield replace(Answer(**json.loads(line)), run=BEFORE)
     if process.returncode:
         print(f"{part} could not be run with {arguments.before}")
 
 
-def show(answer: Answer, version: str, lines: bool) -> None:
-    if lines:
-        print(json.dumps(asdict(answer)), flush=True)
-        return
-    text = f"  {version}{answer.group:30s} {answer.name:24s} {answer.status:10s}"
-    text += f" {answer.seconds:7.2f} s  {answer.stage:22s} {answer.nodes} nodes"
-    text += f" {answer.patterns} patterns{'  WRONG' if answer.wrong else ''}"
-    print(text, flush=True)
+def warm_up(arguments: argparse.Namespace) -> None:
+    """Answer two small questions and ignore the answers.
+
+    Modules are imported on use and numba compiles on first use: the first question of the benchmark
+    shall not pay for that.
+    """
+    size = 40
+    eye, ones = np.eye(size), np.ones((4, size))
+    network = bnncert.Network.from_arrays(
+        [eye, eye, ones], [np.zeros(size), np.zeros(size), np.array([0.5, 0.0, 0.0, 0.0])]
+    )
+    for norm, radius in (("linf", 1.1), ("l1", 2.5)):
+        region = bnncert.Ball(norm, np.ones(size), radius)
+        question = Question("", "", network, region, 0, 5.0)
+        ask(question, arguments.method, 1)
 
 
-def table(rows: list[tuple[str, Answer]]) -> str:
-    """Return one line for each group of questions and version."""
-    head = f"{'questions':38s} {'asked':>5s} {'decided':>7s} {'robust':>6s} {'not':>4s} "
-    text = [head + f"{'wrong':>5s} {'geometric mean s':>16s} {'slowest s':>9s}"]
-    for key in dict.fromkeys((version, answer.group) for version, answer in rows):
-        mine = [answer for version, answer in rows if (version, answer.group) == key]
-        robust = sum(a.status == "robust" for a in mine)
-        broken = sum(a.status == "not_robust" for a in mine)
-        seconds = np.array([max(a.seconds, 1e-3) for a in mine])
-        text.append(
-            f"{' '.join(key).strip():38s} {len(mine):5d} {robust + broken:7d} {robust:6d} "
-            f"{broken:4d} {sum(a.wrong for a in mine):5d} "
-            f"{np.exp(np.log(seconds).mean()):16.3f} {seconds.max():9.2f}"
-        )
-    return "\n".join(text)
-
-
-# -- speed -----------------------------------------------------------------------------------------
-
-
-def speed(arguments: argparse.Namespace) -> str:
+def speed(source: Source) -> tuple[list[str], list[list[str]]]:
     """Return nodes and patterns per second of processor time, by engine."""
-    from unittest import mock
-
     from bnncert.search.patterns import enumeration
 
-    questions = [q for q in pb25_questions(arguments) if q.name == "mnist 7 l1 inside"]
-    questions += [*width_questions(arguments)][arguments.images : arguments.images + 1]
-    engines = ["numpy", "numba"] if enumeration.is_compiled() else ["numpy"]
-    text = [f"{'question':34s} {'engine':6s} {'nodes/s':>10s} {'patterns/s':>12s} answer"]
+    questions = [q for q in pb25_questions(source) if q.name == "mnist 7 l1 inside"]
+    questions += [q for q in width_questions(source) if "2 flips" in q.group][:1]
+    rows = []
     for question in questions:
-        for engine in engines:
-            limited = argparse.Namespace(**{**vars(arguments), "method": "propagation"})
-            limited.processes = 1
+        for engine in ("numpy", "numba") if enumeration.is_compiled() else ("numpy",):
             with mock.patch.object(enumeration, "is_compiled", lambda e=engine: e == "numba"):
-                answer = ask(question, limited)
+                answer = ask(question, "propagation", 1)
+            spent = max(answer.processor, 1e-3)
+            rates = (f"{answer.nodes / spent:.0f}", f"{answer.patterns / spent:.0f}")
             name = f"{question.group} {question.name}"
-            text.append(
-                f"{name:34s} {engine:6s} {answer.nodes / answer.processor:10.0f} "
-                f"{answer.patterns / answer.processor:12.0f} {answer.status} "
-                f"in {answer.processor:.1f} s of processor time"
-            )
-    if len(engines) == 1:
-        text.append("numba is not installed (extra fast)")
-    return "\n".join(text)
+            rows.append([name, engine, *rates, answer.status, f"{spent:.1f}"])
+    return ["question", "engine", "nodes/s", "patterns/s", "answer", "processor s"], rows
 
 
 def parse() -> argparse.Namespace:
@@ -373,46 +222,65 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--networks", type=Path, default=Path("trained"))
     parser.add_argument("--images", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seconds-large", type=float, default=10.0)
     parser.add_argument("--deltas", default="0.25,0.5,1.0")
     parser.add_argument("--processes", type=int, default=0)
     parser.add_argument("--method", default="auto")
     parser.add_argument("--before", type=Path)
     parser.add_argument("--exact", type=float, default=0.0, metavar="SECONDS")
+    parser.add_argument("--exact-python", default=sys.executable, metavar="FILE")
+    parser.add_argument("--answers", type=Path, metavar="FILE")
     parser.add_argument("--only", default="", help="Only questions whose names contain this.")
+    parser.add_argument(
+        "--no-certificates", dest="certificates", action="store_false", help="Write none."
+    )
+    parser.add_argument("--quick", action="store_true", help="One question of every kind.")
     parser.add_argument("--lines", action="store_true", help="Only one JSON line for each answer.")
     arguments = parser.parse_args()
-    arguments.parts = arguments.parts.split(",")
-    arguments.deltas = [float(delta) for delta in arguments.deltas.split(",")]
-    for part in arguments.parts:
+    if arguments.quick:
+        arguments.images, arguments.seconds, arguments.seconds_large = 1, 5.0, 5.0
+    arguments.certificates = arguments.certificates and not arguments.lines
+    for part in arguments.parts.split(","):
         if part not in (*PARTS, "speed"):
             parser.error(f"no part {part}; expected some of {', '.join((*PARTS, 'speed'))}")
+    if arguments.exact and not pseudo_boolean.is_installed(arguments.exact_python):
+        print(f"Exact is left out: {arguments.exact_python} has no package exact")
+        arguments.exact = 0.0
     return arguments
 
 
 def main() -> int:
-    """Run the parts; 1 if an answer contradicts a proved optimum."""
+    """Run the parts; 1 if an answer contradicts a proved optimum or a certificate is rejected."""
     arguments = parse()
-    if arguments.exact and not pseudo_boolean.is_installed():
-        print("Exact is left out: pip install exact")
-        arguments.exact = 0.0
-    # Modules are imported on use: the first question shall not pay for it.
+    source = Source(
+        arguments.data,
+        arguments.networks,
+        arguments.images,
+        tuple(float(delta) for delta in arguments.deltas.split(",")),
+        arguments.seconds,
+        arguments.seconds_large,
+    )
     warm_up(arguments)
-    rows: list[tuple[str, Answer]] = []
-    for part in arguments.parts:
-        if part == "speed":
-            continue
-        runs = [("", answers_of(part, arguments))]
+    answers: list[Answer] = []
+    parts = arguments.parts.split(",")
+    for part in (p for p in parts if p in PARTS):
+        runs = [answers_of(part, source, arguments)]
         if arguments.before is not None and part in COMPARED:
-            runs.insert(0, ("before:", answers_before(part, arguments)))
-        for version, answers in runs:
-            for answer in answers:
-                rows.append((version, answer))
-                show(answer, version, arguments.lines)
+            runs.insert(0, answers_before(part, arguments))
+        for answer in (answer for run in runs for answer in run):
+            answers.append(answer)
+            line = json.dumps(asdict(answer))
+            print(line if arguments.lines else answer.line(), flush=True)
+            if arguments.answers is not None:
+                with arguments.answers.open("a") as file:
+                    file.write(line + "\n")
     if not arguments.lines:
-        print(table(rows))
-        if "speed" in arguments.parts:
-            print(speed(arguments))
-    return int(any(answer.wrong for _, answer in rows))
+        tables = [(HEADS, summary(answers))] if answers else []
+        tables += [speed(source)] if "speed" in parts else []
+        for form in (as_text, as_markdown):
+            print("\n" + "\n\n".join(form(heads, rows) for heads, rows in tables))
+        print("\n" + "\n".join(remarks(answers)))
+    return int(any(answer.wrong for answer in answers))
 
 
 if __name__ == "__main__":

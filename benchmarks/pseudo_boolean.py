@@ -6,7 +6,6 @@ those that differ from the centre.  Every gate is a variable that is reified by 
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import subprocess
@@ -37,9 +36,13 @@ print(solver.runFull(False, seconds))
 ANSWERS = {"SAT": "not_robust", "UNSAT": "robust", "INCONSISTENT": "robust"}
 
 
-def is_installed() -> bool:
-    """Whether the solver can be imported."""
-    return importlib.util.find_spec("exact") is not None
+def is_installed(interpreter: str = sys.executable) -> bool:
+    """Whether an interpreter can import the solver."""
+    command = [interpreter, "-c", "import exact"]
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
 
 
 def encode(network: bnncert.Network, region: bnncert.Region, label: int) -> dict[str, Any]:
@@ -90,11 +93,11 @@ def _sum(row: list[float], below: list[str | None], bound: int) -> tuple[Terms, 
     return terms, bound + int(sum(row))
 
 
-def solve_apart(question: dict[str, Any], seconds: float) -> str:
+def solve_apart(question: dict[str, Any], seconds: float, interpreter: str = sys.executable) -> str:
     """Solve in a process of its own, which is ended soon after the limit."""
     try:
         done = subprocess.run(
-            [sys.executable, "-c", RUN],
+            [interpreter, "-c", RUN],
             input=json.dumps([question, seconds]),
             capture_output=True,
             text=True,

@@ -101,7 +101,7 @@ def test_only_what_nothing_was_applied_to_is_not_tried() -> None:
         _, after = _after_counterexample(problem, context, (found, other))
         return after.status, after.finding, after.upper
 
-    cheap = TargetResult(second.name, "unknown", lower=-9.0, stage="interval")
+    cheap = TargetResult(second.name, "unknown", lower=-9.0, tried=False)
     assert told(refuted, cheap) == ("unknown", "not_tried", 2.5)
     pursued = TargetResult(second.name, "timeout", stage="bab")
     assert told(refuted, pursued) == ("timeout", None, 2.5)
@@ -126,7 +126,7 @@ def test_a_tie_that_counts_as_robust_is_not_violated() -> None:
         first, second = problem.targets
         found = context.confirm_at(second, np.array([-0.5, 0.0]))
         assert found is not None
-        undecided = TargetResult(first.name, "unknown", stage="interval")
+        undecided = TargetResult(first.name, "unknown", tried=False)
         refuted = TargetResult(second.name, "not_robust", counterexample=found)
         after, _ = _after_counterexample(problem, context, (undecided, refuted))
         assert (after.finding, after.upper) == (finding, 0.0)

@@ -18,9 +18,6 @@ Status: TypeAlias = Literal["robust", "not_robust", "unknown", "timeout"]
 #: too, or no method was applied to that target any more.
 Finding: TypeAlias = Literal["violated", "not_tried"]
 
-#: Stages before any work on a single target: a target that only they saw was not tried.
-CHEAP_STAGES = ("", "centre", "interval")
-
 #: What VNN-COMP calls each answer: its queries state the violation.
 VNNCOMP_WORD: dict[str, str] = {
     "robust": "unsat",
@@ -94,6 +91,8 @@ class TargetResult:
     at_centre: bool = False
     #: The solver whose word a proof rests on; None where bnncert derives the bound itself.
     trusted: str | None = None
+    #: Whether more was done for this target than bounds and points that are about all targets.
+    tried: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data (infinite bounds become None)."""
@@ -192,6 +191,7 @@ def best_of(before: TargetResult, after: TargetResult) -> TargetResult:
         lower=max(before.lower, after.lower),
         upper=min(before.upper, after.upper),
         seconds=before.seconds + after.seconds,
+        tried=before.tried or after.tried,
     )
 
 

@@ -27,7 +27,6 @@ from bnncert.regions import Ball, Region
 from bnncert.replay import OnnxRuntime, Replayer
 from bnncert.search.trace import SearchRecord
 from bnncert.verdict import (
-    CHEAP_STAGES,
     Finding,
     Result,
     TargetResult,
@@ -221,7 +220,8 @@ def _at_the_limit(problem: Problem, context: Context) -> tuple[TargetResult, ...
     answers = []
     for target in problem.targets:
         lower, proved = interval_proof(target, bounds[-1])
-        context.result(target, "interval", context.deadline.elapsed(), lower=lower, proved=proved)
+        since = context.deadline.elapsed()
+        context.result(target, "interval", since, lower=lower, proved=proved, tried=False)
         known = context.so_far[target.name]
         if known.status == "unknown":
             known = replace(known, status="timeout")
@@ -230,7 +230,7 @@ def _at_the_limit(problem: Problem, context: Context) -> tuple[TargetResult, ...
 
 
 def _untouched(target: Target) -> TargetResult:
-    return TargetResult(target.name, "unknown", rival=target.rival)
+    return TargetResult(target.name, "unknown", rival=target.rival, tried=False)
 
 
 def _result(
@@ -354,7 +354,7 @@ def _after_counterexample(
         # An upper bound below 0 is the value at some other point of the region.
         if violated or upper < 0:
             finding = "violated"
-        elif answer.stage in CHEAP_STAGES:
+        elif not answer.tried:
             finding = "not_tried"
         told.append(replace(answer, upper=upper, finding=finding))
     return tuple(told)
@@ -376,6 +376,7 @@ def _at_centre(problem: Problem, context: Context) -> tuple[TargetResult, ...] |
                         0.0,
                         upper=float(values[j]),
                         counterexample=found if j == k else None,
+                        tried=False,
                     )
                     for j, t in enumerate(problem.targets)
                 ]

@@ -34,6 +34,9 @@ WORK_PER_STEP = 1e8
 #: Share of the points of a round that start at a random vertex rather than at a random point.
 VERTEX_SHARE = 0.5
 
+#: A target is close where its lowest value is at most this share of the value at the centre.
+CLOSE = 0.25
+
 
 class SurrogateGradient:
     """Values of all objectives at a batch of points, and their surrogate gradients."""
@@ -151,6 +154,8 @@ class Attack:
     ----------
     rounds
         How many rounds from new points are complete.
+    steps
+        How many gradient steps of all points were made.
     """
 
     def __init__(
@@ -172,7 +177,11 @@ class Attack:
         self._places: FloatArray = np.tile(region.center, (count, 1))
         self._found: list[Counterexample | None] = [None] * count
         self._surrogate = SurrogateGradient(network, bounds, problem.targets)
-        self.rounds = 0
+        self.rounds = self.steps = 0
+        #: The step at which the lowest value of each target was found.
+        self._improved = np.zeros(count, dtype=np.int64)
+        #: The values at the region's centre.
+        self._at_centre = np.full(count, np.inf)
         self._move = _Move(region)
         # Where nothing above can change, the centre stands for the whole region.
         self._only_centre = not bounds[-1].unstable.size
@@ -190,6 +199,20 @@ class Attack:
             ],
             dtype=np.int64,
         )
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the search is far from all open targets and does not come closer.
+
+        For the target that came closest: its lowest value is above a quarter of the value at the
+        centre, and a whole round more than twice the steps that led to it were made.
+        """
+        if not self._active.size:
+            return True
+        closest = self._active[int(np.argmin(self._best[self._active]))]
+        since = self.steps - 2 * int(self._improved[closest])
+        is_far = bool(self._best[closest] > CLOSE * self._at_centre[closest])
+        return is_far and since >= self._context.options.iterations
 
     def run(self, deadline: Deadline, rounds: int | None = None) -> None:
         """Continue for so many rounds, until the deadline, or until every target is violated.
@@ -237,6 +260,7 @@ class Attack:
                 if not self._active.size:
                     return
                 if self.rounds == 0 and iteration == 0:
+                    self._at_centre = values[0]
                     closest = self._active[np.argsort(values[0, self._active], kind="stable")]
                     targets = np.resize(closest, restarts)
                 gradient = self._surrogate.backward(
@@ -248,6 +272,7 @@ class Attack:
                 move = self._move(velocity, shrink, (size <= 0)[:, 0], generator)
                 points = _grid(region.project(points - move), region, step)
                 self._context.report("attack", iteration, iterations)
+                self.steps += 1
                 if iteration == iterations - 1:
                     self.rounds += 1
                 yield True
@@ -260,6 +285,7 @@ class Attack:
             lowest = int(np.argmin(values[:, k]))
             if values[lowest, k] < self._best[k]:
                 self._best[k] = values[lowest, k]
+                self._improved[k] = self.steps
                 self._places[k] = points[lowest]
             # Several candidates: the first may be undone by rounding.
             for row in np.argsort(values[:, k])[:3].tolist():

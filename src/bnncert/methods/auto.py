@@ -169,6 +169,7 @@ class AutoRun:
                 lower=lower,
                 proved=proved or contradiction,
                 details={"seconds": took or {}},
+                tried=False,
             )
             self.results[target.name] = after if before is None else _combine(before, after)
 
@@ -364,8 +365,11 @@ class AutoMethod(Method):
 
 
 def _combine(before: TargetResult, after: TargetResult) -> TargetResult:
-    """Return the later result with the better of both bounds."""
-    decided = after.status in ("robust", "not_robust")
+    """Return the later result with the better of both bounds.
+
+    The attack works on all targets together: it is a target's stage only where it decides.
+    """
+    kept = after.stage == AttackMethod.name and after.status not in ("robust", "not_robust")
     seconds = before.details.get("seconds", {})
     seconds = {**seconds, after.stage: seconds.get(after.stage, 0.0) + after.seconds}
     return replace(
@@ -373,7 +377,8 @@ def _combine(before: TargetResult, after: TargetResult) -> TargetResult:
         lower=max(before.lower, after.lower),
         upper=min(before.upper, after.upper),
         seconds=before.seconds + after.seconds,
-        stage=after.stage if decided or after.stage != AttackMethod.name else before.stage,
+        stage=before.stage if kept else after.stage,
+        tried=before.tried if kept else before.tried or after.tried,
         details={**before.details, **after.details, "seconds": seconds},
     )
 

@@ -137,11 +137,13 @@ class Context:
         note: str = "",
         details: dict[str, Any] | None = None,
         trusted: str | None = None,
+        tried: bool = True,
     ) -> TargetResult:
         """Make a result.
 
         `since` is the deadline's clock when work on the target began, `trusted` the solver whose
-        word a proof rests on.
+        word a proof rests on.  `tried` is False for a stage that looks at all targets at once
+        before any method is applied to one of them.
         """
         if counterexample is not None:
             status: Status = "not_robust"
@@ -162,6 +164,7 @@ class Context:
             note=note,
             details=details or {},
             trusted=trusted if status == "robust" else None,
+            tried=tried,
         )
         before = self.so_far.get(target.name)
         self.so_far[target.name] = made if before is None else best_of(before, made)
