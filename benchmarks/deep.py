@@ -45,7 +45,14 @@ import numpy as np
 
 import bnncert
 from benchmarks import pseudo_boolean
-from benchmarks.deep_questions import PARTS, Question, Source, pb25_questions, width_questions
+from benchmarks.deep_questions import (
+    PARTS,
+    Question,
+    Source,
+    pb25_questions,
+    random_network,
+    width_questions,
+)
 from benchmarks.deep_tables import (
     BEFORE,
     DECIDED,
@@ -184,15 +191,12 @@ def warm_up(arguments: argparse.Namespace) -> None:
     Modules are imported on use and numba compiles on first use: the first question of the benchmark
     shall not pay for that.
     """
-    size = 40
-    eye, ones = np.eye(size), np.ones((4, size))
-    network = bnncert.Network.from_arrays(
-        [eye, eye, ones], [np.zeros(size), np.zeros(size), np.array([0.5, 0.0, 0.0, 0.0])]
-    )
+    network = random_network((40, 40), 40)
     for norm, radius in (("linf", 1.1), ("l1", 2.5)):
-        region = bnncert.Ball(norm, np.ones(size), radius)
-        question = Question("", "", network, region, 0, 5.0)
-        ask(question, arguments.method, 1)
+        region = bnncert.Ball(norm, np.ones(40), radius, -1.0, 1.0)
+        label = int(network.classify(region.center)[0])
+        for method in (arguments.method, "propagation"):
+            ask(Question("", "", network, region, label, 5.0), method, 1)
 
 
 def speed(source: Source) -> tuple[list[str], list[list[str]]]:

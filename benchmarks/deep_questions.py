@@ -205,13 +205,13 @@ def width_questions(source: Source) -> Iterator[Question]:
     yield from flip_balls("random-1024-1024-1024", network, points, labels, source, (1, 2))
 
 
-def random_network(hidden: tuple[int, ...]) -> bnncert.Network:
+def random_network(hidden: tuple[int, ...], inputs: int = 784) -> bnncert.Network:
     """Return a network with binarised inputs and random weights -1 and +1."""
     rng = np.random.default_rng(0)
-    sizes = (784, *hidden, 10)
-    weights = [np.eye(784)]
+    sizes = (inputs, *hidden, 10)
+    weights = [np.eye(inputs)]
     weights += [rng.choice([-1.0, 1.0], (above, below)) for below, above in pairwise(sizes)]
-    biases = [np.zeros(784), *(np.full(size, 0.5) for size in hidden), rng.uniform(-1, 1, 10)]
+    biases = [np.zeros(inputs), *(np.full(size, 0.5) for size in hidden), rng.uniform(-1, 1, 10)]
     return bnncert.Network.from_arrays(weights, biases, input_lo=-1.0, input_hi=1.0)
 
 

@@ -132,8 +132,8 @@ def remarks(answers: Sequence[Answer]) -> list[str]:
     out = []
     for run in (EXACT, BEFORE):
         others = [a for a in answers if a.run == run and (a.group, a.name) in ours]
-        for group in dict.fromkeys(a.group for a in others):
-            pairs = [(ours[a.group, a.name], a) for a in others if a.group == group]
+        for group in dict.fromkeys(a.group.split()[0] for a in others):
+            pairs = [(ours[a.group, a.name], a) for a in others if a.group.split()[0] == group]
             seconds = [geometric_mean(a.seconds for a in side) for side in zip(*pairs, strict=True)]
             spent = [geometric_mean(a.processor for a in side) for side in zip(*pairs, strict=True)]
             decided = [sum(a.decided for a in side) for side in zip(*pairs, strict=True)]

@@ -10,9 +10,12 @@ import pytest
 import bnncert
 from bnncert.deadline import Deadline
 from bnncert.methods.attack import Attack
-from bnncert.methods.attack_share import FIRST_SLICE, SHARE, AttackShare
+from bnncert.methods.attack_share import FIRST_SLICE, SHARE, STALLED_SHARE, AttackShare
+from bnncert.methods.base import Context, Options
 from bnncert.methods.proof_stages import ProofStage, ProofTask
 from bnncert.methods.propagation import PatternEngine
+from bnncert.problem import robustness
+from bnncert.replay import Replayer
 from bnncert.search.patterns.search import SearchOutcome
 from bnncert.verdict import TargetResult
 from tests.clock import Clock
@@ -36,7 +39,7 @@ def test_what_is_due_completes_the_share_and_the_next_slice_is_longer(clock: Clo
     clock.advance(1.0)
     due = share.due()
     clock.advance(due)
-    share.spend(due)
+    share.spend(due, stalled=False)
     assert share.seconds == pytest.approx(SHARE * (1.0 + due))
     clock.advance(2 * FIRST_SLICE)
     assert share.due() == 0
@@ -48,11 +51,44 @@ def test_proofs_end_when_what_the_attack_lacks_is_all_that_is_left(clock: Clock)
     share = AttackShare(Deadline(12.0))
     assert share.for_proofs().remaining() == pytest.approx(8.0)
     clock.advance(1.0)
-    share.spend(1.0)
+    share.spend(1.0, stalled=False)
     assert share.for_proofs().remaining() == pytest.approx(8.0)
     clock.advance(8.5)
     assert share.for_proofs().passed()
     assert AttackShare(Deadline(None)).for_proofs().remaining() == math.inf
+
+
+def test_a_stalled_attack_leaves_nearly_all_the_time_to_proofs(clock: Clock) -> None:
+    share = AttackShare(Deadline(10.0))
+    clock.advance(0.5)
+    share.spend(0.5, stalled=True)
+    assert share.lacking() == pytest.approx(10 * STALLED_SHARE - 0.5)
+    assert share.for_proofs().remaining() == pytest.approx(9.5 - share.lacking())
+    clock.advance(2.0)
+    assert share.due() == 0
+    # It comes closer again: the whole share is due.
+    share.spend(0.0, stalled=False)
+    assert share.due() > 0
+    assert share.lacking() == pytest.approx(10 * SHARE - 0.5)
+
+
+def test_an_attack_far_from_all_classes_is_stalled_and_one_that_comes_closer_is_not() -> None:
+    # Class 1 needs all of the first 40 signs to change; the ball lets five of them change.
+    weights = [np.eye(40), np.vstack([np.ones(40), -np.ones(40)])]
+    network = bnncert.Network.from_arrays(weights, [np.zeros(40), np.zeros(2)])
+    centre = np.concatenate([np.full(5, 0.1), np.full(35, 2.0)])
+    for radius, stalled in ((0.5, True), (5.0, False)):
+        problem = robustness(network, bnncert.Ball("linf", centre, radius), 0, "all", "violation")
+        context = Context(Options(iterations=10), Deadline(None), Replayer(problem))
+        attack = Attack(problem, context, stop_at_first=False)
+        assert not attack.is_stalled
+        attack.run(Deadline(None), 1)
+        attack.run(Deadline(None), 4)
+        upper, found = attack.outcome(Deadline(None))
+        assert (found[0] is None) == stalled
+        assert attack.is_stalled or not stalled
+        if stalled:
+            assert upper[0] == 60
 
 
 @pytest.mark.parametrize("limit", [1.0, 5.0, 60.0])

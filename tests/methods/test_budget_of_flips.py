@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from itertools import combinations, pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import bnncert
+from bnncert.checking import check
 from bnncert.presolve.pipeline import presolve
 from bnncert.presolve.plain import plain_presolve
 from bnncert.presolve.stability import stability
 
 
-def binarised(rng: np.random.Generator, sizes: tuple[int, ...]) -> bnncert.Network:
-    """Return a network that binarises its inputs, with random weights -1 and +1."""
+def binarised(
+    rng: np.random.Generator, sizes: tuple[int, ...], ahead: float = 0.0
+) -> bnncert.Network:
+    """Return a network that binarises its inputs, with random weights -1 and +1.
+
+    Class 0 has a score that is higher by `ahead`.
+    """
     weights = [np.eye(sizes[0])]
     weights += [rng.choice([-1.0, 1.0], (b, a)) for a, b in pairwise(sizes)]
     biases = [np.zeros(sizes[0]), *(np.full(n, 0.5) for n in sizes[1:-1])]
-    biases.append(rng.uniform(-1, 1, sizes[-1]))
+    biases.append(rng.uniform(-1, 1, sizes[-1]) + ahead * (np.arange(sizes[-1]) == 0))
     return bnncert.Network.from_arrays(weights, biases)
 
 
@@ -52,7 +59,7 @@ def test_one_flip_of_a_wide_network_is_decided_without_pairs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        "bnncert.methods.auto.presolve", lambda *_, **__: pytest.fail("pairs were looked for")
+        "bnncert.methods.auto_run.presolve", lambda *_, **__: pytest.fail("pairs were looked for")
     )
     rng = np.random.default_rng(1)
     net = binarised(rng, (784, 1024, 1024, 1024, 10))
@@ -63,6 +70,29 @@ def test_one_flip_of_a_wide_network_is_decided_without_pairs(
     expected = bool(np.all(net.classify(flipped(point, 1)) == label))
     result = bnncert.verify(net, bnncert.Ball("l1", point, 1.5), label, timeout=30)
     assert result.status == ("robust" if expected else "not_robust")
+
+
+@pytest.mark.parametrize("ahead", [0.0, 1000.0])
+def test_a_certificate_of_a_budget_needs_no_pairs(
+    ahead: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for module in ("methods.auto_run", "certificate.writing"):
+        monkeypatch.setattr(
+            f"bnncert.{module}.presolve", lambda *_, **__: pytest.fail("pairs were looked for")
+        )
+    rng = np.random.default_rng(3)
+    net = binarised(rng, (50, 30, 30, 3), ahead)
+    points = rng.choice([-1.0, 1.0], (400, 50))
+    scores = np.sort(net.evaluate(points), axis=1)
+    point = points[np.argmax(scores[:, -1] - scores[:, -2])]
+    label = int(net.classify(point)[0])
+    file = tmp_path / "answer.cert"
+    ball = bnncert.Ball("l1", point, 1.5)
+    result = bnncert.verify(net, ball, label, timeout=30, certificate=file)
+    # Intervals prove that a class is so far ahead.
+    stages = {t.stage for t in result.targets}
+    assert (result.status, stages <= {"interval"}) == ("robust", ahead > 0)
+    check(file, net)
 
 
 def test_plain_presolve_has_the_network_over_its_unstable_neurons() -> None:

@@ -205,14 +205,14 @@ class Attack:
         """Whether the search is far from all open targets and does not come closer.
 
         For the target that came closest: its lowest value is above a quarter of the value at the
-        centre, and a whole round more than twice the steps that led to it were made.
+        centre, and since it was found as many steps were made as before, in all a whole round.
         """
         if not self._active.size:
             return True
         closest = self._active[int(np.argmin(self._best[self._active]))]
-        since = self.steps - 2 * int(self._improved[closest])
         is_far = bool(self._best[closest] > CLOSE * self._at_centre[closest])
-        return is_far and since >= self._context.options.iterations
+        enough = max(self._context.options.iterations, 2 * int(self._improved[closest]))
+        return is_far and self.steps >= enough
 
     def run(self, deadline: Deadline, rounds: int | None = None) -> None:
         """Continue for so many rounds, until the deadline, or until every target is violated.

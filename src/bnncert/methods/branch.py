@@ -19,18 +19,33 @@ from bnncert.relaxations.reduced.problem import is_too_large, reduce_objective
 from bnncert.search.learned_clauses import LearnedClauses
 from bnncert.search.parallel import TreeTask, search_together
 from bnncert.search.trace import trace_of
-from bnncert.search.tree import Outcome, TreeOptions
+from bnncert.search.tree import Outcome, Tree, TreeOptions
 from bnncert.verdict import Counterexample, TargetResult
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """The tree of one objective, and the counterexample that it found."""
+
+    task: TreeTask
+    tree: Tree
+    found: list[Counterexample]
 
 
 @dataclass(eq=False)
 class Branching:
-    """Decides the targets of one region by branching; the trees share their learned clauses."""
+    """Decides the targets of one region by branching; the trees share their learned clauses.
+
+    A search that time ends is continued by the next call with the same target.  `sharing` is the
+    number of trees that the memory is for.
+    """
 
     presolved: Presolved
     problem: Problem
     name: str
     learned: LearnedClauses = field(default_factory=LearnedClauses)
+    sharing: int = 1
+    _unfinished: dict[tuple[str, int], _Work] = field(default_factory=dict)
 
     def decide(self, target: Target, context: Context, lower: float = -np.inf) -> TargetResult:
         """Decide one target; the objectives of a conjunction are tried in turn.
@@ -74,6 +89,21 @@ class Branching:
         self, target: Target, number: int, context: Context, minimum: bool
     ) -> tuple[Outcome, Counterexample | None]:
         """Search the tree of one objective; return its outcome and a counterexample, if any."""
+        work = self._unfinished.pop((target.name, number), None)
+        work = work or self._work(target, number, context, minimum)
+        tree, found = work.tree, work.found
+        self.learned.add_to(tree)
+        outcome = search_together(tree, work.task, context.deadline, context.options.processes)
+        self.learned.add_from(tree)
+        if context.tracing and not minimum and outcome.status == "proved":
+            context.record_trace(target, trace_of(tree, self.presolved, number))
+        # A tree that was begun without the triples begins anew with them.
+        if outcome.status == "interrupted" and self.presolved.knows_triples:
+            self._unfinished[target.name, number] = work
+        return outcome, found[0] if found else None
+
+    def _work(self, target: Target, number: int, context: Context, minimum: bool) -> _Work:
+        """Return a tree that consists of its root."""
         found: list[Counterexample] = []
 
         def confirm(point: FloatArray, exact: tuple[Fraction, ...] | None) -> bool:
@@ -85,18 +115,13 @@ class Branching:
         objective, presolved = target.objectives[number], self.presolved
         triples = presolved.triples_within(context.deadline)
         reduced = reduce_objective(presolved, objective, triples=triples)
-        options = context.options
-        kept = TreeOptions(options.seed, keep_leaves=context.tracing, memory=options.memory)
+        memory = context.options.memory / self.sharing
+        kept = TreeOptions(context.options.seed, keep_leaves=context.tracing, memory=memory)
         task = TreeTask(presolved, self.problem, target, objective, reduced, minimum, kept)
         tree = task.tree(confirm)
-        self.learned.add_to(tree)
         if minimum:
             tree.offer(self.problem.region.center, None)
-        outcome = search_together(tree, task, context.deadline, options.processes)
-        self.learned.add_from(tree)
-        if context.tracing and not minimum and outcome.status == "proved":
-            context.record_trace(target, trace_of(tree, presolved, number))
-        return outcome, found[0] if found else None
+        return _Work(task, tree, found)
 
     def _minimum(
         self,

@@ -48,8 +48,6 @@ class IntervalMethod(Method):
         for target in problem.targets:
             since = context.deadline.elapsed()
             lower, proved = interval_proof(target, bounds[-1])
-            made = context.result(
-                target, self.name, since, lower=lower, proved=proved, tried=False
-            )
+            made = context.result(target, self.name, since, lower=lower, proved=proved, tried=False)
             results.append(made)
         return tuple(results)

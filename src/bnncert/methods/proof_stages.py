@@ -35,6 +35,10 @@ MILP_SHARE = 0.5
 #: Share of the time that each relaxation gets on a large problem.
 RELAXATION_SHARE = 0.3
 
+#: Share of the time that each relaxation gets in a network with many sign layers, through which it
+#: says little.
+DEEP_SHARE = 0.1
+
 #: Solvers that are named for mixed-integer programs and not for relaxations.
 INTEGER_SOLVERS = ("gurobi", "highs", "scip")
 
@@ -86,13 +90,20 @@ class ProofStage:
         The method that it is; results show its name.
     work
         Does the work; returns None for a target that the stage is not meant for.
-    share_if_large
-        The share of the remaining time that the stage may take on a large problem.
+    share_if_large, share_if_deep
+        The share of the remaining time that the stage may take on a large problem, and on a network
+        with many sign layers.
     """
 
     method: type[Method]
     work: Callable[[ProofTask], TargetResult | None]
     share_if_large: float = 1.0
+    share_if_deep: float = 1.0
+
+    def share(self, *, is_large: bool, is_deep: bool) -> float:
+        """Return the share of the remaining time that the stage may take."""
+        large = self.share_if_large if is_large else 1.0
+        return min(large, self.share_if_deep if is_deep else 1.0)
 
     def prove(self, task: ProofTask) -> TargetResult | None:
         """Return the answer for one target, or None if the stage is not meant for it."""
@@ -157,7 +168,7 @@ def _short_branching(task: ProofTask) -> TargetResult | None:
     # The verdict of milp rests on trust in its solver, so it comes last where a proof is wanted.
     if several and not is_l2_ball(task.problem.region) and not task.context.tracing:
         # One program bounds all functions at once, a relaxation only one of them.
-        return _integer(task.within(MILP_SHARE * task.context.deadline.remaining() / task.waiting))
+        return _integer(task.within(MILP_SHARE * task.context.deadline.remaining()))
     share = task.context.deadline.remaining() / task.waiting
     return _branching(replace(task.within(min(share, SHORT_SECONDS)), waiting=1))
 
@@ -167,15 +178,16 @@ def _integer(task: ProofTask) -> TargetResult | None:
         return None
     named = task.context.options.solver
     options = replace(task.context.options, solver="gurobi" if named == "gurobi" else None)
-    context = replace(task.context, options=options)
+    own = task.within(task.context.deadline.remaining() / task.waiting)
+    context = replace(own.context, options=options)
     presolved = task.presolved
     bounds, record = presolved.bounds, presolved.record
     return MilpMethod().solve_target(task.problem, bounds, task.target, context, record)
 
 
 SMALL_SDP = ProofStage(ReducedSdpMethod, _small_semidefinite)
-LP = ProofStage(LpMethod, _linear, RELAXATION_SHARE)
-SDP = ProofStage(ReducedSdpMethod, _semidefinite, RELAXATION_SHARE)
-SHORT_BAB = ProofStage(BranchMethod, _short_branching)
+LP = ProofStage(LpMethod, _linear, RELAXATION_SHARE, DEEP_SHARE)
+SDP = ProofStage(ReducedSdpMethod, _semidefinite, RELAXATION_SHARE, DEEP_SHARE)
+SHORT_BAB = ProofStage(BranchMethod, _short_branching, share_if_deep=DEEP_SHARE)
 BAB = ProofStage(BranchMethod, _branching)
 MILP = ProofStage(MilpMethod, _integer)

@@ -11,11 +11,12 @@ from bnncert.arrays import BoolArray, SignArray
 from bnncert.deadline import Deadline
 from bnncert.methods.base import Context, Method, register
 from bnncert.methods.interval import interval_proof
-from bnncert.presolve.literals import variable_of
+from bnncert.presolve.literals import literal, renumbered, sign_of, variable_of
 from bnncert.presolve.pipeline import Presolved, presolve
 from bnncert.presolve.plain import plain_presolve
 from bnncert.presolve.stability import stability
 from bnncert.problem import Problem, Target
+from bnncert.search.learned_clauses import LearnedClauses
 from bnncert.search.patterns.circuit import Circuit, build_circuit, is_small_enough
 from bnncert.search.patterns.descent import FlipDescent
 from bnncert.search.patterns.enumeration import pattern_counts
@@ -74,6 +75,9 @@ class PatternEngine:
             for k in range(len(targets)):
                 self.realiser.offer(k, Point(problem.region.center))
         self.question = question
+        #: Targets that were proved elsewhere, and how many conflicts other searches know.
+        self._dropped = np.zeros(len(targets), dtype=bool)
+        self._exchanged = 0
         self._descent: FlipDescent | None = None
         home = self._home()
         # Where all patterns are evaluated at once, nothing needs to be found before.
@@ -112,6 +116,31 @@ class PatternEngine:
                 found = SharedSearch(search, self.realiser, pool).run(deadline)
         return search.conclude(found)
 
+    def drop(self, proved: set[str]) -> None:
+        """Stop to look for targets that are proved elsewhere."""
+        now = np.array([target.name in proved for target in self.targets]) & ~self._dropped
+        if now.any():
+            self._dropped |= now
+            self.search.open.drop_targets(self._dropped)
+
+    def exchange(self, learned: LearnedClauses) -> None:
+        """Give clauses to other searches of the region, and take theirs."""
+        neurons, clauses = self.circuit.neurons, self.realiser.clauses
+        # Multipliers are only kept for a certificate.
+        theta = {np.sort(literal(n, s)).tobytes(): t for n, s, t in clauses}
+        for literals in self.search.outcome.conflicts[self._exchanged :]:
+            moved = renumbered(literals, neurons)
+            proof = theta.get(np.sort(moved).tobytes())
+            learned.add(moved, proof if isinstance(proof, np.ndarray) else None)
+        known = {np.sort(c).tobytes() for c in self.search.outcome.conflicts}
+        for literals, proof in learned.over(neurons, np.arange(neurons.size)):
+            if np.sort(literals).tobytes() not in known:
+                self.search.learn(literals)
+                if self.context.tracing:
+                    variables = variable_of(literals)
+                    clauses.append((neurons[variables], sign_of(literals), proof))
+        self._exchanged = len(self.search.outcome.conflicts)
+
     def _home(self) -> SignArray:
         """Return the signs at the region's centre; where they are undetermined, +1."""
         signs = self.layer.exact_signs(self.problem.region.center)[self.circuit.neurons]
@@ -134,7 +163,8 @@ class PatternEngine:
         """Leave the tree for a certificate if it proves all of its targets."""
         tree, record = self.search.record, self.context.record
         if tree is not None and record is not None and self.search.outcome.status == "proved":
-            names = tuple(target.name for target in self.targets)
+            kept = zip(self.targets, self._dropped.tolist(), strict=True)
+            names = tuple(target.name for target, dropped in kept if not dropped)
             trace = PatternTrace(names, tree, self.circuit.neurons, tuple(self.realiser.clauses))
             record.patterns.append(trace)
             if record.presolved is None:

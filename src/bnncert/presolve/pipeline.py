@@ -84,9 +84,14 @@ class Presolved:
         """Triples of first-layer variables that exclude each other, looked for when first asked."""
         return self._find_triples(Deadline(None))
 
+    @property
+    def knows_triples(self) -> bool:
+        """Whether the triples were looked for to the end."""
+        return "triples" in self.__dict__
+
     def triples_within(self, deadline: Deadline) -> Triples:
         """Return the triples, or none if the deadline passes before they are found."""
-        if "triples" not in self.__dict__:
+        if not self.knows_triples:
             try:
                 self.__dict__["triples"] = self._find_triples(deadline)
             except OutOfTimeError:

@@ -1,4 +1,4 @@
-"""First-layer clauses that one tree learns, for the trees of other objectives.
+"""First-layer clauses that one search learns, for the searches of other objectives and methods.
 
 A clause says that some first-layer neurons cannot have some signs together.  This holds for every
 objective, and neurons have the same numbers in all reduced problems of a region.
@@ -6,6 +6,7 @@ objective, and neurons have the same numbers in all reduced problems of a region
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,23 +25,33 @@ class LearnedClauses:
 
     known: dict[bytes, tuple[IntArray, FloatArray | None]] = field(default_factory=dict)
 
+    def add(self, literals: IntArray, theta: FloatArray | None) -> None:
+        """Add literals of neurons that cannot all hold, unless there are too many of them."""
+        if literals.size <= LONGEST:
+            self.known.setdefault(np.sort(literals).tobytes(), (literals, theta))
+
     def add_from(self, tree: Tree) -> None:
         """Add the clauses that a tree has learned."""
         neuron_of = np.full(tree.problem.size, -1, dtype=np.int64)
         neuron_of[tree.inputs] = tree.neurons
         for literals, theta in tree.proofs:
-            if literals.size > LONGEST or np.any(neuron_of[variable_of(literals)] < 0):
-                continue
-            moved = renumbered(literals, neuron_of)
-            self.known.setdefault(np.sort(moved).tobytes(), (moved, theta))
+            if np.all(neuron_of[variable_of(literals)] >= 0):
+                self.add(renumbered(literals, neuron_of), theta)
 
     def add_to(self, tree: Tree) -> None:
         """Add to a tree the clauses whose neurons are all variables of its problem."""
+        for literals, theta in self.over(tree.neurons, tree.inputs):
+            tree.learn(literals, theta)
+
+    def over(
+        self, neurons: IntArray, variables: IntArray
+    ) -> Iterator[tuple[IntArray, FloatArray | None]]:
+        """Return the clauses of these neurons as literals of variables, one for each neuron."""
         if not self.known:
             return
         most = max(int(variable_of(literals).max()) for literals, _ in self.known.values())
-        place = np.full(max(most, int(tree.neurons.max(initial=0))) + 1, -1, dtype=np.int64)
-        place[tree.neurons] = tree.inputs
+        place = np.full(max(most, int(neurons.max(initial=0))) + 1, -1, dtype=np.int64)
+        place[neurons] = variables
         for literals, theta in self.known.values():
             if np.all(place[variable_of(literals)] >= 0):
-                tree.learn(renumbered(literals, place), theta)
+                yield renumbered(literals, place), theta

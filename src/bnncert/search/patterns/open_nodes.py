@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
+from bnncert.arrays import BoolArray
 from bnncert.search.patterns.batch import NodeBatch
 
 
@@ -59,6 +64,13 @@ class OpenNodes:
         """End a search elsewhere: `rest` is what it left open of the subtrees below `given`."""
         self._away -= len(given)
         self._insert(rest)
+
+    def drop_targets(self, proved: BoolArray) -> None:
+        """Take targets that are proved elsewhere out of all nodes that wait here."""
+        stack, self._stack = self._stack, []
+        for batch in stack:
+            left = replace(batch, targets=batch.targets & ~proved)
+            self.push(left.take(np.flatnonzero(left.targets.any(axis=1))))
 
     def _insert(self, batch: NodeBatch) -> None:
         if len(batch):
