@@ -73,10 +73,10 @@ def listed_names(names: Sequence[str]) -> str:
     return ", ".join(shown) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
 
-def split_key(text: str) -> tuple[str, str | None]:
-    """Return file and key of `FILE.npz:KEY`; other texts have no key."""
+def split_key(text: str, suffixes: Sequence[str] = (".npz",)) -> tuple[str, str | None]:
+    """Return file and key of `FILE:KEY`, for files with one of these suffixes."""
     head, colon, key = text.rpartition(":")
-    return (head, key) if colon and head.endswith(".npz") else (text, None)
+    return (head, key) if colon and Path(head).suffix in suffixes else (text, None)
 
 
 def _checked(array: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:

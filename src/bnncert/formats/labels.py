@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from bnncert.arrays import IntArray
 from bnncert.errors import FormatError
-from bnncert.formats.inputs import listed_names, read_array, read_names
+from bnncert.formats.inputs import listed_names, read_array, read_names, split_key
 from bnncert.formats.limits import DEFAULT_LIMITS
 from bnncert.formats.reading import parse_json, read_bytes, read_text
 
@@ -23,6 +23,9 @@ POINT_WORDS = frozenset({"x", "image", "images", "point", "points", "pixels", "d
 
 #: Arrays that describe the points; see docs/training.md.
 ABOUT_POINTS = frozenset({"input_shape", "input_lo", "input_hi", "pixel_step"})
+
+#: Files of labels with several columns or arrays.
+KEYED_SUFFIXES = (".npz", ".json", ".csv", ".txt")
 
 _PART = r"(train|test|val|valid|validation)"
 
@@ -87,7 +90,8 @@ def checked_labels(array: npt.NDArray[Any], where: str) -> IntArray:
 
 def read_labels(text: str) -> IntArray:
     """Read classes from `FILE` or `FILE:KEY`: .npy, .npz, .csv, .txt or .json."""
-    path, key = _split(text)
+    file, key = split_key(text, KEYED_SUFFIXES)
+    path = Path(file)
     if path.suffix == ".npz":
         if key is None:
             key = _only([n for n in read_names(path) if is_label_name(n)], path)
@@ -99,13 +103,6 @@ def read_labels(text: str) -> IntArray:
     if path.suffix in (".csv", ".txt"):
         return _read_csv(path, key)
     raise FormatError(f"{path}: labels are read from .npy, .npz, .csv, .txt and .json files")
-
-
-def _split(text: str) -> tuple[Path, str | None]:
-    head, colon, key = text.rpartition(":")
-    if colon and key and Path(head).suffix in (".npz", ".json", ".csv", ".txt"):
-        return Path(head), key
-    return Path(text), None
 
 
 def _only(candidates: Sequence[str], path: Path) -> str:

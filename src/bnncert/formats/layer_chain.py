@@ -7,8 +7,7 @@ what a binary network is and what can be represented without rounding.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,16 +17,17 @@ from onnx import helper
 
 from bnncert.arrays import FloatArray
 from bnncert.description.model import ModelDescription, Normalise, Scale, Shift, SignZero
-from bnncert.errors import BnncertError, FormatError, UnsupportedModelError, reason
+from bnncert.errors import FormatError, UnsupportedModelError
 from bnncert.formats.onnx.constants import exact_floats
 from bnncert.formats.onnx.exact import InexactError, multiply
 from bnncert.formats.onnx.graph import LARGEST_VALUE, OnnxNode
-from bnncert.formats.onnx.linear import average_pool, convolution, matmul, pad, reduction
+from bnncert.formats.onnx.linear import convolution
 from bnncert.formats.onnx.max_pooling import max_pool
 from bnncert.formats.onnx.operands import plain
-from bnncert.formats.onnx.signs import binarise
+from bnncert.formats.onnx.reader import HANDLERS
+from bnncert.formats.onnx.signs import binarise, clip
 from bnncert.formats.onnx.stages import output_stage
-from bnncert.formats.onnx.value import GraphWalk, Value, positions
+from bnncert.formats.onnx.value import GraphWalk, Operand, Value, positions
 from bnncert.formats.onnx.windows import convolution_matrix, image_of, windows_of
 
 #: The operator set that defines the operators below.
@@ -76,17 +76,9 @@ class FileLayer:
         }
         return LayerNode(self.source, op, "", self.name, (), (), made, self.kind)
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(self) -> AbstractContextManager[None]:
         """Convert exceptions that malformed options cause to an error about this layer."""
-        try:
-            yield
-        except BnncertError:
-            raise
-        except MemoryError as error:
-            raise self.unsupported("not enough memory for this layer") from error
-        except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
-            raise self.broken(f"malformed ({reason(error)})") from error
+        return self.node("").reading()
 
 
 @dataclass(frozen=True)
@@ -182,12 +174,19 @@ class Chain:
             kind=kind,
         )
 
+    def apply(
+        self, layer: FileLayer, op: str, *constants: npt.NDArray[Any], **attributes: Any
+    ) -> None:
+        """Apply an operator of ONNX to the output of the last layer; images are (1, C, H, W)."""
+        self._check_ready()
+        node = layer.node(op, **attributes)
+        self.value = HANDLERS[op](self.walk, node, [self.value, *constants])
+
     # -- linear layers --------------------------------------------------------------------
 
     def dense(self, layer: FileLayer, weights: npt.NDArray[Any], bias: Any = None) -> None:
         """Multiply the last axis by `weights` (inputs x outputs) and add `bias`."""
-        self._check_ready()
-        self.value = matmul(self.walk, layer.node("MatMul"), [self.value, weights])
+        self.apply(layer, "MatMul", weights)
         if bias is not None:
             self._shift(layer, bias, axis=-1)
 
@@ -216,24 +215,6 @@ class Chain:
             self._uneven = bool(np.any(share))
         if bias is not None:
             self._shift(layer, bias, axis=1)
-
-    def average_pool(self, layer: FileLayer, kernel: tuple[int, int], **geometry: Any) -> None:
-        """Average over windows of (1, C, H, W); padding does not count."""
-        self._check_ready()
-        node = layer.node("AveragePool", kernel_shape=kernel, **geometry)
-        self.value = average_pool(self.walk, node, [self.value])
-
-    def global_average(self, layer: FileLayer) -> None:
-        """Average over all of each channel of (1, C, H, W)."""
-        self._check_ready()
-        self.value = reduction(self.walk, layer.node("GlobalAveragePool"), [self.value])
-
-    def pad(self, layer: FileLayer, pads: tuple[int, int, int, int]) -> None:
-        """Put zeros (top, left, bottom, right) around (1, C, H, W)."""
-        self._check_ready()
-        top, left, bottom, right = pads
-        widths = np.array([0, 0, top, left, 0, 0, bottom, right])
-        self.value = pad(self.walk, layer.node("Pad"), [self.value, widths])
 
     # -- elementwise layers ---------------------------------------------------------------
 
@@ -291,18 +272,8 @@ class Chain:
 
     def clip(self, layer: FileLayer, low: float, high: float) -> None:
         """Clip to a range around zero, after which only a sign is supported."""
-        value = plain(self.value, layer.node("Clip"))
-        if not low < 0 < high:
-            raise layer.unsupported(f"clips to [{low:g}, {high:g}], which changes the sign")
-        self.value = replace(value, clipped=True)
-
-    def softmax(self, layer: FileLayer, axis: int = -1) -> None:
-        """Softmax over all scores."""
-        self._check_ready()
-        value = plain(self.value, layer.node("Softmax"))
-        if value.shape[axis] != value.size:
-            raise layer.unsupported(f"axis {axis} of shape {self.shape} does not hold all scores")
-        self.value = replace(value, transform="softmax")
+        operands: list[Operand] = [self.value, np.array(low), np.array(high)]
+        self.value = clip(self.walk, layer.node("Clip"), operands)
 
     # -- layers that move entries, and maxima ----------------------------------------------
 
@@ -338,11 +309,6 @@ class Chain:
             return
         self.value = max_pool(self.walk, node, [self.value])
 
-    def global_max(self, layer: FileLayer) -> None:
-        """Take the maximum of each channel of (1, C, H, W)."""
-        self._check_ready()
-        self.value = max_pool(self.walk, layer.node("GlobalMaxPool"), [self.value])
-
     def _pool_signs(self, waiting: WaitingPool) -> None:
         """Apply a delayed pooling after this sign."""
         self._waiting = None
@@ -370,6 +336,14 @@ class Chain:
             "pools sums over a padding that is not zero; after that only batch normalisation of "
             "the channels and a sign are supported"
         )
+
+
+def pair(value: Any) -> tuple[int, int]:
+    """Return two integers from a pair of them, or from one that stands for both."""
+    first, second = (value, value) if type(value) is int else value
+    if type(first) is not int or type(second) is not int:
+        raise ValueError(f"{value!r} is not an integer or two integers")
+    return first, second
 
 
 def _padding_share(

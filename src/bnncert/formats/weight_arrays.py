@@ -200,6 +200,14 @@ def _sign_zero(content: Mapping[str, Any], source: str) -> SignZero | None:
     raise FormatError(f"{source}: sign_zero is {value!r}; expected plus, minus or either")
 
 
+def bound_array(value: object, what: str) -> FloatArray:
+    """Return a side of the data box that a JSON text states: one number, or a list."""
+    try:
+        return np.array(value, dtype=np.float64).reshape(-1)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise FormatError(f"{what} is not a number or a list of numbers") from error
+
+
 def mapping_of(description: ModelDescription) -> dict[str, Any]:
     """Return the arrays of a description whose stages are W x + b (as writers receive them).
 

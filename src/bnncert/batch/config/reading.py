@@ -24,6 +24,8 @@ from bnncert.batch.labelled_points import OWN
 from bnncert.batch.rows import Question
 from bnncert.description.model import SignZero
 from bnncert.errors import BnncertError, InputError
+from bnncert.formats.inputs import split_key
+from bnncert.formats.labels import KEYED_SUFFIXES
 from bnncert.methods import REGISTRY
 from bnncert.network.pixel_scale import PixelScale
 from bnncert.problem import Targets, Ties
@@ -92,12 +94,8 @@ def _file(section: Section, node: Node, bundled: tuple[str, ...], key: str = "fi
     if text.startswith("demo"):
         raise section.wrong(f"file is {text}; bundled are {', '.join(bundled)}", node.line)
     full = section.path.parent / text
-    head, colon, name = str(full).rpartition(":")
-    # Also those files of labels that have keys.
-    keyed = colon and name and Path(head).suffix in (".npz", ".json", ".csv", ".txt")
-    bare = Path(head) if keyed else full
     try:
-        there = bare.is_file()
+        there = Path(split_key(str(full), KEYED_SUFFIXES)[0]).is_file()
     except (OSError, ValueError):
         # A name that no file can have.
         there = False

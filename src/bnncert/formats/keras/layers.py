@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from bnncert.formats.keras.model import ConfiguredLayer
-from bnncert.formats.keras.quantizers import SIGN_CLASSES, Activation, activation_of, quantised
-from bnncert.formats.layer_chain import Chain, ConvolutionGeometry, FileLayer
+from bnncert.formats.keras.quantizers import SIGN_CLASSES, activation_of, quantised
+from bnncert.formats.layer_chain import Chain, ConvolutionGeometry, FileLayer, pair
 
 Arrays: TypeAlias = dict[str, npt.NDArray[np.float32]]
 Handler: TypeAlias = Callable[[Chain, FileLayer, dict[str, Any], Arrays], None]
-
-#: Keras has channels last, the operators have them first.
-TO_FIRST, TO_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 
 
 def roles_of(configured: ConfiguredLayer) -> list[str]:
@@ -25,28 +23,33 @@ def roles_of(configured: ConfiguredLayer) -> list[str]:
     if kind == "BatchNormalization":
         flags = {"gamma": options.get("scale", True), "beta": options.get("center", True)}
         return [*(name for name, on in flags.items() if on), "moving_mean", "moving_variance"]
-    kernels = _KERNELS.get(kind)
-    if kernels is None:
+    weighted = _WEIGHTED.get(kind.removeprefix("Quant"))
+    if weighted is None:
         return []
-    return [*kernels, *(["bias"] if options.get("use_bias", True) else [])]
+    return [*weighted[0], *(["bias"] if options.get("use_bias", True) else [])]
 
 
 def apply_layer(chain: Chain, configured: ConfiguredLayer, arrays: Arrays) -> None:
     """Apply one layer; raise if it is not part of a binary network."""
     layer, options = configured.layer, configured.options
     handler = HANDLERS.get(layer.kind)
-    if handler is None:
+    weighted = _WEIGHTED.get(layer.kind.removeprefix("Quant"))
+    if handler is None and weighted is None:
         raise layer.unsupported("this kind of layer is not supported in a binary network")
     if options.get("data_format") == "channels_first":
         raise layer.unsupported("data_format channels_first; only channels_last is supported")
-    handler(chain, layer, options, arrays)
+    if handler is not None:
+        handler(chain, layer, options, arrays)
+    elif weighted is not None:
+        _activate(chain, layer, options.get("input_quantizer"), "input_quantizer")
+        weighted[1](chain, layer, options, arrays)
+        _activate(chain, layer, options.get("activation"), "activation")
 
 
 # -- layers with weights ------------------------------------------------------------------
 
 
 def _dense(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
-    _activate(chain, layer, activation_of(options.get("input_quantizer"), layer, "input_quantizer"))
     kernel = quantised(arrays["kernel"], options.get("kernel_quantizer"), layer, "kernel_quantizer")
     units = options.get("units")
     if kernel.ndim != 2 or kernel.shape != (chain.shape[-1], units):
@@ -54,43 +57,16 @@ def _dense(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arra
             f"kernel of shape {kernel.shape}; expected ({chain.shape[-1]}, {units}), inputs x units"
         )
     chain.dense(layer, kernel, arrays.get("bias"))
-    _activate(chain, layer, activation_of(options.get("activation"), layer))
 
 
 def _convolution(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
-    _activate(chain, layer, activation_of(options.get("input_quantizer"), layer, "input_quantizer"))
     kernel = quantised(arrays["kernel"], options.get("kernel_quantizer"), layer, "kernel_quantizer")
     _check_kernel(layer, kernel, options, options.get("filters"))
-    _convolve(
-        chain,
-        layer,
-        options,
-        kernel.transpose(3, 2, 0, 1),
-        arrays.get("bias"),
-        groups=int(options.get("groups", 1)),
-    )
-    _activate(chain, layer, activation_of(options.get("activation"), layer))
+    groups = int(options.get("groups", 1))
+    _convolve(chain, layer, options, kernel.transpose(3, 2, 0, 1), arrays.get("bias"), groups)
 
 
 def _depthwise(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
-    _activate(chain, layer, activation_of(options.get("input_quantizer"), layer, "input_quantizer"))
-    _depthwise_part(chain, layer, options, arrays, arrays.get("bias"))
-    _activate(chain, layer, activation_of(options.get("activation"), layer))
-
-
-def _separable(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
-    _activate(chain, layer, activation_of(options.get("input_quantizer"), layer, "input_quantizer"))
-    _depthwise_part(chain, layer, options, arrays, None)
-    what = "pointwise_quantizer"
-    kernel = quantised(arrays["pointwise_kernel"], options.get(what), layer, what)
-    _check_kernel(layer, kernel, {"kernel_size": [1, 1]}, options.get("filters"))
-    _convolve(chain, layer, {}, kernel.transpose(3, 2, 0, 1), arrays.get("bias"))
-    _activate(chain, layer, activation_of(options.get("activation"), layer))
-
-
-def _depthwise_part(
-    chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays, bias: Any
-) -> None:
     what = "depthwise_quantizer"
     kernel = quantised(arrays["depthwise_kernel"], options.get(what), layer, what)
     multiplier = options.get("depth_multiplier", 1)
@@ -98,7 +74,16 @@ def _depthwise_part(
     channels = kernel.shape[2]
     # Channel i yields the outputs i * multiplier and following.
     stacked = kernel.transpose(2, 3, 0, 1).reshape(channels * multiplier, 1, *kernel.shape[:2])
-    _convolve(chain, layer, options, stacked, bias, groups=channels)
+    _convolve(chain, layer, options, stacked, arrays.get("bias"), channels)
+
+
+def _separable(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
+    bias = arrays.pop("bias", None)
+    _depthwise(chain, layer, options, arrays)
+    what = "pointwise_quantizer"
+    kernel = quantised(arrays["pointwise_kernel"], options.get(what), layer, what)
+    _check_kernel(layer, kernel, {"kernel_size": [1, 1]}, options.get("filters"))
+    _convolve(chain, layer, {}, kernel.transpose(3, 2, 0, 1), bias)
 
 
 def _check_kernel(
@@ -119,25 +104,19 @@ def _convolve(
     bias: Any,
     groups: int = 1,
 ) -> None:
-    _check_image(chain, layer)
-    same = _same(layer, options)
-    fill = options.get("pad_values", 0.0)
-    if isinstance(fill, bool) or not isinstance(fill, (int, float)):
-        raise layer.unsupported(f"pad_values {fill!r}; expected one number")
-    chain.transpose(TO_FIRST)
-    chain.convolution(
-        layer,
-        kernel,
-        bias,
-        ConvolutionGeometry(
-            strides=_pair(options.get("strides", [1, 1])),
+    with _channels_first(chain, layer):
+        same = _same(layer, options)
+        fill = options.get("pad_values", 0.0)
+        if isinstance(fill, bool) or not isinstance(fill, (int, float)):
+            raise layer.unsupported(f"pad_values {fill!r}; expected one number")
+        geometry = ConvolutionGeometry(
+            strides=pair(options.get("strides", [1, 1])),
             same=same,
-            dilations=_pair(options.get("dilation_rate", [1, 1])),
+            dilations=pair(options.get("dilation_rate", [1, 1])),
             groups=groups,
             fill=float(np.float32(fill)) if same else 0.0,
-        ),
-    )
-    chain.transpose(TO_LAST)
+        )
+        chain.convolution(layer, kernel, bias, geometry)
 
 
 def _normalisation(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
@@ -164,85 +143,60 @@ def _normalisation(chain: Chain, layer: FileLayer, options: dict[str, Any], arra
 # -- activations --------------------------------------------------------------------------
 
 
-def _activate(chain: Chain, layer: FileLayer, what: Activation) -> None:
-    if what == "larq sign":
+def _activate(chain: Chain, layer: FileLayer, entry: Any, what: str) -> None:
+    """Apply an activation, or the quantiser of an input, that the file names `what`."""
+    name = activation_of(entry, layer, what)
+    if name == "larq sign":
         chain.sign(layer, "plus")
-    elif what == "sign":
+    elif name == "sign":
         chain.sign(layer, None)
-    elif what == "hard_tanh":
+    elif name == "hard_tanh":
         chain.clip(layer, -1.0, 1.0)
-    elif what == "softmax":
-        chain.softmax(layer)
-
-
-def _activation(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
-    _activate(chain, layer, activation_of(options.get("activation"), layer))
-
-
-def _quantiser(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
-    chain.sign(layer, "plus")
-
-
-def _softmax(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
-    chain.softmax(layer, int(options.get("axis", -1)))
-
-
-def _nothing(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
-    """Do nothing: the layer has an effect only in training."""
+    elif name == "softmax":
+        chain.apply(layer, "Softmax")
 
 
 # -- shapes and pooling -------------------------------------------------------------------
 
 
-def _flatten(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
-    chain.reshape(layer, (-1,))
-
-
-def _reshape(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
-    chain.reshape(layer, tuple(int(n) for n in options["target_shape"]))
+@contextmanager
+def _channels_first(chain: Chain, layer: FileLayer) -> Iterator[None]:
+    """Bring an image to the order (channels, height, width) of the operators, and back."""
+    if len(chain.shape) != 3:
+        raise layer.broken(f"its input has shape {chain.shape}; expected (height, width, channels)")
+    chain.transpose((0, 3, 1, 2))
+    yield
+    chain.transpose((0, 2, 3, 1))
 
 
 def _zero_padding(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
-    _check_image(chain, layer)
-    (top, bottom), (left, right) = (_pair(sides) for sides in options["padding"])
-    chain.transpose(TO_FIRST)
-    chain.pad(layer, (top, left, bottom, right))
-    chain.transpose(TO_LAST)
+    with _channels_first(chain, layer):
+        (top, bottom), (left, right) = (pair(sides) for sides in options["padding"])
+        chain.apply(layer, "Pad", np.array([0, 0, top, left, 0, 0, bottom, right]))
 
 
 def _pooling(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
-    _check_image(chain, layer)
-    kernel = _pair(options["pool_size"])
-    strides = options.get("strides")
-    geometry = {
-        "strides": kernel if strides is None else _pair(strides),
-        "auto_pad": "SAME_UPPER" if _same(layer, options) else None,
-    }
-    chain.transpose(TO_FIRST)
-    if layer.kind.startswith("Max"):
-        chain.max_pool(layer, kernel, **geometry)
-    else:
-        chain.average_pool(layer, kernel, **geometry)
-    chain.transpose(TO_LAST)
+    with _channels_first(chain, layer):
+        kernel = pair(options["pool_size"])
+        strides = options.get("strides")
+        geometry = {
+            "strides": kernel if strides is None else pair(strides),
+            "auto_pad": "SAME_UPPER" if _same(layer, options) else None,
+        }
+        if layer.kind.startswith("Max"):
+            chain.max_pool(layer, kernel, **geometry)
+        else:
+            chain.apply(layer, "AveragePool", kernel_shape=kernel, **geometry)
 
 
 def _global_pooling(
     chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays
 ) -> None:
-    _check_image(chain, layer)
-    chain.transpose(TO_FIRST)
-    if layer.kind.startswith("GlobalMax"):
-        chain.global_max(layer)
-    else:
-        chain.global_average(layer)
-    chain.transpose(TO_LAST)
+    with _channels_first(chain, layer):
+        kind = "Max" if layer.kind.startswith("GlobalMax") else "Average"
+        chain.apply(layer, f"Global{kind}Pool")
     if not options.get("keepdims", False):
         chain.reshape(layer, (-1,))
-
-
-def _check_image(chain: Chain, layer: FileLayer) -> None:
-    if len(chain.shape) != 3:
-        raise layer.broken(f"its input has shape {chain.shape}; expected (height, width, channels)")
 
 
 def _same(layer: FileLayer, options: dict[str, Any]) -> bool:
@@ -252,48 +206,35 @@ def _same(layer: FileLayer, options: dict[str, Any]) -> bool:
     return bool(padding == "same")
 
 
-def _pair(numbers: Sequence[Any]) -> tuple[int, int]:
-    first, second = numbers
-    if type(first) is not int or type(second) is not int:
-        raise ValueError(f"{numbers!r} are not two integers")
-    return first, second
-
-
-#: The arrays of layers with kernels, before their bias.
-_KERNELS = {
-    "Dense": ("kernel",),
-    "QuantDense": ("kernel",),
-    "Conv2D": ("kernel",),
-    "QuantConv2D": ("kernel",),
-    "DepthwiseConv2D": ("depthwise_kernel",),
-    "QuantDepthwiseConv2D": ("depthwise_kernel",),
-    "SeparableConv2D": ("depthwise_kernel", "pointwise_kernel"),
-    "QuantSeparableConv2D": ("depthwise_kernel", "pointwise_kernel"),
+#: The layers with kernels, which Larq also has with the prefix Quant: their arrays before the bias,
+#: and the function that applies them between the quantiser of the input and the activation.
+_WEIGHTED: dict[str, tuple[tuple[str, ...], Handler]] = {
+    "Dense": (("kernel",), _dense),
+    "Conv2D": (("kernel",), _convolution),
+    "DepthwiseConv2D": (("depthwise_kernel",), _depthwise),
+    "SeparableConv2D": (("depthwise_kernel", "pointwise_kernel"), _separable),
 }
 
-#: The function that applies each class of layer.
+#: The function that applies each other class of layer.
 HANDLERS: dict[str, Handler] = {
-    "InputLayer": _nothing,
-    "Dropout": _nothing,
-    "SpatialDropout2D": _nothing,
-    "GaussianNoise": _nothing,
-    "Dense": _dense,
-    "QuantDense": _dense,
-    "Conv2D": _convolution,
-    "QuantConv2D": _convolution,
-    "DepthwiseConv2D": _depthwise,
-    "QuantDepthwiseConv2D": _depthwise,
-    "SeparableConv2D": _separable,
-    "QuantSeparableConv2D": _separable,
+    # These have an effect only in training.
+    **dict.fromkeys(
+        ("InputLayer", "Dropout", "SpatialDropout2D", "GaussianNoise"),
+        lambda chain, layer, options, arrays: None,
+    ),
     "BatchNormalization": _normalisation,
-    "Activation": _activation,
-    **dict.fromkeys(SIGN_CLASSES, _quantiser),
-    "Softmax": _softmax,
-    "Flatten": _flatten,
-    "Reshape": _reshape,
+    "Activation": lambda chain, layer, options, arrays: _activate(
+        chain, layer, options.get("activation"), "activation"
+    ),
+    **dict.fromkeys(SIGN_CLASSES, lambda chain, layer, options, arrays: chain.sign(layer, "plus")),
+    "Softmax": lambda chain, layer, options, arrays: chain.apply(
+        layer, "Softmax", axis=int(options.get("axis", -1))
+    ),
+    "Flatten": lambda chain, layer, options, arrays: chain.reshape(layer, (-1,)),
+    "Reshape": lambda chain, layer, options, arrays: chain.reshape(
+        layer, tuple(int(n) for n in options["target_shape"])
+    ),
     "ZeroPadding2D": _zero_padding,
-    "MaxPooling2D": _pooling,
-    "AveragePooling2D": _pooling,
-    "GlobalMaxPooling2D": _global_pooling,
-    "GlobalAveragePooling2D": _global_pooling,
+    **dict.fromkeys(("MaxPooling2D", "AveragePooling2D"), _pooling),
+    **dict.fromkeys(("GlobalMaxPooling2D", "GlobalAveragePooling2D"), _global_pooling),
 }

@@ -79,7 +79,7 @@ def _local(name: str, layer: FileLayer, what: str) -> str:
     return local
 
 
-def activation_of(entry: Any, layer: FileLayer, what: str = "activation") -> Activation:
+def activation_of(entry: Any, layer: FileLayer, what: str) -> Activation:
     """Return what an activation or the quantiser of an input does."""
     name, _ = object_name(entry, layer, what)
     if name not in _ACTIVATIONS:

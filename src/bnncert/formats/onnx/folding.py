@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,12 +18,10 @@ from bnncert.formats.onnx.graph import LARGEST_CONSTANT, OnnxNode, tensor_array
 from bnncert.formats.onnx.shapes import (
     axes_of,
     axis_of,
-    flattened_shape,
+    new_shape,
     permutation,
     reduction_axes,
-    reshaped_shape,
     shape_of,
-    squeezed_shape,
 )
 
 Fold: TypeAlias = Callable[[OnnxNode, Sequence[Any], int], Any]
@@ -85,6 +83,14 @@ def _room(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape
 
 
+def _computed(node: OnnxNode, function: Any, *arrays: Tensor) -> Any:
+    """Apply a function; integers are computed in float64, and the result must fit their type."""
+    if arrays[0].dtype.kind == "f":
+        return function(*arrays)
+    exact = function(*(array.astype(np.float64) for array in arrays))
+    return _fitting(node, exact, arrays[0].dtype)
+
+
 def _divide(node: OnnxNode, a: Tensor, b: Tensor) -> Any:
     if a.dtype.kind == "f":
         return a / b
@@ -94,11 +100,9 @@ def _divide(node: OnnxNode, a: Tensor, b: Tensor) -> Any:
     return np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))
 
 
-def _power(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
-    base, exponent = operands
+def _power(node: OnnxNode, base: Tensor, exponent: Tensor) -> Any:
     if base.dtype.kind != "f" and (exponent.dtype.kind == "f" or np.any(exponent < 0)):
         raise node.unsupported("an integer to the power of a negative or real number")
-    _room(node, np.broadcast_shapes(base.shape, exponent.shape))
     power = np.power(base.astype(np.float64), exponent.astype(np.float64))
     return _fitting(node, power, base.dtype)
 
@@ -169,13 +173,9 @@ def _reduce(function: Any) -> Fold:
         data = operands[0]
         axes = reduction_axes(node, operands, data.ndim, opset)
         kept = node.integer("keepdims", 1) != 0
-        if data.dtype.kind == "f":
-            return function(data, axis=axes, keepdims=kept).astype(data.dtype)
-        if function is np.mean:
+        if function is np.mean and data.dtype.kind != "f":
             raise node.unsupported("a mean of integers")
-        return _fitting(
-            node, function(data.astype(np.float64), axis=axes, keepdims=kept), data.dtype
-        )
+        return _computed(node, partial(function, axis=axes, keepdims=kept), data)
 
     return combine
 
@@ -184,8 +184,8 @@ def _transpose(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
     return np.transpose(operands[0], permutation(node, operands[0].ndim))
 
 
-def _flatten(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
-    return operands[0].reshape(flattened_shape(node, operands[0].shape, opset))
+def _reshape(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
+    return operands[0].reshape(new_shape(node, operands, operands[0].shape, opset))
 
 
 def _clip(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
@@ -199,34 +199,24 @@ def _clip(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
     return result
 
 
-def _logical(function: Any) -> Fold:
-    """Return a fold with two inputs whose result cannot overflow."""
+def _broadcast(function: Callable[..., Any]) -> Fold:
+    """Return a fold whose inputs are broadcast to one shape; the function takes the node, too."""
 
     def combine(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
-        _room(node, np.broadcast_shapes(operands[0].shape, operands[1].shape))
-        return function(operands[0], operands[1])
+        _room(node, np.broadcast_shapes(*(operand.shape for operand in operands)))
+        return function(node, *operands)
 
     return combine
+
+
+def _logical(function: Any) -> Fold:
+    """Return a fold with inputs of one shape whose result cannot overflow."""
+    return _broadcast(lambda node, *operands: function(*operands))
 
 
 def _arithmetic(function: Any) -> Fold:
     """Return a fold with two inputs of numbers."""
-
-    def combine(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
-        left, right = operands
-        _room(node, np.broadcast_shapes(left.shape, right.shape))
-        if left.dtype.kind == "f":
-            return function(left, right)
-        exact = function(left.astype(np.float64), right.astype(np.float64))
-        return _fitting(node, exact, left.dtype)
-
-    return combine
-
-
-def _division(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
-    left, right = operands
-    _room(node, np.broadcast_shapes(left.shape, right.shape))
-    return _divide(node, left, right)
+    return _broadcast(lambda node, *operands: _computed(node, function, *operands))
 
 
 def _variadic(function: Any) -> Fold:
@@ -250,10 +240,7 @@ def _matmul(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
         raise FormatError(f"{node.place}: a factor is a single number")
     rows, columns = (left.shape[-2:-1] or (1,)), (right.shape[-1:] if right.ndim > 1 else (1,))
     _room(node, (*np.broadcast_shapes(left.shape[:-2], right.shape[:-2]), *rows, *columns))
-    if left.dtype.kind == "f":
-        return np.matmul(left, right)
-    exact = np.matmul(left.astype(np.float64), right.astype(np.float64))
-    return _fitting(node, exact, left.dtype)
+    return _computed(node, np.matmul, left, right)
 
 
 def _unary(function: Any) -> Fold:
@@ -262,14 +249,7 @@ def _unary(function: Any) -> Fold:
 
 def _signed(function: Any) -> Fold:
     """Return a fold with one input whose result may not fit its type: -(-128) in int8."""
-
-    def apply(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
-        data = operands[0]
-        if data.dtype.kind == "f":
-            return function(data)
-        return _fitting(node, function(data.astype(np.float64)), data.dtype)
-
-    return apply
+    return lambda node, operands, opset: _computed(node, function, operands[0])
 
 
 def _gather(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
@@ -282,11 +262,6 @@ def _gather(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
 def _concat(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
     axis = axis_of(node, node.integer("axis", 0), operands[0].ndim)
     return np.concatenate(operands, axis=axis)
-
-
-def _where(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
-    _room(node, np.broadcast_shapes(*(operand.shape for operand in operands)))
-    return np.where(*operands)
 
 
 def _expand(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
@@ -313,8 +288,8 @@ FOLDS: dict[str, Fold] = {
     "Add": _arithmetic(np.add),
     "Sub": _arithmetic(np.subtract),
     "Mul": _arithmetic(np.multiply),
-    "Div": _division,
-    "Pow": _power,
+    "Div": _broadcast(_divide),
+    "Pow": _broadcast(_power),
     "Max": _variadic(np.maximum),
     "Min": _variadic(np.minimum),
     "MatMul": _matmul,
@@ -326,22 +301,13 @@ FOLDS: dict[str, Fold] = {
     "And": _logical(np.logical_and),
     "Or": _logical(np.logical_or),
     "BipolarQuant": _logical(bipolar),
-    "Where": _where,
+    "Where": _logical(np.where),
     "Cast": _cast,
     "Gather": _gather,
     "Concat": _concat,
     "Slice": _slice,
     "Transpose": _transpose,
-    "Flatten": _flatten,
-    "Reshape": lambda node, operands, opset: operands[0].reshape(
-        reshaped_shape(node, integer_list(operands[1], node, "the shape") or (), operands[0].shape)
-    ),
-    "Squeeze": lambda node, operands, opset: operands[0].reshape(
-        squeezed_shape(node, operands, operands[0].shape, opset)
-    ),
-    "Unsqueeze": lambda node, operands, opset: operands[0].reshape(
-        squeezed_shape(node, operands, operands[0].shape, opset)
-    ),
+    **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), _reshape),
     "Expand": _expand,
     "Clip": _clip,
     "ReduceSum": _reduce(np.sum),

@@ -7,7 +7,8 @@ to arrays when they are used.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import numpy_helper
 
-from bnncert.errors import FormatError, UnsupportedModelError, reason
+from bnncert.errors import BnncertError, FormatError, UnsupportedModelError, reason
 from bnncert.formats.limits import DEFAULT_LIMITS
 from bnncert.formats.onnx.size import check_size
 
@@ -67,6 +68,18 @@ class OnnxNode:
     def unsupported(self, why: str) -> UnsupportedModelError:
         """Return the error for a node that is not part of a binary network."""
         return UnsupportedModelError(f"{self.place}: {why}")
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Convert exceptions that malformed attributes or inputs cause to an error about this."""
+        try:
+            yield
+        except BnncertError:
+            raise
+        except MemoryError as error:
+            raise self.unsupported("not enough memory for this layer") from error
+        except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
+            raise FormatError(f"{self.place}: malformed ({reason(error)})") from error
 
     def _value(self, name: str, kind: int, kind_name: str) -> Any:
         attribute = self.attributes[name]

@@ -17,43 +17,16 @@ import numpy as np
 
 from bnncert.arrays import FloatArray
 from bnncert.description.model import Divide, ModelDescription, Normalise, Scale, Shift
-from bnncert.errors import BnncertError, FormatError, UnsupportedModelError, reason
-from bnncert.formats.onnx.constants import exact_floats, integer_list, scalar, target_type
+from bnncert.errors import FormatError, UnsupportedModelError
+from bnncert.formats.onnx.constants import exact_floats, scalar, target_type
 from bnncert.formats.onnx.folding import FOLDS, fold
-from bnncert.formats.onnx.graph import (
-    STANDARD_DOMAINS,
-    Graph,
-    OnnxNode,
-    parse_graph,
-    tensor_array,
-)
-from bnncert.formats.onnx.linear import (
-    average_pool,
-    convolution,
-    gemm,
-    matmul,
-    pad,
-    reduction,
-)
+from bnncert.formats.onnx.graph import STANDARD_DOMAINS, Graph, OnnxNode, parse_graph, tensor_array
+from bnncert.formats.onnx.linear import average_pool, convolution, gemm, matmul, pad, reduction
 from bnncert.formats.onnx.max_pooling import max_pool
 from bnncert.formats.onnx.operands import constant, depending, plain, spread
 from bnncert.formats.onnx.schema import check_node
-from bnncert.formats.onnx.shapes import (
-    axis_of,
-    flattened_shape,
-    permutation,
-    reshaped_shape,
-    shape_of,
-    squeezed_shape,
-)
-from bnncert.formats.onnx.signs import (
-    bipolar_quant,
-    choose,
-    clip,
-    compare,
-    negate,
-    sign,
-)
+from bnncert.formats.onnx.shapes import axis_of, new_shape, permutation, shape_of
+from bnncert.formats.onnx.signs import bipolar_quant, choose, clip, compare, negate, sign
 from bnncert.formats.onnx.stages import output_stage
 from bnncert.formats.onnx.value import (
     INTEGERS,
@@ -64,6 +37,7 @@ from bnncert.formats.onnx.value import (
     Value,
     positions,
 )
+from bnncert.formats.weight_arrays import bound_array
 
 #: Prefix of the metadata that bnncert writes.
 OWN_METADATA = "bnncert."
@@ -126,14 +100,9 @@ def _own_pixel_step(graph: Graph, source: str) -> float | None:
 
 def _own_bound(graph: Graph, key: str, source: str) -> FloatArray | None:
     content = _own(graph, key, source)
-    if content is None:
-        return None
-    try:
-        return np.array(content, dtype=np.float64).reshape(-1)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise FormatError(
-            f"{source}: metadata {OWN_METADATA}{key} is not a number or a list of numbers"
-        ) from error
+    return (
+        None if content is None else bound_array(content, f"{source}: metadata {OWN_METADATA}{key}")
+    )
 
 
 def _follow(graph: Graph, walk: GraphWalk) -> Value:
@@ -178,7 +147,7 @@ def _result(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Ope
     if node.op in FOLDS or node.op in HANDLERS:
         types = [None if operand is None else operand.dtype for operand in operands]
         check_node(node, types, walk.opset)
-    try:
+    with node.reading():
         if not any(isinstance(operand, Value) for operand in operands):
             return fold(node, [o for o in operands if not isinstance(o, Value)], walk.opset)
         first = operands[0]
@@ -193,12 +162,6 @@ def _result(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Ope
                 "normalisation and pooling)"
             )
         return handler(walk, node, operands)
-    except BnncertError:
-        raise
-    except MemoryError as error:
-        raise node.unsupported("not enough memory for this layer") from error
-    except (ValueError, TypeError, IndexError, KeyError, OverflowError, ArithmeticError) as error:
-        raise FormatError(f"{node.place}: malformed ({reason(error)})") from error
 
 
 # -- operators that only move entries -----------------------------------------------------
@@ -239,26 +202,17 @@ def _cast(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value
 
 
 def _reshape(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
+    """Reshape, Flatten, Squeeze and Unsqueeze."""
     value = _mover(operands[0], node)
-    target = integer_list(constant(operands[1], node, "the new shape"), node, "the new shape")
-    return value.reshaped(reshaped_shape(node, target or (), value.shape))
-
-
-def _flatten(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
-    value = _mover(operands[0], node)
-    return value.reshaped(flattened_shape(node, value.shape, walk.opset))
+    what = "the new shape" if node.op == "Reshape" else "its list of axes"
+    for operand in operands[1:]:
+        constant(operand, node, what)
+    return value.reshaped(new_shape(node, operands, value.shape, walk.opset))
 
 
 def _transpose(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     value = _mover(operands[0], node)
     return value.transposed(permutation(node, len(value.shape)))
-
-
-def _squeeze(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
-    value = _mover(operands[0], node)
-    if len(operands) > 1:
-        constant(operands[1], node, "its list of axes")
-    return value.reshaped(squeezed_shape(node, operands, value.shape, walk.opset))
 
 
 # -- elementwise arithmetic ---------------------------------------------------------------
@@ -356,33 +310,22 @@ HANDLERS: dict[str, Handler] = {
     "Identity": _same,
     "Dropout": _same,
     "Cast": _cast,
-    "Reshape": _reshape,
-    "Flatten": _flatten,
+    **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), _reshape),
     "Transpose": _transpose,
-    "Squeeze": _squeeze,
-    "Unsqueeze": _squeeze,
-    "Add": _arithmetic,
-    "Sub": _arithmetic,
-    "Mul": _arithmetic,
-    "Div": _arithmetic,
+    **dict.fromkeys(("Add", "Sub", "Mul", "Div"), _arithmetic),
     "Neg": _negative,
     "BatchNormalization": _batch_normalisation,
     "MatMul": matmul,
     "Gemm": gemm,
     "Conv": convolution,
     "AveragePool": average_pool,
-    "GlobalAveragePool": reduction,
-    "ReduceMean": reduction,
-    "ReduceSum": reduction,
+    **dict.fromkeys(("GlobalAveragePool", "ReduceMean", "ReduceSum"), reduction),
     "Pad": pad,
     "MaxPool": max_pool,
     "GlobalMaxPool": max_pool,
     "Sign": sign,
     "BipolarQuant": bipolar_quant,
-    "Greater": compare,
-    "GreaterOrEqual": compare,
-    "Less": compare,
-    "LessOrEqual": compare,
+    **dict.fromkeys(("Greater", "GreaterOrEqual", "Less", "LessOrEqual"), compare),
     "Not": negate,
     "Where": choose,
     "Clip": clip,

@@ -37,7 +37,19 @@ def _axes(
     return integer_list(operands[1] if len(operands) > 1 else None, node, "axes")
 
 
-def squeezed_shape(
+def new_shape(
+    node: OnnxNode, operands: Sequence[Any], shape: tuple[int, ...], opset: int
+) -> tuple[int, ...]:
+    """Return the shape after Reshape, Flatten, Squeeze or Unsqueeze."""
+    if node.op == "Reshape":
+        target = integer_list(operands[1], node, "the new shape")
+        return _reshaped(node, target or (), shape)
+    if node.op == "Flatten":
+        return _flattened(node, shape, opset)
+    return _squeezed(node, operands, shape, opset)
+
+
+def _squeezed(
     node: OnnxNode, operands: Sequence[Any], shape: tuple[int, ...], opset: int
 ) -> tuple[int, ...]:
     """Return the shape after Squeeze or Unsqueeze."""
@@ -61,9 +73,7 @@ def squeezed_shape(
     return tuple(1 if axis in new else next(rest) for axis in range(len(shape) + len(axes)))
 
 
-def reshaped_shape(
-    node: OnnxNode, target: tuple[int, ...], shape: tuple[int, ...]
-) -> tuple[int, ...]:
+def _reshaped(node: OnnxNode, target: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape after Reshape to `target` (0 copies an axis, -1 is what is left)."""
     size = math.prod(shape)
     keeps_zero = node.integer("allowzero", 0) != 0
@@ -100,7 +110,7 @@ def permutation(node: OnnxNode, rank: int) -> tuple[int, ...]:
     return order
 
 
-def flattened_shape(node: OnnxNode, shape: tuple[int, ...], opset: int) -> tuple[int, int]:
+def _flattened(node: OnnxNode, shape: tuple[int, ...], opset: int) -> tuple[int, int]:
     """Return the shape after Flatten."""
     axis = node.integer("axis", 1)
     if axis < 0 and opset < 11:
@@ -108,10 +118,7 @@ def flattened_shape(node: OnnxNode, shape: tuple[int, ...], opset: int) -> tuple
     axis = axis + len(shape) if axis < 0 else axis
     if not 0 <= axis <= len(shape):  # The rank itself is allowed here.
         raise FormatError(f"{node.place}: axis {axis} of a tensor with shape {shape}")
-    return (
-        math.prod(shape[:axis]),
-        math.prod(shape[axis:]),
-    )
+    return math.prod(shape[:axis]), math.prod(shape[axis:])
 
 
 def shape_of(node: OnnxNode, shape: tuple[int, ...]) -> Tensor:

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.arrays import FloatArray
 from bnncert.description.model import ModelDescription
 from bnncert.errors import FormatError, reason
 from bnncert.formats.layer_chain import FileLayer
@@ -29,6 +28,7 @@ from bnncert.formats.reading import parse_json
 from bnncert.formats.torch.layers import LAYER_TYPES, TorchLayer, describe_layers
 from bnncert.formats.torch.model import import_torch, tensor_array
 from bnncert.formats.torch.safetensors_ import read_safetensors
+from bnncert.formats.weight_arrays import bound_array
 
 #: Entries of a checkpoint under which trainers keep the state of the model.
 _STATE_KEYS = ("state_dict", "model_state_dict", "model")
@@ -57,13 +57,11 @@ def read_checkpoint(
             f"{layers_source}: no layer uses {spare[0]} of {source} "
             f"({len(spare)} such arrays); every weight must belong to a layer"
         )
-    return describe_layers(
-        described,
-        _input_shape(tree, layers_source),
-        source,
-        _bound(tree, "input_lo", layers_source),
-        _bound(tree, "input_hi", layers_source),
+    lo, hi = (
+        bound_array(tree[key], f"{layers_source}: {key}") if key in tree else None
+        for key in ("input_lo", "input_hi")
     )
+    return describe_layers(described, _input_shape(tree, layers_source), source, lo, hi)
 
 
 def _parsed(content: bytes, source: str) -> dict[str, Any]:
@@ -89,15 +87,6 @@ def _input_shape(tree: dict[str, Any], source: str) -> tuple[int, ...]:
     if not all(type(n) is int and n > 0 for n in shape):
         raise FormatError(f"{source}: input_shape {shape}; expected positive integers, no batch")
     return tuple(shape)
-
-
-def _bound(tree: dict[str, Any], key: str, source: str) -> FloatArray | None:
-    if key not in tree:
-        return None
-    try:
-        return np.array(tree[key], dtype=np.float64).reshape(-1)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise FormatError(f"{source}: {key} is not a number or a list of numbers") from error
 
 
 def _layer(

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
 from bnncert.description.model import ModelDescription, SignZero
-from bnncert.formats.layer_chain import Chain, ConvolutionGeometry, FileLayer
+from bnncert.formats.layer_chain import Chain, ConvolutionGeometry, FileLayer, pair
 
 Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 Handler: TypeAlias = Callable[[Chain, "TorchLayer"], None]
@@ -140,8 +140,8 @@ def _conv2d(chain: Chain, entry: TorchLayer) -> None:
     kernel = quantised(entry.arrays["weight"], options.get("quantizer", AS_STORED), layer)
     if kernel.ndim != 4:
         raise layer.broken(f"weight of shape {kernel.shape}; expected four axes")
-    dilations = _pair(options.get("dilation", 1))
-    strides = _pair(options.get("stride", 1))
+    dilations = pair(options.get("dilation", 1))
+    strides = pair(options.get("stride", 1))
     padding = options.get("padding", 0)
     if padding == "same" and strides != (1, 1):
         raise layer.broken("padding same with strides, which PyTorch refuses")
@@ -151,7 +151,7 @@ def _conv2d(chain: Chain, entry: TorchLayer) -> None:
         top, left = (n // 2 for n in total)
         pads = (top, left, total[0] - top, total[1] - left)
     elif padding != "valid":
-        pads = _pair(padding) * 2
+        pads = pair(padding) * 2
     chain.convolution(
         layer,
         kernel,
@@ -196,41 +196,22 @@ def _hardtanh(chain: Chain, entry: TorchLayer) -> None:
 
 def _maxpool2d(chain: Chain, entry: TorchLayer) -> None:
     options = entry.options
-    kernel = _pair(options["kernel_size"])
+    kernel = pair(options["kernel_size"])
     stride = options.get("stride")
     chain.max_pool(
         entry.layer,
         kernel,
-        strides=kernel if stride is None else _pair(stride),
-        pads=_pair(options.get("padding", 0)) * 2,
-        dilations=_pair(options.get("dilation", 1)),
+        strides=kernel if stride is None else pair(stride),
+        pads=pair(options.get("padding", 0)) * 2,
+        dilations=pair(options.get("dilation", 1)),
         ceil_mode=int(bool(options.get("ceil_mode", False))),
     )
-
-
-def _flatten(chain: Chain, entry: TorchLayer) -> None:
-    chain.reshape(entry.layer, (-1,))
-
-
-def _softmax(chain: Chain, entry: TorchLayer) -> None:
-    chain.softmax(entry.layer)
-
-
-def _identity(chain: Chain, entry: TorchLayer) -> None:
-    """Do nothing: the layer has an effect only in training."""
 
 
 def _integer(value: Any) -> int:
     if type(value) is not int:
         raise ValueError(f"{value!r} is not an integer")
     return value
-
-
-def _pair(value: Any) -> tuple[int, int]:
-    first, second = (value, value) if type(value) is int else value
-    if type(first) is not int or type(second) is not int:
-        raise ValueError(f"{value!r} is not an integer or two integers")
-    return first, second
 
 
 _HANDLERS: dict[str, Handler] = {
@@ -240,8 +221,8 @@ _HANDLERS: dict[str, Handler] = {
     "sign": _sign,
     "hardtanh": _hardtanh,
     "maxpool2d": _maxpool2d,
-    "flatten": _flatten,
-    "identity": _identity,
-    "dropout": _identity,
-    "softmax": _softmax,
+    "flatten": lambda chain, entry: chain.reshape(entry.layer, (-1,)),
+    # Dropout has an effect only in training.
+    **dict.fromkeys(("identity", "dropout"), lambda chain, entry: None),
+    "softmax": lambda chain, entry: chain.apply(entry.layer, "Softmax"),
 }

@@ -64,23 +64,25 @@ class _Box(NamedTuple):
     empty: bool
 
 
+def _tighter(
+    side: tuple[Fraction | None, ...],
+    bounds: Iterable[tuple[int, Fraction]],
+    pick: Callable[[Fraction, Fraction], Fraction],
+) -> tuple[Fraction | None, ...]:
+    """Return one side of a box with more bounds; an unchanged side keeps its tuple."""
+    if not bounds:
+        return side
+    values = list(side)
+    for index, value in bounds:
+        known = values[index]
+        values[index] = value if known is None else pick(known, value)
+    return tuple(values)
+
+
 def _tighten(box: _Box, block: Block) -> _Box:
-    """Intersect a box with the bounds of a block; an unchanged side keeps its tuple."""
-    lower, upper, empty = box
-    if block.lower:
-        values = list(lower)
-        for index, value in block.lower:
-            known = values[index]
-            if known is None or value > known:
-                values[index] = value
-        lower = tuple(values)
-    if block.upper:
-        values = list(upper)
-        for index, value in block.upper:
-            known = values[index]
-            if known is None or value < known:
-                values[index] = value
-        upper = tuple(values)
+    """Intersect a box with the bounds of a block."""
+    lower, empty = _tighter(box.lower, block.lower, max), box.empty
+    upper = _tighter(box.upper, block.upper, min)
     if not empty:
         for index, _ in chain(block.lower, block.upper):
             low, high = lower[index], upper[index]
