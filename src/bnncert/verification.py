@@ -178,8 +178,7 @@ def solve(
     engine = REGISTRY.make(method)
     deadline = Deadline(timeout)
     chosen = options or Options()
-    if chosen.seed < 0:
-        raise InputError(f"seed is {chosen.seed}; expected an integer >= 0")
+    chosen.check()
     started = time.monotonic()
     tell = announce or (lambda result: None)
     if not problems:

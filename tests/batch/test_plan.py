@@ -11,11 +11,11 @@ import pytest
 
 from bnncert import BnncertError, Network
 from bnncert.batch.config.configuration import with_changes
-from bnncert.batch.config.radii import read_radius
 from bnncert.batch.config.random_network import RandomNetwork, random_points
 from bnncert.batch.config.reading import read_configuration
 from bnncert.batch.estimate import Estimate, duration
 from bnncert.batch.plan import Plan, plan_experiment
+from bnncert.batch.radii import read_radius
 from bnncert.bundled import load_demo_network
 from tests.batch.tiny import CONFIG, INSTANCES, write_files
 

@@ -565,7 +565,7 @@ def test_the_table_shows_the_reason(
         (("--only", "nothing"), "no query with 'nothing' in its name"),
         (("--method", "magic"), "no method 'magic'"),
         (("--timeout", "0"), "timeout is 0"),
-        (("--memory-limit", "-1"), "memory limit is -1"),
+        (("--memory-limit", "-1"), "memory is -1"),
         (("--out", "FILE"), "File exists"),
         (("--certificates", "FILE"), "File exists"),
     ],

@@ -12,7 +12,7 @@ import pytest
 import bnncert
 from bnncert.bundled import load_demo_network
 from bnncert.cli import main
-from bnncert.commands.question import read_radius
+from bnncert.commands.question import radius_option
 from bnncert.errors import FormatError, InputError
 
 STEP = 0.125
@@ -73,20 +73,20 @@ def test_bundled_networks_know_their_pixels() -> None:
     [("0.5", 0.5), ("1e-3", 1e-3), ("0", 0.0), ("1px", STEP), ("2.5px", 0.3125), ("4 px", 0.5)],
 )
 def test_reading_radii(text: str, radius: float) -> None:
-    assert read_radius(text, network()) == radius
+    assert radius_option(text, network()) == radius
 
 
 @pytest.mark.parametrize("text", ["", "px", "1pt", "-1", "-1px", "nan", "inf", "infpx", "1,2"])
 def test_what_is_no_radius(text: str) -> None:
     with pytest.raises(InputError, match="--radius is") as error:
-        read_radius(text, network())
+        radius_option(text, network())
     assert "\n" not in str(error.value)
 
 
 def test_pixels_need_a_recorded_step() -> None:
     with pytest.raises(InputError, match="pixel_step"):
-        read_radius("1px", network(None))
-    assert read_radius("1", network(None)) == 1.0
+        radius_option("1px", network(None))
+    assert radius_option("1", network(None)) == 1.0
 
 
 @pytest.fixture

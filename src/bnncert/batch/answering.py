@@ -5,9 +5,7 @@ The certificate is returned as bytes because its folder may be on another machin
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,8 +13,8 @@ from bnncert.batch.instance import Instance
 from bnncert.batch.rows import Row
 from bnncert.errors import BnncertError
 from bnncert.network import Network
+from bnncert.verdict import Result
 from bnncert.verification import bound, verify
-from bnncert.version import __version__
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,19 +80,5 @@ def answer(
 
 def overdue(instance: Instance, seconds: float) -> Answer:
     """Return the answer of a worker that was ended after its time limit: a time-out."""
-    row = Row(
-        key=instance.key,
-        predicted=instance.predicted,
-        labels=instance.labels,
-        status="timeout",
-        lower=None,
-        upper=None,
-        seconds=seconds,
-        stage="",
-        per_target=json.dumps([]),
-        counterexample=None,
-        counterexample_json=None,
-        version=__version__,
-        finished_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-    )
-    return Answer(instance, row)
+    result = Result("timeout", (), seconds, instance.settings.method)
+    return Answer(instance, Row.of(instance.key, instance.predicted, result, instance.labels))

@@ -17,13 +17,20 @@ STATUSES = ("robust", "not_robust", "unknown", "timeout", "misclassified")
 QUESTIONS = ("verify", "bound")
 LABEL_SOURCES = ("given", "own", "unknown")
 
-_TEXTS = (
-    *("model_hash", "input_hash", "norm", "clip", "targets", "method", "ties", "stage"),
-    *("sign_zero", "version", "finished_at", "per_target"),
-)
-_TEXTS_OR_NONE = ("certificate", "counterexample_json")
-_WHOLE = ("input_index", "label", "seed", "predicted")
-_NUMBERS_OR_NONE = ("timeout", "lower", "upper")
+#: The choices of a column, and for other columns their type and its name in words.
+_CHOICES = {"status": STATUSES, "question": QUESTIONS, "labels": LABEL_SOURCES}
+_TYPES: dict[str, tuple[Any, str]] = {
+    **dict.fromkeys(
+        (
+            *("model_hash", "input_hash", "norm", "clip", "targets", "method", "ties", "stage"),
+            *("sign_zero", "version", "finished_at", "per_target"),
+        ),
+        (str, "text"),
+    ),
+    **dict.fromkeys(("certificate", "counterexample_json"), (str | None, "text")),
+    **dict.fromkeys(("input_index", "label", "seed", "predicted"), (int, "a whole number")),
+    **dict.fromkeys(("timeout", "lower", "upper"), (float | int | None, "a number")),
+}
 
 
 def plain_tables(connection: sqlite3.Connection) -> set[str]:
@@ -43,19 +50,11 @@ def plain_tables(connection: sqlite3.Connection) -> set[str]:
 
 def check_cells(cells: Mapping[str, Any], where: str) -> None:
     """Raise if a cell has a value of the wrong kind; absent columns are not checked."""
-    choices = {"status": STATUSES, "question": QUESTIONS, "labels": LABEL_SOURCES}
-    for name, known in choices.items():
-        if name in cells and cells[name] not in known:
-            raise FormatError(f"{where}: {name} is {repr(cells[name])[:40]}")
     for name, value in cells.items():
-        if name in _TEXTS and not isinstance(value, str):
-            raise FormatError(f"{where}: {name} is not text")
-        if name in _TEXTS_OR_NONE and not isinstance(value, str | None):
-            raise FormatError(f"{where}: {name} is not text")
-        if name in _WHOLE and not isinstance(value, int):
-            raise FormatError(f"{where}: {name} is not a whole number")
-        if name in _NUMBERS_OR_NONE and not isinstance(value, float | int | None):
-            raise FormatError(f"{where}: {name} is not a number")
+        if name in _CHOICES and value not in _CHOICES[name]:
+            raise FormatError(f"{where}: {name} is {repr(value)[:40]}")
+        if name in _TYPES and not isinstance(value, _TYPES[name][0]):
+            raise FormatError(f"{where}: {name} is not {_TYPES[name][1]}")
         if name == "counterexample" and (
             not isinstance(value, bytes | None) or len(value or b"") % 8
         ):

@@ -45,15 +45,10 @@ class Settings:
         engine = REGISTRY.make(self.method)
         if self.norm not in engine.regions.split(", "):
             raise InputError(f"method {self.method} has no {self.norm} ball; only {engine.regions}")
-        if self.samples is not None and self.samples < 1:
-            raise InputError(f"samples is {self.samples}; expected at least 1")
         if self.question == "bound" and self.ties != "violation":
             raise InputError("ties say nothing about a bound; leave them out")
         Deadline(self.timeout)
-        if self.seed < 0:
-            raise InputError(f"seed is {self.seed}; expected an integer >= 0")
-        if not self.memory > 0:
-            raise InputError(f"memory limit is {self.memory}; expected a number of GB > 0")
+        self.options(0).check()
 
     @property
     def method_text(self) -> str:

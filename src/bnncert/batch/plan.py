@@ -14,6 +14,7 @@ import numpy as np
 from bnncert.arrays import FloatArray
 from bnncert.batch.config.configuration import (
     DEMO_DATA,
+    DEMO_NETWORKS,
     Configuration,
     DataSource,
     NetworkSource,
@@ -327,10 +328,8 @@ def _load_network(source: NetworkSource) -> Network:
         )
     if isinstance(source.source, RandomNetwork):
         network = source.source.build()
-    elif source.source == "demo:sparse":
-        network = load_demo_network("sparse")
-    elif source.source == "demo:dense":
-        network = load_demo_network("dense")
+    elif source.source in DEMO_NETWORKS:
+        network = load_demo_network(DEMO_NETWORKS[source.source])
     else:
         network = load(source.source)
     return network if source.sign_zero is None else network.with_sign_zero(source.sign_zero)

@@ -8,17 +8,13 @@ from bnncert.commands.clock import remaining
 from bnncert.commands.console import PlainConsole, watch
 from bnncert.commands.grouping import grouped
 from bnncert.commands.options import (
-    CouplingOption,
+    BallOptions,
+    BoundMethodOptions,
     ExplainOption,
     JsonOption,
     MethodOption,
-    MethodOptions,
     ModelArgument,
-    PointOptions,
-    RadiusOption,
     ScalingOptions,
-    SolverOption,
-    SparsityOption,
 )
 from bnncert.commands.output import json_path, refuse_unwritable, write_json
 from bnncert.commands.question import read_network, read_question
@@ -33,23 +29,19 @@ def bound(
     *,
     ctx: typer.Context,
     model: ModelArgument,
-    point: PointOptions,
-    radius: RadiusOption = None,
+    ball: BallOptions,
     scaling: ScalingOptions,
     method: MethodOption = "sdp",
-    settings: MethodOptions,
-    solver: SolverOption = None,
-    sparsity: SparsityOption = None,
-    coupling: CouplingOption = "auto",
+    settings: BoundMethodOptions,
     explain: ExplainOption = False,
     json_: JsonOption = None,
 ) -> None:
     """Bound the margin over each rival class by one method."""
     refuse_unread(ctx, method)
-    options = settings.options(solver=solver, sparsity=sparsity, coupling=coupling)
-    refuse_unwritable(json_path(json_), read=(model, point.input_, point.labels))
+    options = settings.options()
+    refuse_unwritable(json_path(json_), read=(model, ball.input_, ball.labels))
     network = read_network(model, settings.sign_zero)
-    question = read_question(network, point, radius, scaling)
+    question = read_question(network, ball, ball.radius, scaling)
     console = PlainConsole(stderr=json_ == "-")
     title = f"{model.name}, {question.title}: {question.label_text}, {question.region.describe()}"
     title += f", method {method}"

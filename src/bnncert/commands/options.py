@@ -5,7 +5,6 @@ Every command imports this module, so it imports the methods and regions only wh
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -42,7 +41,9 @@ NormOption = Annotated[
 ]
 RadiusOption = Annotated[
     str | None,
-    typer.Option("--radius", help="Radius in the network's input units, or in pixels as in 1px."),
+    typer.Option(
+        "--radius", help="Radius in input units, in pixels as in 1px, or as in 0.25delta."
+    ),
 ]
 ClipOption = Annotated[
     tuple[float, float] | None,
@@ -130,6 +131,16 @@ PixelOption = Annotated[
 ]
 
 
+#: The options that set fields of `Options` with a limited range.
+FLAGS = {
+    "seed": "--seed",
+    "samples": "--samples",
+    "restarts": "--restarts",
+    "pixel_step": "--pixel-step",
+    "memory": "--memory-limit",
+}
+
+
 @dataclass(frozen=True)
 class PointOptions:
     """A point, its true class and the norm of the ball around it."""
@@ -153,6 +164,13 @@ class ScalingOptions:
 
 
 @dataclass(frozen=True)
+class BallOptions(PointOptions):
+    """A labelled point and the ball around it."""
+
+    radius: RadiusOption = None
+
+
+@dataclass(frozen=True)
 class MethodOptions:
     """What the methods may use, and their settings."""
 
@@ -165,28 +183,29 @@ class MethodOptions:
     pixel_step: PixelOption = None
     memory: MemoryOption = 4.0
 
-    def options(self, **others: Any) -> Options:
+    def options(self) -> Options:
         """Return the options of the methods after a check of their ranges."""
         from bnncert.methods import Options
 
-        if self.seed < 0:
-            raise InputError(f"--seed is {self.seed}; expected an integer >= 0")
-        if self.samples < 1 or (self.restarts is not None and self.restarts < 1):
-            raise InputError("--samples and --restarts must be at least 1")
-        if self.pixel_step is not None and not self.pixel_step > 0:
-            raise InputError(f"--pixel-step is {self.pixel_step}; expected a number > 0")
-        if not self.memory > 0:
-            raise InputError(f"--memory-limit is {self.memory}; expected a number of GB > 0")
-        return Options(
-            seed=self.seed,
-            form=self.form,
-            samples=self.samples,
-            restarts=self.restarts,
-            pixel_step=self.pixel_step,
-            processes=0,
-            memory=self.memory,
-            **others,
-        )
+        chosen: dict[str, Any] = vars(self).copy()
+        del chosen["timeout"], chosen["sign_zero"]
+        return Options(processes=0, **chosen).check(FLAGS)
+
+
+@dataclass(frozen=True)
+class VerifyMethodOptions(MethodOptions):
+    """The settings of `verify`."""
+
+    coupling: CouplingOption = "auto"
+
+
+@dataclass(frozen=True)
+class BoundMethodOptions(MethodOptions):
+    """The settings of `bound`."""
+
+    solver: SolverOption = None
+    sparsity: SparsityOption = None
+    coupling: CouplingOption = "auto"
 
 
 def read_targets(text: str) -> Targets:
@@ -203,9 +222,12 @@ def read_targets(text: str) -> Targets:
 
 def read_clip(clip: tuple[float, float] | None) -> tuple[float, float] | None:
     """Return the data box that `--clip` states, after a check of its order."""
-    if clip is not None and not -math.inf < clip[0] <= clip[1] < math.inf:
-        raise InputError(f"--clip is {clip[0]} {clip[1]}; expected finite numbers LO <= HI")
-    return clip
+    from bnncert.batch.radii import check_clip
+
+    try:
+        return None if clip is None else check_clip(*clip)
+    except InputError as error:
+        raise InputError(f"--{error}") from error
 
 
 def read_scale(

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bnncert.batch.labelled_points import OWN, read_data
+from bnncert.batch.radii import read_radius
 from bnncert.batch.rows import LabelSource
 from bnncert.commands.options import (
     PointOptions,
@@ -22,11 +21,11 @@ from bnncert.errors import InputError
 from bnncert.formats.inputs import pick_point
 from bnncert.network import Network, load
 from bnncert.problem import Targets
-from bnncert.regions import Ball
+from bnncert.regions import Ball, Norm
 
 
 @dataclass(frozen=True)
-class Question:
+class CommandQuestion:
     """A network and the ball around a labelled point.
 
     `where` names the point in messages and files; `title` also states the number of points in its
@@ -54,36 +53,32 @@ def read_network(model: Path, sign_zero: SignZero | None) -> Network:
     return network if sign_zero is None else network.with_sign_zero(sign_zero)
 
 
-def read_radius(text: str, network: Network, option: str | None = None) -> float:
+def radius_option(
+    text: str,
+    network: Network,
+    norm: Norm = "linf",
+    clip: tuple[float, float] | None = None,
+    option: str | None = None,
+) -> float:
     """Return a radius in input units; `1.5px` is that many of the network's pixel steps.
 
     Messages show `option`, the whole value of --radius, if `text` is only a part of it.
     """
-    shown = text if option is None else option
-    number, pixels = text.strip(), False
-    if number.endswith("px"):
-        number, pixels = number[:-2], True
+    radius = read_radius(text)
+    if radius is None:
+        raise InputError(
+            f"--radius is {text if option is None else option!r}; expected finite numbers >= 0, "
+            "also as in 1px or 0.25delta"
+        )
     try:
-        radius = float(number)
-    except ValueError:
-        radius = -1.0
-    if not 0 <= radius < np.inf:
-        raise InputError(
-            f"--radius is {shown!r}; expected finite numbers >= 0, or pixels as in 1px"
-        )
-    if not pixels:
-        return radius
-    if network.pixel_step is None:
-        raise InputError(
-            f"--radius is {shown!r}, but {network.source} does not say how large a pixel step is "
-            "(pixel_step); give --scale, or the radius in input units"
-        )
-    return radius * network.pixel_step
+        return radius.in_units(network, network.source, norm, clip)
+    except InputError as error:
+        raise InputError(f"--{error}") from error
 
 
 def read_question(
     network: Network, point: PointOptions, radius: str | None, scaling: ScalingOptions
-) -> Question:
+) -> CommandQuestion:
     """Return the ball around a point that the options describe."""
     scale, clip = read_scale(scaling.scale, scaling.mean, scaling.std), read_clip(scaling.clip)
     network = network if scale is None else scale.on(network)
@@ -102,7 +97,7 @@ def read_question(
     centre = pick_point(data.array, index, network.input_shape, data_box, source)
     lo: Any = network.input_lo if clip is None else clip[0]
     hi: Any = network.input_hi if clip is None else clip[1]
-    size = read_radius(radius, network)
+    size = radius_option(radius, network, point.norm, clip)
     where = source if index is None else f"{source} [{index}]"
     try:
         region = Ball(point.norm, centre, size, lo, hi)
@@ -114,4 +109,6 @@ def read_question(
         label = int(network.classify(centre)[0])
     count = data.count(network)
     title = where if count == 1 else f"{where} (of {count} points)"
-    return Question(network, region, label, labels, read_targets(scaling.targets), where, title)
+    return CommandQuestion(
+        network, region, label, labels, read_targets(scaling.targets), where, title
+    )

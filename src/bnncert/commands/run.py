@@ -35,7 +35,7 @@ from bnncert.commands.options import (
     read_targets,
 )
 from bnncert.commands.output import refuse_unwritable
-from bnncert.commands.question import read_network, read_radius
+from bnncert.commands.question import radius_option, read_network
 from bnncert.commands.unused import refuse_unread
 from bnncert.errors import InputError
 from bnncert.report.summary import summary_table
@@ -51,7 +51,10 @@ class PointsOptions:
     ]
     radii: Annotated[
         str,
-        typer.Option("--radius", help="Radii R1,R2,.. in input units, or in pixels as in 1px."),
+        typer.Option(
+            "--radius",
+            help="Radii R1,R2,.. in input units, in pixels as in 1px, or as in 0.25delta.",
+        ),
     ]
     count: Annotated[
         int | None, typer.Option("--count", help="How many points (default: all).")
@@ -130,12 +133,17 @@ def _plan(
     pixels = read_scale(scaling.scale, scaling.mean, scaling.std)
     if pixels is not None:
         network, data = pixels.on(network), data.as_pixels()
+    clip = read_clip(scaling.clip)
+    radii = [
+        radius_option(part, network, points.norm, clip, points.radii)
+        for part in points.radii.split(",")
+    ]
     return plan_run(
         network,
         data,
-        tuple(read_radius(part, network, points.radii) for part in points.radii.split(",")),
+        radii,
         selection=Selection(points.first, points.count),
-        clip=read_clip(scaling.clip),
+        clip=clip,
         settings=settings,
         certificates=answering.certificates is not None,
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,30 +17,52 @@ from bnncert.commands.console import PlainConsole, watch
 from bnncert.commands.grouping import grouped
 from bnncert.commands.options import (
     ArithmeticOption,
+    BallOptions,
     CertificateOption,
-    CouplingOption,
     JsonOption,
     MethodOption,
-    MethodOptions,
     ModelArgument,
-    PointOptions,
-    RadiusOption,
     ScalingOptions,
     TiesOption,
+    VerifyMethodOptions,
 )
 from bnncert.commands.output import json_path, refuse_unwritable, write_json
-from bnncert.commands.question import read_network, read_question
+from bnncert.commands.question import CommandQuestion, read_network, read_question
 from bnncert.commands.results import partial_result, result_tree, show_result
 from bnncert.commands.unused import refuse_beside_query, refuse_unread
 from bnncert.competition.executed import as_executed
 from bnncert.formats.vnnlib.query import Specification
 from bnncert.formats.vnnlib.reader import read_vnnlib
 from bnncert.network import Network
+from bnncert.problem import Ties
 from bnncert.regions import Region
 from bnncert.report.witness import vnncomp_result
 from bnncert.verdict import Result
 from bnncert.verification import verify as verify_api
 from bnncert.verification import verify_specification
+
+
+@dataclass(frozen=True)
+class VerifyOutputs:
+    """The files that `verify` writes."""
+
+    certificate: CertificateOption = None
+    witness: Annotated[
+        Path | None, typer.Option("--witness", help="Write the answer in VNN-COMP's result format.")
+    ] = None
+    json_: JsonOption = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """What is asked: `ask` verifies it, `title` and `extra` describe it; a query has no region."""
+
+    network: Network
+    title: str
+    extra: dict[str, Any]
+    ask: Callable[..., Result]
+    region: Region | None = None
+    specification: Specification | None = None
 
 
 @grouped
@@ -50,80 +73,85 @@ def verify(
     spec: Annotated[
         Path | None, typer.Argument(help="VNN-LIB query: .vnnlib or .vnnlib.gz.")
     ] = None,
-    point: PointOptions,
-    radius: RadiusOption = None,
+    ball: BallOptions,
     scaling: ScalingOptions,
     ties: TiesOption = "violation",
     method: MethodOption = "auto",
-    settings: MethodOptions,
-    coupling: CouplingOption = "auto",
+    settings: VerifyMethodOptions,
     arithmetic: ArithmeticOption = "real",
-    certificate: CertificateOption = None,
-    witness: Annotated[
-        Path | None, typer.Option("--witness", help="Write the answer in VNN-COMP's result format.")
-    ] = None,
-    json_: JsonOption = None,
+    outputs: VerifyOutputs,
 ) -> None:
     """Decide whether a property holds, with a counterexample if it does not."""
     refuse_unread(ctx, method)
     if spec is not None:
         refuse_beside_query(ctx, str(spec))
-    options = settings.options(coupling=coupling)
-    read = (model, spec, point.input_, point.labels)
-    refuse_unwritable(witness, certificate, json_path(json_), read=read)
+    options, json_ = settings.options(), outputs.json_
+    read = (model, spec, ball.input_, ball.labels)
+    refuse_unwritable(outputs.witness, outputs.certificate, json_path(json_), read=read)
     network = read_network(model, settings.sign_zero)
     console = PlainConsole(stderr=json_ == "-")
-    region: Region | None = None
-    specification: Specification | None = None
     if spec is not None:
-        specification = read_vnnlib(spec)
-        title = f"{model.name}, {spec.name}"
-        extra: dict[str, Any] = {"specification": str(spec)}
-        ask = partial(verify_specification, network, specification)
+        asked = _query(network, model, spec)
     else:
-        question = read_question(network, point, radius, scaling)
-        network, region = question.network, question.region
-        title = f"{model.name}, {question.title}: {question.label_text}, {region.describe()}"
-        extra = {"input": question.where, "labels": question.labels}
-        ask = partial(
-            verify_api, network, region, question.label, targets=question.targets, ties=ties
-        )
-    with partial_result(console, title), watch(PlainConsole(stderr=True)) as progress:
+        asked = _ball(model, read_question(network, ball, ball.radius, scaling), ties)
+    with partial_result(console, asked.title), watch(PlainConsole(stderr=True)) as progress:
 
         def announce(found: Result) -> None:
             with progress.paused():
                 if spec is not None:
                     console.print(found.vnncomp_word)
                 else:
-                    show_result(console, title, found)
+                    show_result(console, asked.title, found)
 
-        result = ask(
+        result = asked.ask(
             method=method,
             timeout=remaining(settings.timeout),
             sign_zero=settings.sign_zero,
             options=options,
             progress=progress,
             arithmetic=arithmetic,
-            certificate=certificate,
+            certificate=outputs.certificate,
             announce=announce,
         )
-    if certificate is not None:
+    if outputs.certificate is not None:
         _show_certificate(console, result)
-    if witness is not None:
-        write_atomically(witness, vnncomp_result(_replayable(network, specification, result)))
-    extra |= {"seed": settings.seed, "arithmetic": arithmetic}
+    if outputs.witness is not None:
+        write_atomically(outputs.witness, vnncomp_result(_replayable(asked, result)))
+    extra = {**asked.extra, "seed": settings.seed, "arithmetic": arithmetic}
     if json_ is not None:
-        write_json(json_, result_tree(network, result, region, extra))
+        write_json(json_, result_tree(asked.network, result, asked.region, extra))
 
 
-def _replayable(network: Network, specification: Specification | None, result: Result) -> Result:
+def _query(network: Network, model: Path, spec: Path) -> _Asked:
+    specification = read_vnnlib(spec)
+    return _Asked(
+        network,
+        f"{model.name}, {spec.name}",
+        {"specification": str(spec)},
+        partial(verify_specification, network, specification),
+        specification=specification,
+    )
+
+
+def _ball(model: Path, question: CommandQuestion, ties: Ties) -> _Asked:
+    network, region = question.network, question.region
+    return _Asked(
+        network,
+        f"{model.name}, {question.title}: {question.label_text}, {region.describe()}",
+        {"input": question.where, "labels": question.labels},
+        partial(verify_api, network, region, question.label, targets=question.targets, ties=ties),
+        region,
+    )
+
+
+def _replayable(asked: _Asked, result: Result) -> Result:
     """Return the answer for a result file, whose reader compares it with the model's own outputs.
 
     If the model as it is executed does not confirm the counterexample, the answer is unknown.
     """
-    if specification is None or result.counterexample is None:
+    if asked.specification is None or result.counterexample is None:
         return result
-    executed = as_executed(network, specification, result)
+    executed = as_executed(asked.network, asked.specification, result)
     return replace(result, status="unknown", counterexample=None) if executed is None else executed
 
 

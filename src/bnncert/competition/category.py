@@ -13,7 +13,7 @@ from bnncert.competition.answering import run_instance
 from bnncert.competition.instances import CategoryInstance
 from bnncert.errors import FormatError, InputError
 from bnncert.formats.reading import check_regular
-from bnncert.methods import REGISTRY
+from bnncert.methods import REGISTRY, Options
 from bnncert.report.competition import Line, ResultsTable
 
 #: Called with (finished, total, the instance just finished or None).
@@ -31,8 +31,7 @@ class CategorySettings:
     def __post_init__(self) -> None:
         # Checked here, so that the processes of the instances do not fail one by one.
         REGISTRY.make(self.method)
-        if not self.memory > 0:
-            raise InputError(f"memory limit is {self.memory}; expected a number of GB > 0")
+        Options(memory=self.memory).check()
 
 
 def run_category(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -84,6 +84,23 @@ class Options:
     cut_rounds: int | None = None
     coupling: Literal["auto", "on", "off"] = "auto"
     sparsity: Sparsity | None = None
+
+    def check(self, names: Mapping[str, str] | None = None) -> Options:
+        """Return the options if all are in their ranges, or raise.
+
+        `names` are the names of fields for the user, where they differ from those here.
+        """
+        for name, fits, expected in (
+            ("seed", self.seed >= 0, "an integer >= 0"),
+            ("samples", self.samples >= 1, "at least 1"),
+            ("restarts", self.restarts is None or self.restarts >= 1, "at least 1"),
+            ("pixel_step", self.pixel_step is None or self.pixel_step > 0, "a number > 0"),
+            ("memory", self.memory > 0, "a number of GB > 0"),
+        ):
+            if not fits:
+                shown = (names or {}).get(name, name)
+                raise InputError(f"{shown} is {getattr(self, name)}; expected {expected}")
+        return self
 
 
 @dataclass(frozen=True, eq=False)

@@ -65,7 +65,11 @@ def test_what_a_file_says(folder: Path) -> None:
     ]
     assert [m.method for m in part.methods] == ["lp", "sample"]
     assert part.settings("l2", part.methods[1]).method_text == "sample samples=10"
-    assert (part.question, part.targets, part.timeout) == ("bound", "runner-up", 20.0)
+    assert (part.common.question, part.common.targets, part.common.timeout) == (
+        "bound",
+        "runner-up",
+        20.0,
+    )
     assert (part.data.source, part.data.count, part.certificates) == ("demo", 5, False)
 
 
@@ -121,7 +125,7 @@ def test_a_part_takes_what_it_does_not_say_from_the_top(folder: Path) -> None:
         ("question: bound", "question: why", 17, "question is 'why'; expected verify or bound"),
         ("question: bound", "question: bound\nties: robust", 18, "ties say nothing about a bound"),
         ("question: bound", "question: bound\ncertificates: yes", 18, "certificates of bounds"),
-        ("question: bound", "question: bound\nclip: [1, 0]", 18, "clip is [1, 0]; expected LO"),
+        ("question: bound", "question: bound\nclip: [1, 0]", 18, "clip is 1.0 0.0; expected"),
         ("targets: runner-up", "targets: none", 18, "targets is 'none'; expected all"),
         ("targets: runner-up", "targets: *all", 18, "an alias (*); write it out"),
         ("targets: runner-up", "targets: !!python/name:os.system x", 18, "of type !!python/"),
@@ -218,7 +222,7 @@ def test_the_bundled_ones_can_be_read() -> None:
             # Its exact method is minp, and reading finds out that it is not there.
             continue
         config = read_configuration(find_configuration(name))
-        limits = {part.timeout for part in config.parts}
+        limits = {part.common.timeout for part in config.parts}
         if name.endswith("-reduced"):
             assert name.removesuffix("-reduced") in names
             assert limits == {60.0}
@@ -238,6 +242,10 @@ def test_the_linf_table_asks_what_the_paper_asks() -> None:
         ("BNN2",): ["0.25 delta", "0.5 delta", "0.75 delta"],
     }
     for part in config.parts:
-        assert (part.targets, part.timeout, part.data.count) == ("runner-up", 600.0, 100)
+        assert (part.common.targets, part.common.timeout, part.data.count) == (
+            "runner-up",
+            600.0,
+            100,
+        )
         texts = [part.settings("linf", m).method_text for m in part.methods]
         assert texts[:3] == ["lp", "sdp-tight", "milp form=soft"]

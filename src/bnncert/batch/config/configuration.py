@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
-from bnncert.batch.config.radii import Radius
 from bnncert.batch.config.random_network import RandomNetwork
 from bnncert.batch.instance import Settings
-from bnncert.batch.rows import Question
+from bnncert.batch.radii import Radius
 from bnncert.description.model import SignZero
 from bnncert.errors import BnncertError, InputError
 from bnncert.network.pixel_scale import PixelScale
-from bnncert.problem import Targets, Ties
 from bnncert.regions import Norm
 from bnncert.relaxations.linear import Form
 
 #: Networks and data that come with bnncert.
-DEMO_NETWORKS = ("demo:sparse", "demo:dense")
+DEMO_NETWORKS: dict[str, Literal["sparse", "dense"]] = {
+    "demo:sparse": "sparse",
+    "demo:dense": "dense",
+}
 DEMO_DATA = "demo"
 
 
@@ -67,19 +69,17 @@ class MethodChoice:
 
 @dataclass(frozen=True)
 class Part:
-    """Some networks, and every combination of norms, radii and methods for them."""
+    """Some networks, and every combination of norms, radii and methods for them.
+
+    `common` are the settings of all instances, whatever their norm and method.
+    """
 
     networks: tuple[str, ...]
     data: DataSource
     norms: tuple[Norm, ...]
     radii: tuple[Radius, ...]
     methods: tuple[MethodChoice, ...]
-    question: Question
-    targets: Targets
-    ties: Ties
-    timeout: float | None
-    seed: int
-    memory: float
+    common: Settings
     certificates: bool
     clip: tuple[float, float] | None
     scale: PixelScale | None
@@ -87,15 +87,11 @@ class Part:
 
     def settings(self, norm: Norm, choice: MethodChoice) -> Settings:
         """Return what the instances of a norm and a method have in common."""
-        return Settings(
+        return replace(
+            self.common,
             norm=norm,
-            targets=self.targets,
-            ties=self.ties,
             method=choice.method,
-            timeout=self.timeout if choice.timeout is None else choice.timeout,
-            seed=self.seed,
-            memory=self.memory,
-            question=self.question,
+            timeout=self.common.timeout if choice.timeout is None else choice.timeout,
             form=choice.form,
             samples=choice.samples,
             solver=choice.solver,
@@ -158,7 +154,8 @@ def with_changes(
         part = replace(part, data=points)
         if timeout is not None:
             methods = tuple(replace(choice, timeout=None) for choice in part.methods)
-            part = replace(part, timeout=timeout, methods=methods)
+            common = replace(part.common, timeout=timeout)
+            part = replace(part, common=common, methods=methods)
         parts.append(part)
     return replace(
         configuration,

@@ -16,11 +16,12 @@ from bnncert.batch.config.configuration import (
     Part,
 )
 from bnncert.batch.config.document import read_document
-from bnncert.batch.config.radii import Radius, read_radius
 from bnncert.batch.config.random_network import RandomNetwork
-from bnncert.batch.config.section import Section
+from bnncert.batch.config.section import ConfigSection
 from bnncert.batch.config.tree import Node
+from bnncert.batch.instance import Settings
 from bnncert.batch.labelled_points import OWN
+from bnncert.batch.radii import Radius, check_clip, read_radius
 from bnncert.batch.rows import Question
 from bnncert.description.model import SignZero
 from bnncert.errors import BnncertError, InputError
@@ -47,28 +48,30 @@ _METHOD_KEYS = ("method", "form", "samples", "solver", "timeout")
 def read_configuration(path: Path) -> Configuration:
     """Read a configuration; the files that it names must exist, but they are not opened."""
     root = read_document(path)
-    top = Section(path, root, "the configuration", _TOP_KEYS)
+    top = ConfigSection(path, root, "the configuration", _TOP_KEYS)
     networks = _networks(top)
     nodes = top.get("parts")
     if nodes is None:
-        parts = [_part(Section(path, root, "the configuration", _TOP_KEYS), networks)]
+        parts = [_part(ConfigSection(path, root, "the configuration", _TOP_KEYS), networks)]
     else:
         if not isinstance(nodes.value, list) or not nodes.value:
             raise top.wrong(f"parts is {nodes.kind}; expected a list of mappings", nodes.line)
         keys = ("networks", *_PART_KEYS)
-        parts = [_part(Section(path, n, "the part", keys, top), networks) for n in nodes.value]
+        parts = [
+            _part(ConfigSection(path, n, "the part", keys, top), networks) for n in nodes.value
+        ]
     return Configuration(
         path, top.text("title") or path.stem, tuple(networks.values()), tuple(parts)
     )
 
 
-def _networks(top: Section) -> dict[str, NetworkSource]:
+def _networks(top: ConfigSection) -> dict[str, NetworkSource]:
     node = top.need("networks")
     if not isinstance(node.value, list) or not node.value:
         raise top.wrong(f"networks is {node.kind}; expected a list of mappings", node.line)
     found: dict[str, NetworkSource] = {}
     for item in node.value:
-        section = Section(top.path, item, "the network", _NETWORK_KEYS)
+        section = ConfigSection(top.path, item, "the network", _NETWORK_KEYS)
         name = section.as_text(section.need("name"), "name")
         if name in found:
             line = section.need("name").line
@@ -78,7 +81,7 @@ def _networks(top: Section) -> dict[str, NetworkSource]:
             raise top.wrong(f"network {name} has a file and is random; give one", recipe.line)
         source: str | RandomNetwork | None = None
         if file is not None:
-            source = _file(section, file, DEMO_NETWORKS)
+            source = _file(section, file, tuple(DEMO_NETWORKS))
         elif recipe is not None:
             source = _recipe(section, recipe)
         sign_zero: Any = section.chosen("sign_zero", get_args(SignZero))
@@ -86,7 +89,7 @@ def _networks(top: Section) -> dict[str, NetworkSource]:
     return found
 
 
-def _file(section: Section, node: Node, bundled: tuple[str, ...], key: str = "file") -> str:
+def _file(section: ConfigSection, node: Node, bundled: tuple[str, ...], key: str = "file") -> str:
     """Return the path of a file that exists, as seen from here, or a bundled name."""
     text = section.as_text(node, key)
     if text in bundled:
@@ -104,8 +107,8 @@ def _file(section: Section, node: Node, bundled: tuple[str, ...], key: str = "fi
     return str(full)
 
 
-def _recipe(section: Section, node: Node) -> RandomNetwork:
-    random = Section(section.path, node, "random", _RANDOM_KEYS)
+def _recipe(section: ConfigSection, node: Node) -> RandomNetwork:
+    random = ConfigSection(section.path, node, "random", _RANDOM_KEYS)
     sizes_node = random.need("sizes")
     items = random.items("sizes") or []
     sizes = tuple(random.as_integer(n, "size", 1) for n in items)
@@ -125,14 +128,14 @@ def _recipe(section: Section, node: Node) -> RandomNetwork:
     return RandomNetwork(sizes, zeros or 0.0, nonzeros, seed or 0)
 
 
-def _data(section: Section) -> DataSource:
+def _data(section: ConfigSection) -> DataSource:
     node = section.get("data")
     if node is None:
         return DataSource(None, 0, None, None, section.line)
     if isinstance(node.value, str):
         file = _file(section, node, (DEMO_DATA,))
         return DataSource(file, 0, None, None, node.line)
-    data = Section(section.path, node, "data", _DATA_KEYS)
+    data = ConfigSection(section.path, node, "data", _DATA_KEYS)
     count, first = data.integer("count", 1), data.integer("first", 0)
     nodes = data.items("indices")
     indices = None if nodes is None else tuple(data.as_integer(n, "index", 0) for n in nodes)
@@ -151,14 +154,14 @@ def _data(section: Section) -> DataSource:
     if labels_node is not None and random is not None:
         raise data.wrong("random data has no labels", labels_node.line)
     if random is not None:
-        recipe = Section(section.path, random, "random", ("seed",))
+        recipe = ConfigSection(section.path, random, "random", ("seed",))
         source = recipe.integer("seed", 0) or 0
         if count is None:
             raise data.wrong("random data has no count", random.line)
     return DataSource(source, first or 0, count, indices, node.line, labels)
 
 
-def _part(section: Section, networks: Mapping[str, NetworkSource]) -> Part:
+def _part(section: ConfigSection, networks: Mapping[str, NetworkSource]) -> Part:
     norm_nodes = section.items("norms") or [Node("linf", section.line)]
     norms: list[Any] = [section.choice(n, "norm", get_args(Norm)) for n in norm_nodes]
     methods = [_method(section, node) for node in section.items("methods") or []]
@@ -166,29 +169,32 @@ def _part(section: Section, networks: Mapping[str, NetworkSource]) -> Part:
         raise section.wrong(f"{section.what} has no methods")
     question: Any = section.chosen("question", get_args(Question)) or "verify"
     ties: Any = section.chosen("ties", get_args(Ties)) or "violation"
+    certificates = section.flag("certificates", False)
+    if question == "bound" and certificates:
+        line = section.need("certificates").line
+        raise section.wrong("certificates of bounds; only verdicts have them", line)
+    if question == "bound" and ties != "violation":
+        line = section.need("ties").line
+        raise section.wrong("ties say nothing about a bound; leave them out", line)
     part = Part(
         networks=_chosen_networks(section, networks),
         data=_data(section),
         norms=_once(section, norms, norm_nodes, "norm"),
         radii=_radii(section),
         methods=tuple(methods),
-        question=question,
-        targets=_targets(section),
-        ties=ties,
-        timeout=section.positive("timeout", "seconds"),
-        seed=section.integer("seed", 0) or 0,
-        memory=section.positive("memory", "GB") or 4.0,
-        certificates=section.flag("certificates", False),
+        common=Settings(
+            targets=_targets(section),
+            ties=ties,
+            timeout=section.positive("timeout", "seconds"),
+            seed=section.integer("seed", 0) or 0,
+            memory=section.positive("memory", "GB") or 4.0,
+            question=question,
+        ),
+        certificates=certificates,
         clip=_clip(section),
         scale=_scale(section),
         line=section.line,
     )
-    if part.question == "bound" and part.certificates:
-        line = section.need("certificates").line
-        raise section.wrong("certificates of bounds; only verdicts have them", line)
-    if part.question == "bound" and part.ties != "violation":
-        line = section.need("ties").line
-        raise section.wrong("ties say nothing about a bound; leave them out", line)
     for choice in part.methods:
         for norm in part.norms:
             try:
@@ -198,7 +204,9 @@ def _part(section: Section, networks: Mapping[str, NetworkSource]) -> Part:
     return part
 
 
-def _once(section: Section, values: list[Any], nodes: list[Node], what: str) -> tuple[Any, ...]:
+def _once(
+    section: ConfigSection, values: list[Any], nodes: list[Node], what: str
+) -> tuple[Any, ...]:
     """Return values that must all differ."""
     for k, value in enumerate(values):
         if value in values[:k]:
@@ -206,7 +214,9 @@ def _once(section: Section, values: list[Any], nodes: list[Node], what: str) -> 
     return tuple(values)
 
 
-def _chosen_networks(section: Section, networks: Mapping[str, NetworkSource]) -> tuple[str, ...]:
+def _chosen_networks(
+    section: ConfigSection, networks: Mapping[str, NetworkSource]
+) -> tuple[str, ...]:
     """Return the names of a part's networks: those it lists, or all."""
     nodes = section.items("networks") if section.defaults is not None else None
     if nodes is None or "networks" not in section.values:
@@ -218,7 +228,7 @@ def _chosen_networks(section: Section, networks: Mapping[str, NetworkSource]) ->
     return _once(section, names, nodes, "network")
 
 
-def _radii(section: Section) -> tuple[Radius, ...]:
+def _radii(section: ConfigSection) -> tuple[Radius, ...]:
     nodes = section.items("radii")
     if nodes is None:
         raise section.wrong(f"{section.what} has no radii")
@@ -236,7 +246,7 @@ def _radii(section: Section) -> tuple[Radius, ...]:
     return tuple(radii)
 
 
-def _targets(section: Section) -> Targets:
+def _targets(section: ConfigSection) -> Targets:
     node = section.get("targets")
     if node is None or node.value == "all":
         return "all"
@@ -247,20 +257,20 @@ def _targets(section: Section) -> Targets:
     raise section.wrong(f"targets is {node.kind}; expected all, runner-up or a class", node.line)
 
 
-def _clip(section: Section) -> tuple[float, float] | None:
+def _clip(section: ConfigSection) -> tuple[float, float] | None:
     node = section.get("clip")
     if node is None:
         return None
     items = node.value if isinstance(node.value, list) else []
     if len(items) != 2:
         raise section.wrong(f"clip is {node.kind}; expected a list [LO, HI]", node.line)
-    lo, hi = (section.as_number(item, "clip") for item in items)
-    if lo > hi:
-        raise section.wrong(f"clip is [{lo:g}, {hi:g}]; expected LO <= HI", node.line)
-    return lo, hi
+    try:
+        return check_clip(*(section.as_number(item, "clip") for item in items))
+    except InputError as error:
+        raise section.wrong(str(error), node.line) from error
 
 
-def _scale(section: Section) -> PixelScale | None:
+def _scale(section: ConfigSection) -> PixelScale | None:
     """Return how pixels enter: `scale: [LO, HI]`, or `mean` and `std`."""
     given = {k: n for k in ("scale", "mean", "std") if (n := section.get(k)) is not None}
     if not given:
@@ -281,10 +291,10 @@ def _scale(section: Section) -> PixelScale | None:
         raise section.wrong(str(error), line) from error
 
 
-def _method(section: Section, node: Node) -> MethodChoice:
+def _method(section: ConfigSection, node: Node) -> MethodChoice:
     if isinstance(node.value, str):
         node = Node({"method": node}, node.line, {"method": node.line})
-    part = Section(section.path, node, "the method", _METHOD_KEYS)
+    part = ConfigSection(section.path, node, "the method", _METHOD_KEYS)
     name_node = part.need("method")
     name = part.as_text(name_node, "method")
     if name not in {method.name for method in REGISTRY.all()}:

@@ -11,7 +11,7 @@ from bnncert.batch.config.tree import Node, complaint
 from bnncert.errors import FormatError
 
 
-class Section:
+class ConfigSection:
     """A mapping and the keys it may have; `defaults` has the values that it does not state."""
 
     def __init__(
@@ -20,7 +20,7 @@ class Section:
         node: Node,
         what: str,
         keys: Iterable[str],
-        defaults: Section | None = None,
+        defaults: ConfigSection | None = None,
     ) -> None:
         self.path, self.line, self.what, self.defaults = path, node.line, what, defaults
         if not isinstance(node.value, dict):

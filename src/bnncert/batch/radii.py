@@ -1,4 +1,6 @@
-"""Radii of a configuration: input units, pixel steps (`1px`) or the paper's delta.
+"""Radii and data boxes as users write them, on the command line and in configurations.
+
+A radius is in input units, in pixel steps (`1px`), or in the paper's delta (`0.25 delta`):
 
 delta_inf = 127.5 eps      delta_2 = 255 eps      for data in [-1, 1]
 """
@@ -25,7 +27,7 @@ class Radius:
 
     number: float
     unit: Literal["input", "px", "delta"]
-    line: int
+    line: int = 0
 
     @property
     def text(self) -> str:
@@ -48,7 +50,7 @@ class Radius:
             if network.pixel_step is None:
                 raise InputError(
                     f"radius is {self.text}, but network {name} does not say how large a pixel "
-                    "step is (pixel_step); give the radius in input units"
+                    "step is (pixel_step); give a scale, or the radius in input units"
                 )
             return self.number * network.pixel_step
         if norm not in DELTAS:
@@ -62,8 +64,18 @@ class Radius:
         return self.number / DELTAS[norm]
 
 
-def read_radius(value: object, line: int) -> Radius | None:
-    """Return the radius that a number or a text like `0.25 delta` stands for, or None."""
+def check_clip(lo: float, hi: float) -> tuple[float, float]:
+    """Return the data box [lo, hi], or raise if it is not one."""
+    if not -math.inf < lo <= hi < math.inf:
+        raise InputError(f"clip is {lo} {hi}; expected finite numbers LO <= HI")
+    return lo, hi
+
+
+def read_radius(value: object, line: int = 0) -> Radius | None:
+    """Return the radius that a number or a text like `0.25 delta` stands for, or None.
+
+    `line` is the line of the configuration, for messages.
+    """
     unit: Literal["input", "px", "delta"] = "input"
     if isinstance(value, str):
         text = value.strip()
