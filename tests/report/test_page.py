@@ -25,8 +25,7 @@ from bnncert.errors import FormatError, InputError
 from bnncert.report.csv_export import write_csv
 from bnncert.report.latex_export import escape, write_latex
 from bnncert.report.page import write_page
-from bnncert.report.page.pictures import Album, as_image, difference, shades
-from bnncert.report.page.png import png_bytes
+from bnncert.report.page.pictures import Album, as_image, difference, png_bytes, shades
 from bnncert.report.page.svg import AxisScale
 from bnncert.report.page.table_data import shortened
 from bnncert.report.statistics import gaps, panels

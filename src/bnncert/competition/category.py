@@ -104,16 +104,9 @@ def _question(
                 hashes[path] = hashlib.sha256(path.read_bytes()).hexdigest()
             except OSError as error:
                 raise FormatError(f"{path}: cannot be read ({error.strerror or error})") from error
-    return Line(
-        category=instance.category,
-        onnx=instance.onnx,
-        vnnlib=instance.vnnlib,
-        limit=instance.timeout,
-        method=settings.method,
-        file=instance.name,
-        model_hash=hashes[instance.model],
-        query_hash=hashes[instance.query],
-    )
+    files = (instance.category, instance.onnx, instance.vnnlib)
+    asked = (instance.timeout, settings.method, instance.name)
+    return Line(*files, *asked, hashes[instance.model], hashes[instance.query])
 
 
 def _is_answer(line: Line, question: Line, out: Path, settings: CategorySettings) -> bool:

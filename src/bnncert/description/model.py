@@ -7,7 +7,7 @@ file, and the operations on them in the order of the file.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
 from bnncert.arrays import FloatArray, IntArray
@@ -55,13 +55,7 @@ ElementwiseStep: TypeAlias = Scale | Shift | Divide | Normalise
 
 def step_arrays(step: ElementwiseStep) -> tuple[FloatArray, ...]:
     """Return the parameter arrays of a step, in the order of its fields."""
-    if isinstance(step, Scale):
-        return (step.factor,)
-    if isinstance(step, Shift):
-        return (step.offset,)
-    if isinstance(step, Divide):
-        return (step.divisor,)
-    return (step.gamma, step.beta, step.mean, step.variance, step.epsilon)
+    return tuple(getattr(step, name.name) for name in fields(step))
 
 
 def take_step(step: ElementwiseStep, index: IntArray) -> ElementwiseStep:

@@ -16,7 +16,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeAlias
+from itertools import islice
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,11 +30,21 @@ from bnncert.errors import UnsupportedModelError
 #: Bits of the square-root enclosure, tried in turn before a threshold is reported as undecided.
 PRECISIONS = (80, 320, 1280, 5120)
 
-#: The steps of one neuron: the class of each step and its parameters.
-_Chain: TypeAlias = list[tuple[type, tuple[Fraction, ...]]]
-
 #: The rounding error of a float32 execution of the chain, relative to its largest term.
 FLOAT32_ROUNDING = 8 * 2.0**-24
+
+
+class _Link(NamedTuple):
+    """One step of one neuron: v -> gain (v - mean) / sqrt(square) + shift."""
+
+    gain: Fraction = Fraction(1)
+    shift: Fraction = Fraction(0)
+    mean: Fraction = Fraction(0)
+    square: Fraction = Fraction(1)
+
+
+#: The steps of one neuron in order.
+_Chain: TypeAlias = list[_Link]
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,82 +112,57 @@ def _unique_chains(
 
 
 def _chain_of(steps: Sequence[ElementwiseStep], row: FloatArray) -> _Chain:
-    """Return the chain of one neuron with its parameters as rationals."""
+    """Return the chain of one neuron, whose parameters in the order of the steps are `row`."""
+    numbers = iter(Fraction(float(v)) for v in row)
     chain: _Chain = []
-    position = 0
     for step in steps:
-        width = len(step_arrays(step))
-        values = tuple(Fraction(float(v)) for v in row[position : position + width])
-        chain.append((type(step), values))
-        position += width
+        if isinstance(step, Scale):
+            chain.append(_Link(gain=next(numbers)))
+        elif isinstance(step, Shift):
+            chain.append(_Link(shift=next(numbers)))
+        elif isinstance(step, Divide):
+            chain.append(_Link(gain=1 / next(numbers)))
+        else:
+            gamma, beta, mean, variance, epsilon = islice(numbers, 5)
+            chain.append(_Link(gamma, beta, mean, variance + epsilon))
     return chain
 
 
 def _direction(chain: _Chain) -> int:
-    sign = 1
-    for kind, values in chain:
-        if kind in (Scale, Divide, Normalise):
-            sign *= (values[0] > 0) - (values[0] < 0)
-    return sign
+    return math.prod((link.gain > 0) - (link.gain < 0) for link in chain)
 
 
 def _forward(chain: _Chain, bits: int) -> tuple[Interval, Interval]:
     """Return enclosures of a and c with F(u) = a u + c."""
     gain, offset = Interval.exactly(1), Interval.exactly(0)
-    for kind, values in chain:
-        if kind is Scale:
-            factor = Interval.exactly(values[0])
-            gain, offset = gain * factor, offset * factor
-        elif kind is Shift:
-            offset = offset + Interval.exactly(values[0])
-        elif kind is Divide:
-            divisor = Interval.exactly(values[0])
-            gain, offset = gain / divisor, offset / divisor
-        else:
-            gamma, beta, mean, variance, epsilon = values
-            deviation = square_root(variance + epsilon, bits)
-            gain = gain * Interval.exactly(gamma) / deviation
-            centred = (offset - Interval.exactly(mean)) * Interval.exactly(gamma)
-            offset = Interval.exactly(beta)
-            # An exact zero must stay exact, or a tie at the mean could not be decided.
-            if centred != Interval.exactly(0):
-                offset = offset + centred / deviation
+    for link in chain:
+        factor, deviation = Interval.exactly(link.gain), square_root(link.square, bits)
+        gain = gain * factor / deviation
+        centred = (offset - Interval.exactly(link.mean)) * factor
+        offset = Interval.exactly(link.shift)
+        # An exact zero must stay exact, or a tie at the mean could not be decided.
+        if centred != Interval.exactly(0):
+            offset = offset + centred / deviation
     return gain, offset
 
 
 def _root(chain: _Chain, bits: int) -> Interval:
     """Enclose the root t of F by inverting the steps from the last to the first."""
     value = Interval.exactly(0)
-    for kind, values in reversed(chain):
-        if kind is Scale:
-            value = value / Interval.exactly(values[0])
-        elif kind is Shift:
-            value = value - Interval.exactly(values[0])
-        elif kind is Divide:
-            value = value * Interval.exactly(values[0])
-        else:
-            gamma, beta, mean, variance, epsilon = values
-            value = value - Interval.exactly(beta)
-            if value != Interval.exactly(0):
-                value = value * square_root(variance + epsilon, bits) / Interval.exactly(gamma)
-            value = value + Interval.exactly(mean)
+    for link in reversed(chain):
+        value = value - Interval.exactly(link.shift)
+        if value != Interval.exactly(0):
+            value = value * square_root(link.square, bits) / Interval.exactly(link.gain)
+        value = value + Interval.exactly(link.mean)
     return value
 
 
 def _magnitude(chain: _Chain) -> float:
     """Return the magnitude, in units of u, of the largest terms of a float execution."""
     value = 0.0
-    for kind, values in reversed(chain):
-        if kind is Scale:
-            value /= abs(float(values[0]))
-        elif kind is Shift:
-            value += abs(float(values[0]))
-        elif kind is Divide:
-            value *= abs(float(values[0]))
-        else:
-            gamma, beta, mean, variance, epsilon = (float(v) for v in values)
-            deviation = math.sqrt(variance + epsilon)
-            value = abs(mean) + (value + abs(beta)) * deviation / abs(gamma)
+    for link in reversed(chain):
+        gain, shift, mean, square = map(float, link)
+        value = abs(mean) + (value + abs(shift)) * math.sqrt(square) / abs(gain)
     return value
 
 

@@ -47,18 +47,22 @@ class _Array:
         return flat.reshape(tuple(int(n) for n in shape), order="F" if fortran else "C")
 
 
-class _Reconstruct:
+class _Call:
+    """A class without instances that replaces a function."""
+
+    def __setstate__(self, state: Any) -> None:
+        """Do nothing: a pickle must not be able to change the class."""
+
+
+class _Reconstruct(_Call):
     """Replaces _reconstruct of NumPy; returns an empty record."""
 
     def __new__(cls, *_: Any) -> Any:
         """Return a record whose state follows in the pickle."""
         return _Array()
 
-    def __setstate__(self, state: Any) -> None:
-        """Do nothing: this class has no instances."""
 
-
-class _FromBuffer:
+class _FromBuffer(_Call):
     """Replaces _frombuffer of NumPy, with which protocol 5 pickles arrays."""
 
     def __new__(cls, raw: Any, kind: Any, shape: Any, order: Any, *_: Any) -> Any:
@@ -67,11 +71,8 @@ class _FromBuffer:
         record.state = 1, shape, kind, order == "F", raw
         return record
 
-    def __setstate__(self, state: Any) -> None:
-        """Do nothing: this class has no instances."""
 
-
-class _Encode:
+class _Encode(_Call):
     """Replaces _codecs.encode, with which old protocols pickle bytes."""
 
     def __new__(cls, text: Any, encoding: Any = "latin1", *_: Any) -> Any:
@@ -79,9 +80,6 @@ class _Encode:
         if not isinstance(text, str) or encoding not in ("latin1", b"latin1"):
             raise pickle.UnpicklingError("an encoding other than latin1")
         return text.encode("latin-1")
-
-    def __setstate__(self, state: Any) -> None:
-        """Do nothing: this class has no instances."""
 
 
 _ALLOWED: dict[tuple[str, str], type] = {

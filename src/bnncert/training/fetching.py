@@ -6,7 +6,7 @@ import hashlib
 import http.client
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
@@ -67,31 +67,13 @@ def _download(
     patience: float,
 ) -> None:
     """Download one address; raise a _MirrorError if that fails."""
-    digest = hashlib.sha256()
-    done = 0
-    try:
-        with urllib.request.urlopen(address, timeout=patience) as answer:
-            length = answer.headers.get("Content-Length", "")
-            total = int(length) if length.isdigit() else None
-            while True:
-                block = answer.read(BLOCK)
-                if not block:
-                    break
-                digest.update(block)
-                done += len(block)
-                _write(file.write, block)
-                if progress is not None:
-                    progress(remote.name, done, total)
-    except urllib.error.HTTPError as error:
-        raise _MirrorError(f"HTTP status {error.code}") from error
-    except urllib.error.URLError as error:
-        raise _MirrorError(f"no connection ({_reason(error.reason)})") from error
-    except _DiskError as error:
-        raise error.cause from error
-    except http.client.HTTPException as error:
-        raise _MirrorError(f"broken answer ({type(error).__name__})") from error
-    except (OSError, ValueError) as error:
-        raise _MirrorError(f"no connection ({_reason(error)})") from error
+    digest, done, total = hashlib.sha256(), 0, None
+    for block, total in _blocks(address, patience):
+        digest.update(block)
+        done += len(block)
+        file.write(block)
+        if progress is not None:
+            progress(remote.name, done, total)
     if total is not None and done < total:
         raise _MirrorError(f"{done} of {total} bytes arrived")
     if digest.hexdigest() != remote.sha256:
@@ -100,23 +82,29 @@ def _download(
         )
 
 
+def _blocks(address: str, patience: float) -> Iterator[tuple[bytes, int | None]]:
+    """Yield the content of an address, each block with the stated size of all, if there is one.
+
+    Errors of writing the blocks do not arise here, so that all errors are those of the mirror.
+    """
+    try:
+        with urllib.request.urlopen(address, timeout=patience) as answer:
+            length = answer.headers.get("Content-Length", "")
+            total = int(length) if length.isdigit() else None
+            while block := answer.read(BLOCK):
+                yield block, total
+    except urllib.error.HTTPError as error:
+        raise _MirrorError(f"HTTP status {error.code}") from error
+    except urllib.error.URLError as error:
+        raise _MirrorError(f"no connection ({_reason(error.reason)})") from error
+    except http.client.HTTPException as error:
+        raise _MirrorError(f"broken answer ({type(error).__name__})") from error
+    except (OSError, ValueError) as error:
+        raise _MirrorError(f"no connection ({_reason(error)})") from error
+
+
 class _MirrorError(Exception):
     """A download failed."""
-
-
-class _DiskError(Exception):
-    """Writing the file failed."""
-
-    def __init__(self, cause: OSError) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
-
-
-def _write(write: Callable[[bytes], int], block: bytes) -> None:
-    try:
-        write(block)
-    except OSError as error:
-        raise _DiskError(error) from error
 
 
 def _reason(error: object) -> str:

@@ -87,8 +87,8 @@ def test_json_and_yaml_say_the_same(folder: Path) -> None:
 def test_a_part_takes_what_it_does_not_say_from_the_top(folder: Path) -> None:
     parts = "parts:\n  - {networks: [two], timeout: 3}\n  - {radii: 0.5, norms: linf}\n"
     first, second = read(folder, GOOD + parts).parts
-    assert (first.networks, first.timeout, len(first.radii)) == (("two",), 3.0, 3)
-    assert (second.networks, second.timeout) == (("one", "two"), 20.0)
+    assert (first.networks, first.common.timeout, len(first.radii)) == (("two",), 3.0, 3)
+    assert (second.networks, second.common.timeout) == (("one", "two"), 20.0)
     assert [r.number for r in second.radii] == [0.5]
 
 
@@ -198,7 +198,7 @@ def test_changes_from_the_command_line(folder: Path) -> None:
     config = read_configuration(Path("tiny.json"))
     changed = with_changes(config, networks={"dice": "x.npz"}, data="y.npy", count=2, timeout=4)
     assert [n.source for n in changed.networks] == ["net.npz", "x.npz"]
-    assert [(p.data.source, p.data.count, p.timeout) for p in changed.parts] == [
+    assert [(p.data.source, p.data.count, p.common.timeout) for p in changed.parts] == [
         ("y.npy", 2, 4)
     ] * 2
     # At most: a part that has fewer keeps its own number.

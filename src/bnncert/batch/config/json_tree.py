@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from json.decoder import scanstring  # type: ignore[attr-defined]
 from pathlib import Path
+from typing import Any
 
 from bnncert.batch.config.tree import Node, complaint
 from bnncert.errors import FormatError
 
 _SPACE = re.compile(r"[ \t\n\r]*")
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
-_WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
+
+
+def _refuse(word: str) -> None:
+    """Raise for NaN and Infinity, which the standard library reads, but JSON does not have."""
+    raise KeyError(word)
+
+
+#: The reader of the standard library, for everything but lists and mappings.
+_SCALARS = json.JSONDecoder(parse_constant=_refuse)
 
 
 def read_json(text: str, path: Path) -> Node:
@@ -54,19 +61,24 @@ class _Reader:
         self.at += 1
         return True
 
-    def string(self) -> str:
+    def scalar(self) -> Any:
+        """Read a text, a number, true, false or null."""
         try:
-            value, self.at = scanstring(self.text, self.at + 1, True)
+            value, self.at = _SCALARS.raw_decode(self.text, self.at)
+        except KeyError as error:
+            raise self.wrong("expected a value") from error
         except json.JSONDecodeError as error:
             self.at = min(error.pos, len(self.text))
-            raise self.wrong(error.msg) from error
-        return str(value)
+            wrong = "expected a value" if error.msg == "Expecting value" else error.msg
+            raise self.wrong(wrong) from error
+        except ValueError as error:
+            # Python does not read integers of thousands of digits.
+            raise self.wrong("a number with too many digits") from error
+        return value
 
     def value(self) -> Node:
         self.skip()
         line = self.line()
-        if self.text.startswith('"', self.at):
-            return Node(self.string(), line)
         if self.next_is("{"):
             return self.mapping(line)
         if self.next_is("["):
@@ -78,20 +90,7 @@ class _Reader:
                 if not self.next_is("]"):
                     raise self.wrong("expected , or ]")
             return Node(items, line)
-        for word, meaning in _WORDS.items():
-            if self.text.startswith(word, self.at):
-                self.at += len(word)
-                return Node(meaning, line)
-        found = _NUMBER.match(self.text, self.at)
-        if found is None:
-            raise self.wrong("expected a value")
-        self.at = found.end()
-        whole = found[1] is None and found[2] is None
-        try:
-            return Node(int(found[0]) if whole else float(found[0]), line)
-        except ValueError as error:
-            # Python does not read integers of thousands of digits.
-            raise self.wrong("a number with too many digits") from error
+        return Node(self.scalar(), line)
 
     def mapping(self, line: int) -> Node:
         values: dict[str, Node] = {}
@@ -103,7 +102,7 @@ class _Reader:
             if not self.text.startswith('"', self.at):
                 raise self.wrong("expected a key in quotation marks")
             key_line = self.line()
-            key = self.string()
+            key = self.scalar()
             if key in values:
                 raise complaint(
                     self.path, key_line, f"key {key!r} again; first in line {lines[key]}"

@@ -171,7 +171,7 @@ def _channels_first(chain: Chain, layer: FileLayer) -> Iterator[None]:
 
 def _zero_padding(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
     with _channels_first(chain, layer):
-        (top, bottom), (left, right) = (pair(sides) for sides in options["padding"])
+        (top, bottom), (left, right) = (pair(list(sides)) for sides in options["padding"])
         chain.apply(layer, "Pad", np.array([0, 0, top, left, 0, 0, bottom, right]))
 
 

@@ -4,19 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
+from bnncert.report.page import svg
 from bnncert.report.page.charts import MOST_POINTS, series_numbers
-from bnncert.report.page.svg import (
-    LEFT,
-    RIGHT,
-    WIDTH,
-    axes,
-    figure,
-    legend,
-    line,
-    marker,
-    x_scale,
-    y_scale,
-)
 from bnncert.report.statistics import Gap, Panel
 
 #: More instances than this are drawn as lines only.
@@ -36,21 +25,21 @@ def gap_chart(panel: Panel, gap: Gap) -> str:
     values = [v for _, _, curve in curves for v in curve if v is not None]
     low, high = min(*values, 0.0), max(*values, 0.0)
     room = 0.04 * (high - low) or 1.0
-    x = x_scale(1, max(count, 2), room=6)
-    y = y_scale(low - room, high + room)
-    parts = axes(x, y, "instances, sorted by upper bound", "bound of the margin")
-    parts.append(f'<path class="zero" d="M{LEFT},{y(0):.1f}H{WIDTH - RIGHT}"/>')
+    x = svg.x_scale(1, max(count, 2), room=6)
+    y = svg.y_scale(low - room, high + room)
+    parts = svg.axes(x, y, "instances, sorted by upper bound", "bound of the margin")
+    parts.append(f'<path class="zero" d="M{svg.LEFT},{y(0):.1f}H{svg.WIDTH - svg.RIGHT}"/>')
     items = []
     for name, number, curve in curves:
         style = "ub bare" if number is None else f"s{number}"
         items.append((style, name))
         for run in _runs(curve):
-            parts.append(line([(x(k + 1), y(v)) for k, v in _thin(run)], style))
+            parts.append(svg.line([(x(k + 1), y(v)) for k, v in _thin(run)], style))
         if number is not None and count <= MOST_MARKERS:
             for k, v in enumerate(curve):
                 if v is not None:
                     text = f"{name}, image {gap.images[k]}: at least {v:.4g}"
-                    parts.append(marker(number, x(k + 1), y(v), text))
+                    parts.append(svg.marker(number, x(k + 1), y(v), text))
     title = f"Bounds at radius {panel.delta(gap.radius)} {panel.unit}"
     words = f"{title}: {count} instances, {', '.join(name for name, _, _ in curves)}"
     gains = "".join(
@@ -58,10 +47,10 @@ def gap_chart(panel: Panel, gap: Gap) -> str:
         f"{escape(one.other)} (mean of {one.instances})</li>"
         for one in gap.improvements
     )
-    after = legend(items) + (f'<ul class="gains">{gains}</ul>' if gains else "")
+    after = svg.legend(items) + (f'<ul class="gains">{gains}</ul>' if gains else "")
     if gap.question == "verify":
         after += "<p class=hint>From verify, which stops improving once the sign is known.</p>"
-    return figure("gap", title, words, parts, after)
+    return svg.figure("gap", title, words, parts, after)
 
 
 def _runs(curve: tuple[float | None, ...]) -> list[list[tuple[int, float]]]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import math
+import struct
+import zlib
 
 import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
-from bnncert.report.page.png import png_bytes
 
 #: Ends of the scale of differences, darker and lighter than before; their middle is no change.
 _LESS, _SAME, _MORE = np.array([(0, 84, 148), (240, 240, 240), (184, 72, 0)], dtype=np.float64)
@@ -81,3 +82,26 @@ def difference(before: FloatArray, after: FloatArray) -> npt.NDArray[np.uint8]:
     end = np.where(share[..., None] < 0, _LESS, _MORE)
     mixed: FloatArray = _SAME + (end - _SAME) * np.abs(share)[..., None]
     return np.clip(np.rint(mixed), 0, 255).astype(np.uint8)
+
+
+def png_bytes(pixels: npt.NDArray[np.uint8]) -> bytes:
+    """Return the PNG file of (height, width) or (height, width, 3); 8 bits a sample, no filter."""
+    colour = pixels.ndim == 3
+    height, width = pixels.shape[:2]
+    lines = np.ascontiguousarray(pixels).reshape(height, -1)
+    # Each line begins with its filter, 0 for none.
+    raw = np.hstack([np.zeros((height, 1), dtype=np.uint8), lines]).tobytes()
+    header = struct.pack(">IIBBBBB", width, height, 8, 2 if colour else 0, 0, 0, 0)
+    return b"".join(
+        [
+            b"\x89PNG\r\n\x1a\n",
+            _chunk(b"IHDR", header),
+            _chunk(b"IDAT", zlib.compress(raw, 9)),
+            _chunk(b"IEND", b""),
+        ]
+    )
+
+
+def _chunk(name: bytes, content: bytes) -> bytes:
+    check = zlib.crc32(name + content)
+    return struct.pack(">I", len(content)) + name + content + struct.pack(">I", check)
