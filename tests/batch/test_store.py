@@ -21,7 +21,8 @@ import bnncert
 from bnncert import Ball, InputError, Network
 from bnncert.batch.recorded import read_recorded
 from bnncert.batch.rows import InputRecord, InstanceKey, NetworkRecord, Row
-from bnncert.batch.store import FORMAT, ResultsFile
+from bnncert.batch.schema import FORMAT
+from bnncert.batch.store import ResultsFile
 from bnncert.report.page import write_page
 from bnncert.verdict import Counterexample, Result, TargetResult
 

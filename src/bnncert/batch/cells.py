@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sqlite3
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,21 +30,6 @@ _TYPES: dict[str, tuple[Any, str]] = {
     **dict.fromkeys(("input_index", "label", "seed", "predicted"), (int, "a whole number")),
     **dict.fromkeys(("timeout", "lower", "upper"), (float | int | None, "a number")),
 }
-
-
-def plain_tables(connection: sqlite3.Connection) -> set[str]:
-    """Return the names of the plain tables of a file.
-
-    Tables with computed columns, and views, are left out: reading them may never end or fill the
-    memory.
-    """
-    found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-    columns = "SELECT hidden FROM pragma_table_xinfo(?)"
-    return {
-        name
-        for (name,) in found
-        if not any(hidden for (hidden,) in connection.execute(columns, (name,)))
-    }
 
 
 def check_cells(cells: Mapping[str, Any], where: str) -> None:

@@ -20,7 +20,6 @@ import numpy as np
 from bnncert.batch.cells import (
     check_cells,
     finite_or_none,
-    plain_tables,
     stored_floats,
     stored_object,
     stored_point,
@@ -28,77 +27,22 @@ from bnncert.batch.cells import (
     stored_targets,
 )
 from bnncert.batch.rows import Evidence, InputRecord, InstanceKey, NetworkRecord, Row
+from bnncert.batch.schema import (
+    KNOWN_VERSIONS,
+    SCHEMA_VERSION,
+    plain_tables,
+    stated_version,
+    upgrade,
+)
 from bnncert.errors import FormatError, InputError, reason
 from bnncert.formats.limits import DEFAULT_LIMITS, too_many
 from bnncert.formats.reading import check_regular
-
-#: The format and the version of the layout that a file states.
-FORMAT, SCHEMA_VERSION = "bnncert results", 3
 
 #: The first bytes of every SQLite file that is not empty.
 SQLITE_MAGIC = b"SQLite format 3\0"
 
 #: Seconds to wait while another process writes to the same file.
 BUSY_SECONDS = 60.0
-
-_SCHEMA = (
-    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    """CREATE TABLE results (
-        key TEXT NOT NULL UNIQUE,
-        model_hash TEXT NOT NULL,
-        input_index INTEGER NOT NULL,
-        input_hash TEXT NOT NULL,
-        label INTEGER NOT NULL,
-        norm TEXT NOT NULL,
-        radius REAL NOT NULL,
-        clip TEXT NOT NULL,
-        targets TEXT NOT NULL,
-        method TEXT NOT NULL,
-        timeout REAL,
-        ties TEXT NOT NULL,
-        sign_zero TEXT NOT NULL,
-        seed INTEGER NOT NULL,
-        predicted INTEGER NOT NULL,
-        status TEXT NOT NULL,
-        lower REAL,
-        upper REAL,
-        seconds REAL NOT NULL,
-        stage TEXT NOT NULL,
-        per_target TEXT NOT NULL,
-        counterexample BLOB,
-        counterexample_json TEXT,
-        version TEXT NOT NULL,
-        finished_at TEXT NOT NULL
-    )""",
-)
-
-#: What version 2 adds to version 1: the question, certificates, and what the hashes stand for.
-_SINCE_VERSION_2 = (
-    "ALTER TABLE results ADD COLUMN question TEXT NOT NULL DEFAULT 'verify'",
-    "ALTER TABLE results ADD COLUMN certificate TEXT",
-    """CREATE TABLE networks (
-        model_hash TEXT PRIMARY KEY,
-        name TEXT NOT NULL,
-        source TEXT NOT NULL,
-        sizes TEXT NOT NULL,
-        input_shape TEXT NOT NULL,
-        input_lo REAL,
-        input_hi REAL,
-        pixel_step REAL,
-        zero_fraction REAL NOT NULL
-    )""",
-    """CREATE TABLE inputs (
-        input_hash TEXT PRIMARY KEY,
-        label INTEGER NOT NULL,
-        shape TEXT NOT NULL,
-        dtype TEXT NOT NULL,
-        point BLOB NOT NULL
-    )""",
-)
-
-#: What version 3 adds: whether labels were given.
-_SINCE_VERSION_3 = ("ALTER TABLE results ADD COLUMN labels TEXT NOT NULL DEFAULT 'unknown'",)
-
 
 _KEY_COLUMNS = tuple(f.name for f in fields(InstanceKey))
 _ROW_COLUMNS = tuple(f.name for f in fields(Row) if f.name not in ("key", "rowid"))
@@ -392,23 +336,7 @@ class ResultsFile:
         This runs in one transaction: of two processes, one creates the tables and one finds them.
         """
         tables = self._tables()
-        if not tables:
-            for statement in (*_SCHEMA, *_SINCE_VERSION_2, *_SINCE_VERSION_3):
-                self._connection.execute(statement)
-            self._connection.executemany(
-                "INSERT INTO meta VALUES (?, ?)",
-                [("format", FORMAT), ("schema_version", str(SCHEMA_VERSION))],
-            )
-            return
-        version = self._check_version(tables)
-        missing = (*_SINCE_VERSION_2, *_SINCE_VERSION_3) if version == "1" else _SINCE_VERSION_3
-        for statement in missing if version != str(SCHEMA_VERSION) else ():
-            self._connection.execute(statement)
-        # Also if nothing changes: SQLite opens a read-only file without an error, and the error
-        # should come now and not after the first hours of work.
-        self._connection.execute(
-            "UPDATE meta SET value = ? WHERE name = 'schema_version'", (str(SCHEMA_VERSION),)
-        )
+        upgrade(self._connection, self._check_version(tables) if tables else None)
 
     def _tables(self) -> set[str]:
         return plain_tables(self._connection)
@@ -417,24 +345,16 @@ class ResultsFile:
         """Return the version of the file, or raise if it is not a known one."""
         if not tables and not self._writable:
             # A kill between creating the file and creating its tables leaves an empty file.
-            return str(SCHEMA_VERSION)
-        meta = self._meta() if {"meta", "results"} <= tables else {}
-        if meta.get("format") != FORMAT:
+            return SCHEMA_VERSION
+        version = stated_version(self._connection, tables)
+        if version is None:
             raise self._foreign()
-        version = meta.get("schema_version", "")
-        if version not in map(str, range(1, SCHEMA_VERSION + 1)):
+        if version not in KNOWN_VERSIONS:
             raise FormatError(
                 f"{self.path}: results of schema version {version}; this bnncert reads up to "
                 f"version {SCHEMA_VERSION}"
             )
         return version
-
-    def _meta(self) -> dict[str, str]:
-        try:
-            return dict(self._connection.execute("SELECT name, value FROM meta").fetchall())
-        except sqlite3.OperationalError:
-            # A table of that name with other columns: the file of another program.
-            return {}
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -1,0 +1,117 @@
+"""The tables of a results file, and the versions of their layout."""
+
+from __future__ import annotations
+
+import sqlite3
+
+#: The format that a file states.
+FORMAT = "bnncert results"
+
+#: The statements that make version 1 of the layout.
+_VERSION_1 = (
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    """CREATE TABLE results (
+        key TEXT NOT NULL UNIQUE,
+        model_hash TEXT NOT NULL,
+        input_index INTEGER NOT NULL,
+        input_hash TEXT NOT NULL,
+        label INTEGER NOT NULL,
+        norm TEXT NOT NULL,
+        radius REAL NOT NULL,
+        clip TEXT NOT NULL,
+        targets TEXT NOT NULL,
+        method TEXT NOT NULL,
+        timeout REAL,
+        ties TEXT NOT NULL,
+        sign_zero TEXT NOT NULL,
+        seed INTEGER NOT NULL,
+        predicted INTEGER NOT NULL,
+        status TEXT NOT NULL,
+        lower REAL,
+        upper REAL,
+        seconds REAL NOT NULL,
+        stage TEXT NOT NULL,
+        per_target TEXT NOT NULL,
+        counterexample BLOB,
+        counterexample_json TEXT,
+        version TEXT NOT NULL,
+        finished_at TEXT NOT NULL
+    )""",
+)
+
+#: What version 2 adds to version 1: the question, certificates, and what the hashes stand for.
+_VERSION_2 = (
+    "ALTER TABLE results ADD COLUMN question TEXT NOT NULL DEFAULT 'verify'",
+    "ALTER TABLE results ADD COLUMN certificate TEXT",
+    """CREATE TABLE networks (
+        model_hash TEXT PRIMARY KEY,
+        name TEXT NOT NULL,
+        source TEXT NOT NULL,
+        sizes TEXT NOT NULL,
+        input_shape TEXT NOT NULL,
+        input_lo REAL,
+        input_hi REAL,
+        pixel_step REAL,
+        zero_fraction REAL NOT NULL
+    )""",
+    """CREATE TABLE inputs (
+        input_hash TEXT PRIMARY KEY,
+        label INTEGER NOT NULL,
+        shape TEXT NOT NULL,
+        dtype TEXT NOT NULL,
+        point BLOB NOT NULL
+    )""",
+)
+
+#: What version 3 adds: whether labels were given.
+_VERSION_3 = ("ALTER TABLE results ADD COLUMN labels TEXT NOT NULL DEFAULT 'unknown'",)
+
+#: What each version adds to the one before it.
+_VERSIONS = (_VERSION_1, _VERSION_2, _VERSION_3)
+
+#: The newest version of the layout, and all that can be read, as a file states them.
+SCHEMA_VERSION = str(len(_VERSIONS))
+KNOWN_VERSIONS = tuple(str(k) for k in range(1, len(_VERSIONS) + 1))
+
+
+def plain_tables(connection: sqlite3.Connection) -> set[str]:
+    """Return the names of the plain tables of a file.
+
+    Tables with computed columns, and views, are left out: reading them may never end or fill the
+    memory.
+    """
+    found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    columns = "SELECT hidden FROM pragma_table_xinfo(?)"
+    return {
+        name
+        for (name,) in found
+        if not any(hidden for (hidden,) in connection.execute(columns, (name,)))
+    }
+
+
+def stated_version(connection: sqlite3.Connection, tables: set[str]) -> str | None:
+    """Return the version that a file with these tables states; None if it is another file."""
+    if not {"meta", "results"} <= tables:
+        return None
+    try:
+        meta = dict(connection.execute("SELECT name, value FROM meta").fetchall())
+    except sqlite3.OperationalError:
+        # A table of that name with other columns: the file of another program.
+        return None
+    return meta.get("schema_version", "") if meta.get("format") == FORMAT else None
+
+
+def upgrade(connection: sqlite3.Connection, version: str | None) -> None:
+    """Bring a file from a known version to the newest one; None stands for an empty file."""
+    for statements in _VERSIONS[int(version or 0) :]:
+        for statement in statements:
+            connection.execute(statement)
+    if version is None:
+        stated = [("format", FORMAT), ("schema_version", SCHEMA_VERSION)]
+        connection.executemany("INSERT INTO meta VALUES (?, ?)", stated)
+    else:
+        # Also if nothing changes: SQLite opens a read-only file without an error, and the error
+        # should come now and not after the first hours of work.
+        connection.execute(
+            "UPDATE meta SET value = ? WHERE name = 'schema_version'", (SCHEMA_VERSION,)
+        )
