@@ -61,9 +61,12 @@ def run(problem: Problem, path: Path, *, compiled: bool, nodes: bool) -> dict[st
     """Solve, write and check; return figures."""
     record = SearchRecord()
     context = Context(Options(), Deadline(None), Replayer(problem, None), record=record)
-    settings: dict[str, Any] = {"ENUMERATED_SIGNS": 0, "MOST_COMPILED": 1} if nodes else {}
+    # One node for each pattern: nothing is enumerated.
+    settings: dict[str, Any] = {"ENUMERATED_SIGNS": 0} if nodes else {}
+    most: dict[str, Any] = {"_most_patterns": 1} if nodes else {}
     with (
         mock.patch.multiple(search, **settings),
+        mock.patch.multiple(search.PatternSearch, **most),
         mock.patch.object(enumeration, "is_compiled", return_value=compiled),
     ):
         started = time.perf_counter()

@@ -57,6 +57,7 @@ class PatternEngine:
         circuit = build_circuit(presolved, targets)
         self.budget = flip_budget(self.layer, circuit.neurons, problem.region)
         self.circuit: Circuit = without_stable_gates(circuit, self.budget)
+        home = self._home()
         question = PatternQuestion(
             problem=problem,
             targets=targets,
@@ -64,6 +65,7 @@ class PatternEngine:
             circuit=self.circuit,
             excluded=self._excluded(),
             budget=self.budget,
+            home=home,
             # For the minimum of F the search continues below the best point found.
             minimum=context.options.mode == "optimum",
             recording=context.tracing,
@@ -79,7 +81,6 @@ class PatternEngine:
         self._dropped = np.zeros(len(targets), dtype=bool)
         self._exchanged = 0
         self._descent: FlipDescent | None = None
-        home = self._home()
         # Where all patterns are evaluated at once, nothing needs to be found before.
         root = np.zeros((1, self.circuit.inputs), dtype=np.int8)
         flips = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from itertools import product
 from unittest import mock
 
@@ -17,7 +18,7 @@ from bnncert.problem import robustness
 from bnncert.search.patterns import enumeration
 from bnncert.search.patterns import search as pattern_search
 from bnncert.search.patterns.circuit import Circuit, build_circuit
-from bnncert.search.patterns.enumeration import FlipEnumerator
+from bnncert.search.patterns.enumeration import Enumerated, FlipEnumerator
 from bnncert.search.patterns.enumeration_numpy import enumerate_node
 from bnncert.search.patterns.flips import UNITS, BudgetedSums, flip_budget
 from bnncert.search.patterns.narrowing import narrowed
@@ -69,6 +70,17 @@ def circuit_of(
 def all_patterns(count: int) -> np.ndarray:
     rows = list(product((-1, 1), repeat=count))
     return np.array(rows, dtype=np.int8).reshape(len(rows), count)
+
+
+def joined(parts: Iterable[Enumerated]) -> Enumerated:
+    """Return what all parts of an enumeration found together."""
+    made = list(parts)
+    return Enumerated(
+        sum(part.count for part in made),
+        np.concatenate([part.violating for part in made]),
+        np.min([part.least for part in made], axis=0),
+        made[-1].complete,
+    )
 
 
 def grid_minimum(net: bnncert.Network, ball: bnncert.Ball, label: int) -> float:
@@ -194,21 +206,23 @@ def test_the_compiled_enumeration_equals_the_evaluation_of_all_patterns(with_bud
     pytest.importorskip("numba", reason="needs the extra 'fast'")
     rng = np.random.default_rng(3)
     compared = 0
-    for depth in (2, 3, 4) * 8:
-        net = deep_network(rng, 11, (11, *(70,) * (depth - 1)), diagonal=True, zeros=0.3)
+    # In the wide networks, one flip changes more gates than one sum of bytes may have.
+    for depth, width in [(2, 70), (3, 70), (4, 70)] * 8 + [(3, 700)] * 3:
+        net = deep_network(rng, 11, (11, *(width,) * (depth - 1)), diagonal=True, zeros=0.3)
         ball = bnncert.Ball("l1" if with_budget else "linf", rng.uniform(-1, 1, 11), 2.5)
         circuit, _, _ = circuit_of(net, ball, int(net.classify(ball.center)[0]))
         if circuit.inputs < 2 or pack(circuit) is None:
             continue
         budget = flip_budget(net.layers[0], circuit.neurons, ball) if with_budget else None
-        enumerator = FlipEnumerator.of(circuit, budget)
+        home = rng.choice([-1, 1], size=circuit.inputs).astype(np.int8)
+        enumerator = FlipEnumerator.of(circuit, budget, home)
         assert enumerator is not None
         node = rng.choice([0, 0, 0, 1], size=circuit.inputs).astype(np.int8)
         if budget is not None and budget.spent(node[None, :])[0] > UNITS:
             continue
         wanted = np.ones(circuit.targets, dtype=bool)
         goal = np.full(circuit.constant.size, rng.uniform(-40, -10))
-        made = enumerator.run(node, wanted, goal)
+        made = joined(enumerator.run(node, wanted, goal))
         patterns = all_patterns(circuit.inputs)
         patterns = patterns[np.all((node == 0) | (patterns == node), axis=1)]
         if budget is not None:
@@ -250,7 +264,7 @@ def test_the_narrowed_enumeration_equals_the_evaluation_of_all_patterns(norm: st
             continue
         wanted = np.ones(circuit.targets, dtype=bool)
         goal = np.full(circuit.constant.size, rng.uniform(-6, 0))
-        found = enumerate_node(circuit, budget, made.states[0], made.last[0], wanted, goal)
+        found = joined(enumerate_node(circuit, budget, made.states[0], made.last[0], wanted, goal))
         patterns = all_patterns(circuit.inputs)
         patterns = patterns[np.all((node == 0) | (patterns == node), axis=1)]
         if budget is not None:

@@ -1,28 +1,32 @@
 """All patterns of one node, evaluated outright.
 
-With numba (extra `fast`) and weights -1, 0 and +1 the patterns are packed into bits and enumerated
-by a compiled loop; else they are evaluated by matrix products, many at a time.  Both give the same
-answers.
+With numba (extra `fast`) the patterns are enumerated by a compiled loop, each from the one before;
+else they are evaluated by matrix products, many at a time.  Both give the same answers.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from bnncert.arrays import BoolArray, FloatArray, IntArray, SignArray
 from bnncert.search.patterns.circuit import Circuit
+from bnncert.search.patterns.exclusions import FlipRules
 from bnncert.search.patterns.flips import UNITS, FlipBudget
 from bnncert.search.patterns.packed_circuit import PackedCircuit, pack
 
 #: Violating patterns that one enumeration returns at most.
 MOST_FOUND = 64
 
-#: Patterns that one call of the compiled loop may evaluate (some 50 ms).
-MOST_COMPILED = 2**17
+#: Patterns up to which the compiled loop enumerates a node.
+MOST_COMPILED = 2**20
+
+#: Weights that one call of the compiled loop may meet (some 0.1 s), and a node (some 0.5 s).
+CALL_WEIGHTS, NODE_WEIGHTS = 2**35, 2**38
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,52 +72,86 @@ def pattern_counts(nodes: SignArray, most_flips: IntArray | None) -> FloatArray:
 class FlipEnumerator:
     """Enumerates the patterns of nodes of one circuit by the compiled loop."""
 
-    def __init__(self, circuit: Circuit, packed: PackedCircuit, budget: FlipBudget | None) -> None:
+    def __init__(
+        self, circuit: Circuit, packed: PackedCircuit, budget: FlipBudget | None, home: SignArray
+    ) -> None:
         # Imported on use: numba is an extra, and takes a third of a second to import.
         from bnncert.search.patterns.enumeration_numba import enumerate_flips
 
         self._enumerate = enumerate_flips
-        self._packed, self._budget, self._size = packed, budget, circuit.inputs
-        level = circuit.levels[0] if circuit.levels else circuit.last
-        assert level is not None
-        self._inputs, self._rows = level.inputs, level.rows
-        columns = np.zeros((circuit.inputs, packed.first_above.size), dtype=np.int32)
-        columns[level.inputs, : level.size] = 2 * level.rows.T
-        self._columns = columns
+        self._packed, self._budget, self._circuit = packed, budget, circuit
+        self._home = home if budget is None else budget.home
+        weights = max(1, packed.columns.size + packed.gains.size)
+        self._call = max(64, CALL_WEIGHTS // weights)
+        #: Patterns up to which a node is enumerated.
+        self.most = max(1024, min(MOST_COMPILED, NODE_WEIGHTS // weights))
 
     @staticmethod
-    def of(circuit: Circuit, budget: FlipBudget | None) -> FlipEnumerator | None:
+    def of(circuit: Circuit, budget: FlipBudget | None, home: SignArray) -> FlipEnumerator | None:
         """Return the compiled enumerator, or None where numba or the form of the circuit lacks."""
         packed = pack(circuit) if is_compiled() else None
-        return None if packed is None else FlipEnumerator(circuit, packed, budget)
+        return None if packed is None else FlipEnumerator(circuit, packed, budget, home)
 
-    def run(self, node: SignArray, wanted: BoolArray, goal: FloatArray) -> Enumerated:
-        """Enumerate the patterns of one node."""
+    def run(
+        self,
+        node: SignArray,
+        wanted: BoolArray,
+        goal: FloatArray,
+        rules: FlipRules | None = None,
+    ) -> Iterator[Enumerated]:
+        """Enumerate the patterns of one node that keep the rules, in parts that take little time.
+
+        A part that is not complete is the last one.
+        """
         packed, budget = self._packed, self._budget
         open_ = np.flatnonzero(node == 0)
-        if budget is None:
-            other = np.ones(open_.size, dtype=np.int8)
-            cost, left = np.zeros(open_.size, dtype=np.int64), 0
-        else:
+        cost, left = np.zeros(open_.size, dtype=np.int64), 0
+        clash = need = np.zeros(0, dtype=np.uint64)
+        if budget is not None:
             open_ = open_[np.argsort(budget.cost[open_], kind="stable")]
-            other = -budget.home[open_]
             cost = budget.cost[open_].astype(np.int64)
             left = UNITS - int(budget.spent(node[None, :])[0])
+        elif rules is not None:
+            open_, clash, need = rules.order, rules.clash, rules.need
         base = node.copy()
-        base[open_] = -other
-        sums = np.zeros(packed.first_above.size, dtype=np.int32)
-        sums[: self._rows.shape[0]] = self._rows @ base[self._inputs].astype(np.float32)
-        gains = self._columns[open_] * other[:, None].astype(np.int32)
+        base[open_] = self._home[open_]
         found = np.full((MOST_FOUND, open_.size + 1), -1, dtype=np.int64)
         least = np.full(packed.targets, np.inf)
-        count, violations = self._enumerate(
-            sums, gains, cost, left, wanted, packed.first_above, packed.signs, packed.masks,
-            packed.start, packed.width, packed.limit, packed.gate, packed.part_signs,
-            packed.part_masks, packed.part, packed.scale, packed.reach, packed.constant, goal,
-            packed.target, MOST_FOUND, found, least,
-        )  # fmt: skip
-        violating = np.repeat(base[None, :], violations, axis=0)
-        for row, flips in zip(violating, found[:violations], strict=True):
-            flips = flips[: int(np.argmin(flips))]
-            row[open_[flips]] = other[flips]
-        return Enumerated(abs(count), violating, least, count > 0)
+        room = packed.room(base, self._circuit.size)
+        gains, signs = packed.gains[open_].ravel(), -self._home[open_].astype(np.int64)
+        for first, last in self._calls(cost, left):
+            count, violations = self._enumerate(
+                room, gains, signs, cost, left, clash, need, first, last, packed.gate,
+                packed.columns, packed.start, packed.part_signs, packed.part_masks, packed.part,
+                packed.scale, packed.reach, packed.constant, wanted, goal, packed.target,
+                MOST_FOUND, found, least,
+            )  # fmt: skip
+            violating = _flipped(base, open_, found[:violations])
+            yield Enumerated(abs(count), violating, least, count >= 0)
+            if count < 0:
+                return
+
+    def _calls(self, cost: IntArray, left: int) -> list[tuple[int, int]]:
+        """Divide the first flips of sets into calls that do not take long."""
+        size = cost.size
+        # Estimates of the numbers of sets that begin with each flip.
+        if cost.any():
+            most = min(size, 8, int(left // max(1, int(cost.min()))))
+            counts = [sum(math.comb(size - k - 1, m) for m in range(most)) for k in range(size)]
+        else:
+            counts = [2 ** (size - k - 1) for k in range(size)]
+        calls, first, total = [], 0, 0
+        for k, count in enumerate(counts):
+            if total and total + count > self._call:
+                calls.append((first, k))
+                first, total = k, 0
+            total += count
+        return [*calls, (first, size)]
+
+
+def _flipped(base: SignArray, open_: IntArray, found: IntArray) -> SignArray:
+    """Return the patterns of sets of flips, each of which is ended by -1."""
+    patterns = np.repeat(base[None, :], found.shape[0], axis=0)
+    for row, flips in zip(patterns, found, strict=True):
+        row[open_[flips[: int(np.argmin(flips))]]] *= -1
+    return patterns

@@ -1,4 +1,4 @@
-"""Enumeration of flips within a budget, compiled by numba (extra `fast`)."""
+"""Enumeration of sets of flips, compiled by numba (extra `fast`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numba
 import numpy as np
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 
@@ -16,56 +16,154 @@ def _popcount(_context: Any, word: Any) -> Any:
     """Return the number of ones in a word, by the processor's own instruction."""
 
     def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
-        kind = ir.IntType(64)
-        function = builder.module.declare_intrinsic("llvm.ctpop", [kind])
-        return builder.call(function, [arguments[0]])
+        return builder.ctpop(arguments[0])
 
     return types.uint64(types.uint64), generate
 
 
-@numba.njit(cache=True, nogil=True)
-def _pack_above(values, limits, words):
-    """Set the bits of the values above their limits; there is a multiple of 64 of them."""
-    for block in range(values.size >> 6):
-        part, least = values[block << 6 : (block + 1) << 6], limits[block << 6 : (block + 1) << 6]
-        word = np.uint64(0)
-        for bit in range(64):
-            word |= np.uint64(part[bit] > least[bit]) << np.uint64(bit)
-        words[block] = word
+@intrinsic
+def _lowest_one(_context: Any, word: Any) -> Any:
+    """Return the place of the lowest one in a word that is not 0."""
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.IntType(1)(1))
+
+    return types.int64(types.uint64), generate
 
 
-@numba.njit(cache=True, nogil=True)
-def _add_disagreements(word, signs, masks, counts):
-    """Add, for each gate, the number of signs in one word that disagree with its weights."""
-    for j in range(counts.size):
-        counts[j] += np.int64(_popcount((word ^ signs[j]) & masks[j]))
+@intrinsic
+def _above_limits(_context: Any, values: Any, place: Any, limits: Any, limit_place: Any) -> Any:
+    """Return which of 64 values are above their limits, as bits."""
 
-
-@numba.njit(cache=True, nogil=True)
-def _lower_bounds(
-    sums, first_above, signs, masks, start, width, limit, gate,
-    part_signs, part_masks, part, scale, reach, constant, below, counts, lower,
-):  # fmt: skip
-    """Fill `lower` with the objectives' values at the pattern whose first-level sums are given."""
-    _pack_above(sums, first_above, below)
-    for level in range(width.size):
-        place = start[level]
-        first, end = gate[level], gate[level + 1]
-        size = end - first
-        mine = counts[:size]
-        mine[:] = 0
-        for w in range(width[level]):
-            _add_disagreements(
-                below[w], signs[place : place + size], masks[place : place + size], mine
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        values, limits = (
+            builder.load(
+                _block(context, builder, signature.args[k], arguments[k], arguments[k + 1], 16),
+                align=2,
             )
-            place += size
-        _pack_above(limit[first:end], mine, below)
+            for k in (0, 2)
+        )
+        return builder.bitcast(builder.icmp_signed(">", values, limits), ir.IntType(64))
+
+    return types.uint64(values, types.int64, limits, types.int64), generate
+
+
+@intrinsic
+def _add_blocks(
+    _context: Any, total: Any, first: Any, keep: Any, columns: Any, place: Any, up: Any,
+    up_from: Any, up_end: Any, down: Any, down_from: Any, down_end: Any,
+) -> Any:  # fmt: skip
+    """Add to 64 totals, from place `first` on, the blocks that begin at `place` in some columns.
+
+    The totals count from 0 unless `keep` is 1.
+    The columns up[up_from], ..., up[up_end - 1] are added, and those of `down` subtracted; at most
+    127 together, so that 8 bits suffice for their sum.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kinds, bytes_ = signature.args, ir.VectorType(ir.IntType(8), 64)
+        sum_ = cgutils.alloca_once_value(builder, ir.Constant(bytes_, None))
+        for which, change in ((5, builder.add), (8, builder.sub)):
+            names = context.make_array(kinds[which])(context, builder, arguments[which]).data
+            first, end = arguments[which + 1], arguments[which + 2]
+            with cgutils.for_range(builder, builder.sub(end, first)) as loop:
+                column = builder.load(builder.gep(names, [builder.add(first, loop.index)]))
+                start = builder.add(column, arguments[4])
+                block = _block(context, builder, kinds[3], arguments[3], start, 8)
+                changed = change(builder.load(sum_), builder.load(block, align=1))
+                builder.store(changed, sum_)
+        wide = ir.VectorType(ir.IntType(16), 64)
+        totals = _block(context, builder, kinds[0], arguments[0], arguments[1], 16)
+        kept = builder.select(
+            builder.trunc(arguments[2], ir.IntType(1)),
+            builder.load(totals, align=2),
+            ir.Constant(wide, None),
+        )
+        added = builder.add(kept, builder.sext(builder.load(sum_), wide))
+        builder.store(added, totals, align=2)
+        return context.get_dummy_value()
+
+    whole = types.int64
+    given = (total, whole, whole, columns, whole, up, whole, whole, down, whole, whole)
+    return types.void(*given), generate
+
+
+def _block(context: Any, builder: Any, kind: Any, array: Any, first: Any, bits: int) -> Any:
+    """Return a pointer to 64 numbers of an array."""
+    data = context.make_array(kind)(context, builder, array).data
+    block = ir.VectorType(ir.IntType(bits), 64).as_pointer()
+    return builder.bitcast(builder.gep(data, [first]), block)
+
+
+# Slices are avoided below: each of them counts references, which takes longer than adding a block.
+
+
+@numba.njit(cache=True, nogil=True)
+def _list_changes(bits, old, new, words, size, base, up, down):
+    """List where the columns of the gates begin that have become +1 (`up`) and -1 (`down`).
+
+    The bits before and after are `words` words from `old` and `new` on; columns have `size` rows
+    and begin at `base`.
+    """
+    ups, downs = 0, 0
+    for w in range(words):
+        before, after = bits[old + w], bits[new + w]
+        risen, fallen = after & ~before, before & ~after
+        while risen:
+            up[ups] = base + ((w << 6) + _lowest_one(risen)) * size
+            ups += 1
+            risen &= risen - np.uint64(1)
+        while fallen:
+            down[downs] = base + ((w << 6) + _lowest_one(fallen)) * size
+            downs += 1
+            fallen &= fallen - np.uint64(1)
+    return ups, downs
+
+
+@numba.njit(cache=True, nogil=True)
+def _move(room, row, bits, new, moved, columns, first, end, up, ups, down, downs):
+    """Fill what the sums of the gates from `first` to `end` move by, and their new bits."""
+    for place in range(first, end, 64):
+        k, m, keep = 0, 0, 0
+        while True:
+            last_up, last_down = min(k + 63, ups), min(m + 63, downs)
+            _add_blocks(
+                moved, place, keep, columns, place - first, up, k, last_up, down, m, last_down
+            )
+            k, m, keep = last_up, last_down, 1
+            if k == ups and m == downs:
+                break
+        bits[new + (place >> 6)] = _above_limits(moved, place, room, row + place)
+
+
+@numba.njit(cache=True, nogil=True)
+def _flip(room, bits, depth, moved, gains, flip, sign, gate, columns, start, up, down):
+    """Fill the bits of depth + 1 after a flip, and by how much the sums move (by twice that)."""
+    total = gate[gate.size - 1]
+    row, old = depth * total, depth * (total >> 6)
+    new = old + (total >> 6)
+    up[0] = flip * gate[1]
+    _move(room, row, bits, new, moved, gains, 0, gate[1], up, int(sign > 0), up, int(sign < 0))
+    for level in range(1, gate.size - 1):
+        below, first, end = gate[level - 1], gate[level], gate[level + 1]
+        ups, downs = _list_changes(
+            bits, old + (below >> 6), new + (below >> 6), (first - below) >> 6, end - first,
+            start[level], up, down,
+        )  # fmt: skip
+        _move(room, row, bits, new, moved, columns, first, end, up, ups, down, downs)
+
+
+@numba.njit(cache=True, nogil=True)
+def _objectives(bits, first, part_signs, part_masks, part, scale, reach, constant, counts, lower):
+    """Fill `lower` with the objectives' values, given the bits of the last level."""
+    counts[:] = 0
+    for w in range(part_signs.shape[0]):
+        word = bits[first + w]
+        for p in range(counts.size):
+            counts[p] += _popcount((word ^ part_signs[w, p]) & part_masks[w, p])
     lower[:] = constant
     for p in range(part.size):
-        count = np.uint64(0)
-        for w in range(part_signs.shape[1]):
-            count += _popcount((below[w] ^ part_signs[p, w]) & part_masks[p, w])
-        lower[part[p]] += reach[p] - 2 * scale[p] * np.float64(count)
+        lower[part[p]] += reach[p] - 2 * scale[p] * np.float64(counts[p])
 
 
 @numba.njit(cache=True, nogil=True)
@@ -89,33 +187,42 @@ def _violates(lower, goal, target, wanted, excluded, largest, least):
 
 @numba.njit(cache=True, nogil=True)
 def enumerate_flips(
-    base, gains, cost, left, wanted, first_above, signs, masks, start, width, limit, gate,
-    part_signs, part_masks, part, scale, reach, constant, goal, target, most, found, least,
+    room_at_base, gains, signs, cost, left, clash, need, first_flip, last_flip, gate, columns,
+    start, part_signs, part_masks, part, scale, reach, constant, wanted, goal, target, most, found,
+    least,
 ):  # fmt: skip
-    """Evaluate every set of flips whose costs fit `left`, depth first.
+    """Evaluate the sets of flips whose costs fit `left`, depth first, each from the one before it.
 
-    `cost` is ascending.  Row r of `found` gets the flips of the r-th violating set, ended by -1.
+    `cost` is ascending.  A set contains no two flips that clash, and all flips that its members
+    need; these two are words of bits, used where there are no more than 64 flips.  The first flip
+    of a set is from `first_flip` on and before `last_flip`; the empty set is evaluated where
+    `first_flip` is 0.  Row r of `found` gets the flips of the r-th violating set, ended by -1.
     Returns the number of sets that were evaluated and of those that violate; the enumeration ends
     early when `found` is full, and then the first number is negative.
     """
-    words = 1 + (first_above.size >> 6)
-    for level in range(width.size):
-        words = max(words, 1 + ((gate[level + 1] - gate[level]) >> 6))
-    below = np.zeros(words, np.uint64)
-    lower = np.zeros(constant.size)
-    counts = np.zeros(64 * words, np.int64)
-    excluded = np.zeros(wanted.size, np.bool_)
-    largest = np.zeros(wanted.size)
-    sums = base.copy()
-    stack = np.zeros(cost.size + 1, np.int64)
-    depth, count, violations, following = 0, 0, 0, 0
-    fresh = True
+    has_words, size = clash.size > 0, cost.size
+    deepest = _most_flips(cost, left) + 1
+    total = room_at_base.size
+    room = np.zeros((deepest + 1) * total, np.int16)
+    moved = np.zeros(total, np.int16)
+    bits = np.zeros((deepest + 1) * (total >> 6), np.uint64)
+    words = np.zeros((deepest + 1, 2), np.uint64)
+    stack = np.zeros(deepest + 1, np.int64)
+    up, down = np.zeros(total, np.int64), np.zeros(total, np.int64)
+    lower, counts = np.zeros(constant.size), np.zeros(part.size, np.uint64)
+    excluded, largest = np.zeros(wanted.size, np.bool_), np.zeros(wanted.size)
+    room[:total] = room_at_base
+    for w in range(total >> 6):
+        bits[w] = _above_limits(moved, w << 6, room, w << 6)
+    depth, count, violations, following = 0, 0, 0, first_flip
+    fresh = first_flip == 0
     while True:
         if fresh:
             count += 1
-            _lower_bounds(
-                sums, first_above, signs, masks, start, width, limit, gate,
-                part_signs, part_masks, part, scale, reach, constant, below, counts, lower,
+            last_level = (depth * total + gate[gate.size - 2]) >> 6
+            _objectives(
+                bits, last_level, part_signs, part_masks, part, scale, reach, constant, counts,
+                lower,
             )  # fmt: skip
             if _violates(lower, goal, target, wanted, excluded, largest, least):
                 for d in range(depth):
@@ -125,20 +232,58 @@ def enumerate_flips(
                 if violations == most:
                     return -count, violations
             fresh = False
-        if following < cost.size and cost[following] <= left:
-            for j in range(sums.size):
-                sums[j] += gains[following, j]
+        end = last_flip if depth == 0 else size
+        if has_words:
+            following = _next_flip(words[depth], need, following, end)
+        if following < end and cost[following] <= left:
+            _flip(
+                room, bits, depth, moved, gains, following, signs[following], gate, columns, start,
+                up, down,
+            )  # fmt: skip
             left -= cost[following]
             stack[depth] = following
+            if has_words:
+                _enter(words[depth], words[depth + 1], clash, following)
             depth += 1
             following += 1
             fresh = True
+            if following < size and cost[following] <= left:
+                # The sets that begin with this one are evaluated from here.
+                row = depth * total
+                for j in range(total):
+                    room[row + j] = room[row - total + j] - moved[j]
         else:
             if depth == 0:
                 return count, violations
             depth -= 1
             following = stack[depth]
-            for j in range(sums.size):
-                sums[j] -= gains[following, j]
             left += cost[following]
             following += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _most_flips(cost, left):
+    """Return how many flips fit; `cost` is ascending."""
+    for k in range(cost.size):
+        if cost[k] > left:
+            return k
+        left -= cost[k]
+    return cost.size
+
+
+@numba.njit(cache=True, nogil=True)
+def _next_flip(words, need, following, end):
+    """Return the next flip that clashes with no member and needs nothing but members."""
+    while following < end:
+        bit = np.uint64(1) << np.uint64(following)
+        if not (words[1] & bit) and not (need[following] & ~words[0]):
+            return following
+        following += 1
+    return end
+
+
+@numba.njit(cache=True, nogil=True)
+def _enter(words, new_words, clash, flip):
+    """Fill the words of members and of what clashes with them, after one more flip."""
+    new_words[0] = words[0] | np.uint64(1) << np.uint64(flip)
+    new_words[1] = words[1] | clash[flip]

@@ -5,6 +5,8 @@ The circuit is narrowed to what is open in the node first, so that the products 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from bnncert.arrays import BoolArray, Float32Array, FloatArray, IntArray, SignArray
@@ -25,31 +27,33 @@ def enumerate_node(
     last: Float32Array,
     wanted: BoolArray,
     goal: FloatArray,
-) -> Enumerated:
-    """Evaluate all patterns of a node.
+    signs: SignArray | None = None,
+) -> Iterator[Enumerated]:
+    """Evaluate all patterns of a node, in parts that take little time.
 
     Parameters
     ----------
     states, last
         What propagation has found for the node: its variables and the last level's gates.
+    signs
+        The signs of the open variables that are evaluated, where they are not all that there are.
     """
     node = states[: circuit.inputs].astype(np.int8)
     open_ = np.flatnonzero(node == 0)
     small = narrowed(circuit, states, last, inputs=True)
-    signs = completions(open_.size) if budget is None else within_budget(budget, node, open_)
+    if signs is None:
+        signs = completions(open_.size) if budget is None else within_budget(budget, node, open_)
     # A network with one sign layer has nothing to remove.
     whole = small.inputs == circuit.inputs and open_.size < circuit.inputs
-    least = np.full(circuit.targets, np.inf)
-    violating = []
     for start in range(0, signs.shape[0], CHUNK):
         chunk = signs[start : start + CHUNK]
         made = evaluate(small, _filled(node, open_, chunk) if whole else chunk)
         reached = open_targets(small, made.lower, goal) & wanted & made.possible[:, None]
         closed = wanted & ~reached & made.possible[:, None]
         bounds = np.where(closed, target_bounds(small, made.lower), np.inf)
-        np.minimum(least, bounds.min(axis=0, initial=np.inf), out=least)
-        violating.append(_filled(node, open_, chunk[reached.any(axis=1)]))
-    return Enumerated(signs.shape[0], np.concatenate(violating), least, complete=True)
+        violating = _filled(node, open_, chunk[reached.any(axis=1)])
+        least = bounds.min(axis=0, initial=np.inf)
+        yield Enumerated(chunk.shape[0], violating, least, complete=True)
 
 
 def _filled(node: SignArray, open_: IntArray, signs: SignArray) -> SignArray:

@@ -1,8 +1,10 @@
-r"""A circuit packed into bits: 64 signs to a word.
+r"""A circuit in the form that the compiled enumeration takes: columns of bytes, signs of one bit.
 
-For weights -1, 0 and +1 the sum of a gate is  nnz - 2 popcount((y xor s) and m)  with the bits y of
-the signs below, s of the weights' signs and m of the non-zero weights.  So a gate is +1 iff that
-number of disagreements is below a limit.
+A gate is +1 iff its sum is above a limit.  When signs below change, its sum changes by 2 w for each
+of them: a level keeps by how much its sums are below the limits, and a column of weights for each
+gate below.  The objectives are
+numbers of disagreements,  nnz - 2 popcount((y xor s) and m)  with the bits y of the last level's
+signs, s of the weights' signs and m of the non-zero weights.
 """
 
 from __future__ import annotations
@@ -13,14 +15,18 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.arrays import Float32Array, FloatArray
-from bnncert.search.patterns.circuit import LARGEST_SUM, Circuit
+from bnncert.arrays import Float32Array, FloatArray, SignArray
+from bnncert.search.patterns.circuit import Circuit, Level
 
 Words = npt.NDArray[np.uint64]
-Int32Array = npt.NDArray[np.int32]
+Int16Array = npt.NDArray[np.int16]
+Int8Array = npt.NDArray[np.int8]
 
-#: Bits of a word.
+#: Bits of a word; the gates of a level are padded to whole words.
 WORD = 64
+
+#: No sum may reach this limit, which padding has.
+NEVER = 2**15 - 1
 
 #: Different sizes that the weights of an objective may have on average.
 MOST_PARTS = 6
@@ -28,30 +34,32 @@ MOST_PARTS = 6
 
 @dataclass(frozen=True, eq=False)
 class PackedCircuit:
-    """Words and limits of all levels above the first, one after the other.
+    """Limits and columns of all levels, one after the other, and the objectives' words.
 
     Attributes
     ----------
-    first_above
-        The largest first-level sums at which the gate is -1.
-    signs, masks
-        Words of all rows: of each level the first words of all gates, then the second ones, and so
-        on.  `start[k]` is where level k begins, `width[k]` the words of a row.
-    limit
-        Disagreements below which a gate is +1; `gate[k]` is the first gate of level k.
+    gate
+        The first gate of each level, and the number of all gates; multiples of WORD.
+    above
+        The largest sum at which each gate is -1; NEVER for padding.
+    gains
+        The weights of each first-layer variable in the first level's sums, one row for each.
+    columns
+        The same for the gates of each level and the next one, row by row; `start[k]` is where those
+        of level k begin.
     part_signs, part_masks
-        The objectives' rows in the same form, one part for each size of an objective's weights.
+        The objectives' words: one row for each word, one column for each size of an objective's
+        weights.
     part
-        The objective of each part; `scale` is the size, and `reach` the sum of all sizes.
+        The objective of each column; `scale` is the size, and `reach` the sum of all sizes.
     """
 
-    first_above: Int32Array
-    signs: Words
-    masks: Words
-    start: npt.NDArray[np.int64]
-    width: npt.NDArray[np.int64]
-    limit: Int32Array
+    levels: tuple[Level, ...]
     gate: npt.NDArray[np.int64]
+    above: Int16Array
+    gains: Int8Array
+    columns: Int8Array
+    start: npt.NDArray[np.int64]
     part_signs: Words
     part_masks: Words
     part: npt.NDArray[np.int64]
@@ -60,6 +68,22 @@ class PackedCircuit:
     constant: FloatArray
     target: npt.NDArray[np.int64]
     targets: int
+
+    def room(self, pattern: SignArray, size: int) -> Int16Array:
+        """Return floor((limit - sum) / 2) of all gates at a pattern of the first layer.
+
+        A gate becomes +1 iff its sum moves by more than twice that.
+        """
+        states = np.zeros(size, dtype=np.float32)
+        states[: pattern.size] = pattern
+        out = np.full(self.above.size, NEVER, dtype=np.int16)
+        for level, first in zip(self.levels, self.gate[:-1].tolist(), strict=True):
+            sums = level.rows @ states[level.inputs]
+            mine = slice(first, first + level.size)
+            out[mine] = np.floor((self.above[mine] - sums) / 2)
+            if level.outputs.size:
+                states[level.outputs] = np.where(sums > level.minus_upto, 1, -1)
+        return out
 
 
 def _padded(size: int) -> int:
@@ -83,25 +107,18 @@ def pack(circuit: Circuit) -> PackedCircuit | None:
     if circuit.last is None or circuit.has_ties or not circuit.constant.size:
         return None
     levels = (*circuit.levels, circuit.last)
-    if not np.array_equal(levels[0].inputs, levels[0].inputs[levels[0].inputs < circuit.inputs]):
+    # One flip at a time: the first level's weights only have to fit into bytes.
+    most = [127, *(1 for _ in levels[1:])]
+    if np.any(levels[0].inputs >= circuit.inputs) or not all(map(_is_small, levels, most)):
         return None
-    signs, masks, limits = [], [], []
+    columns = []
     for below, level in pairwise(levels):
         place = np.full(circuit.size, -1, dtype=np.int64)
         place[below.outputs] = np.arange(below.size)
         where = place[level.inputs]
-        if np.any(where < 0) or np.any(level.sizes > 1):
+        if np.any(where < 0):
             return None
-        rows: Float32Array = np.zeros((_padded(level.size), below.size), dtype=np.float32)
-        rows[: level.size, where] = level.rows
-        sign, mask = pack_rows(rows)
-        signs.append(sign)
-        masks.append(mask)
-        nonzero = np.count_nonzero(rows[: level.size], axis=1)
-        # u > minus_upto  iff  disagreements < (nnz - minus_upto) / 2.  Padding is never +1.
-        limit = np.zeros(rows.shape[0])
-        limit[: level.size] = np.ceil((nonzero - level.minus_upto) / 2)
-        limits.append(limit)
+        columns.append(_columns(_padded(below.size), where, level))
     parts = [
         (k, size, np.where(np.abs(row) == size, row, 0.0))
         for k, row in enumerate(circuit.coefficients)
@@ -112,20 +129,21 @@ def pack(circuit: Circuit) -> PackedCircuit | None:
     rows_of_parts = np.array([row for _, _, row in parts]).reshape(len(parts), circuit.last.size)
     part_signs, part_masks = pack_rows(rows_of_parts)
     scale = np.array([size for _, size, _ in parts])
-    first_above = np.full(_padded(levels[0].size), LARGEST_SUM, dtype=np.int32)
-    first_above[: levels[0].size] = levels[0].minus_upto
-    words = np.array([s.size for s in signs], dtype=np.int64)
-    gates = np.array([s.shape[0] for s in signs], dtype=np.int64)
+    gate = np.cumsum([0, *(_padded(level.size) for level in levels)])
+    above = np.full(int(gate[-1]), NEVER, dtype=np.int16)
+    for level, first in zip(levels, gate[:-1].tolist(), strict=True):
+        # No sum reaches half of NEVER, so limits beyond it may be moved.
+        limits = np.clip(np.floor(level.minus_upto), -NEVER // 2, NEVER // 2)
+        above[first : first + level.size] = limits
     return PackedCircuit(
-        first_above=first_above,
-        signs=_flat(signs),
-        masks=_flat(masks),
-        start=np.concatenate([[0], np.cumsum(words)]).astype(np.int64),
-        width=np.array([s.shape[1] for s in signs], dtype=np.int64),
-        limit=np.concatenate(limits).astype(np.int32) if limits else np.zeros(0, dtype=np.int32),
-        gate=np.concatenate([[0], np.cumsum(gates)]).astype(np.int64),
-        part_signs=part_signs,
-        part_masks=part_masks,
+        levels=levels,
+        gate=gate.astype(np.int64),
+        above=above,
+        gains=_columns(circuit.inputs, levels[0].inputs, levels[0]),
+        columns=np.concatenate([c.ravel() for c in columns] or [np.zeros(0, dtype=np.int8)]),
+        start=np.cumsum([0, 0, *(c.size for c in columns)]).astype(np.int64),
+        part_signs=np.ascontiguousarray(part_signs.T),
+        part_masks=np.ascontiguousarray(part_masks.T),
         part=np.array([k for k, _, _ in parts], dtype=np.int64),
         scale=scale,
         reach=scale * np.count_nonzero(rows_of_parts, axis=1),
@@ -135,6 +153,13 @@ def pack(circuit: Circuit) -> PackedCircuit | None:
     )
 
 
-def _flat(parts: list[Words]) -> Words:
-    # Word by word, so that all gates of a level meet the same word of signs in a row.
-    return np.concatenate([p.T.reshape(-1) for p in parts] or [np.zeros(0, dtype=np.uint64)])
+def _is_small(level: Level, most: int) -> bool:
+    """Whether weights are at most `most`, and no sum leaves 16 bits."""
+    return bool(np.all(level.sizes <= most) and np.all(2 * level.sizes.sum(axis=1) < NEVER))
+
+
+def _columns(count: int, where: npt.NDArray[np.int64], level: Level) -> Int8Array:
+    """Return the weights: one row for each of `count` inputs, those of the level at `where`."""
+    table: Float32Array = np.zeros((count, _padded(level.size)), dtype=np.float32)
+    table[where, : level.size] = level.rows.T
+    return table.astype(np.int8)

@@ -36,6 +36,8 @@ class PatternQuestion:
         Symmetric table of first-layer literals that exclude each other.
     budget
         What flips cost, where the region is such a budget.
+    home
+        The signs of the variables at the region's centre, from which patterns are counted.
     minimum
         Whether the minimum of F is asked for, instead of its sign.
     recording
@@ -50,6 +52,7 @@ class PatternQuestion:
     circuit: Circuit
     excluded: BoolArray
     budget: FlipBudget | None
+    home: SignArray
     minimum: bool = False
     recording: bool = False
     only_float32: bool = False
@@ -57,7 +60,12 @@ class PatternQuestion:
     def search(self, realiser: Realiser) -> PatternSearch:
         """Return a search that begins at the root."""
         search = PatternSearch(
-            self.circuit, self.excluded, self.budget, realiser, recording=self.recording
+            self.circuit,
+            self.excluded,
+            self.budget,
+            realiser,
+            home=self.home,
+            recording=self.recording,
         )
         search.goal = realiser.goal
         return search

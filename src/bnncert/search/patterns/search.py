@@ -9,7 +9,7 @@ exclude each other become a clause for the rest of the search.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -20,13 +20,9 @@ from bnncert.deadline import Deadline
 from bnncert.search.clauses import ClauseSet
 from bnncert.search.patterns.batch import NodeBatch
 from bnncert.search.patterns.circuit import Circuit
-from bnncert.search.patterns.enumeration import (
-    MOST_COMPILED,
-    Enumerated,
-    FlipEnumerator,
-    pattern_counts,
-)
+from bnncert.search.patterns.enumeration import Enumerated, FlipEnumerator, pattern_counts
 from bnncert.search.patterns.enumeration_numpy import MOST_PLAIN, completions, enumerate_node
+from bnncert.search.patterns.exclusions import FlipRules
 from bnncert.search.patterns.flips import BudgetedSums, FlipBudget, fits_level
 from bnncert.search.patterns.open_nodes import OpenNodes
 from bnncert.search.patterns.propagation import (
@@ -48,9 +44,6 @@ BATCH, PATTERNS = 2048, 8192
 
 #: A node with at most this many open signs is enumerated.
 ENUMERATED_SIGNS = 6
-
-#: Patterns up to which a node is enumerated by numpy where pairs of signs exclude each other.
-MOST_WITH_PAIRS = 2**10
 
 #: Gigabytes that the stack of open nodes may take; depth-first search needs far less.
 MEMORY = 4.0
@@ -114,6 +107,8 @@ class PatternSearch:
         What flips cost, where the region is such a budget.
     realise
         Looks for an input that has a pattern.
+    home
+        Signs of the first layer that occur, such as the centre's: patterns are counted from there.
     compiled
         Whether the compiled enumeration may be used where it applies.
     recording
@@ -127,12 +122,14 @@ class PatternSearch:
         budget: FlipBudget | None,
         realise: Realise,
         *,
+        home: SignArray | None = None,
         compiled: bool = True,
         recording: bool = False,
     ) -> None:
         self.record = TreeRecord() if recording else None
         self.circuit, self.budget, self.realise = circuit, budget, realise
         self._excluded = excluded.astype(np.float32)
+        self._home = np.ones(circuit.inputs, dtype=np.int8) if home is None else home
         # Over disjoint inputs the budget says more than the pairs that it excludes.
         self._pairs = budget is None and bool(excluded.any())
         self._clauses = ClauseSet()
@@ -140,7 +137,7 @@ class PatternSearch:
         levels = circuit.levels if circuit.last is None else (*circuit.levels, circuit.last)
         if budget is not None and levels and fits_level(circuit, levels[0]):
             self._sums = BudgetedSums(budget, levels[0])
-        self._compiled = FlipEnumerator.of(circuit, budget) if compiled else None
+        self._compiled = FlipEnumerator.of(circuit, budget, self._home) if compiled else None
         root = np.zeros((1, circuit.inputs), dtype=np.int8)
         numbers = np.zeros(1 if recording else 0, dtype=np.int64)
         targets = np.ones((1, circuit.targets), dtype=bool)
@@ -157,10 +154,7 @@ class PatternSearch:
     @property
     def _most_patterns(self) -> int:
         """The number of patterns up to which a node is enumerated."""
-        if self._compiled is not None:
-            return MOST_COMPILED
-        # Enumeration does not see pairs, so that splitting leaves fewer patterns in total.
-        return min(MOST_PLAIN, MOST_WITH_PAIRS) if self._pairs else MOST_PLAIN
+        return MOST_PLAIN if self._compiled is None else self._compiled.most
 
     def learn(self, literals: IntArray) -> None:
         """Remember literals that cannot all hold."""
@@ -238,51 +232,69 @@ class PatternSearch:
         flips = None
         if self.budget is not None and left is not None:
             flips = self.budget.most_flips(batch.nodes, left[kept])
-        few = pattern_counts(batch.nodes, flips) <= (self._most_patterns)
+        few = pattern_counts(batch.nodes, flips) <= self._most_patterns
         if self._compiled is None:
             tiny = np.count_nonzero(batch.nodes == 0, axis=1) <= ENUMERATED_SIGNS
             if tiny.any() and self._enumerate(batch.take(tiny)):
                 return True
             batch, kept, few = batch.take(~tiny), kept[~tiny], few[~tiny]
-        chosen, split = np.flatnonzero(few), ~few
-        for number, k in enumerate(chosen.tolist()):
+        left_open: BoolArray = np.ones(len(batch), dtype=bool)
+        late: BoolArray = np.zeros(len(batch), dtype=bool)
+        for k in range(len(batch)):
             if deadline.passed():
-                later = batch.take(chosen[number:])
-                self.open.push(later)
-                self.outcome.nodes -= len(later)
+                late[k:] = True
                 break
-            done = self._enumerate_node(batch, k, made, int(kept[k]))
-            if done is None:
+            parts = self._patterns(batch, k, made, int(kept[k]), bool(few[k]))
+            if parts is None:
+                continue
+            end = self._go_through(parts, batch, k, deadline)
+            if end == "found":
                 return True
-            split[k] = not done
+            left_open[k], late[k] = end != "closed", end == "late"
+        # What there was no time for stays open as it is.
+        self.open.push(batch.take(late))
+        split = left_open & ~late
         if split.any():
             self._split(batch.take(split), made, kept[split])
         return False
 
-    def _enumerate_node(
-        self, batch: NodeBatch, k: int, propagated: Propagated, row: int
-    ) -> bool | None:
-        """Enumerate node k: True if it is closed, False to split it, None ends the search."""
-        wanted = batch.targets[k]
-        made: Enumerated
+    def _patterns(
+        self, batch: NodeBatch, k: int, propagated: Propagated, row: int, few: bool
+    ) -> Iterable[Enumerated] | None:
+        """Return the enumeration of node k, part by part, or None if it has too many patterns."""
+        node, wanted = batch.nodes[k], batch.targets[k]
+        rules, sets = None, None
+        if self._pairs and self.budget is None:
+            # Pairs of signs often leave few of the patterns.
+            rules = FlipRules.of(self._excluded, node, self._home)
+            sets = None if rules is None else rules.sets(self._most_patterns)
+            few |= sets is not None
+        if not few:
+            return None
         if self._compiled is not None:
-            made = self._compiled.run(batch.nodes[k], wanted, self.goal)
-        else:
-            made = enumerate_node(
-                self.circuit,
-                self.budget,
-                propagated.states[row],
-                propagated.last[row],
-                wanted,
-                self.goal,
-            )
-        self.outcome.patterns += made.count
-        self._note(made.least)
-        if made.violating.shape[0]:
-            targets = np.repeat(wanted[None, :], made.violating.shape[0], axis=0)
-            if self._evaluate(NodeBatch(made.violating, targets)):
-                return None
-        return made.complete
+            return self._compiled.run(node, wanted, self.goal, rules)
+        signs = None
+        if rules is not None and sets is not None:
+            signs = rules.signs(sets, self._home)
+        states, last = propagated.states[row], propagated.last[row]
+        return enumerate_node(self.circuit, self.budget, states, last, wanted, self.goal, signs)
+
+    def _go_through(
+        self, parts: Iterable[Enumerated], batch: NodeBatch, k: int, deadline: Deadline
+    ) -> Literal["closed", "open", "late", "found"]:
+        """Evaluate the parts of an enumeration, and look for points that have their patterns."""
+        for made in parts:
+            self.outcome.patterns += made.count
+            self._note(made.least)
+            if made.violating.shape[0]:
+                targets = np.repeat(batch.targets[k][None, :], made.violating.shape[0], axis=0)
+                if self._evaluate(NodeBatch(made.violating, targets)):
+                    return "found"
+            if not made.complete:
+                return "open"
+            if deadline.passed():
+                return "late"
+        return "closed"
 
     def _close(self, batch: NodeBatch, made: Propagated) -> tuple[NodeBatch, IntArray]:
         """Note what the bounds exclude; return the nodes that are left and their numbers."""
