@@ -207,7 +207,7 @@ def test_the_compiled_enumeration_equals_the_evaluation_of_all_patterns(with_bud
     rng = np.random.default_rng(3)
     compared = 0
     # In the wide networks, one flip changes more gates than one sum of bytes may have.
-    for depth, width in [(2, 70), (3, 70), (4, 70)] * 8 + [(3, 700)] * 3:
+    for depth, width in [(2, 70), (3, 70), (4, 70)] * 8 + [(3, 600)]:
         net = deep_network(rng, 11, (11, *(width,) * (depth - 1)), diagonal=True, zeros=0.3)
         ball = bnncert.Ball("l1" if with_budget else "linf", rng.uniform(-1, 1, 11), 2.5)
         circuit, _, _ = circuit_of(net, ball, int(net.classify(ball.center)[0]))
