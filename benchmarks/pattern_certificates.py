@@ -63,10 +63,10 @@ def run(problem: Problem, path: Path, *, compiled: bool, nodes: bool) -> dict[st
     context = Context(Options(), Deadline(None), Replayer(problem, None), record=record)
     # One node for each pattern: nothing is enumerated.
     settings: dict[str, Any] = {"ENUMERATED_SIGNS": 0} if nodes else {}
-    most: dict[str, Any] = {"_most_patterns": 1} if nodes else {}
+    most = 1 if nodes else enumeration.MOST_COMPILED
     with (
         mock.patch.multiple(search, **settings),
-        mock.patch.multiple(search.PatternSearch, **most),
+        mock.patch.object(enumeration, "MOST_COMPILED", most),
         mock.patch.object(enumeration, "is_compiled", return_value=compiled),
     ):
         started = time.perf_counter()

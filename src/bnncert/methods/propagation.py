@@ -94,7 +94,7 @@ class PatternEngine:
 
     def run(self, deadline: Deadline) -> SearchOutcome:
         """Search until the deadline; the outcome's status says how far it came."""
-        self.realiser.deadline = deadline
+        self.realiser.deadline = self.search.limit = deadline
         if self._descent is not None:
             seconds = min(DESCENT_SECONDS, DESCENT_SHARE * deadline.remaining())
             if self._descent.run(deadline.within(seconds), DESCENTS):

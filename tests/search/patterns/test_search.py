@@ -80,6 +80,7 @@ def joined(parts: Iterable[Enumerated]) -> Enumerated:
         np.concatenate([part.violating for part in made]),
         np.min([part.least for part in made], axis=0),
         made[-1].complete,
+        made[-1].last,
     )
 
 

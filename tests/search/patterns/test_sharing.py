@@ -18,7 +18,7 @@ from bnncert.checking import check
 from bnncert.deadline import Deadline
 from bnncert.methods import propagation
 from bnncert.replay import Replayer
-from bnncert.search.patterns import process_pool, sharing
+from bnncert.search.patterns import enumeration, process_pool, sharing
 from bnncert.search.patterns import search as pattern_search
 from bnncert.search.patterns.batch import NodeBatch
 from bnncert.search.patterns.process_pool import ProcessPool
@@ -84,7 +84,7 @@ def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pattern_search, "BATCH", 1)
     monkeypatch.setattr(pattern_search, "ENUMERATED_SIGNS", 0)
     monkeypatch.setattr(pattern_search, "MOST_PLAIN", 1)
-    monkeypatch.setattr(pattern_search, "MOST_COMPILED", 1)
+    monkeypatch.setattr(enumeration, "MOST_COMPILED", 1)
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])

@@ -31,7 +31,7 @@ CALL_WEIGHTS, NODE_WEIGHTS = 2**35, 2**38
 
 @dataclass(frozen=True, eq=False)
 class Enumerated:
-    """What an enumeration found.
+    """What one part of an enumeration found.
 
     Attributes
     ----------
@@ -42,13 +42,16 @@ class Enumerated:
     least
         For each target the least bound of F among the patterns at which it is excluded.
     complete
-        Whether all patterns were evaluated.
+        Whether all patterns of the part were evaluated.
+    last
+        Whether no part follows.
     """
 
     count: int
     violating: SignArray
     least: FloatArray
     complete: bool
+    last: bool
 
 
 def is_compiled() -> bool:
@@ -84,7 +87,7 @@ class FlipEnumerator:
         weights = max(1, packed.columns.size + packed.gains.size)
         self._call = max(64, CALL_WEIGHTS // weights)
         #: Patterns up to which a node is enumerated.
-        self.most = max(1024, min(MOST_COMPILED, NODE_WEIGHTS // weights))
+        self.most = min(MOST_COMPILED, max(1024, NODE_WEIGHTS // weights))
 
     @staticmethod
     def of(circuit: Circuit, budget: FlipBudget | None, home: SignArray) -> FlipEnumerator | None:
@@ -127,7 +130,7 @@ class FlipEnumerator:
                 MOST_FOUND, found, least,
             )  # fmt: skip
             violating = _flipped(base, open_, found[:violations])
-            yield Enumerated(abs(count), violating, least, count >= 0)
+            yield Enumerated(abs(count), violating, least, count >= 0, last == open_.size)
             if count < 0:
                 return
 

@@ -53,7 +53,8 @@ def enumerate_node(
         bounds = np.where(closed, target_bounds(small, made.lower), np.inf)
         violating = _filled(node, open_, chunk[reached.any(axis=1)])
         least = bounds.min(axis=0, initial=np.inf)
-        yield Enumerated(chunk.shape[0], violating, least, complete=True)
+        ends = start + CHUNK >= signs.shape[0]
+        yield Enumerated(chunk.shape[0], violating, least, complete=True, last=ends)
 
 
 def _filled(node: SignArray, open_: IntArray, signs: SignArray) -> SignArray:

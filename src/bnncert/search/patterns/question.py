@@ -52,7 +52,7 @@ class PatternQuestion:
     circuit: Circuit
     excluded: BoolArray
     budget: FlipBudget | None
-    home: SignArray
+    home: SignArray | None = None
     minimum: bool = False
     recording: bool = False
     only_float32: bool = False

@@ -147,6 +147,8 @@ class PatternSearch:
         self._unsought: list[NodeBatch] = []
         #: Whether there is a pattern that was neither found in the region nor excluded from it.
         self.undecided = False
+        #: When the enumeration of a node ends before it is complete; a slice of time waits for it.
+        self.limit = Deadline(None)
         #: A lower bound of objective k above goal[k] excludes its target in a node.
         self.goal = circuit.enough.copy()
         self.outcome = SearchOutcome.start(circuit.targets)
@@ -168,6 +170,7 @@ class PatternSearch:
 
     def run(self, deadline: Deadline) -> SearchOutcome:
         """Search until everything is closed, a counterexample is found, or time ends."""
+        self.limit = deadline
         return self.conclude(self.advance(deadline))
 
     def advance(self, deadline: Deadline) -> bool:
@@ -241,18 +244,19 @@ class PatternSearch:
         left_open: BoolArray = np.ones(len(batch), dtype=bool)
         late: BoolArray = np.zeros(len(batch), dtype=bool)
         for k in range(len(batch)):
-            if deadline.passed():
-                late[k:] = True
-                break
             parts = self._patterns(batch, k, made, int(kept[k]), bool(few[k]))
             if parts is None:
                 continue
-            end = self._go_through(parts, batch, k, deadline)
+            if deadline.passed():
+                late[k:] = True
+                break
+            end = self._go_through(parts, batch, k)
             if end == "found":
                 return True
-            left_open[k], late[k] = end != "closed", end == "late"
+            left_open[k] = end != "closed"
         # What there was no time for stays open as it is.
         self.open.push(batch.take(late))
+        self.outcome.nodes -= int(np.count_nonzero(late))
         split = left_open & ~late
         if split.any():
             self._split(batch.take(split), made, kept[split])
@@ -280,8 +284,8 @@ class PatternSearch:
         return enumerate_node(self.circuit, self.budget, states, last, wanted, self.goal, signs)
 
     def _go_through(
-        self, parts: Iterable[Enumerated], batch: NodeBatch, k: int, deadline: Deadline
-    ) -> Literal["closed", "open", "late", "found"]:
+        self, parts: Iterable[Enumerated], batch: NodeBatch, k: int
+    ) -> Literal["closed", "open", "found"]:
         """Evaluate the parts of an enumeration, and look for points that have their patterns."""
         for made in parts:
             self.outcome.patterns += made.count
@@ -290,10 +294,9 @@ class PatternSearch:
                 targets = np.repeat(batch.targets[k][None, :], made.violating.shape[0], axis=0)
                 if self._evaluate(NodeBatch(made.violating, targets)):
                     return "found"
-            if not made.complete:
+            # A node that time is too short for is split, so that the next call gets further.
+            if not made.complete or (self.limit.passed() and not made.last):
                 return "open"
-            if deadline.passed():
-                return "late"
         return "closed"
 
     def _close(self, batch: NodeBatch, made: Propagated) -> tuple[NodeBatch, IntArray]:

@@ -91,7 +91,8 @@ class SubtreeSolver:
         search, realiser = self._search, self._realiser
         for literals in work.clauses:
             search.learn(literals)
-        realiser.begin(Deadline(max(work.limit, 1e-3)), work.upper, work.goal)
+        search.limit = Deadline(max(work.limit, 1e-3))
+        realiser.begin(search.limit, work.upper, work.goal)
         numbers = np.arange(len(work.nodes) if self._question.recording else 0)
         search.restart(NodeBatch(work.nodes.nodes, work.nodes.targets, numbers))
         search.advance(Deadline(max(work.seconds, 1e-3)))
