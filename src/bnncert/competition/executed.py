@@ -1,10 +1,12 @@
 """Witness points in the format that VNN-COMP's checker replays.
 
-Off the border of the bounds where possible, with the outputs that the model file itself computes.
+Off the border of the bounds and away from ties where possible, with the outputs that the model file
+itself computes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
@@ -13,12 +15,26 @@ import numpy as np
 from bnncert.arrays import FloatArray
 from bnncert.formats.vnnlib.query import Specification
 from bnncert.network import Network
+from bnncert.network.layers import ThresholdLayer
 from bnncert.problem import from_vnnlib
+from bnncert.regions import Region
 from bnncert.replay import OnnxRuntime, Replayer
 from bnncert.verdict import Counterexample, Result
 
-#: How far a coordinate moves off its bound, as a share of the way to the centre.
-STEPS = (2.0**-6, 2.0**-12)
+#: How far a coordinate moves off its bound, as a share of the width of its range.
+STEPS = (2.0**-7, 2.0**-13)
+
+#: The least |w.x + b| of the first layer that is wanted at a witness.
+LEAST_SUM = 1e-4
+
+#: Twice the unit roundoff of float32.
+FLOAT32_ROUNDOFF = 2.0**-23
+
+#: Stands for the squares of a row without weights.
+TINY = 1e-300
+
+#: How often the sums are corrected before a point counts as stuck.
+CORRECTIONS = 30
 
 
 def as_executed(network: Network, specification: Specification, result: Result) -> Result | None:
@@ -30,7 +46,7 @@ def as_executed(network: Network, specification: Specification, result: Result) 
     found = result.counterexample
     assert found is not None
     runtime = OnnxRuntime.of(network) if "onnxruntime" in found.replayed_in else None
-    found = _off_the_border(network, specification, found, runtime)
+    found = _settled(network, specification, found, runtime)
     if runtime is None:
         outputs = _softmax(found.scores) if network.output_transform == "softmax" else found.scores
         return replace(result, counterexample=replace(found, scores=outputs))
@@ -42,32 +58,74 @@ def as_executed(network: Network, specification: Specification, result: Result) 
     return replace(result, counterexample=replace(found, scores=outputs))
 
 
-def _off_the_border(
+def _settled(
     network: Network,
     specification: Specification,
     found: Counterexample,
     runtime: OnnxRuntime | None,
 ) -> Counterexample:
-    """Return a counterexample strictly between all bounds that differ, or this one if none is near.
+    """Return a counterexample strictly between all bounds that differ, away from ties.
 
-    Attacks end in corners.  A reader of the witness that rounds differently may find one outside.
+    Attacks end in corners, and on pixel grids many sums are exactly 0.  A reader of the witness
+    that rounds differently may find it outside, or other signs.  If nothing better is confirmed,
+    this is the counterexample that was found.
     """
     for problem in from_vnnlib(network, specification):
         region = problem.region
-        wide = region.hi > region.lo
-        touching = wide & ((found.point <= region.lo) | (found.point >= region.hi))
-        if not touching.any() or not region.contains(found.point):
+        if not region.contains(found.point):
             continue
         target = next(t for t in problem.targets if t.name == found.target)
         replayer = Replayer(problem, runtime, specification.holds)
-        for step in STEPS:
-            inner = np.where(touching, found.point + step * (region.center - found.point), 0.0)
-            moved = replayer.confirm(target, np.where(touching, inner, found.point))
+        wide = region.hi > region.lo
+        for candidate in _candidates(network, region, found.point):
+            moved = replayer.confirm(target, candidate)
             if moved is not None and np.all(
                 ~wide | ((moved.point > region.lo) & (moved.point < region.hi))
             ):
                 return moved
     return found
+
+
+def _candidates(network: Network, region: Region, point: FloatArray) -> Iterator[FloatArray]:
+    """Yield points near a counterexample, the best first."""
+    margins = [step * (region.hi - region.lo) for step in STEPS]
+    if region.is_box:
+        for margin in margins:
+            cleared = away_from_ties(
+                network.layers[0], point, region.lo + margin, region.hi - margin
+            )
+            if cleared is not None:
+                yield cleared
+    for margin in margins:
+        yield np.clip(point, region.lo + margin, region.hi - margin)
+
+
+def away_from_ties(
+    layer: ThresholdLayer, point: FloatArray, lo: FloatArray, hi: FloatArray
+) -> FloatArray | None:
+    """Return a point of a box where each neuron of the first layer has the sign s of `point`.
+
+    Every sum satisfies s (w.x + b) >= m with m = 1e-4, or what float32 may round, if that is more.
+    All sums that are too small are corrected at once, each along its row.  None if that does not
+    end soon, or a sign is not determined.
+    """
+    signs = layer.exact_signs(point).astype(np.float64)
+    if np.any(np.abs(signs) != 1):
+        return None
+    operator = layer.operator(np.float64)
+    rounding = FLOAT32_ROUNDOFF * layer.norm * np.abs(point).max(initial=0.0)
+    least = np.maximum(LEAST_SUM, rounding)
+    x = np.clip(point, lo, hi)
+    for _ in range(CORRECTIONS):
+        short = least - signs * (operator.forward(x[None, :])[0] + layer.bias)
+        rows = np.flatnonzero(short > 0)
+        if not rows.size:
+            return x
+        weights = layer.weights[rows].astype(np.float64)
+        squares = np.asarray(weights.multiply(weights).sum(axis=1)).reshape(-1)
+        change = signs[rows] * (short + least)[rows] / np.maximum(squares, TINY)
+        x = np.clip(x + weights.T @ change, lo, hi)
+    return None
 
 
 def _softmax(scores: FloatArray) -> FloatArray:
