@@ -257,6 +257,8 @@ def test_a_counterexample_that_onnxruntime_does_not_see_is_no_sat(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Rounding:
+        dtype = np.float32
+
         def scores(self, point: Any) -> Any:
             return np.array([1.0, 0.0, 0.0])
 
