@@ -14,6 +14,9 @@ from bnncert.arrays import FloatArray
 from bnncert.atomic import replacing
 from bnncert.description.model import ModelDescription
 from bnncert.errors import BnncertError
+from bnncert.formats.onnx.graph import OnnxNode
+from bnncert.formats.onnx.windows import Windows, incidence
+from bnncert.formats.onnx.windows import convolution_matrix as windows_matrix
 from bnncert.formats.weight_arrays import array_stages
 from bnncert.network import Network, load
 from bnncert.training.labelled_images import Scaling, Split
@@ -105,42 +108,19 @@ def _fold(layer: HiddenLayer) -> tuple[npt.NDArray[np.int8], FloatArray]:
 
 
 def convolution_matrix(kernel: npt.NDArray[np.int8], size: tuple[int, int], stride: int = 1) -> Any:
-    """Return the matrix of a 3 x 3 convolution whose zero padding keeps the size at stride 1."""
-    out, channels = kernel.shape[:2]
+    """Return the matrix of a 3 x 3 convolution with a zero padding of 1 around the image."""
     height, width = size
-    y, x = (grid.reshape(-1) for grid in np.mgrid[:height:stride, :width:stride])
-    target = np.arange(y.size)
-    rows, columns, values = [], [], []
-    for o, c, dy, dx in np.argwhere(kernel).tolist():
-        source_y, source_x = y + dy - KERNEL // 2, x + dx - KERNEL // 2
-        inside = (source_y >= 0) & (source_y < height) & (source_x >= 0) & (source_x < width)
-        rows.append(o * y.size + target[inside])
-        columns.append((c * height + source_y[inside]) * width + source_x[inside])
-        values.append(np.full(int(inside.sum()), kernel[o, c, dy, dx]))
-    shape = (out * y.size, channels * height * width)
-    if not rows:
-        return sp.csr_array(shape, dtype=np.int8)
-    indices = np.concatenate(rows), np.concatenate(columns)
-    return sp.csr_array((np.concatenate(values), indices), shape=shape)
+    out = ((height - 1) // stride + 1, (width - 1) // stride + 1)
+    windows = Windows(size, (KERNEL,) * 2, (stride,) * 2, (KERNEL // 2,) * 4, (1, 1), out)
+    inputs = kernel.shape[1] * height * width
+    return windows_matrix(kernel, 1, windows, np.arange(inputs), inputs)
 
 
 def pooling_matrix(channels: int, size: tuple[int, int]) -> Any:
     """Return the 0/1 matrix that sums 2 x 2 windows; an odd edge is left out."""
-    height, width = size
-    shape = (channels, height // POOL, width // POOL)
-    target = np.arange(int(np.prod(shape))).reshape(shape)
-    source = np.arange(channels * height * width).reshape(channels, height, width)
-    rows, columns = [], []
-    for dy in range(POOL):
-        for dx in range(POOL):
-            rows.append(target.reshape(-1))
-            window = source[:, dy : POOL * shape[1] : POOL, dx : POOL * shape[2] : POOL]
-            columns.append(window.reshape(-1))
-    ones = np.ones(POOL * POOL * target.size, dtype=np.int8)
-    return sp.csr_array(
-        (ones, (np.concatenate(rows), np.concatenate(columns))),
-        shape=(target.size, source.size),
-    )
+    out = (size[0] // POOL, size[1] // POOL)
+    windows = Windows(size, (POOL,) * 2, (POOL,) * 2, (0,) * 4, (1, 1), out)
+    return incidence(windows, channels, OnnxNode("<training>", "MaxPool", "", "pool", (), (), {}))
 
 
 def write_network(net: TernaryNet, scaling: Scaling, test: Split, path: Path) -> ExportedNetwork:

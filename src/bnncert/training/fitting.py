@@ -112,15 +112,8 @@ def fit(
         raise InputError(f"{len(rows)} training images; batch normalisation needs at least 2")
     generator = torch.Generator().manual_seed(options.seed)
     threshold = _input_threshold(scaling, options)
-    net = TernaryNet(
-        input_shape,
-        options.conv,
-        options.hidden,
-        classes,
-        generator,
-        threshold,
-        options.stride,
-    )
+    sizes = (input_shape, options.conv, options.hidden, classes)
+    net = TernaryNet(*sizes, generator, threshold, options.stride)
     net.set_zero_share(options.zeros)
     optimiser = torch.optim.Adam(net.parameters(), lr=options.rate)
     state = TrainingState(net.state_dict(), optimiser.state_dict())
