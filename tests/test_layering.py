@@ -22,6 +22,7 @@ ROOMS = (
     "deadline",
     "atomic",
     "processes",
+    "scheduler",
     "description",
     "formats",
     "network",

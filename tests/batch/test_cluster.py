@@ -120,10 +120,7 @@ def test_two_workers_one_killed(folder: Path) -> None:
 
 
 @needs_dask
-def test_a_scheduler_that_is_not_there(
-    folder: Path, experiment: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cluster, "CONNECT_SECONDS", 0.5)
+def test_a_scheduler_that_is_not_there(folder: Path, experiment: Callable[..., Outcome]) -> None:
     answer = experiment("tiny.json", "--scheduler", "tcp://127.0.0.1:9")
     assert answer.code == 2
     assert answer.err.startswith("bnncert: --scheduler tcp://127.0.0.1:9: cannot be reached")

@@ -7,43 +7,28 @@ unpacked again on those workers.
 
 from __future__ import annotations
 
-import importlib.util
 import pickle
-import re
 import uuid
 import zlib
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any
 
 from bnncert.batch.answering import Answer, attempt
 from bnncert.batch.instance import Instance
-from bnncert.errors import BnncertError, InputError, MissingExtraError
+from bnncert.errors import BnncertError
 from bnncert.network import Network
-
-#: Seconds to wait for the scheduler, and then for its first worker.
-CONNECT_SECONDS, WORKER_SECONDS = 10.0, 60.0
+from bnncert.scheduler import connected
 
 #: Submitted tasks for each thread of the cluster: enough that no thread waits, and few, because
 #: another process may answer some of the instances.
 AHEAD = 3
 
 
-#: An address as Dask prints it: tcp://10.0.0.1:8786, or without the protocol.
-_ADDRESS = re.compile(r"((tcp|tls|ws|wss|ucx)://)?(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})/?")
-
-
-def check_address(address: str) -> None:
-    """Raise if this is not the address of a scheduler; Dask needs half a minute to report it."""
-    found = _ADDRESS.fullmatch(address)
-    if found is None or not 0 < int(found[4]) < 2**16:
-        raise InputError(
-            f"--scheduler is {address!r}; expected HOST:PORT or PROTOCOL://HOST:PORT, as the "
-            "scheduler prints it (tcp://10.0.0.1:8786)"
-        )
-
-
 def answer_on_cluster(
-    networks: Mapping[str, Network], instances: Iterator[Instance], address: str
+    networks: Mapping[str, Network],
+    instances: Iterator[Instance],
+    address: str,
+    say: Callable[[str], None],
 ) -> Generator[Answer, None, None]:
     """Answer instances on the workers of a scheduler, in the order in which they finish.
 
@@ -54,32 +39,19 @@ def answer_on_cluster(
     BnncertError
         If the connection is lost; the answers before are in the results file.
     """
-    if importlib.util.find_spec("distributed") is None:
-        raise MissingExtraError("--scheduler needs distributed: pip install 'bnncert[cluster]'")
-    import distributed
-
-    try:
-        client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
-        text = " ".join(str(error).split())
-        raise InputError(f"--scheduler {address}: cannot be reached ({text})") from error
-    try:
-        try:
-            client.wait_for_workers(1, timeout=WORKER_SECONDS)
-        except (TimeoutError, OSError) as error:
-            raise InputError(f"--scheduler {address}: it has no workers") from error
-        yield from _answers(distributed, client, networks, instances, address)
-    finally:
-        client.close(timeout=5)
+    with connected(address) as cluster:
+        cluster.wait_for_worker(say)
+        yield from _answers(cluster.client, networks, instances, address)
 
 
 def _answers(
-    distributed: Any,
     client: Any,
     networks: Mapping[str, Network],
     instances: Iterator[Instance],
     address: str,
 ) -> Generator[Answer, None, None]:
+    import distributed
+
     run = uuid.uuid4().hex[:8]
     shared: dict[str, Any] = {}
     flying: dict[str, Instance] = {}

@@ -14,13 +14,14 @@ from typing import TypeAlias
 
 from bnncert.atomic import make_folder, write_atomically
 from bnncert.batch.answering import Answer
-from bnncert.batch.cluster import answer_on_cluster, check_address
+from bnncert.batch.cluster import answer_on_cluster
 from bnncert.batch.instance import Instance
 from bnncert.batch.plan import Plan
 from bnncert.batch.rows import InputRecord, Row
 from bnncert.batch.store import ResultsFile
 from bnncert.batch.workers import answer_here, answer_in_processes
 from bnncert.errors import InputError
+from bnncert.scheduler import check_address
 
 #: Called with (finished, total, what was answered just now or None).
 RunProgress: TypeAlias = Callable[[int, int, Answer | None], None]
@@ -40,10 +41,13 @@ class Place:
         the usual ``if __name__ == "__main__"``.
     scheduler
         The address of a Dask scheduler, whose workers answer instead.
+    say
+        Gets a line of text while the scheduler has no workers.
     """
 
     workers: int = 0
     scheduler: str | None = None
+    say: Callable[[str], None] | None = None
 
     def __post_init__(self) -> None:
         if self.workers < 0:
@@ -133,10 +137,14 @@ def _answers(
     plan: Plan, instances: Iterator[Instance], place: Place
 ) -> Generator[Answer, None, None]:
     if place.scheduler is not None:
-        return answer_on_cluster(plan.networks, instances, place.scheduler)
+        return answer_on_cluster(plan.networks, instances, place.scheduler, place.say or _silent)
     if place.workers == 0:
         return answer_here(plan.networks, instances)
     return answer_in_processes(plan.networks, instances, place.workers)
+
+
+def _silent(text: str) -> None:
+    pass
 
 
 def _with_certificate(answer: Answer, row: Row, folder: Path, results: ResultsFile) -> Row:

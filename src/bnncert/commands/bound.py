@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from bnncert.commands.clock import remaining
+from bnncert.commands.cluster import with_cluster
 from bnncert.commands.console import PlainConsole, watch
 from bnncert.commands.grouping import grouped
 from bnncert.commands.options import (
@@ -15,6 +16,7 @@ from bnncert.commands.options import (
     MethodOption,
     ModelArgument,
     ScalingOptions,
+    SchedulerOption,
 )
 from bnncert.commands.output import json_path, refuse_unwritable, write_json
 from bnncert.commands.question import read_network, read_question
@@ -33,6 +35,7 @@ def bound(
     scaling: ScalingOptions,
     method: MethodOption = "sdp",
     settings: BoundMethodOptions,
+    cluster: SchedulerOption = None,
     explain: ExplainOption = False,
     json_: JsonOption = None,
 ) -> None:
@@ -45,7 +48,11 @@ def bound(
     console = PlainConsole(stderr=json_ == "-")
     title = f"{model.name}, {question.title}: {question.label_text}, {question.region.describe()}"
     title += f", method {method}"
-    with partial_result(console, title), watch(PlainConsole(stderr=True)) as progress:
+    with (
+        with_cluster(options, cluster) as options,
+        partial_result(console, title),
+        watch(PlainConsole(stderr=True)) as progress,
+    ):
         result = bound_api(
             question.network,
             question.region,

@@ -19,7 +19,7 @@ from bnncert.batch.plan import Plan, plan_experiment
 from bnncert.batch.runner import AnsweredInstances, Place, default_folder, finished_rows
 from bnncert.batch.store import ResultsFile
 from bnncert.commands.batches import refuse_failures, run_shown, show_notes
-from bnncert.commands.console import wide_console
+from bnncert.commands.console import PlainConsole, wide_console
 from bnncert.commands.grouping import grouped
 from bnncert.commands.options import LabelsOption
 from bnncert.commands.output import refuse_clashes, refuse_unwritable
@@ -80,7 +80,7 @@ def experiment(
         ctx, "scheduler", {"workers": "the workers of the scheduler answer, not processes here"}
     )
     path = find_configuration(config)
-    place = Place(workers, scheduler)
+    place = Place(workers, scheduler, _say)
     target = Path(f"{path.stem}.sqlite") if out is None else out
     refuse_unwritable(target)
     configuration = _configuration(path, changes)
@@ -125,6 +125,10 @@ def _run(plan: Plan, target: Path, place: Place, certificates: Path | None) -> N
         folder = certificates or default_folder(target)
         console.print(f"{written} with a certificate, in {folder}", soft_wrap=True)
     refuse_failures(finished.failures, total, console)
+
+
+def _say(text: str) -> None:
+    PlainConsole(stderr=True).print(text, soft_wrap=True)
 
 
 def _files(texts: Iterable[str]) -> dict[str, str]:

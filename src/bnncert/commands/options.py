@@ -125,6 +125,13 @@ ArithmeticOption = Annotated[
     Literal["real", "float32"],
     typer.Option("--arithmetic", help="float32: the verdict covers every float32 execution."),
 ]
+SchedulerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler",
+        help="Address of a Dask scheduler whose workers share the search over sign patterns.",
+    ),
+]
 PixelOption = Annotated[
     float | None,
     typer.Option("--pixel-step", help="Spacing of admissible values for attack, e.g. 1."),

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from bnncert.commands.clock import remaining
+from bnncert.commands.cluster import with_cluster
 from bnncert.commands.console import PlainConsole, watch
 from bnncert.commands.grouping import grouped
 from bnncert.commands.options import (
@@ -17,6 +18,7 @@ from bnncert.commands.options import (
     ModelArgument,
     PointOptions,
     ScalingOptions,
+    SchedulerOption,
     TiesOption,
 )
 from bnncert.commands.output import json_path, refuse_unwritable, write_json
@@ -45,6 +47,7 @@ def radius(
     ties: TiesOption = "violation",
     method: MethodOption = "auto",
     settings: MethodOptions,
+    cluster: SchedulerOption = None,
     json_: JsonOption = None,
 ) -> None:
     """Find the largest certified and the smallest falsified radius around a point."""
@@ -57,7 +60,10 @@ def radius(
     console = PlainConsole(stderr=json_ == "-")
     title = f"{model.name}, {question.title}: {question.label_text}, norm {point.norm}"
     try:
-        with watch(PlainConsole(stderr=True)) as progress:
+        with (
+            with_cluster(options, cluster) as options,
+            watch(PlainConsole(stderr=True)) as progress,
+        ):
             result = find_radius(
                 question.network,
                 question.region.middle,

@@ -16,7 +16,7 @@ from bnncert.methods import REGISTRY
 #: among them: a method without randomness gives the same answer for every seed.
 OPTION_FIELDS = {
     *("form", "samples", "restarts", "pixel_step", "memory"),
-    *("solver", "sparsity", "coupling"),
+    *("solver", "sparsity", "coupling", "cluster"),
 }
 
 #: Parameters that describe a ball around a point; a VNN-LIB query states its own region.

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from bnncert.atomic import write_atomically
 from bnncert.commands.clock import remaining
+from bnncert.commands.cluster import with_cluster
 from bnncert.commands.console import PlainConsole, watch
 from bnncert.commands.grouping import grouped
 from bnncert.commands.options import (
@@ -23,6 +24,7 @@ from bnncert.commands.options import (
     MethodOption,
     ModelArgument,
     ScalingOptions,
+    SchedulerOption,
     TiesOption,
     VerifyMethodOptions,
 )
@@ -79,6 +81,7 @@ def verify(
     method: MethodOption = "auto",
     settings: VerifyMethodOptions,
     arithmetic: ArithmeticOption = "real",
+    cluster: SchedulerOption = None,
     outputs: VerifyOutputs,
 ) -> None:
     """Decide whether a property holds, with a counterexample if it does not."""
@@ -94,7 +97,11 @@ def verify(
         asked = _query(network, model, spec)
     else:
         asked = _ball(model, read_question(network, ball, ball.radius, scaling), ties)
-    with partial_result(console, asked.title), watch(PlainConsole(stderr=True)) as progress:
+    with (
+        with_cluster(options, cluster) as options,
+        partial_result(console, asked.title),
+        watch(PlainConsole(stderr=True)) as progress,
+    ):
 
         def announce(found: Result) -> None:
             with progress.paused():

@@ -19,6 +19,7 @@ from bnncert.problem import Problem, Target
 from bnncert.relaxations.linear import Form
 from bnncert.relaxations.moments.cliques import Sparsity
 from bnncert.replay import Replayer
+from bnncert.scheduler import Cluster
 from bnncert.search.trace import SearchRecord, Trace
 from bnncert.verdict import Counterexample, Status, TargetResult, best_of
 
@@ -50,6 +51,9 @@ class Options:
         Processes that branch and bound may use on one target, and the search over sign patterns
         on all of them; 0 takes one for each core, at most eight.  A script
         that asks for more than one must guard its main part with ``if __name__ == "__main__"``.
+    cluster
+        Workers of a Dask cluster that the search over sign patterns may use instead, see
+        :func:`bnncert.scheduler.connected`.
     memory
         Gigabytes that the open nodes of branch and bound may take before it goes deepest first,
         which needs little memory.
@@ -78,6 +82,7 @@ class Options:
     form: Form = "lattice"
     mode: Literal["feasibility", "optimum"] = "feasibility"
     processes: int = 1
+    cluster: Cluster | None = None
     memory: float = 4.0
     threads: int = 0
     solver: str | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,13 @@ from bnncert.presolve.stability import stability
 from bnncert.problem import Problem, Target
 from bnncert.search.learned_clauses import LearnedClauses
 from bnncert.search.patterns.circuit import Circuit, build_circuit, is_small_enough
+from bnncert.search.patterns.dask_pool import DaskPool
 from bnncert.search.patterns.descent import FlipDescent
 from bnncert.search.patterns.enumeration import pattern_counts
 from bnncert.search.patterns.enumeration_numpy import MOST_PLAIN
 from bnncert.search.patterns.flips import flip_budget
 from bnncert.search.patterns.narrowing import without_stable_gates
+from bnncert.search.patterns.pool import SubtreePool
 from bnncert.search.patterns.process_pool import ProcessPool
 from bnncert.search.patterns.question import PatternQuestion, Point, Realiser
 from bnncert.search.patterns.search import SearchOutcome
@@ -80,6 +83,9 @@ class PatternEngine:
         #: Targets that were proved elsewhere, and how many conflicts other searches know.
         self._dropped = np.zeros(len(targets), dtype=bool)
         self._exchanged = 0
+        # Seconds without other processes, and what went wrong in them.
+        self._alone = ALONE
+        self._trouble = ""
         self._descent: FlipDescent | None = None
         # Where all patterns are evaluated at once, nothing needs to be found before.
         root = np.zeros((1, self.circuit.inputs), dtype=np.int8)
@@ -104,17 +110,26 @@ class PatternEngine:
 
     def _search(self, deadline: Deadline) -> SearchOutcome:
         """Search alone for a while, which is enough for most questions, then with others."""
-        search = self.search
-        processes = self.context.options.processes or min(8, os.cpu_count() or 1)
-        if processes < 2:
+        search, options = self.search, self.context.options
+        processes = options.processes or min(8, os.cpu_count() or 1)
+        opened: AbstractContextManager[SubtreePool]
+        if options.cluster is not None:
+            opened = DaskPool(self.question, options.cluster)
+        elif processes > 1:
+            opened = ProcessPool(self.question, processes - 1)
+        else:
             return search.run(deadline)
-        found = search.advance(deadline.within(ALONE))
+        since = deadline.elapsed()
+        found = search.advance(deadline.within(self._alone))
+        # What is left of it is for the next slice of time.
+        self._alone = max(0.0, self._alone - (deadline.elapsed() - since))
         if not found and search.open and not deadline.passed():
             with (
                 at_most_threads(max(1, (os.cpu_count() or 1) // processes)),
-                ProcessPool(self.question, processes - 1) as pool,
+                opened as pool,
             ):
                 found = SharedSearch(search, self.realiser, pool).run(deadline)
+                self._trouble = pool.trouble
         return search.conclude(found)
 
     def drop(self, proved: set[str]) -> None:
@@ -176,6 +191,8 @@ class PatternEngine:
         outcome, number = self.search.outcome, self.targets.index(target)
         details: dict[str, Any] = {"nodes": outcome.nodes, "patterns": outcome.patterns}
         note = f"{outcome.nodes} nodes, {outcome.patterns} patterns"
+        if self._trouble:
+            note += f"; {self._trouble}"
         closed = bool(outcome.closed[number])
         if closed and len(target.objectives) == 1:
             lower = max(lower, target.objectives[0].round_up(float(outcome.lower[number])))
@@ -228,7 +245,7 @@ class PropagationMethod(Method):
     name = "propagation"
     summary = "search over first-layer signs by integer propagation in batches; for deep networks"
     promises = ("bound", "exact", "counterexample")
-    reads = frozenset({"seed", "mode", "processes"})
+    reads = frozenset({"seed", "mode", "processes", "cluster"})
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
         """Decide all targets in one search."""

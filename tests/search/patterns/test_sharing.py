@@ -33,6 +33,7 @@ class InlinePool:
     """Two solvers in this process, as if they were others; one result in three is lost."""
 
     seconds = 1e-3
+    trouble = ""
     lost = answered = 0
 
     def __init__(self, question: PatternQuestion, processes: int) -> None:
@@ -75,12 +76,12 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> type[InlinePool]:
     monkeypatch.setattr(propagation, "DESCENTS", 0)
     monkeypatch.setattr(propagation, "ProcessPool", InlinePool)
     monkeypatch.setattr(sharing, "SLICE", 2e-4)
-    _small_batches(monkeypatch)
+    small_batches(monkeypatch)
     InlinePool.lost = InlinePool.answered = 0
     return InlinePool
 
 
-def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pattern_search, "BATCH", 1)
     monkeypatch.setattr(pattern_search, "ENUMERATED_SIGNS", 0)
     monkeypatch.setattr(pattern_search, "MOST_PLAIN", 1)
@@ -237,7 +238,7 @@ def test_a_rejected_point_leaves_the_search_to_this_process(
 
 
 def test_a_killed_process_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    _small_batches(monkeypatch)
+    small_batches(monkeypatch)
     monkeypatch.setattr(sharing, "SLICE", 1e-3)
     killed: list[int] = []
     submit = ProcessPool.submit

@@ -17,6 +17,10 @@ class SubtreePool(Protocol):
     def seconds(self) -> float:
         """Seconds after which a process should return what is left of its subtrees."""
 
+    @property
+    def trouble(self) -> str:
+        """What went wrong so far, in a few words; empty if nothing did."""
+
     def vacancies(self) -> int:
         """Return how many more subtrees can be searched now."""
 

@@ -43,7 +43,7 @@ class ProcessPool:
     def __init__(self, question: PatternQuestion, processes: int) -> None:
         self._question, self._count = question, processes
         self._searchers: list[_Searcher] = []
-        self._tickets = self._replaced = 0
+        self._tickets = self._ended = 0
         # Of the cores of this machine, also for the process that asks.
         self._threads = max(1, (os.cpu_count() or 1) // (processes + 1))
 
@@ -70,6 +70,11 @@ class ProcessPool:
             # The search goes on with fewer processes, or with none.
             return
         self._searchers.append(_Searcher(worker))
+
+    @property
+    def trouble(self) -> str:
+        """How many processes have ended before their time."""
+        return f"{self._ended} worker processes ended unexpectedly" if self._ended else ""
 
     def vacancies(self) -> int:
         """Return the number of processes that have nothing to do."""
@@ -109,8 +114,8 @@ class ProcessPool:
         searcher.worker.kill()
         searcher.worker.join(JOIN)
         self._searchers.remove(searcher)
-        if self._replaced < MOST_REPLACED:
-            self._replaced += 1
+        self._ended += 1
+        if self._ended <= MOST_REPLACED:
             self._start()
 
 

@@ -1,0 +1,27 @@
+"""The option `--scheduler` of commands that ask one question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from bnncert.commands.console import PlainConsole
+from bnncert.methods import Options
+from bnncert.scheduler import connected
+
+
+@contextmanager
+def with_cluster(options: Options, address: str | None) -> Iterator[Options]:
+    """Return the options with the workers of the scheduler at an address, if one is given.
+
+    The question is worked on here as well, so workers may join later.
+    """
+    if address is None:
+        yield options
+        return
+    with connected(address) as cluster:
+        if not cluster.threads():
+            line = f"note: {address} has no workers yet; the search begins without them"
+            PlainConsole(stderr=True).print(line, soft_wrap=True)
+        yield replace(options, cluster=cluster)
