@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import bnncert
-from bnncert.methods import auto
+from bnncert.methods import auto_run
 from bnncert.radius import RadiusInterrupt
 from bnncert.regions import Ball
 from bnncert.verdict import Result, TargetResult, VerificationInterrupt, best_of
@@ -194,7 +194,7 @@ def test_the_exception_has_what_is_known(monkeypatch: pytest.MonkeyPatch) -> Non
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(auto, "presolve", interrupted)
+    monkeypatch.setattr(auto_run, "presolve", interrupted)
     with pytest.raises(VerificationInterrupt) as caught:
         bnncert.verify(net, ball, label)
     result = caught.value.result
