@@ -23,7 +23,7 @@ from tests.strategies import NORMS, questions
 METHODS = [m.name for m in REGISTRY.all() if m.available()]
 
 #: Methods that decide every question on a polyhedron, and others that decide some.
-COMPLETE = ("auto", "bab", "milp", "minp", "propagation")
+COMPLETE = ("auto", "bab", "elimination", "milp", "minp", "propagation")
 
 #: Examples of a method that is slower than the others, of which there are MANY.
 MANY, FEWER = 36, {"minp": 20, "sdp-order2": 8}

@@ -55,6 +55,17 @@ class HighsModel:
         self._highs.changeColsCost(count, np.arange(count, dtype=np.int32), cost)
         self._highs.changeObjectiveOffset(offset)
 
+    def set_row_bounds(self, lower: FloatArray, upper: FloatArray) -> None:
+        """Replace the bounds of the first rows; the next solve starts from the last basis."""
+        if self._left_behind:
+            return
+        self._highs.changeRowsBounds(
+            lower.size,
+            np.arange(lower.size, dtype=np.int32),
+            np.maximum(lower, -highspy.kHighsInf),
+            np.minimum(upper, highspy.kHighsInf),
+        )
+
     def add_row(self, lower: float, upper: float, columns: Any, values: Any) -> None:
         """Add one constraint."""
         if self._left_behind:

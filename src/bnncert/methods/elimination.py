@@ -1,0 +1,184 @@
+"""Exact minima by elimination of variables, for networks whose neurons read few inputs each."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from bnncert.arrays import FloatArray
+from bnncert.deadline import Deadline, OutOfTimeError
+from bnncert.methods.base import Context, Method, register
+from bnncert.methods.interval import interval_proof
+from bnncert.presolve.pipeline import Presolved, presolve
+from bnncert.problem import Problem, Target
+from bnncert.search.elimination.bound import Limits
+from bnncert.search.elimination.search import EliminationSearch, Ending
+from bnncert.search.incumbent import exact_values
+from bnncert.verdict import Counterexample, TargetResult
+
+#: Share of the time limit that one elimination may take by its estimate, and the seconds without
+#: a limit.
+ELIMINATION_SHARE, ELIMINATION_SECONDS = 0.2, 60.0
+
+#: Share of the memory for open nodes that the tables of an elimination may take.
+MEMORY_SHARE = 0.25
+
+
+class EliminationEngine:
+    """The search of one region for all open targets together.
+
+    It may be run in slices of time: what is found stays.
+    """
+
+    def __init__(
+        self,
+        presolved: Presolved,
+        problem: Problem,
+        targets: tuple[Target, ...],
+        context: Context,
+        seconds: float,
+    ) -> None:
+        self.problem, self.targets, self.context = problem, targets, context
+        self.presolved = presolved
+        #: The target of each objective of the search.
+        self.owner = [k for k, t in enumerate(targets) for _ in t.objectives]
+        objectives = [o for t in targets for o in t.objectives]
+        limits = Limits(MEMORY_SHARE * context.options.memory, seconds)
+        self.search = EliminationSearch(
+            presolved, objectives, self._offer, self._is_done, limits, context.deadline
+        )
+        self.found: Counterexample | None = None
+        self.ending: Ending = "interrupted"
+        self._values = []
+        if context.options.mode == "optimum":
+            self._values = [exact_values(problem, target) for target in targets]
+        self.upper = np.full(len(targets), np.inf)
+        self.lowest: list[tuple[FloatArray, tuple[Fraction, ...] | None] | None]
+        self.lowest = [None] * len(targets)
+
+    def run(self, deadline: Deadline) -> Ending:
+        """Search until the deadline."""
+        self.ending = self.search.run(deadline)
+        return self.ending
+
+    def _is_done(self, number: int, lower: float) -> bool:
+        """Whether an objective, or another one of its target, is settled."""
+        target = self.targets[self.owner[number]]
+        if self._values:
+            return bool(lower >= self.upper[self.owner[number]])
+        return self._is_proved(self.owner[number]) or (
+            target.objectives[self._place(number)].is_proved_by(lower)
+        )
+
+    def _place(self, number: int) -> int:
+        """Return the number of an objective within its target."""
+        return number - self.owner.index(self.owner[number])
+
+    def _lowers(self, k: int) -> list[float]:
+        start = self.owner.index(k)
+        return [float(v) for v in self.search.lower[start : start + self.owner.count(k)]]
+
+    def _is_proved(self, k: int) -> bool:
+        pairs = zip(self.targets[k].objectives, self._lowers(k), strict=True)
+        return any(objective.is_proved_by(lower) for objective, lower in pairs)
+
+    def _offer(self, number: int, point: FloatArray, exact: tuple[Fraction, ...] | None) -> bool:
+        """Try a point as a counterexample; for the minimum it only lowers the upper bound."""
+        k = self.owner[number]
+        if self._values:
+            value = self._values[k](point, exact)
+            if value < self.upper[k]:
+                self.upper[k], self.lowest[k] = value, (point, exact)
+            return False
+        self.found = self.context.replayer.confirm(self.targets[k], point, exact)
+        return self.found is not None
+
+    def details(self) -> dict[str, Any]:
+        """Return what the search did, as plain data."""
+        counts = self.search.counts
+        return {
+            "variables": counts.variables,
+            "components": counts.components,
+            "width": counts.width,
+            "split buckets": counts.split,
+            "eliminations": counts.eliminations,
+            "learned clauses": counts.clauses,
+            "linear programs": counts.programs,
+        }
+
+    def result(self, target: Target, name: str, since: float, lower: float) -> TargetResult:
+        """Return what the search so far says about one target."""
+        k = self.targets.index(target)
+        counts = self.search.counts
+        note = f"width {counts.width}, {counts.clauses} learned clauses"
+        lower = max(lower, *self._lowers(k)) if target.objectives else lower
+        found = self.found
+        if self._values:
+            kept = self.lowest[k]
+            found = self.context.replayer.confirm(target, *kept) if kept is not None else None
+        elif found is not None and found.target != target.name:
+            found = None
+        proved = found is None and any(
+            o.is_proved_by(v) for o, v in zip(target.objectives, self._lowers(k), strict=True)
+        )
+        return self.context.result(
+            target,
+            name,
+            since,
+            lower=lower,
+            upper=float(self.upper[k]),
+            counterexample=found,
+            proved=proved,
+            note=note,
+            details={"elimination": self.details()},
+        )
+
+
+def start_engine(
+    presolved: Presolved, problem: Problem, targets: tuple[Target, ...], context: Context
+) -> EliminationEngine | None:
+    """Run a search until the deadline; None if it passes before the tables are complete."""
+    left = max(context.deadline.remaining(), 0.0)
+    seconds = min(ELIMINATION_SECONDS, ELIMINATION_SHARE * left)
+    try:
+        engine = EliminationEngine(presolved, problem, targets, context, seconds)
+    except OutOfTimeError:
+        return None
+    engine.run(context.deadline)
+    return engine
+
+
+@register
+class EliminationMethod(Method):
+    """Elimination of variables."""
+
+    name = "elimination"
+    summary = "minimum over sign patterns by eliminating variables; for convolutions"
+    promises = ("bound", "exact", "counterexample")
+    reads = frozenset({"mode", "memory"})
+
+    def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
+        """Decide all targets in one search."""
+        presolved = presolve(problem.network, problem.region, deadline=context.deadline)
+        context.record_presolved(presolved)
+        since = context.deadline.elapsed()
+        known = {t.name: interval_proof(t, presolved.bounds[-1]) for t in problem.targets}
+        if presolved.contradiction:
+            known = {t.name: (np.inf, True) for t in problem.targets}
+        open_ = problem.targets
+        if context.options.mode == "feasibility" or presolved.contradiction:
+            open_ = tuple(t for t in open_ if not known[t.name][1])
+        engine = None
+        if open_ and not context.deadline.passed():
+            context.report(self.name, 0, 1)
+            engine = start_engine(presolved, problem, open_, context)
+        results = []
+        for target in problem.targets:
+            lower, proved = known[target.name]
+            if engine is not None and target in open_:
+                results.append(engine.result(target, self.name, since, lower))
+            else:
+                results.append(context.result(target, self.name, since, lower=lower, proved=proved))
+        return tuple(results)

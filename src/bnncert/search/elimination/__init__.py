@@ -1,0 +1,1 @@
+"""The minimum over sign patterns by eliminating one variable after another."""

@@ -1,0 +1,139 @@
+"""The minimum of a model, or a lower bound of it within limits of memory and time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bnncert.arrays import FloatArray, IntArray, SignArray
+from bnncert.deadline import Deadline
+from bnncert.search.elimination.buckets import eliminate
+from bnncert.search.elimination.order import components, min_fill_order, neighbourhoods
+from bnncert.search.elimination.plan import Plan, make_plan
+from bnncert.search.elimination.tables import Model, Table
+
+#: Widths that are tried in turn where the exact elimination is beyond the limits.
+WIDTHS = (22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 1)
+
+#: Bytes of a table entry with what is kept of it for going back, about.
+BYTES = 8
+
+#: Seconds that an entry of a table takes, and a bucket, about.
+ENTRY_SECONDS, BUCKET_SECONDS = 6e-9, 6e-5
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one elimination of all objectives may take.
+
+    Attributes
+    ----------
+    memory
+        Gigabytes of all tables together.
+    seconds
+        Estimated seconds for all objectives together.
+    """
+
+    memory: float = 1.0
+    seconds: float = 10.0
+
+    def allow(self, plan: Plan, objectives: int) -> bool:
+        """Whether a plan is within the limits; objectives may be eliminated in turn."""
+        fits = plan.entries * BYTES <= self.memory * 2**30
+        return fits and estimated_seconds(plan, objectives) <= self.seconds
+
+    def together(self, plan: Plan) -> int:
+        """Return how many objectives fit into memory at once."""
+        return max(1, int(self.memory * 2**30 / (BYTES * max(plan.entries, 1))))
+
+
+@dataclass(frozen=True, eq=False)
+class Minimum:
+    """Minima, or lower bounds of them, and a pattern for each objective.
+
+    `patterns` has a row of signs for each objective; its columns are `variables`.
+    """
+
+    values: FloatArray
+    variables: IntArray
+    patterns: SignArray
+
+
+def estimated_seconds(plan: Plan, objectives: int) -> float:
+    """Return about how long an elimination takes."""
+    return plan.entries * objectives * ENTRY_SECONDS + len(plan.order) * BUCKET_SECONDS
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """The plan of a model, and how many components its graph has."""
+
+    plan: Plan
+    components: int
+
+
+def prepare(
+    tables: Sequence[tuple[int, ...]],
+    clauses: Sequence[tuple[int, ...]],
+    objectives: int,
+    limits: Limits,
+    deadline: Deadline,
+) -> Prepared:
+    """Choose the order and, where the limits ask for it, the width.
+
+    Raises OutOfTimeError if the deadline passes.
+    """
+    near = neighbourhoods([*tables, *clauses])
+    parts = components(near)
+    order: list[int] = []
+    for part in parts:
+        order += min_fill_order({v: near[v] for v in part}, deadline)
+    plan = make_plan(tables, clauses, order)
+    for width in WIDTHS:
+        if limits.allow(plan, objectives):
+            break
+        if width < plan.width:
+            deadline.check()
+            plan = make_plan(tables, clauses, order, width)
+    return Prepared(plan, len(parts))
+
+
+def minimise(model: Model, plan: Plan, limits: Limits, deadline: Deadline) -> Minimum:
+    """Eliminate all variables, for as many objectives at once as memory allows.
+
+    Raises OutOfTimeError if the deadline passes, and InexactError if a sum might not be exact.
+    """
+    size = limits.together(plan)
+    values, patterns = [], []
+    variables = sorted(plan.order)
+    for start in range(0, model.objectives, size):
+        part = columns(model, np.arange(start, min(start + size, model.objectives)))
+        made = eliminate(part, plan, deadline)
+        signs = made.patterns()
+        values.append(made.minimum)
+        rows = np.zeros((made.minimum.size, len(variables)), dtype=np.int8)
+        for place, v in enumerate(variables):
+            rows[:, place] = signs[v]
+        patterns.append(rows)
+    return Minimum(
+        np.concatenate([np.zeros(0), *values]),
+        np.array(variables, dtype=np.int64),
+        np.concatenate([np.zeros((0, len(variables)), dtype=np.int8), *patterns]),
+    )
+
+
+def columns(model: Model, chosen: IntArray) -> Model:
+    """Return the model of some of the objectives."""
+    if chosen.size == model.objectives:
+        return model
+    tables = [_columns(table, chosen) for table in model.tables]
+    return replace(model, tables=tuple(tables), objectives=int(chosen.size))
+
+
+def _columns(table: Table, chosen: IntArray) -> Table:
+    if table.scope and table.values.shape[-1] == 1:
+        # The table of a gate is the same for all objectives.
+        return table
+    return replace(table, values=table.values[..., chosen])

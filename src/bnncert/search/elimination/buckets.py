@@ -1,0 +1,135 @@
+r"""Elimination of variables, and the pattern that attains the minimum.
+
+Going through the order, h(x_N) = min over x_v of the sum of the tables that contain v; going back,
+every variable takes the sign that attained its minimum, given those that were eliminated later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bnncert.arrays import FloatArray, SignArray
+from bnncert.deadline import Deadline
+from bnncert.search.elimination.mini_buckets import match_costs
+from bnncert.search.elimination.plan import MiniBucket, Plan
+from bnncert.search.elimination.tables import (
+    Model,
+    Table,
+    TableArray,
+    add_to,
+    float_type,
+    forbid,
+    ordered,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """How a variable is chosen when all that are eliminated later are known.
+
+    `costs` are the tables of its mini-buckets; of a bucket that is not split only `minus` is kept,
+    which says where -1 is better.
+    """
+
+    variable: int
+    scopes: tuple[tuple[int, ...], ...]
+    minus: TableArray | None
+    costs: tuple[TableArray, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Eliminated:
+    """The minimum for each objective, or a lower bound of it, and how to go back.
+
+    A minimum of +infinity means that every pattern violates a clause.
+    """
+
+    minimum: FloatArray
+    choices: tuple[Choice, ...]
+
+    def patterns(self) -> dict[int, SignArray]:
+        """Return the sign of every variable in the minimising pattern of each objective."""
+        count = self.minimum.size
+        every = np.arange(count)
+        places: dict[int, np.ndarray] = {}
+        for choice in reversed(self.choices):
+            minus: np.ndarray
+            if choice.minus is not None:
+                (scope,) = choice.scopes
+                at = (*(places[v] for v in scope[1:]), every)
+                minus = choice.minus[at]
+            else:
+                plus_cost, minus_cost = np.zeros(count), np.zeros(count)
+                for scope, costs in zip(choice.scopes, choice.costs, strict=True):
+                    at = (*(places[v] for v in scope[1:]), every)
+                    plus_cost += costs[0][at]
+                    minus_cost += costs[1][at]
+                minus = minus_cost < plus_cost
+            places[choice.variable] = minus.astype(np.int64)
+        return {v: (1 - 2 * place).astype(np.int8) for v, place in places.items()}
+
+
+def eliminate(model: Model, plan: Plan, deadline: Deadline, *, patterns: bool = True) -> Eliminated:
+    """Eliminate all variables in the order of a plan.
+
+    Parameters
+    ----------
+    patterns
+        Whether the minimising patterns will be asked for.
+
+    Raises
+    ------
+    OutOfTimeError
+        If the deadline passes.
+    InexactError
+        If a sum might not be exact.
+    """
+    rank = {v: i for i, v in enumerate(plan.order)}
+    # Tables are dropped as soon as they are used.
+    tables: list[Table | None] = [ordered(table, rank) for table in model.tables]
+    minimum = np.zeros(model.objectives)
+    for table in tables:
+        if table is not None and not table.scope:
+            minimum = minimum + table.values
+    choices = []
+    for bucket in plan.buckets:
+        parts = [_total(model, mini, tables, deadline) for mini in bucket]
+        if len(parts) > 1:
+            parts = match_costs(parts)
+        for scope, values, reach in parts:
+            message = np.minimum(values[0], values[1])
+            if len(scope) == 1:
+                minimum = minimum + message
+            tables.append(Table(scope[1:], message, reach))
+        if patterns:
+            scopes = tuple(scope for scope, _, _ in parts)
+            choices.append(_choice(bucket[0].variable, scopes, [values for _, values, _ in parts]))
+    return Eliminated(minimum, tuple(choices))
+
+
+def _choice(
+    variable: int, scopes: tuple[tuple[int, ...], ...], costs: Sequence[TableArray]
+) -> Choice:
+    if len(costs) == 1:
+        return Choice(variable, scopes, costs[0][1] < costs[0][0])
+    return Choice(variable, scopes, None, tuple(costs))
+
+
+def _total(
+    model: Model, mini: MiniBucket, tables: list[Table | None], deadline: Deadline
+) -> tuple[tuple[int, ...], TableArray, int]:
+    """Return the sum of a mini-bucket's tables, infinite where a clause is violated."""
+    own = [table for table in (tables[k] for k in mini.tables) if table is not None]
+    reach = sum(table.reach for table in own)
+    shape = (*(2,) * len(mini.scope), model.objectives)
+    total: TableArray = np.zeros(shape, dtype=float_type(reach))
+    for number, table in zip(mini.tables, own, strict=True):
+        deadline.check()
+        add_to(total, mini.scope, table)
+        tables[number] = None
+    for clause in mini.clauses:
+        forbid(total, mini.scope, model.clauses[clause])
+    return mini.scope, total, reach

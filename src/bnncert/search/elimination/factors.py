@@ -1,0 +1,260 @@
+r"""The presolved network as a sum of functions of few variables.
+
+    f = constant + sum_p g_p(x_{S_p}),
+
+where x are the variables of presolve and g_p sums the last-layer neurons whose unstable inputs are
+S_p.  The signs of these neurons for all 2^|S_p| patterns do not depend on the objective, so they
+are computed once; g_p of an objective is a product with its weights.  A hidden neuron above the
+first layer is a variable of its own, tied to its inputs by a table of 0 and +infinity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.arrays import FloatArray, IntArray
+from bnncert.deadline import Deadline
+from bnncert.presolve.literals import variable_of
+from bnncert.presolve.pipeline import Presolved
+from bnncert.search.elimination.objectives import IntegerObjective, weight_matrix
+from bnncert.search.elimination.tables import Model, Table, float_type, sign_patterns
+
+#: A neuron that reads more variables has no table: in the last layer it counts with the sign that
+#: is worse for each objective, and below it may have any sign.
+MOST_INPUTS = 16
+
+#: Entries of the signs of all groups together, one byte each.
+MOST_ENTRIES = 2**26
+
+#: Entries of sums that are computed at once.
+BLOCK = 2**22
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Last-layer neurons that read the same variables.
+
+    `signs` has a row for each pattern of the variables and a column for each neuron: 0 where the
+    neuron may have either sign.
+    """
+
+    variables: tuple[int, ...]
+    neurons: IntArray
+    signs: npt.NDArray[np.int8]
+
+
+@dataclass(frozen=True, eq=False)
+class Gate:
+    """A hidden neuron above the first layer: which patterns of its inputs and itself occur.
+
+    The neuron itself is the last of the variables.
+    """
+
+    variables: tuple[int, ...]
+    possible: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """What all objectives share.
+
+    Attributes
+    ----------
+    fixed
+        The signs of last-layer neurons that are stable, 0 for the others.
+    groups, gates
+        Functions of few variables.
+    equal, equal_to, equal_sign
+        Last-layer neurons that are a variable, or its negation.
+    loose
+        Last-layer neurons that read too many variables for a table.
+    free_gates
+        Hidden neurons above the first layer that read too many variables.
+    pairs
+        Conflicting pairs of literals.
+    """
+
+    fixed: IntArray
+    groups: tuple[Group, ...]
+    gates: tuple[Gate, ...]
+    equal: IntArray
+    equal_to: IntArray
+    equal_sign: IntArray
+    loose: IntArray
+    free_gates: int
+    pairs: tuple[IntArray, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every neuron is represented exactly."""
+        return not self.loose.size and not self.free_gates
+
+    def scopes(self) -> list[tuple[int, ...]]:
+        """Return the variables of all tables."""
+        own = [(v,) for v in np.unique(self.equal_to).tolist()]
+        return own + [g.variables for g in self.groups] + [g.variables for g in self.gates]
+
+    def model(
+        self, objectives: Sequence[IntegerObjective], clauses: Sequence[IntArray] = ()
+    ) -> Model:
+        """Return the tables of some objectives, whose minimum over all patterns is that of k.x.
+
+        Conflicting pairs and further clauses count where all of their variables are in use.
+        """
+        count = len(objectives)
+        constant = self.fixed @ weight_matrix(objectives, np.arange(self.fixed.size))
+        constant = constant - np.abs(weight_matrix(objectives, self.loose)).sum(axis=0)
+        tables = [Table((), constant.astype(np.float64), 0)]
+        tables += self._linear_tables(objectives)
+        for group in self.groups:
+            weights = weight_matrix(objectives, group.neurons)
+            tables.append(_table(group.variables, group.signs, weights))
+        for gate in self.gates:
+            values = np.where(gate.possible, 0.0, np.inf).astype(np.float32)
+            shape = (*(2,) * len(gate.variables), 1)
+            tables.append(Table(gate.variables, values.reshape(shape), 0))
+        used = {v for table in tables for v in table.scope}
+        kept = [c for c in (*self.pairs, *clauses) if used.issuperset(variable_of(c).tolist())]
+        return Model(tuple(tables), tuple(kept), count)
+
+    def _linear_tables(self, objectives: Sequence[IntegerObjective]) -> list[Table]:
+        weights = weight_matrix(objectives, self.equal) * self.equal_sign[:, None]
+        tables = []
+        for v in np.unique(self.equal_to).tolist():
+            own = weights[self.equal_to == v].sum(axis=0)
+            tables.append(linear_table(v, own))
+        return tables
+
+
+def linear_table(variable: int, weights: FloatArray) -> Table:
+    """Return weights * x_v, with one weight for each objective."""
+    reach = int(np.abs(weights).max(initial=0))
+    values = np.stack([weights, -weights]).astype(float_type(reach))
+    return Table((variable,), values, reach)
+
+
+def _table(variables: tuple[int, ...], signs: npt.NDArray[np.int8], weights: FloatArray) -> Table:
+    """Return the sum of neurons, each with the worse sign where it may have either."""
+    size = np.abs(weights)
+    reach = int(size.sum(axis=0).max(initial=0))
+    kind = float_type(reach)
+    values = signs.astype(kind) @ weights.astype(kind)
+    either = signs == 0
+    if either.any():
+        values -= either.astype(kind) @ size.astype(kind)
+    return Table(variables, values.reshape((*(2,) * len(variables), weights.shape[1])), reach)
+
+
+def table_entries(presolved: Presolved) -> int:
+    """Return the entries that the signs of all groups would have."""
+    if presolved.network.depth < 2:
+        return 0
+    rows = presolved.layers[-1].rows[presolved.bounds[-1].unstable]
+    sizes = np.diff(rows.indptr)
+    return int(np.sum(2.0 ** sizes[sizes <= MOST_INPUTS]))
+
+
+def build_factors(presolved: Presolved, deadline: Deadline) -> Factors:
+    """Return the functions of few variables that a presolved network consists of.
+
+    Raises OutOfTimeError if the deadline passes.
+    """
+    layer = presolved.layers[-1]
+    state = layer.bounds.state
+    unstable = np.flatnonzero(state == 0)
+    equal = unstable[layer.variable[unstable] >= 0]
+    rest = unstable[layer.variable[unstable] < 0]
+    groups, loose = _groups(presolved, rest, deadline)
+    used = {v for group in groups for v in group.variables}
+    used.update(layer.variable[equal].tolist())
+    gates, free = _gates(presolved, used)
+    pairs = np.stack([presolved.pairs.first, presolved.pairs.second], axis=1)
+    used.update(v for gate in gates for v in gate.variables)
+    places = np.array(sorted(used), dtype=np.int64)
+    kept = np.isin(variable_of(pairs), places).all(axis=1)
+    return Factors(
+        fixed=state.astype(np.int64),
+        groups=groups,
+        gates=gates,
+        equal=equal,
+        equal_to=layer.variable[equal],
+        equal_sign=layer.sign[equal].astype(np.int64),
+        loose=loose,
+        free_gates=free,
+        pairs=tuple(pairs[kept]),
+    )
+
+
+def _groups(
+    presolved: Presolved, neurons: IntArray, deadline: Deadline
+) -> tuple[tuple[Group, ...], IntArray]:
+    """Group last-layer neurons by their variables; return those without a table apart."""
+    if not neurons.size:
+        return (), neurons
+    layer, thresholds = presolved.layers[-1], presolved.network.layers[-1]
+    rows = layer.rows[neurons]
+    plus = (thresholds.plus_from - layer.shift)[neurons]
+    minus = (thresholds.minus_upto - layer.shift)[neurons]
+    sets: dict[tuple[int, ...], list[int]] = {}
+    loose, entries = [], 0
+    for j in range(neurons.size):
+        scope = tuple(rows.indices[rows.indptr[j] : rows.indptr[j + 1]].tolist())
+        entries += 2 ** min(len(scope), 62)
+        if len(scope) > MOST_INPUTS or entries > MOST_ENTRIES:
+            entries -= 2 ** min(len(scope), 62)
+            loose.append(j)
+        else:
+            sets.setdefault(scope, []).append(j)
+    groups = []
+    for scope, own in sets.items():
+        part = np.stack([rows.data[rows.indptr[j] : rows.indptr[j + 1]] for j in own])
+        patterns = sign_patterns(len(scope)).astype(np.float64)
+        signs = np.empty((patterns.shape[0], len(own)), dtype=np.int8)
+        width = max(1, BLOCK // patterns.shape[0])
+        for start in range(0, len(own), width):
+            deadline.check()
+            block = slice(start, start + width)
+            sums = patterns @ part[block].T.astype(np.float64)
+            signs[:, block] = _signs(sums, plus[own[block]], minus[own[block]])
+        groups.append(Group(scope, neurons[own], signs))
+    return tuple(groups), neurons[loose]
+
+
+def _signs(sums: FloatArray, plus: FloatArray, minus: FloatArray) -> npt.NDArray[np.int8]:
+    """Return +1 or -1 where only that is allowed, and 0 where both are."""
+    return (sums >= plus).astype(np.int8) - (sums <= minus).astype(np.int8)
+
+
+def _gates(presolved: Presolved, used: set[int]) -> tuple[tuple[Gate, ...], int]:
+    """Return the gates of used variables, and how many read too many variables for a table."""
+    gates, free = [], 0
+    waiting = sorted(v for v in used if presolved.owner_layer[v] > 0)
+    seen = set(waiting)
+    while waiting:
+        v = waiting.pop()
+        number, neuron = int(presolved.owner_layer[v]), int(presolved.owner[v])
+        layer, thresholds = presolved.layers[number], presolved.network.layers[number]
+        row = layer.rows[[neuron]]
+        if row.indices.size > MOST_INPUTS:
+            free += 1
+            continue
+        scope = tuple(row.indices.tolist())
+        sums = sign_patterns(len(scope)).astype(np.float64) @ row.data.astype(np.float64)
+        shift = layer.shift[neuron]
+        possible = np.stack(
+            [
+                sums >= thresholds.plus_from[neuron] - shift,
+                sums <= thresholds.minus_upto[neuron] - shift,
+            ],
+            axis=1,
+        )
+        gates.append(Gate((*scope, v), possible))
+        for u in scope:
+            if presolved.owner_layer[u] > 0 and u not in seen:
+                seen.add(u)
+                waiting.append(u)
+    return tuple(gates), free

@@ -1,0 +1,215 @@
+r"""Elimination with clauses that are found when they are needed.
+
+The minimising pattern of an elimination is known.  If an input of the region has it, the minimum is
+that of f over the inputs.  If none has, Farkas multipliers name few signs that exclude each other:
+this *learned clause* holds for all objectives and is one more factor of the next elimination.
+Points that have the pattern nearly, by an elastic linear program, are tried as counterexamples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from bnncert.arrays import FloatArray, IntArray, SignArray
+from bnncert.deadline import Deadline, OutOfTimeError
+from bnncert.presolve.literals import literal
+from bnncert.presolve.pipeline import Presolved
+from bnncert.problem import Objective
+from bnncert.reachability.ball import exact_feasibility
+from bnncert.reachability.cores import disjoint_conflicts
+from bnncert.reachability.elastic import ElasticProgram
+from bnncert.reachability.fast import fast_feasibility
+from bnncert.reachability.feasibility import Feasibility, SignPattern
+from bnncert.search.clauses import ClauseSet
+from bnncert.search.elimination.bound import Limits, Prepared, columns, minimise, prepare
+from bnncert.search.elimination.factors import build_factors
+from bnncert.search.elimination.objectives import integer_objective
+from bnncert.search.elimination.tables import InexactError, Model
+from bnncert.search.trace import LearnedClause
+
+#: How a search ends: nothing is left to do, a point ended it, no progress is possible, or time.
+Ending: TypeAlias = Literal["done", "found", "stuck", "interrupted"]
+
+#: Tries a point, with its rationals if known, for an objective; True ends the search.
+Offer: TypeAlias = Callable[[int, FloatArray, "tuple[Fraction, ...] | None"], bool]
+
+#: Says whether nothing more is wanted of an objective, given a lower bound of it.
+IsDone: TypeAlias = Callable[[int, float], bool]
+
+
+@dataclass(eq=False)
+class EliminationCounts:
+    """What a search did."""
+
+    variables: int = 0
+    components: int = 0
+    width: int = 0
+    split: int = 0
+    eliminations: int = 0
+    clauses: int = 0
+    programs: int = 0
+
+
+class EliminationSearch:
+    """One search for all objectives; `run` may be called again to continue.
+
+    Parameters
+    ----------
+    offer, is_done
+        See the types.
+    limits
+        What one elimination may take.
+    deadline
+        OutOfTimeError is raised if it passes before the tables are complete.
+    """
+
+    def __init__(
+        self,
+        presolved: Presolved,
+        objectives: Sequence[Objective],
+        offer: Offer,
+        is_done: IsDone,
+        limits: Limits,
+        deadline: Deadline,
+    ) -> None:
+        self.presolved, self.limits = presolved, limits
+        self._offer, self._is_done = offer, is_done
+        self._integer = [integer_objective(o) for o in objectives]
+        self._factors = build_factors(presolved, deadline)
+        self._model: Model = self._factors.model(self._integer)
+        used = sorted({v for table in self._model.tables for v in table.scope})
+        first = [v for v in used if presolved.owner_layer[v] == 0]
+        #: The first-layer variables in use, and their neurons.
+        self.variables = np.array(first, dtype=np.int64)
+        self.neurons = presolved.owner[self.variables]
+        self.counts = EliminationCounts(variables=len(used))
+        #: What was learned, as literals of variables and as certificates have it.
+        self.clauses: list[IntArray] = []
+        self.proofs: list[LearnedClause] = []
+        self.lower = np.full(len(objectives), -np.inf)
+        self._stuck: set[int] = set()
+        self._prepared: Prepared | None = None
+        self._elastic: ElasticProgram | None = None
+
+    @property
+    def open(self) -> list[int]:
+        """The objectives of which more is wanted, lowest bound first."""
+        found = [k for k in range(len(self._integer)) if not self._is_done(k, self.lower[k])]
+        return sorted(found, key=lambda k: (self.lower[k], k))
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether minima are those over all patterns that violate no clause."""
+        return self._factors.is_complete and (
+            self._prepared is not None and self._prepared.plan.is_exact
+        )
+
+    def prepare(self, deadline: Deadline) -> Prepared:
+        """Return the plan for the present clauses.
+
+        Raises OutOfTimeError if the deadline passes.
+        """
+        if self._prepared is None:
+            clauses = (*self._model.clauses, *self.clauses)
+            scopes = replace(self._model, clauses=clauses).scopes()
+            count = len(self._model.tables)
+            self._prepared = prepare(
+                scopes[:count], scopes[count:], self._model.objectives, self.limits, deadline
+            )
+            plan = self._prepared.plan
+            self.counts.width, self.counts.split = plan.width, plan.split
+            self.counts.components = self._prepared.components
+        return self._prepared
+
+    def run(self, deadline: Deadline) -> Ending:
+        """Eliminate and learn until nothing is wanted any more, or time ends."""
+        try:
+            while True:
+                wanted = [k for k in self.open if k not in self._stuck]
+                if not wanted:
+                    return "stuck" if self.open else "done"
+                deadline.check()
+                patterns = self._eliminate(wanted, deadline)
+                left = {k: p for k, p in patterns.items() if not self._is_done(k, self.lower[k])}
+                if self._learn(left, deadline):
+                    return "found"
+        except OutOfTimeError:
+            return "interrupted"
+        except InexactError:
+            return "stuck"
+
+    def _eliminate(self, wanted: list[int], deadline: Deadline) -> dict[int, SignArray]:
+        """Raise the lower bounds; return the first-layer pattern of each objective."""
+        plan = self.prepare(deadline).plan
+        own = columns(self._model, np.array(wanted, dtype=np.int64))
+        own = replace(own, clauses=(*self._model.clauses, *self.clauses))
+        made = minimise(own, plan, self.limits, deadline)
+        self.counts.eliminations += 1
+        places = np.searchsorted(made.variables, self.variables)
+        patterns = {}
+        for row, k in enumerate(wanted):
+            bound = self._integer[k].lower(float(made.values[row]))
+            self.lower[k] = max(self.lower[k], bound)
+            patterns[k] = made.patterns[row][places]
+        return patterns
+
+    def _learn(self, patterns: dict[int, SignArray], deadline: Deadline) -> bool:
+        """Look for inputs with the patterns, lowest bound first; True ends the search."""
+        new = ClauseSet()
+        for k in sorted(patterns, key=lambda k: (self.lower[k], k)):
+            deadline.check()
+            pattern = patterns[k]
+            # Another pattern of this round may have taught what excludes this one.
+            if new.broken_by(pattern[None, :])[0]:
+                continue
+            wanted = SignPattern(self.presolved.network.layers[0], self.neurons, pattern)
+            learned, found = self._realise(k, wanted, deadline)
+            if found:
+                return True
+            for conflict in learned:
+                assert conflict.conflict is not None
+                new.add(literal(conflict.conflict, pattern[conflict.conflict]))
+                self._add(wanted, conflict)
+            if not learned and not self._is_done(k, self.lower[k]):
+                self._stuck.add(k)
+        return False
+
+    def _add(self, wanted: SignPattern, conflict: Feasibility) -> None:
+        assert conflict.conflict is not None
+        blamed = wanted.part(conflict.conflict)
+        self.clauses.append(literal(self.variables[conflict.conflict], blamed.signs))
+        self.proofs.append((blamed.neurons, blamed.signs, conflict.multipliers))
+        self.counts.clauses += 1
+        self._prepared = None
+
+    def _realise(
+        self, k: int, wanted: SignPattern, deadline: Deadline
+    ) -> tuple[list[Feasibility], bool]:
+        """Try points that have a pattern, or nearly; return its conflicts, and whether to end."""
+        region = self.presolved.region
+        if not wanted.size:
+            return [], self._offer(k, region.center, None)
+        if self._elastic is None:
+            self._elastic = ElasticProgram(wanted.layer, self.neurons, region)
+        self.counts.programs += 1
+        near = self._elastic.solve(wanted.signs, None, deadline)
+        if near is not None:
+            if self._offer(k, near.point, None):
+                return [], True
+            conflicts = list(disjoint_conflicts(wanted, near.multipliers, region, deadline))
+            if conflicts or self._is_done(k, self.lower[k]):
+                return conflicts, False
+        for check in (fast_feasibility, exact_feasibility):
+            found = check(wanted, region, deadline)
+            if found.conflict is not None:
+                return [found], False
+            if found.point is not None and self._offer(k, found.point, found.exact_point):
+                return [], True
+            if self._is_done(k, self.lower[k]):
+                break
+        return [], False
