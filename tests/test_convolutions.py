@@ -30,7 +30,7 @@ from tests.tiny_convolutions import Question, inside, random_model, random_quest
 WEAK = Options(restarts=2, iterations=1, samples=5)
 MODEST = Options(restarts=8, iterations=5, samples=100)
 
-COMPLETE = ("auto", "bab", "milp", "minp")
+COMPLETE = ("auto", "bab", "elimination", "milp", "minp")
 SMALL = ("sdp-standard", "sdp-tight-plain", "sdp-tight", "sdp-tight-pairwise", "sdp-order2")
 
 #: Questions for each method; the rest take MANY.

@@ -125,8 +125,8 @@ def minimise(model: Model, plan: Plan, limits: Limits, deadline: Deadline) -> Mi
 
 
 def columns(model: Model, chosen: IntArray) -> Model:
-    """Return the model of some of the objectives."""
-    if chosen.size == model.objectives:
+    """Return the model of some of the objectives, in the order of `chosen`."""
+    if np.array_equal(chosen, np.arange(model.objectives)):
         return model
     tables = [_columns(table, chosen) for table in model.tables]
     return replace(model, tables=tuple(tables), objectives=int(chosen.size))
