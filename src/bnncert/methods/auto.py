@@ -17,6 +17,8 @@ from bnncert.methods.auto_run import (
     is_deep,
 )
 from bnncert.methods.base import Context, Method, register
+from bnncert.methods.elimination import EliminationMethod
+from bnncert.methods.elimination_stage import eliminate
 from bnncert.methods.proof_stages import BAB, LP, MILP, SDP, SHORT_BAB, SMALL_SDP, ProofStage
 from bnncert.methods.propagation import PropagationMethod
 from bnncert.presolve.pipeline import Presolved
@@ -44,6 +46,12 @@ def _patterns(seconds: Callable[[Presolved, float], float]) -> AutoStage:
     return AutoStage(PropagationMethod, work)
 
 
+def _elimination(*, exactly: bool) -> AutoStage:
+    return AutoStage(
+        EliminationMethod, lambda run, presolved: eliminate(run, presolved, exactly=exactly)
+    )
+
+
 def _short_search(presolved: Presolved, remaining: float) -> float:
     few = np.count_nonzero(presolved.owner_layer == 0) <= FEW_SIGNS
     # Where the region is a budget of flips, the first search comes before presolve.
@@ -62,9 +70,11 @@ def _suits_patterns(presolved: Presolved) -> bool:
 #: The plan, in order.  Each stage works on the targets that are still open.
 STAGES = (
     _patterns(_short_search),
+    _elimination(exactly=True),
     _proof(SMALL_SDP),
     AutoStage(AttackMethod, AutoRun.quick_attack),
     _patterns(_long_search),
+    _elimination(exactly=False),
     _proof(LP),
     _proof(SDP),
     _proof(SHORT_BAB),

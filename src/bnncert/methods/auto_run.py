@@ -24,6 +24,7 @@ from bnncert.presolve.plain import plain_presolve
 from bnncert.presolve.stability import LayerBounds, stability
 from bnncert.problem import Problem
 from bnncert.relaxations.reduced.problem import is_too_large
+from bnncert.search.elimination.plan import Plan
 from bnncert.search.learned_clauses import LearnedClauses
 from bnncert.search.patterns.circuit import is_small_enough
 from bnncert.search.patterns.flips import flip_budget
@@ -74,6 +75,8 @@ class AutoRun:
         self.share = AttackShare(context.deadline)
         self.patterns: PatternEngine | None = None
         self.branching: Branching
+        #: How the variables of a local network would be eliminated.
+        self.elimination: Plan | None = None
         #: What the complete methods learn about the first layer; each gives it to the others.
         self.learned = LearnedClauses()
         first = problem.network.layers[0]
@@ -236,6 +239,11 @@ class AutoRun:
             if before.status != "robust":
                 self.results[target.name] = _combine(before, self.unfinished(after))
         return outcome.status == "interrupted" and slice_.passed()
+
+    def enter(self, after: TargetResult) -> None:
+        """Enter the result of a stage for one target."""
+        before = self.results[after.name]
+        self.results[after.name] = _combine(before, self.unfinished(after))
 
     def unfinished(self, result: TargetResult) -> TargetResult:
         """Return the result of a stage: the end of its share is not the end of the time."""

@@ -11,9 +11,12 @@ from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.methods.base import Context, Method, register
 from bnncert.methods.interval import interval_proof
+from bnncert.presolve.literals import variable_of
 from bnncert.presolve.pipeline import Presolved, presolve
 from bnncert.problem import Problem, Target
-from bnncert.search.elimination.bound import Limits
+from bnncert.search.elimination.bound import Limits, prepare
+from bnncert.search.elimination.factors import last_layer_scopes
+from bnncert.search.elimination.plan import Plan
 from bnncert.search.elimination.search import EliminationSearch, Ending
 from bnncert.search.incumbent import exact_values
 from bnncert.verdict import Counterexample, TargetResult
@@ -21,6 +24,10 @@ from bnncert.verdict import Counterexample, TargetResult
 #: Share of the time limit that one elimination may take by its estimate, and the seconds without
 #: a limit.
 ELIMINATION_SHARE, ELIMINATION_SECONDS = 0.2, 60.0
+
+#: Estimated seconds of the elimination that `auto` looks for, and the share of last-layer neurons
+#: without a table up to which a network counts as local.
+CHEAP_SECONDS, MOST_WITHOUT_TABLE = 2.0, 0.1
 
 #: Share of the memory for open nodes that the tables of an elimination may take.
 MEMORY_SHARE = 0.25
@@ -106,6 +113,7 @@ class EliminationEngine:
             "eliminations": counts.eliminations,
             "learned clauses": counts.clauses,
             "linear programs": counts.programs,
+            "seconds": dict(counts.seconds),
         }
 
     def result(self, target: Target, name: str, since: float, lower: float) -> TargetResult:
@@ -134,6 +142,26 @@ class EliminationEngine:
             note=note,
             details={"elimination": self.details()},
         )
+
+
+def local_plan(presolved: Presolved, objectives: int, deadline: Deadline) -> Plan | None:
+    """Return the plan of a cheap elimination, or None if the network is not local.
+
+    A network is local if it has two sign layers and nearly all neurons of the second have a table.
+    """
+    if presolved.network.depth != 2 or presolved.contradiction:
+        return None
+    scopes, without_table = last_layer_scopes(presolved)
+    if without_table > MOST_WITHOUT_TABLE:
+        return None
+    pairs = np.stack([presolved.pairs.first, presolved.pairs.second], axis=1)
+    clauses = [tuple(pair) for pair in variable_of(pairs).tolist()]
+    limits = Limits(seconds=CHEAP_SECONDS)
+    try:
+        found = prepare(scopes, clauses, objectives, limits, deadline.within(CHEAP_SECONDS))
+    except OutOfTimeError:
+        return None
+    return found.plan if limits.allow(found.plan, objectives) else None
 
 
 def start_engine(

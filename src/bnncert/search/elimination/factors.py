@@ -149,13 +149,19 @@ def _table(variables: tuple[int, ...], signs: npt.NDArray[np.int8], weights: Flo
     return Table(variables, values.reshape((*(2,) * len(variables), weights.shape[1])), reach)
 
 
-def table_entries(presolved: Presolved) -> int:
-    """Return the entries that the signs of all groups would have."""
-    if presolved.network.depth < 2:
-        return 0
+def last_layer_scopes(presolved: Presolved) -> tuple[list[tuple[int, ...]], float]:
+    """Return the scopes of the last layer, and the share of its neurons that have no table.
+
+    They are known without computing any table.
+    """
     rows = presolved.layers[-1].rows[presolved.bounds[-1].unstable]
     sizes = np.diff(rows.indptr)
-    return int(np.sum(2.0 ** sizes[sizes <= MOST_INPUTS]))
+    fits = (sizes <= MOST_INPUTS) & (np.cumsum(2.0 ** np.minimum(sizes, 62)) <= MOST_ENTRIES)
+    scopes = {
+        tuple(rows.indices[rows.indptr[j] : rows.indptr[j + 1]].tolist())
+        for j in np.flatnonzero(fits).tolist()
+    }
+    return sorted(scopes), float(np.mean(~fits)) if sizes.size else 0.0
 
 
 def build_factors(presolved: Presolved, deadline: Deadline) -> Factors:

@@ -8,8 +8,9 @@ Points that have the pattern nearly, by an elastic linear program, are tried as 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
@@ -42,9 +43,17 @@ Offer: TypeAlias = Callable[[int, FloatArray, "tuple[Fraction, ...] | None"], bo
 IsDone: TypeAlias = Callable[[int, float], bool]
 
 
+#: Estimated seconds of the first elimination: bounds come early, and better ones later.
+FIRST_SECONDS = 0.5
+
+
 @dataclass(eq=False)
 class EliminationCounts:
-    """What a search did."""
+    """What a search did.
+
+    The width and the numbers of components and split buckets are those of the last elimination;
+    `seconds` are those of all tables, all eliminations and all checks of patterns.
+    """
 
     variables: int = 0
     components: int = 0
@@ -53,6 +62,11 @@ class EliminationCounts:
     eliminations: int = 0
     clauses: int = 0
     programs: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def spent(self, part: str, since: float) -> None:
+        """Add the time since a moment of the monotonic clock to a part of the work."""
+        self.seconds[part] = self.seconds.get(part, 0.0) + time.monotonic() - since
 
 
 class EliminationSearch:
@@ -77,6 +91,7 @@ class EliminationSearch:
         limits: Limits,
         deadline: Deadline,
     ) -> None:
+        started = time.monotonic()
         self.presolved, self.limits = presolved, limits
         self._offer, self._is_done = offer, is_done
         self._integer = [integer_objective(o) for o in objectives]
@@ -88,12 +103,15 @@ class EliminationSearch:
         self.variables = np.array(first, dtype=np.int64)
         self.neurons = presolved.owner[self.variables]
         self.counts = EliminationCounts(variables=len(used))
+        self.counts.spent("tables", started)
         #: What was learned, as literals of variables and as certificates have it.
         self.clauses: list[IntArray] = []
         self.proofs: list[LearnedClause] = []
         self.lower = np.full(len(objectives), -np.inf)
         self._stuck: set[int] = set()
         self._prepared: Prepared | None = None
+        #: Estimated seconds of one elimination; more where buckets are split and nothing helps.
+        self._effort = min(FIRST_SECONDS, limits.seconds)
         self._elastic: ElasticProgram | None = None
 
     @property
@@ -118,8 +136,9 @@ class EliminationSearch:
             clauses = (*self._model.clauses, *self.clauses)
             scopes = replace(self._model, clauses=clauses).scopes()
             count = len(self._model.tables)
+            limits = replace(self.limits, seconds=self._effort)
             self._prepared = prepare(
-                scopes[:count], scopes[count:], self._model.objectives, self.limits, deadline
+                scopes[:count], scopes[count:], self._model.objectives, limits, deadline
             )
             plan = self._prepared.plan
             self.counts.width, self.counts.split = plan.width, plan.split
@@ -132,24 +151,43 @@ class EliminationSearch:
             while True:
                 wanted = [k for k in self.open if k not in self._stuck]
                 if not wanted:
-                    return "stuck" if self.open else "done"
+                    if not self.open:
+                        return "done"
+                    if not self._widen():
+                        return "stuck"
+                    continue
                 deadline.check()
                 patterns = self._eliminate(wanted, deadline)
                 left = {k: p for k, p in patterns.items() if not self._is_done(k, self.lower[k])}
-                if self._learn(left, deadline):
+                started = time.monotonic()
+                found = self._learn(left, deadline)
+                self.counts.spent("checks", started)
+                if found:
                     return "found"
         except OutOfTimeError:
             return "interrupted"
         except InexactError:
             return "stuck"
 
+    def _widen(self) -> bool:
+        """Allow wider tables for what is stuck; False if no bucket is split, or at the limit."""
+        plan = None if self._prepared is None else self._prepared.plan
+        if (plan is not None and plan.is_exact) or self._effort >= self.limits.seconds:
+            return False
+        self._effort = min(4 * self._effort, self.limits.seconds)
+        self._prepared = None
+        self._stuck.clear()
+        return True
+
     def _eliminate(self, wanted: list[int], deadline: Deadline) -> dict[int, SignArray]:
         """Raise the lower bounds; return the first-layer pattern of each objective."""
+        started = time.monotonic()
         plan = self.prepare(deadline).plan
         own = columns(self._model, np.array(wanted, dtype=np.int64))
         own = replace(own, clauses=(*self._model.clauses, *self.clauses))
         made = minimise(own, plan, self.limits, deadline)
         self.counts.eliminations += 1
+        self.counts.spent("elimination", started)
         places = np.searchsorted(made.variables, self.variables)
         patterns = {}
         for row, k in enumerate(wanted):
