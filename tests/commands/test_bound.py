@@ -56,9 +56,12 @@ def test_explain_shows_presolve_and_stages(folder: Path, run: Run) -> None:
     rounds = details["rounds"]
     assert rounds[0]["bound"] <= rounds[0]["primal"] + 1e-6
     assert rounds[0]["seconds"] >= 0
+    answer = run(*question, "--explain", "--method", "elimination")
+    for word in ("presolve", "elimination", "width", "components", "learned clauses"):
+        assert word in answer.out, word
     other = run(*question, "--explain", "--method", "lp")
     assert other.code == 2
-    assert "method lp does not use --explain; it belongs to sdp" in other.err
+    assert "method lp does not use --explain; it belongs to sdp and elimination" in other.err
 
 
 @pytest.mark.parametrize("solver", ["structured", "clarabel", "low-rank"])

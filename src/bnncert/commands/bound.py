@@ -22,7 +22,7 @@ from bnncert.commands.output import json_path, refuse_unwritable, write_json
 from bnncert.commands.question import read_network, read_question
 from bnncert.commands.results import partial_result, result_tree, show_result
 from bnncert.commands.unused import refuse_unread
-from bnncert.report.tables import presolve_table, stage_table
+from bnncert.report.tables import elimination_table, presolve_table, stage_table
 from bnncert.verification import bound as bound_api
 
 
@@ -66,7 +66,8 @@ def bound(
     show_result(console, title, result)
     if explain:
         console.print(presolve_table(result))
-        console.print(stage_table(result))
+        eliminated = any("elimination" in t.details for t in result.targets)
+        console.print(elimination_table(result) if eliminated else stage_table(result))
     extra = {"input": question.where, "labels": question.labels, "seed": settings.seed}
     if json_ is not None:
         write_json(json_, result_tree(question.network, result, question.region, extra))

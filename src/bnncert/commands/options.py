@@ -99,14 +99,17 @@ SolverOption = Annotated[
 ExplainOption = Annotated[
     bool,
     typer.Option(
-        "--explain", help="Show what presolve did, sizes, iterations, gap and time per stage (sdp)."
+        "--explain",
+        help="Show what presolve did, and sizes, iterations, gap and time per stage (sdp), or "
+        "width, components, clauses and time (elimination).",
     ),
 ]
 MemoryOption = Annotated[
     float,
     typer.Option(
         "--memory-limit",
-        help="GB that open nodes of branch and bound may take before it goes deepest first.",
+        help="GB that open nodes of branch and bound may take before it goes deepest first; a "
+        "quarter of it for the tables of elimination.",
     ),
 ]
 SparsityOption = Annotated[

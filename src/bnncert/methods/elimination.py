@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -11,11 +12,12 @@ from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.methods.base import Context, Method, register
 from bnncert.methods.interval import interval_proof
+from bnncert.methods.reduced_sdp import explain
 from bnncert.presolve.literals import variable_of
 from bnncert.presolve.pipeline import Presolved, presolve
 from bnncert.problem import Problem, Target
 from bnncert.search.elimination.bound import Limits, prepare
-from bnncert.search.elimination.factors import last_layer_scopes
+from bnncert.search.elimination.factors import MOST_INPUTS, last_layer_scopes, last_layer_sizes
 from bnncert.search.elimination.plan import Plan
 from bnncert.search.elimination.search import EliminationSearch, Ending
 from bnncert.search.incumbent import exact_values
@@ -28,6 +30,9 @@ ELIMINATION_SHARE, ELIMINATION_SECONDS = 0.2, 60.0
 #: Estimated seconds of the elimination that `auto` looks for, and the share of last-layer neurons
 #: without a table up to which a network counts as local.
 CHEAP_SECONDS, MOST_WITHOUT_TABLE = 2.0, 0.1
+
+#: Entries of the signs of all tables up to which `auto` computes them.
+CHEAP_ENTRIES = 2**24
 
 #: Share of the memory for open nodes that the tables of an elimination may take.
 MEMORY_SHARE = 0.25
@@ -46,6 +51,7 @@ class EliminationEngine:
         targets: tuple[Target, ...],
         context: Context,
         seconds: float,
+        deadline: Deadline,
     ) -> None:
         self.problem, self.targets, self.context = problem, targets, context
         self.presolved = presolved
@@ -54,7 +60,7 @@ class EliminationEngine:
         objectives = [o for t in targets for o in t.objectives]
         limits = Limits(MEMORY_SHARE * context.options.memory, seconds)
         self.search = EliminationSearch(
-            presolved, objectives, self._offer, self._is_done, limits, context.deadline
+            presolved, objectives, self._offer, self._is_done, limits, deadline
         )
         self.found: Counterexample | None = None
         self.ending: Ending = "interrupted"
@@ -92,15 +98,28 @@ class EliminationEngine:
         return any(objective.is_proved_by(lower) for objective, lower in pairs)
 
     def _offer(self, number: int, point: FloatArray, exact: tuple[Fraction, ...] | None) -> bool:
-        """Try a point as a counterexample; for the minimum it only lowers the upper bound."""
-        k = self.owner[number]
+        """Try a point on all targets; for the minimum it only lowers the upper bounds."""
+        own = self.owner[number]
         if self._values:
-            value = self._values[k](point, exact)
-            if value < self.upper[k]:
-                self.upper[k], self.lowest[k] = value, (point, exact)
+            self._lower_upper(own, self._values[own](point, exact), point, exact)
             return False
-        self.found = self.context.replayer.confirm(self.targets[k], point, exact)
-        return self.found is not None
+        values = self.context.replayer.value(self.targets, point)
+        for k, value in enumerate(values or ()):
+            self._lower_upper(k, value, point, None)
+        # Rationals may have what no float near them has.
+        tried = [own] if exact is not None else []
+        tried += [k for k, value in enumerate(values or ()) if value <= 0 and k not in tried]
+        for k in tried:
+            self.found = self.context.replayer.confirm(self.targets[k], point, exact)
+            if self.found is not None:
+                return True
+        return False
+
+    def _lower_upper(
+        self, k: int, value: float, point: FloatArray, exact: tuple[Fraction, ...] | None
+    ) -> None:
+        if value < self.upper[k]:
+            self.upper[k], self.lowest[k] = value, (point, exact)
 
     def details(self) -> dict[str, Any]:
         """Return what the search did, as plain data."""
@@ -124,7 +143,7 @@ class EliminationEngine:
         lower = max(lower, *self._lowers(k)) if target.objectives else lower
         found = self.found
         if self._values:
-            kept = self.lowest[k]
+            kept = self.lowest[k] if self.upper[k] <= 0 else None
             found = self.context.replayer.confirm(target, *kept) if kept is not None else None
         elif found is not None and found.target != target.name:
             found = None
@@ -151,9 +170,12 @@ def local_plan(presolved: Presolved, objectives: int, deadline: Deadline) -> Pla
     """
     if presolved.network.depth != 2 or presolved.contradiction:
         return None
-    scopes, without_table = last_layer_scopes(presolved)
-    if without_table > MOST_WITHOUT_TABLE:
+    sizes = last_layer_sizes(presolved)
+    if not sizes.size or np.mean(sizes > MOST_INPUTS) > MOST_WITHOUT_TABLE:
         return None
+    if np.sum(2.0 ** np.minimum(sizes, MOST_INPUTS)) > CHEAP_ENTRIES:
+        return None
+    scopes = last_layer_scopes(presolved)
     pairs = np.stack([presolved.pairs.first, presolved.pairs.second], axis=1)
     clauses = [tuple(pair) for pair in variable_of(pairs).tolist()]
     limits = Limits(seconds=CHEAP_SECONDS)
@@ -165,16 +187,20 @@ def local_plan(presolved: Presolved, objectives: int, deadline: Deadline) -> Pla
 
 
 def start_engine(
-    presolved: Presolved, problem: Problem, targets: tuple[Target, ...], context: Context
+    presolved: Presolved,
+    problem: Problem,
+    targets: tuple[Target, ...],
+    context: Context,
+    deadline: Deadline,
 ) -> EliminationEngine | None:
     """Run a search until the deadline; None if it passes before the tables are complete."""
-    left = max(context.deadline.remaining(), 0.0)
+    left = max(deadline.remaining(), 0.0)
     seconds = min(ELIMINATION_SECONDS, ELIMINATION_SHARE * left)
     try:
-        engine = EliminationEngine(presolved, problem, targets, context, seconds)
+        engine = EliminationEngine(presolved, problem, targets, context, seconds, deadline)
     except OutOfTimeError:
         return None
-    engine.run(context.deadline)
+    engine.run(deadline)
     return engine
 
 
@@ -186,12 +212,16 @@ class EliminationMethod(Method):
     summary = "minimum over sign patterns by eliminating variables; for convolutions"
     promises = ("bound", "exact", "counterexample")
     reads = frozenset({"mode", "memory"})
+    explains = True
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
         """Decide all targets in one search."""
-        presolved = presolve(problem.network, problem.region, deadline=context.deadline)
-        context.record_presolved(presolved)
+        started = context.deadline.elapsed()
+        presolved = context.record_presolved(
+            presolve(problem.network, problem.region, deadline=context.deadline)
+        )
         since = context.deadline.elapsed()
+        details = {"presolve": explain(presolved), "presolve seconds": since - started}
         known = {t.name: interval_proof(t, presolved.bounds[-1]) for t in problem.targets}
         if presolved.contradiction:
             known = {t.name: (np.inf, True) for t in problem.targets}
@@ -201,12 +231,13 @@ class EliminationMethod(Method):
         engine = None
         if open_ and not context.deadline.passed():
             context.report(self.name, 0, 1)
-            engine = start_engine(presolved, problem, open_, context)
+            engine = start_engine(presolved, problem, open_, context, context.deadline)
         results = []
         for target in problem.targets:
             lower, proved = known[target.name]
             if engine is not None and target in open_:
-                results.append(engine.result(target, self.name, since, lower))
+                made = engine.result(target, self.name, since, lower)
+                results.append(replace(made, details={**details, **made.details}))
             else:
                 results.append(context.result(target, self.name, since, lower=lower, proved=proved))
         return tuple(results)

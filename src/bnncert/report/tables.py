@@ -105,6 +105,21 @@ def stage_table(result: Result) -> Table:
     return table
 
 
+def elimination_table(result: Result) -> Table:
+    """Return what an elimination of variables did (the same for all of its targets)."""
+    titles = ("quantity", "value", "seconds")
+    table = plain_table(*titles, left=("quantity",), name="elimination")
+    counts: dict[str, Any] = next(
+        (t.details["elimination"] for t in result.targets if "elimination" in t.details), {}
+    )
+    for name, value in counts.items():
+        if name != "seconds":
+            table.add_row(name, str(value), "")
+    for part, seconds in counts.get("seconds", {}).items():
+        table.add_row(part, "", f"{seconds:.3f}")
+    return table
+
+
 def _gap(primal: float | None, bound: float | None) -> float:
     return math.nan if primal is None or bound is None else primal - bound
 

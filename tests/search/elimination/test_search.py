@@ -123,7 +123,7 @@ def search_minimum(asked: TinyQuestion, pairs: bool) -> tuple[EliminationEngine,
         presolved = presolve(network, region)
     else:
         presolved = plain_presolve(network, region, stability(network, region))
-    engine = EliminationEngine(presolved, problem, problem.targets, context, 10.0)
+    engine = EliminationEngine(presolved, problem, problem.targets, context, 10.0, FOREVER)
     engine.run(FOREVER)
     return engine, problem
 

@@ -149,19 +149,18 @@ def _table(variables: tuple[int, ...], signs: npt.NDArray[np.int8], weights: Flo
     return Table(variables, values.reshape((*(2,) * len(variables), weights.shape[1])), reach)
 
 
-def last_layer_scopes(presolved: Presolved) -> tuple[list[tuple[int, ...]], float]:
-    """Return the scopes of the last layer, and the share of its neurons that have no table.
-
-    They are known without computing any table.
-    """
+def last_layer_sizes(presolved: Presolved) -> IntArray:
+    """Return how many variables each unstable neuron of the last layer reads."""
     rows = presolved.layers[-1].rows[presolved.bounds[-1].unstable]
-    sizes = np.diff(rows.indptr)
-    fits = (sizes <= MOST_INPUTS) & (np.cumsum(2.0 ** np.minimum(sizes, 62)) <= MOST_ENTRIES)
-    scopes = {
-        tuple(rows.indices[rows.indptr[j] : rows.indptr[j + 1]].tolist())
-        for j in np.flatnonzero(fits).tolist()
-    }
-    return sorted(scopes), float(np.mean(~fits)) if sizes.size else 0.0
+    return np.asarray(np.diff(rows.indptr), dtype=np.int64)
+
+
+def last_layer_scopes(presolved: Presolved) -> list[tuple[int, ...]]:
+    """Return the scopes of the last layer's tables without computing any table."""
+    rows = presolved.layers[-1].rows[presolved.bounds[-1].unstable]
+    fits = np.flatnonzero(np.diff(rows.indptr) <= MOST_INPUTS).tolist()
+    scopes = {tuple(rows.indices[rows.indptr[j] : rows.indptr[j + 1]].tolist()) for j in fits}
+    return sorted(scopes)
 
 
 def build_factors(presolved: Presolved, deadline: Deadline) -> Factors:
