@@ -10,7 +10,7 @@ import pytest
 
 import bnncert
 from bnncert import Options
-from bnncert.methods import auto, elimination
+from bnncert.methods import elimination, elimination_stage
 
 
 def line(
@@ -73,7 +73,9 @@ def test_auto_eliminates_where_the_network_is_local(
     assert done["width"] < done["variables"] / 2
     assert done["split buckets"] == 0
     # Where a certificate is wanted, what has none does not run.
-    monkeypatch.setattr(auto, "local_plan", lambda *_: pytest.fail("no plan was wanted"))
+    monkeypatch.setattr(
+        elimination_stage, "local_plan", lambda *_: pytest.fail("no plan was wanted")
+    )
     proof = bnncert.verify(net, region, label, timeout=30, certificate=tmp_path / "proof")
     assert proof.status == "robust" and proof.certificate is not None
 
