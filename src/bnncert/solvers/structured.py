@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import numpy as np
-import scipy.linalg as sl
+import scipy
 
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
@@ -96,9 +96,11 @@ class StructuredSolution:
 
 def _longest(factor: FloatArray, step: FloatArray) -> float:
     """Return the largest a with L L' + a step >= 0."""
-    half = sl.solve_triangular(factor, step, lower=True, check_finite=False)
-    whole = sl.solve_triangular(factor, half.T, lower=True, check_finite=False)
-    least = float(sl.eigvalsh((whole + whole.T) / 2, subset_by_index=[0, 0], check_finite=False)[0])
+    half = scipy.linalg.solve_triangular(factor, step, lower=True, check_finite=False)
+    whole = scipy.linalg.solve_triangular(factor, half.T, lower=True, check_finite=False)
+    least = float(
+        scipy.linalg.eigvalsh((whole + whole.T) / 2, subset_by_index=[0, 0], check_finite=False)[0]
+    )
     return np.inf if least >= -1e-13 else -1.0 / least
 
 
@@ -181,7 +183,7 @@ class _Iteration:
         for count in range(iterations + 1):
             try:
                 at = self._point()
-            except sl.LinAlgError:
+            except scipy.linalg.LinAlgError:
                 status = "stalled"
                 break
             now = self._iterate(at, deadline.elapsed() - began)
@@ -200,7 +202,7 @@ class _Iteration:
             step_began = deadline.elapsed()
             try:
                 self._step(at, now.gap / self.degree)
-            except (sl.LinAlgError, FloatingPointError):
+            except (scipy.linalg.LinAlgError, FloatingPointError):
                 status = "stalled"
                 break
             step_seconds = deadline.elapsed() - step_began
@@ -212,8 +214,10 @@ class _Iteration:
         families = zip(self.program.tables, self.y.theta, strict=True)
         s = [t.values - np.einsum("jkf,jf->jk", t.features, theta) for t, theta in families]
         slack = self.program.base + self.geometry.combine(self.signed(self.y))
-        factor = sl.cholesky(slack, lower=True, check_finite=False)
-        return _Point(slack, factor, sl.cholesky(self.m, lower=True, check_finite=False), s)
+        factor = scipy.linalg.cholesky(slack, lower=True, check_finite=False)
+        return _Point(
+            slack, factor, scipy.linalg.cholesky(self.m, lower=True, check_finite=False), s
+        )
 
     def _iterate(self, at: _Point, seconds: float) -> Iterate:
         """Return the values, the gap and the largest residual of the present point."""
@@ -261,7 +265,7 @@ class _Iteration:
         reach = 0.95 if sigma > 0.1 else 0.98
         primal, dual = min(1.0, reach * found.primal), min(1.0, reach * found.dual)
         if not (np.isfinite(primal) and np.isfinite(dual)) or max(primal, dual) < 1e-6:
-            raise sl.LinAlgError("no step")
+            raise scipy.linalg.LinAlgError("no step")
         self.m = self.m + primal * found.dm
         self.m = (self.m + self.m.T) / 2
         self.p = [a + primal * b for a, b in zip(self.p, found.dp, strict=True)]
@@ -302,7 +306,9 @@ class _Newton:
     def __init__(self, solver: _Iteration, at: _Point) -> None:
         self.solver, self.at = solver, at
         program = solver.program
-        inverse = sl.cho_solve((at.factor, True), np.eye(program.size), check_finite=False)
+        inverse = scipy.linalg.cho_solve(
+            (at.factor, True), np.eye(program.size), check_finite=False
+        )
         self.inverse = (inverse + inverse.T) / 2
         h = solver.geometry.schur(solver.m, self.inverse)
         self.eliminate: list[tuple[FloatArray, FloatArray]] = []
@@ -386,8 +392,10 @@ def _factorise(
         space[np.diag_indices(scale.size)] += shift
         try:
             # The lower part by rows is the upper part by columns, which LAPACK takes as it is.
-            factor = sl.cho_factor(space.T, lower=False, overwrite_a=True, check_finite=False)
-        except sl.LinAlgError:
+            factor = scipy.linalg.cho_factor(
+                space.T, lower=False, overwrite_a=True, check_finite=False
+            )
+        except scipy.linalg.LinAlgError:
             continue
-        return lambda right: np.asarray(sl.cho_solve(factor, right, check_finite=False))
-    raise sl.LinAlgError("the Newton matrix is singular")
+        return lambda right: np.asarray(scipy.linalg.cho_solve(factor, right, check_finite=False))
+    raise scipy.linalg.LinAlgError("the Newton matrix is singular")

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.csgraph import connected_components
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.presolve.literals import renumbered, variable_of
@@ -50,6 +49,9 @@ def link_groups(problem: ReducedProblem) -> Iterator[IntArray]:
 
 def labels(problem: ReducedProblem) -> IntArray:
     """Return the number of the component of each variable."""
+    # Imported on use: it takes longer than the rest of this package.
+    from scipy.sparse.csgraph import connected_components
+
     first, second = [], []
     for group in link_groups(problem):
         # A path through the group connects it as well as all of its pairs do.

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import scipy.linalg as sl
+import scipy
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.presolve.pipeline import Presolved
@@ -205,7 +205,7 @@ def _rotated(
     length = np.sqrt((matrix**2).sum(axis=1))
     if not radius > 0 or not np.all((length > SMALLEST) & (length < LARGEST)):
         return None
-    q, triangle, _ = sl.qr((matrix / length[:, None]).T, mode="economic", pivoting=True)
+    q, triangle, _ = scipy.linalg.qr((matrix / length[:, None]).T, mode="economic", pivoting=True)
     rank = int(np.count_nonzero(np.abs(np.diag(triangle)) > 1e-9))
     q = np.ascontiguousarray(q[:, :rank].T)
     a = matrix @ q.T
