@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import warnings
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -15,6 +15,7 @@ from bnncert.commands.catalogue import ENTRIES, Entry
 from bnncert.commands.clock import is_command_line
 from bnncert.commands.interrupts import INTERRUPTED, leaving_on_interrupt
 from bnncert.errors import BnncertError
+from bnncert.version import __version__
 
 
 class _InterruptedError(Exception):
@@ -62,6 +63,34 @@ app = typer.Typer(
     no_args_is_help=True,
     **_STYLE,
 )
+
+
+def _tell(text: str) -> Any:
+    """Return a callback of a flag that prints a text and ends."""
+
+    def tell(asked: bool) -> None:
+        if asked:
+            print(text)
+            raise typer.Exit
+
+    return tell
+
+
+@app.callback()
+def _global_options(
+    name: Annotated[
+        bool,
+        typer.Option("--name", help="Print the name.", is_eager=True, callback=_tell("bnncert")),
+    ] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", is_eager=True, callback=_tell(__version__)
+        ),
+    ] = False,
+) -> None:
+    pass
+
 
 #: The commands by the name that the user types.
 _ENTRIES: dict[str, Entry] = {entry.name.replace("_", "-"): entry for entry in ENTRIES}

@@ -73,6 +73,10 @@ ENTRIES = (
         "demo",
         "Verify the bundled MNIST network on its first images and show what was found.",
     ),
+    Entry(
+        "supports",
+        "Answer one question about the capabilities, as the VNN-LIB 2.0 standard asks it.",
+    ),
     # The scripts of VNN-COMP call these two.
     Entry(
         "vnncomp_instance",

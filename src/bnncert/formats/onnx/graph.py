@@ -229,6 +229,11 @@ def _check_names(model: Any, source: str) -> None:
                 raise FormatError(f"{source}: the name of {what} is not UTF-8 ({_text(name)})")
 
 
+def newest_opset() -> int:
+    """Return the newest operator set that the reader and the installed package `onnx` know."""
+    return min(NEWEST_OPSET, int(onnx.defs.onnx_opset_version()))
+
+
 def _opset(model: Any, source: str) -> int:
     versions = {int(o.version) for o in model.opset_import if o.domain in STANDARD_DOMAINS}
     if not versions:
@@ -237,7 +242,7 @@ def _opset(model: Any, source: str) -> int:
         listed = ", ".join(str(version) for version in sorted(versions))
         raise FormatError(f"{source}: the file names several ONNX operator sets ({listed})")
     opset = versions.pop()
-    newest = min(NEWEST_OPSET, onnx.defs.onnx_opset_version())
+    newest = newest_opset()
     if not OLDEST_OPSET <= opset <= newest:
         raise UnsupportedModelError(
             f"{source}: ONNX operator set {opset}; supported are {OLDEST_OPSET} to {newest}"
