@@ -16,6 +16,8 @@ import bnncert
 from bnncert.certificate.writing import write_counterexample, write_proof
 from bnncert.checking import RejectedError, Report, UnreadableError, check
 from bnncert.checking.container import Section, Writer, read_sections
+from bnncert.checking.function import scaled
+from bnncert.checking.statement import Space
 from bnncert.deadline import Deadline
 from bnncert.problem import Problem, robustness
 from bnncert.verification import solve
@@ -234,3 +236,20 @@ def example(kind: str, seed: int | None = None) -> tuple[TinyNetwork, bnncert.Re
         matrix = np.array([[1.0, 1.0], [-1.0, 2.0]])
         return tiny, bnncert.Polytope(matrix, matrix @ c + 0.5, c - r, c + r)
     return tiny, bnncert.Ball("linf", c, r)
+
+
+def exact_space(
+    lower: list[Fraction],
+    upper: list[Fraction],
+    matrix: np.ndarray,
+    right: np.ndarray,
+    *,
+    norm: str | None = None,
+    center: list[Fraction] | None = None,
+    radius: Fraction = Fraction(0),
+) -> Space:
+    """Return a region whose numbers are rationals over powers of two."""
+    whole, shift = scaled([*lower, *upper, *(center or []), radius])
+    n = len(lower)
+    low, high, middle = whole[:n], whole[n : 2 * n], whole[2 * n : -1]
+    return Space(low, high, norm, middle, whole[-1], shift, matrix, right)

@@ -11,7 +11,6 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 
 import bnncert
@@ -22,8 +21,9 @@ from bnncert.checking.geometry import Geometry, digits, dot, scaled
 from bnncert.checking.leaves import Goal
 from bnncert.checking.reading import Clauses, Multipliers, joined
 from bnncert.checking.skeleton import Rows, Skeleton, _closure
+from bnncert.checking.sparse import SparseRows
 from bnncert.checking.statement import Space
-from tests.checking.claims import random_network
+from tests.checking.claims import exact_space, random_network
 
 QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
@@ -114,7 +114,7 @@ def test_skeleton_view_and_bound(
                     elif layer.variable[j] >= 0:
                         assert layer.sign[j] * x[layer.variable[j]] == sign
                 if n:
-                    u = layer.rows.matrix.toarray() @ np.array(x[: layer.rows.matrix.shape[1]])
+                    u = layer.rows.matrix.dense() @ np.array(x[: layer.rows.matrix.width])
                     assert np.all((layer.low <= u) & (u <= layer.high))
             true = np.array([2 * v + (s < 0) for v, s in enumerate(x)], dtype=int)
             assert not skeleton.excluded[np.ix_(true, true)].any()
@@ -275,7 +275,7 @@ def test_ranges(seed: int) -> None:
     one = np.arange(2 * n)
     excluded[one, one] = excluded[one, one ^ 1] = False
     signs = rng.integers(-1, 2, n).astype(np.int8) * (rng.random(n) < 0.3).astype(np.int8)
-    low, high = Rows.of(sp.csr_array(matrix)).ranges(signs, excluded)
+    low, high = Rows.of(SparseRows.of_dense(matrix)).ranges(signs, excluded)
     for x in product((1, -1), repeat=n):
         true = [2 * v + (s < 0) for v, s in enumerate(x)]
         if not excluded[np.ix_(true, true)].any() and all(
@@ -323,7 +323,8 @@ def _space(rng: np.random.Generator, kind: str) -> Space:
     if kind == "polytope":
         matrix, right = rng.integers(-2, 3, (2, 3)).astype(float), rng.integers(-2, 6, 2) / 2
     norm = kind if kind in ("l1", "l2") else None
-    return Space(lower, upper, norm, center if norm else [], Fraction(3, 4), matrix, right)
+    ball = {"norm": norm, "center": center if norm else [], "radius": Fraction(3, 4)}
+    return exact_space(lower, upper, matrix, right, **ball)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", ["box", "l1", "l2", "polytope"])
@@ -354,8 +355,8 @@ def test_proved_clauses_hold_at_all_points(kind: str, weights: str) -> None:
         found = Clauses(np.concatenate([[0], np.cumsum(sizes)]), neuron, sign, theta)
         holds = geometry.proved(found)
         proved += int(holds.sum())
-        for x in product(*([a, b, (a + b) / 2, a + (b - a) * Fraction(5, 8)]
-                           for a, b in zip(space.lower, space.upper, strict=True))):  # fmt: skip
+        sides = zip(space.rationals(space.lower), space.rationals(space.upper), strict=True)
+        for x in product(*([a, b, (a + b) / 2, a + (b - a) * Fraction(5, 8)] for a, b in sides)):
             point = list(x)
             if not space.contains(point):
                 continue
@@ -382,10 +383,9 @@ def test_the_bound_over_a_ball_is_nearly_the_best(norm: str) -> None:
         region = bnncert.Ball(norm, center, radius, center - rng.random(6), center + rng.random(6))  # type: ignore[arg-type]
         weights = rng.integers(-3, 4, (1, 6)).astype(float)
         top = float(region.support(weights)[0])
-        space = Space(
-            [Fraction(v) for v in region.lo], [Fraction(v) for v in region.hi], norm,
-            [Fraction(v) for v in center], Fraction(1), np.zeros((0, 6)), np.zeros(0),
-        )  # fmt: skip
+        low, high, middle = ([Fraction(v) for v in a] for a in (region.lo, region.hi, center))
+        none = np.zeros((0, 6)), np.zeros(0)
+        space = exact_space(low, high, *none, norm=norm, center=middle, radius=Fraction(1))
         for gap in (1e-6, -1e-6):
             network = bnncert.Network.from_arrays(
                 [weights, np.ones((2, 1))], [np.array([-top - gap]), np.zeros(2)]

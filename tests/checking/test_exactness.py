@@ -15,9 +15,8 @@ from bnncert.checking import check
 from bnncert.checking.container import Section
 from bnncert.checking.geometry import Geometry
 from bnncert.checking.reading import Clauses
-from bnncert.checking.statement import Space
 from bnncert.problem import robustness
-from tests.checking.claims import accepted, answer, pack, unpack
+from tests.checking.claims import accepted, answer, exact_space, pack, unpack
 
 GAPS = (1e-9, 1e-15, 2.0**-52, 0.0, -(2.0**-52), -1e-15, -1e-9)
 
@@ -108,8 +107,8 @@ def test_ties_of_scores_and_of_sums(tmp_path: Path, sign_zero: str) -> None:
 def test_multipliers_of_55_bits(gap: float, sign_zero: str) -> None:
     """0.1 (x_1 + .. + x_10) <= 1 by x_1 + .. + x_10 <= 10: the multiplier is the float 0.1."""
     one = [Fraction(1)] * 10
-    space = Space([-2 * v for v in one], [2 * v for v in one], None, [], Fraction(0),
-                  np.ones((1, 10)), np.array([10.0]))  # fmt: skip
+    box = [-2 * v for v in one], [2 * v for v in one]
+    space = exact_space(*box, np.ones((1, 10)), np.array([10.0]))
     geometry = Geometry(_network(gap, sign_zero).layers[0], space)
     theta = np.array([2**55, int(Fraction(0.1) * 2**55)])
     clause = Clauses(np.array([0, 2]), np.array([0, -1]), np.array([1, 1]), theta)

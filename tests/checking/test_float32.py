@@ -15,11 +15,10 @@ from bnncert.certificate.writing import CertificateError, write_proof
 from bnncert.checking import RejectedError, check
 from bnncert.checking.container import Section
 from bnncert.checking.geometry import Geometry
-from bnncert.checking.statement import Space
 from bnncert.deadline import Deadline
 from bnncert.float32 import float32_network
 from bnncert.problem import robustness
-from tests.checking.claims import accepted, pack, unpack
+from tests.checking.claims import accepted, exact_space, pack, unpack
 
 F = np.float32
 
@@ -155,7 +154,7 @@ def test_a_counterexample_in_float32(tmp_path: Path) -> None:
 
 def test_beyond_float32() -> None:
     box = [Fraction(1)] * 2
-    space = Space(box, box, None, [], Fraction(0), np.zeros((0, 2)), np.zeros(0))
+    space = exact_space(box, box, np.zeros((0, 2)), np.zeros(0))
     for weight, fine in ((1e37, True), (1e39, False)):
         network = bnncert.Network.from_arrays(
             [weight * np.array([[1.0, 0.375]]), np.ones((2, 1))], [np.zeros(1), np.zeros(2)]

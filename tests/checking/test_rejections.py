@@ -21,7 +21,7 @@ from bnncert.checking.leaves import Goal
 from bnncert.checking.reading import Clauses, Multipliers
 from bnncert.checking.skeleton import Skeleton
 from bnncert.checking.statement import Space, Statement
-from tests.checking.claims import REFUSALS, pack, random_network
+from tests.checking.claims import REFUSALS, exact_space, pack, random_network
 from tests.checking.conftest import Valid
 
 Z = np.zeros(0, dtype=np.int64)
@@ -230,9 +230,7 @@ def test_a_point_whose_sign_is_unknown() -> None:
     )
     layer = network.layers[0]
     object.__setattr__(layer, "bias_lo", np.array([-1e-9]))
-    space = Space(
-        [Fraction(-1)], [Fraction(1)], None, [], Fraction(0), np.zeros((0, 1)), np.zeros(0)
-    )
+    space = exact_space([Fraction(-1)], [Fraction(1)], np.zeros((0, 1)), np.zeros(0))
     geometry = Geometry(layer, space)
     statement = Statement("not_robust", space, False, [[]], "", {}, {})
     section = Section("point", {"target": 0}, {"point": np.zeros(1)})
@@ -245,9 +243,7 @@ def test_a_point_whose_sign_is_unknown() -> None:
 
 
 def _space(size: int, low: Fraction, high: Fraction) -> Space:
-    return Space(
-        [low] * size, [high] * size, None, [], Fraction(0), np.zeros((0, size)), np.zeros(0)
-    )
+    return exact_space([low] * size, [high] * size, np.zeros((0, size)), np.zeros(0))
 
 
 @pytest.mark.parametrize("theta", [1, 2**20, 2**58, 2**59, 2**60, 2**62, 2**63 - 1])
@@ -269,9 +265,7 @@ def test_an_inequality_has_one_direction() -> None:
     network = bnncert.Network.from_arrays(
         [np.array([[-1.0]]), np.ones((2, 1))], [np.array([-0.75]), np.zeros(2)]
     )
-    space = Space(
-        [Fraction(-1)], [Fraction(1)], None, [], Fraction(0), np.ones((1, 1)), np.array([0.5])
-    )
+    space = exact_space([Fraction(-1)], [Fraction(1)], np.ones((1, 1)), np.array([0.5]))
     geometry = Geometry(network.layers[0], space)
     for sign in (-1, 0, 2):
         clause = Clauses(np.array([0, 2]), np.array([0, -1]), np.array([1, sign]), np.array([1, 1]))

@@ -65,8 +65,8 @@ class LeafProblem:
             place[free] = np.arange(free.size)
             outputs = place[goal.gate_variable[self.gates]]
             # A gate whose output is known still bounds its sum.
-            matrix = view.gates.rows.matrix[:, free]
-            self.idle = np.flatnonzero((own != 0) & (np.diff(matrix.indptr) > 0))
+            depends = np.any(view.gates.weights[:, free], axis=1)
+            self.idle = np.flatnonzero((own != 0) & depends)
             idle_rows, _, self.idle_shift = self._part(view.gates, self.idle)
             idle_points = self._idle_points()
             width = max(points.shape[1], idle_points.shape[1])
@@ -93,9 +93,9 @@ class LeafProblem:
 
     def _part(self, sums: Sums, chosen: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return rows over the free variables, points of the free part, and the fixed part."""
-        matrix = sums.rows.matrix[chosen]
+        matrix = sums.weights[chosen]
         shift = np.asarray(matrix @ self.view.signs.astype(np.int64), dtype=np.float64)
-        rows = matrix[:, self.free].toarray().astype(np.float64)
+        rows = matrix[:, self.free].astype(np.float64)
         points = packed(sums.points[chosen].astype(np.float64), sums.possible[chosen])
         return rows, points - shift[:, None], shift
 

@@ -78,7 +78,7 @@ def _common_denominator(point: list[Fraction]) -> int:
 def signs_at(geometry: Geometry, point: list[Fraction], common: int) -> SignArray:
     """Return the signs at a point, TIED where both are allowed and UNDECIDED if unknown."""
     whole = np.array([int(x * common) for x in point], dtype=object)
-    sums = dot([row[: geometry.size] for row in geometry.rows], digits(whole))
+    sums = dot(geometry.rows, digits(whole))[: geometry.size]
     tie = {"plus": 1, "minus": -1, "either": TIED}[geometry.sign_zero]
     signs = []
     for u, a, b in zip(sums, geometry.low, geometry.high, strict=False):

@@ -19,7 +19,7 @@ import numpy as np
 from bnncert.arrays import BoolArray, Float32Array, FloatArray
 from bnncert.arrays import SignArray as Signs
 from bnncert.checking.geometry import BITS, Geometry, dot
-from bnncert.checking.reading import Integers
+from bnncert.checking.sparse import Integers
 
 #: The whole budget in units of cost.
 UNITS = 2**20
@@ -43,15 +43,14 @@ class Flips:
     def of(geometry: Geometry, neurons: Integers) -> Flips:
         """Return the costs of first-layer neurons."""
         home, cost = np.ones(neurons.size, dtype=np.int8), np.zeros(neurons.size)
-        used = geometry.rows[0][neurons].indices
+        used = geometry.rows[0].take(neurons).columns
         if geometry.space.norm is None or np.unique(used).size != used.size:
             return Flips(home, cost)
         at_centre = dot(geometry.rows, geometry.center)
         for place, j in enumerate(neurons.tolist()):
-            row = slice(*geometry.rows[0].indptr[j : j + 2].tolist())
-            parts = [
-                part.data[row].astype(object) << (BITS * k) for k, part in enumerate(geometry.rows)
-            ]
+            row = slice(*geometry.rows[0].start[j : j + 2].tolist())
+            digits = [part.values[row].astype(object) for part in geometry.rows]
+            parts = [part << (BITS * k) for k, part in enumerate(digits)]
             weights = np.abs(np.sum(parts, axis=0)).tolist()
             low, high = at_centre[j] + geometry.low[j], at_centre[j] + geometry.high[j]
             # Of an enclosed bias, the side that makes the flip easier.

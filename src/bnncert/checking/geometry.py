@@ -20,18 +20,19 @@ without leaving 64 bits.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from operator import mul
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from bnncert.arrays import SignArray
 from bnncert.checking.container import RejectedError
 from bnncert.checking.function import Objects, scaled
-from bnncert.checking.reading import Clauses, Integers
+from bnncert.checking.reading import Clauses
+from bnncert.checking.sparse import Integers, SparseRows
 from bnncert.checking.statement import Space
 from bnncert.network.layers import ThresholdLayer
 
@@ -62,16 +63,19 @@ def digits(numbers: npt.NDArray[Any]) -> list[Integers]:
         numbers = numbers.astype(np.int64)
     size, sign = np.abs(numbers), np.where(numbers < 0, -1, 1)
     places = range(0, max(1, int(size.max(initial=0)).bit_length()), BITS)
-    return [(sign * ((size >> k) & (2**BITS - 1))).astype(np.int64) for k in places]
+    if len(places) == 1:
+        return [numbers.astype(np.int64)]
+    return [sign * ((size >> k) & (2**BITS - 1)).astype(np.int64) for k in places]
 
 
-def dot(rows: list[Any], vector: list[Integers]) -> Objects:
+def dot(rows: Sequence[SparseRows | Integers], vector: list[Integers]) -> Objects:
     """Return the product of a matrix and a vector, both in digits."""
-    total = np.zeros(rows[0].shape[0], dtype=object)
+    total: Any = 0
     for i, row in enumerate(rows):
         for k, part in enumerate(vector):
-            total += (row @ part).astype(object) << (BITS * (i + k))
-    return total
+            product = row.times(part) if isinstance(row, SparseRows) else row @ part
+            total = total + (product.astype(object) << (BITS * (i + k)))
+    return np.asarray(total)
 
 
 class Geometry:
@@ -81,37 +85,36 @@ class Geometry:
         assert layer.bias_lo is not None and layer.bias_hi is not None
         self.space, self.size, self.sign_zero = space, layer.size, layer.sign_zero
         self.inequalities = int(space.right.size)
-        low = [Fraction(v) for v in layer.bias_lo.tolist()]
-        high = [Fraction(v) for v in layer.bias_hi.tolist()]
-        rows = sp.csr_array(layer.weights)
+        rows = SparseRows.of_weights(layer.rows)
         if self.inequalities:
-            rows = sp.csr_array(sp.vstack([rows.astype(np.float64), -sp.csr_array(space.matrix)]))
-        data, self.weight_shift = rows.data, 0
-        if rows.dtype.kind == "f":
-            data, self.weight_shift = scaled(data.tolist())
-        parts = digits(data)
-        if len(parts) > MOST_DIGITS or rows.shape[1] >= MOST_INPUTS:
+            rows = SparseRows.stacked([rows, SparseRows.of_dense(-space.matrix)])
+        values, self.weight_shift = rows.values, 0
+        if values.dtype.kind == "f":
+            values, self.weight_shift = scaled(values.tolist())
+        parts = digits(values)
+        if len(parts) > MOST_DIGITS or rows.width >= MOST_INPUTS:
             raise RejectedError("the first layer's weights are too fine, or too many")
-        shape = rows.shape
-        self.rows = [sp.csr_array((part, rows.indices, rows.indptr), shape=shape) for part in parts]
+        self.rows = [rows.with_values(part) for part in parts]
+        low: list[Any] = layer.bias_lo.tolist()
+        high: list[Any] = layer.bias_hi.tolist()
         if float32:
-            largest = max(map(abs, data.tolist()), default=0)
-            for j, error in enumerate(self._float32_errors(low, high, largest)):
-                low[j], high[j] = low[j] - error, high[j] + error
+            for j, error in enumerate(self._float32_errors(low, high, values)):
+                low[j], high[j] = Fraction(low[j]) - error, Fraction(high[j]) + error
         #: Whether sign +1 (-1) of a neuron needs more than w.x + b >= 0 (<= 0).
-        certain = np.array(low, dtype=object) == np.array(high, dtype=object)
+        certain = np.array([a == b for a, b in zip(low, high, strict=True)], dtype=bool)
         self.strict = {1: certain & (self.sign_zero == "minus")}
         self.strict[-1] = certain & (self.sign_zero == "plus")
         # Sums w.x + b in units of 2^-(weight_shift + point_shift).
-        right = [Fraction(v) for v in space.right.tolist()]
-        _, finest = scaled([*low, *high, *right])
-        n, corners = len(space.lower), [*space.lower, *space.upper, *space.center, space.radius]
-        points, self.point_shift = scaled(corners, finest - self.weight_shift)
-        self.low, _ = scaled([*low, *right], self.weight_shift + self.point_shift)
-        self.high, _ = scaled([*high, *right], self.weight_shift + self.point_shift)
-        lower, upper, center = points[:n], points[n : 2 * n], points[2 * n : -1]
-        self.lower, self.upper, self.center = digits(lower), digits(upper), digits(center)
-        self.radius = points[-1]
+        right = space.right.tolist()
+        biases, finest = scaled([*low, *right, *high, *right])
+        self.point_shift = max(space.shift, finest - self.weight_shift)
+        biases = biases << (self.weight_shift + self.point_shift - finest)
+        self.low, self.high = biases[: biases.size // 2], biases[biases.size // 2 :]
+        more = self.point_shift - space.shift
+        lower, upper, center = (p << more for p in (space.lower, space.upper, space.center))
+        #: Of the box, in digits: twice the middle, and the width.
+        self.middle, self.width = digits(lower + upper), digits(upper - lower)
+        self.center, self.radius = digits(center), space.radius << more
         #: Room from the centre of a ball downwards and upwards.
         self.room = np.zeros((2, 0), dtype=object)
         if space.norm is not None:
@@ -119,19 +122,21 @@ class Geometry:
         self.float_room = (self.room / (1 << self.point_shift)).astype(np.float64)
 
     def _float32_errors(
-        self, low: list[Fraction], high: list[Fraction], weight: int
+        self, low: list[float], high: list[float], weights: npt.NDArray[Any]
     ) -> list[Fraction]:
         """Return how far a float32 evaluation of each w.x + b may be from the truth, at most."""
-        reach = list(map(max, map(abs, self.space.lower), map(abs, self.space.upper)))
-        whole, shift = scaled(reach)
-        sums = dot([abs(row) for row in self.rows], digits(whole))
-        terms = np.diff(self.rows[0].indptr).tolist()
-        largest, errors = max([*reach, Fraction(weight, 1 << self.weight_shift)]), []
+        reach, shift = np.maximum(abs(self.space.lower), abs(self.space.upper)), self.space.shift
+        sums = dot([row.with_values(abs(row.values)) for row in self.rows], digits(reach))
+        weight = Fraction(int(abs(weights).max(initial=0)), 1 << self.weight_shift)
+        largest = max(Fraction(int(reach.max(initial=0)), 1 << shift), weight)
+        terms, errors = self.rows[0].sizes.tolist(), []
         for j, (a, b) in enumerate(zip(low, high, strict=True)):
-            size = Fraction(sums[j], 1 << (shift + self.weight_shift)) + max(abs(a), abs(b))
+            size = Fraction(sums[j], 1 << (shift + self.weight_shift)) + Fraction(
+                max(abs(a), abs(b))
+            )
             k = terms[j] + 3
             if max(size, largest) >= FLOAT32_MOST or k >= FLOAT32_UNIT // 2:
-                raise RejectedError("float32 does not reach so far")
+                raise RejectedError("a value is outside the range of float32")
             error = size * k / (FLOAT32_UNIT - k) + k * FLOAT32_TINY * (1 + largest)
             # Rounded up to a multiple of 2^-200.
             errors.append(Fraction(-((-error.numerator << 200) // error.denominator), 1 << 200))
@@ -139,11 +144,24 @@ class Geometry:
 
     def states(self) -> SignArray:
         """Return the sign of every neuron that has only one, and 0 for the others."""
-        everyone, one = np.arange(self.size), np.ones(self.size, dtype=np.int64)
+        neurons = np.arange(self.size)
+        # Twice w.x + b lies within w.middle +- |w|.width, plus twice the bias.
+        middle = dot(self.rows, self.middle)[: self.size]
+        # The digits of a number share its sign.
+        reach = dot([row.with_values(abs(row.values)) for row in self.rows], self.width)[neurons]
         state = np.zeros(self.size, dtype=np.int8)
-        for sign in (1, -1):
-            alone = Clauses(np.arange(self.size + 1), everyone, sign * one, one)
-            state[self.proved(alone)] = -sign
+        most, least = (
+            middle + reach + 2 * self.high[neurons],
+            middle - reach + 2 * self.low[neurons],
+        )
+        state[_below(most, self.strict[1])] = -1
+        state[_below(-least, self.strict[-1])] = 1
+        if self.space.norm is not None:
+            open_ = np.flatnonzero(state == 0)
+            one = np.ones(open_.size, dtype=np.int64)
+            for sign in (1, -1):
+                alone = Clauses(np.arange(open_.size + 1), open_, sign * one, one)
+                state[open_[self.proved(alone)]] = -sign
         return state
 
     def proved(self, clauses: Clauses) -> Table:
@@ -153,41 +171,27 @@ class Geometry:
             raise RejectedError("a clause has a negative multiplier or an impossible sign")
         if np.any(np.diff(clauses.start) > MOST_ENTRIES):
             raise RejectedError("a clause is too long")
-        step = 1 + CHUNK // (1 + len(self.space.lower))
+        step = 1 + CHUNK // (1 + self.rows[0].width)
         first = range(0, clauses.count, step)
         parts = [self._prove(clauses.part(k, min(k + step, clauses.count))) for k in first]
         return np.concatenate([np.zeros(0, dtype=bool), *parts])
 
     def _prove(self, clauses: Clauses) -> Table:
-        shape = clauses.count, self.rows[0].shape[0]
+        owner, sign, count = clauses.owner, clauses.sign, clauses.count
         place = np.where(clauses.neuron >= 0, clauses.neuron, self.size - 1 - clauses.neuron)
-        theta, strict = digits(clauses.theta), np.zeros(clauses.count, dtype=bool)
-        constant = np.zeros(clauses.count, dtype=object)
-        chosen: list[Any] = [0] * len(theta)
-        for sign, bias in ((1, self.high), (-1, self.low)):
-            mine = clauses.sign == sign
-            where = clauses.owner[mine], place[mine]
-            parts = [sp.csr_array((sign * t[mine], where), shape=shape) for t in theta]
-            chosen = [a + b for a, b in zip(chosen, parts, strict=True)]
-            # Of an enclosed bias, the side that makes the sign easier.
-            constant += dot(parts, digits(bias))
-            mine &= (clauses.theta > 0) & (clauses.neuron >= 0)
-            mine[mine] = self.strict[sign][clauses.neuron[mine]]
-            strict[clauses.owner[mine]] = True
-        # The direction of the sum, as numbers with digits >= 0 but for the first.
-        v: list[Any] = [0] * (len(theta) + len(self.rows) - 1)
-        for i, part in enumerate(chosen):
-            for k, row in enumerate(self.rows):
-                v[i + k] = v[i + k] + (part @ row).toarray()
-        for k in range(len(v) - 1):
-            v[k + 1] += v[k] >> BITS
-        while np.abs(v[-1]).max(initial=0) >= 2**BITS:
-            v.append(v[-1] >> BITS)
-        v[:-1] = [part & (2**BITS - 1) for part in v[:-1]]
-        up = v[-1] >= 0
-        box = dot([np.where(up, part, 0) for part in v], self.upper)
-        box += dot([np.where(up, 0, part) for part in v], self.lower)
-        done = _below(box + constant, strict)
+        # Of an enclosed bias, the side that makes the sign easier.
+        bias = np.where(sign > 0, self.high[place], self.low[place])
+        constant = np.zeros(count, dtype=object)
+        np.add.at(constant, owner, sign.astype(object) * clauses.theta.astype(object) * bias)
+        strict = np.zeros(count, dtype=bool)
+        for s in (1, -1):
+            mine = (sign == s) & (clauses.theta > 0) & (clauses.neuron >= 0)
+            strict[owner[mine][self.strict[s][place[mine]]]] = True
+        v = self._direction(owner, place, sign, clauses.theta, count)
+        sides = np.where(v[-1] < 0, -1, 1)
+        # Twice the maximum over the box.
+        box = dot(v, self.middle) + dot([sides * part for part in v], self.width)
+        done = _below(box + 2 * constant, strict)
         if self.space.norm is not None:
             value = dot(v, self.center) + constant
             # The centre itself is in the ball.
@@ -195,6 +199,22 @@ class Geometry:
                 entries = sum(part[k].astype(object) << (BITS * i) for i, part in enumerate(v))
                 done[k] = self._over_ball(entries, value[k], strict[k])
         return np.asarray(done)
+
+    def _direction(
+        self, owner: Integers, place: Integers, sign: Integers, theta: Integers, count: int
+    ) -> list[Integers]:
+        """Return sum_j theta_j s_j w_j of each clause in digits that are >= 0 but for the last."""
+        thetas = digits(theta)
+        v: list[Any] = [0] * (len(thetas) + len(self.rows) - 1)
+        for i, part in enumerate(thetas):
+            for k, row in enumerate(self.rows):
+                v[i + k] = v[i + k] + row.combined(owner, place, sign * part, count)
+        for k in range(len(v) - 1):
+            v[k + 1] += v[k] >> BITS
+        while np.abs(v[-1]).max(initial=0) >= 2**BITS:
+            v.append(v[-1] >> BITS)
+        v[:-1] = [part & (2**BITS - 1) for part in v[:-1]]
+        return v
 
     def _over_ball(self, v: Objects, value: int, strict: bool) -> bool:
         """Whether value + max of v.z over ball and box (z = x - c) is below zero."""
@@ -221,7 +241,8 @@ class Geometry:
 
     def _share(self, size: Any, room: npt.NDArray[np.float64]) -> Any:
         """Return nearly the best share: min(|v_k|, m) for L1 and min(|v_k|, m room_k) for L2."""
-        v, radius, ball = size.astype(np.float64), float(self.space.radius), self.space.norm == "l2"
+        v, ball = size.astype(np.float64), self.space.norm == "l2"
+        radius = self.radius / (1 << self.point_shift)
         low, high = 0.0, float(v.max(initial=0.0))
         if ball:
             high = float(np.sqrt((v * v).sum())) / max(radius, 1e-200)

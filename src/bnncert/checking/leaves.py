@@ -22,14 +22,14 @@ from fractions import Fraction
 from math import floor
 
 import numpy as np
-import scipy.sparse as sp
 
 from bnncert.arrays import SignArray as Signs
 from bnncert.checking.container import RejectedError
 from bnncert.checking.function import Function
 from bnncert.checking.geometry import Table
-from bnncert.checking.reading import FINEST, Clauses, Integers, Multipliers
+from bnncert.checking.reading import FINEST, Clauses, Multipliers
 from bnncert.checking.skeleton import Rows, Skeleton
+from bnncert.checking.sparse import Integers, SparseRows
 
 #: Sums of products stay below four times this, and so within 64-bit integers.
 MOST = 2**61
@@ -55,7 +55,7 @@ class Sums:
         place = np.arange(size.max(initial=1))
         possible = place < size[:, None]
         points = np.where(possible, start[:, None] + step[:, None] * place, 0)
-        return Sums(weights, Rows.of(sp.csr_array(weights)), points, possible)
+        return Sums(weights, Rows.of(SparseRows.of_dense(weights)), points, possible)
 
     def narrowed(self, signs: Signs, excluded: Table) -> Sums:
         """Return the sums with the values that known signs and excluded pairs leave."""
@@ -93,8 +93,7 @@ class Goal:
         np.add.at(self.linear, last.variable[moves], weights[moves] * last.sign[moves])
         self._make_tables(np.flatnonzero((last.state == 0) & (last.variable < 0) & (weights != 0)))
         self._make_gates()
-        self.clauses = sp.csr_array((0, 2 * skeleton.size), dtype=np.int64)
-        self.learn(clauses)
+        self.clauses = skeleton.literal_table(clauses)
 
     def _make_tables(self, members: Integers) -> None:
         last, function = self.skeleton.layers[-1], self.function
@@ -105,7 +104,7 @@ class Goal:
         _, lead = np.unique(table, return_index=True)
         j, flip = members[lead], turn[lead]
         weights = np.zeros((j.size, self.skeleton.size), dtype=np.int64)
-        weights[:, : last.rows.matrix.shape[1]] = flip[:, None] * last.rows.matrix[j].toarray()
+        weights[:, : last.rows.matrix.width] = flip[:, None] * last.rows.matrix.take(j).dense()
         low, high = flip * last.low[j], flip * last.high[j]
         self.tables = Sums.of(weights, np.minimum(low, high), np.maximum(low, high))
         # phi in units of 2^-self.unit, rounded down where the weights are finer than that.
@@ -129,7 +128,7 @@ class Goal:
         numbers = np.zeros((5, len(owners)), dtype=np.int64)
         for k, (v, n, j) in enumerate(owners):
             one = self.skeleton.layers[n]
-            weights[k, : one.rows.matrix.shape[1]] = one.rows.matrix[[j]].toarray()
+            weights[k, : one.rows.matrix.width] = one.rows.matrix.take(np.array([j])).dense()
             numbers[:, k] = v, one.low[j], one.high[j], one.plus[j], one.minus[j]
         self.gate_variable, low, high, self.gate_plus, self.gate_minus = numbers
         self.gates = Sums.of(weights, low, high)
@@ -137,8 +136,7 @@ class Goal:
     def learn(self, clauses: Clauses) -> None:
         """Add proved clauses of first-layer neurons, as literals of variables."""
         table = self.skeleton.literal_table(clauses)
-        self.clauses = sp.csr_array(sp.vstack([self.clauses, table]))
-        self.clause_sizes = np.diff(self.clauses.indptr)
+        self.clauses = SparseRows.stacked([self.clauses, table])
 
     # -- one node -------------------------------------------------------------------------
 
@@ -149,8 +147,8 @@ class Goal:
             before = signs
             true = np.stack([signs > 0, signs < 0], axis=1).ravel()
             false = np.stack([signs < 0, signs > 0], axis=1).ravel() | excluded[true].any(axis=0)
-            hold, dead = self.clauses @ true.astype(np.int64), self.clauses @ false.astype(np.int64)
-            left = np.where(dead > 0, -1, self.clause_sizes - hold)
+            hold, dead = self.clauses.times(true), self.clauses.times(false)
+            left = np.where(dead > 0, -1, self.clauses.sizes - hold)
             # The last literal of a clause cannot hold, and of the last two not both can.
             false[self._rest(left == 1, true)] = True
             pairs = self._rest(left == 2, true).reshape(-1, 2)
@@ -168,8 +166,8 @@ class Goal:
 
     def _rest(self, chosen: Table, true: Table) -> Integers:
         """Return the literals of the chosen clauses that do not hold yet, clause by clause."""
-        literals = self.clauses[np.flatnonzero(chosen)].indices
-        return np.asarray(literals[~true[literals]], dtype=np.int64)
+        literals = self.clauses.take(np.flatnonzero(chosen)).columns
+        return np.asarray(literals[~true[literals]])
 
     def _cases(self, gates: Sums, signs: Signs) -> tuple[Table, Table]:
         """Return at which values of its sum each gate can be +1, and -1."""

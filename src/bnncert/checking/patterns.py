@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import comb
-from typing import Any
 
 import numpy as np
 
@@ -33,8 +32,9 @@ from bnncert.checking.container import Budget, RejectedError, Section
 from bnncert.checking.flips import Flips, FlipSums
 from bnncert.checking.function import Function, Objects
 from bnncert.checking.geometry import Geometry
-from bnncert.checking.reading import Clauses, Integers
+from bnncert.checking.reading import Clauses
 from bnncert.checking.skeleton import MOST_REACH, Layer, Skeleton
+from bnncert.checking.sparse import Integers, SparseRows
 from bnncert.checking.statement import Objective
 
 #: Patterns of one leaf, at most.
@@ -58,12 +58,14 @@ class Level:
     """Neurons of one layer as functions of the variables below."""
 
     def __init__(self, layer: Layer, neurons: Integers, outputs: Integers) -> None:
-        rows = layer.rows.matrix[neurons]
+        rows = layer.rows.matrix.take(neurons)
         #: The variables of the sums, and those that the neurons are (none for the last layer).
-        self.inputs, self.outputs = np.unique(rows.indices), outputs
+        self.inputs, column = np.unique(rows.columns, return_inverse=True)
+        self.outputs = outputs
         if self.inputs.size * neurons.size > MOST_ENTRIES:
             raise RejectedError("a layer has too many weights for a tree of patterns")
-        self.rows: Float32Array = rows[:, self.inputs].toarray().astype(np.float32)
+        used = SparseRows(rows.start, column, rows.values, self.inputs.size)
+        self.rows: Float32Array = used.dense().astype(np.float32)
         self.sizes = np.abs(self.rows)
         # No sum is beyond MOST_REACH, so thresholds beyond it may be moved.
         most = MOST_REACH + 2
@@ -179,16 +181,17 @@ class Patterns:
         #: Pairs of literals that exclude each other, without those that the budget excludes.
         mine = slice(2 * self.inputs)
         self.excluded = (skeleton.excluded[mine, mine] & ~self.flips.implied()).astype(np.float32)
-        self.clauses: list[Any] = []
+        self.clauses: list[SparseRows] = []
         self.learn(clauses)
 
     def learn(self, clauses: Clauses) -> None:
         """Add proved clauses."""
-        table = self.skeleton.literal_table(clauses)[:, : 2 * self.inputs]
-        pairs = table[np.diff(table.indptr) == 2].indices.reshape(-1, 2)
+        table = self.skeleton.literal_table(clauses)
+        pairs = table.take(np.flatnonzero(table.sizes == 2)).columns.reshape(-1, 2)
         self.excluded[pairs[:, 0], pairs[:, 1]] = self.excluded[pairs[:, 1], pairs[:, 0]] = 1
-        longer = table[np.diff(table.indptr) != 2]
-        self.clauses += [longer[k : k + CLAUSES] for k in range(0, longer.shape[0], CLAUSES)]
+        longer = np.flatnonzero(table.sizes != 2)
+        parts = (longer[k : k + CLAUSES] for k in range(0, longer.size, CLAUSES))
+        self.clauses += [table.take(part) for part in parts]
 
     # -- one batch of nodes -----------------------------------------------------------------
 
@@ -208,10 +211,12 @@ class Patterns:
 
     def broken(self, nodes: Signs) -> BoolArray:
         """Return which nodes have all signs of some clause."""
-        holds = _literals(nodes).astype(np.int64).T
+        holds = _literals(nodes).astype(np.float32)
         found = np.zeros(nodes.shape[0], dtype=bool)
         for part in self.clauses:
-            found |= np.any(part @ holds == np.diff(part.indptr)[:, None], axis=0)
+            # The clauses are about the first layer's variables, which come first; counts are exact.
+            members = part.dense()[:, : 2 * self.inputs].astype(np.float32)
+            found |= np.any(holds @ members.T == part.sizes, axis=1)
         return found
 
     def reached(self, nodes: Signs) -> BoolArray:

@@ -9,11 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from bnncert.checking.container import LEAF_ARRAYS, RejectedError, Section, UnreadableError
-
-Integers = npt.NDArray[np.int64]
+from bnncert.checking.sparse import Integers
 
 #: The finest unit of a leaf's numbers is 2^-FINEST.
 FINEST = 48

@@ -16,15 +16,14 @@ max_C 2 |w_i| - sum_C |w_i|  to u; the sets are found greedily.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from bnncert.arrays import SignArray as Signs
 from bnncert.checking.container import RejectedError
 from bnncert.checking.geometry import Geometry, Table
-from bnncert.checking.reading import Clauses, Integers
+from bnncert.checking.reading import Clauses
+from bnncert.checking.sparse import Integers, SparseRows
 from bnncert.network import Network
 from bnncert.network.layers import ThresholdLayer
 
@@ -39,22 +38,19 @@ MOST_REACH = 2**24
 class Rows:
     """Integer rows over the variables, each also as a list padded with weight 0, heaviest first."""
 
-    matrix: Any
+    matrix: SparseRows
     columns: Integers
     values: Integers
     #: The largest sum of |w_i| of a row.
     reach: int
 
     @staticmethod
-    def of(matrix: Any) -> Rows:
-        """Prepare the rows of a CSR matrix of integers."""
-        length = np.diff(matrix.indptr)
-        width = int(length.max(initial=0))
-        columns = np.zeros((matrix.shape[0], width), dtype=np.int64)
-        values = np.zeros((matrix.shape[0], width), dtype=np.int64)
-        row = np.repeat(np.arange(matrix.shape[0]), length)
-        place = np.arange(matrix.nnz) - np.repeat(matrix.indptr[:-1], length)
-        columns[row, place], values[row, place] = matrix.indices, matrix.data
+    def of(matrix: SparseRows) -> Rows:
+        """Prepare the rows of a matrix of integers."""
+        columns = np.zeros((matrix.count, int(matrix.sizes.max(initial=0))), dtype=np.int64)
+        values, row = np.zeros_like(columns), matrix.row
+        place = np.arange(row.size) - matrix.start[row]
+        columns[row, place], values[row, place] = matrix.columns, matrix.values
         reach = int(np.abs(values).sum(axis=1).max(initial=0))
         if reach > MOST_REACH:
             raise RejectedError("a layer's sums are too large")
@@ -64,10 +60,10 @@ class Rows:
 
     def key(self, j: int) -> tuple[bytes, int]:
         """Return bytes that equal or opposite rows share, and the sign between them."""
-        row = slice(self.matrix.indptr[j], self.matrix.indptr[j + 1])
-        columns, data = self.matrix.indices[row], self.matrix.data[row]
-        flip = -1 if data.size and data[0] < 0 else 1
-        return columns.tobytes() + (flip * data).tobytes(), flip
+        row = slice(self.matrix.start[j], self.matrix.start[j + 1])
+        columns, values = self.matrix.columns[row], self.matrix.values[row]
+        flip = -1 if values.size and values[0] < 0 else 1
+        return columns.tobytes() + (flip * values).tobytes(), flip
 
     def ranges(self, signs: Signs, excluded: Table) -> tuple[Integers, Integers]:
         """Return bounds of every row, some variables having known signs (not 0)."""
@@ -134,7 +130,8 @@ class Skeleton:
         state, found = geometry.states(), clashes.get(0)
         if found is not None and not geometry.proved(found).all():
             raise RejectedError("a clash of first-layer neurons is not proved")
-        rows, no = Rows.of(sp.csr_array((0, 0), dtype=np.int64)), np.zeros(0, dtype=np.int64)
+        no = np.zeros(0, dtype=np.int64)
+        rows = Rows.of(SparseRows.of_entries(no, no, no, (0, 0)))
         self._add(0, Layer(state, rows, no, no, no, no), np.flatnonzero(state == 0), found)
         for number in range(1, network.depth):
             self._later(number, network.layers[number], clashes.get(number))
@@ -144,7 +141,7 @@ class Skeleton:
         """The number of variables."""
         return len(self.owner)
 
-    def literal_table(self, clauses: Clauses) -> Any:
+    def literal_table(self, clauses: Clauses) -> SparseRows:
         """Return proved clauses of first-layer neurons as rows over the literals of variables."""
         first, real = self.layers[0], clauses.neuron >= 0
         owner, j, s = clauses.owner[real], clauses.neuron[real], clauses.sign[real]
@@ -153,27 +150,28 @@ class Skeleton:
         open_ = state == 0
         literal = 2 * first.variable[j] + (first.sign[j] * s < 0)
         where, shape = (owner[open_], literal[open_]), (clauses.count, 2 * self.size)
-        table = sp.csr_array((np.ones(where[0].size, dtype=np.int64), where), shape=shape)
-        table.data[:] = 1
-        # So do two members that are opposites.
-        opposite = table.multiply(table[:, np.arange(table.shape[1]) ^ 1]).sum(axis=1)
-        useful = np.asarray(opposite).reshape(-1) == 0
+        table = SparseRows.of_entries(*where, np.ones(where[0].size, dtype=np.int64), shape)
+        # A member may occur twice.
+        table = table.with_values(np.ones_like(table.values))
+        useful = np.ones(clauses.count, dtype=bool)
         useful[owner[state == -s]] = False
-        return table[useful]
+        # So do two members that are opposites: they are neighbours.
+        row, variable = table.row, table.columns // 2
+        opposite = (np.diff(variable) == 0) & (np.diff(row) == 0)
+        useful[row[1:][opposite]] = False
+        return table.take(np.flatnonzero(useful))
 
     def _later(self, number: int, source: ThresholdLayer, clashes: Clauses | None) -> None:
         below = self.layers[-1]
-        open_ = np.flatnonzero(below.state == 0)
-        width = self.size
-        where, shape = (open_, below.variable[open_]), (below.state.size, width)
-        substitute = sp.csr_array((below.sign[open_].astype(np.int64), where), shape=shape)
-        weights = sp.csr_array(source.weights).astype(np.int64)
-        matrix = sp.csr_array(weights @ substitute)
-        matrix.eliminate_zeros()
-        matrix.sort_indices()
+        weights = SparseRows.of_weights(source.rows)
+        # Open neurons are variables or their negations.
+        open_ = np.flatnonzero(below.state[weights.columns] == 0)
+        j, shape = weights.columns[open_], (weights.count, self.size)
+        values = weights.values[open_] * below.sign[j]
+        matrix = SparseRows.of_entries(weights.row[open_], below.variable[j], values, shape)
         rows = Rows.of(matrix)
-        low, high = rows.ranges(np.zeros(width, dtype=np.int8), self.excluded)
-        shift = np.asarray(weights @ below.state.astype(np.int64), dtype=np.int64)
+        low, high = rows.ranges(np.zeros(self.size, dtype=np.int8), self.excluded)
+        shift = weights.times(below.state)
         plus, minus = source.plus_from - shift, source.minus_upto - shift
         # Every value allows one sign at least, so a sign that is impossible leaves the other.
         state = np.where(high < plus, -1, np.where(low > minus, 1, 0)).astype(np.int8)
@@ -184,10 +182,10 @@ class Skeleton:
         free = np.flatnonzero(state == 0)
         # A lone open input w x with  -|w| < plus  and  |w| > minus  is copied, up to sign.
         weight, column = rows.values[:, :1].sum(axis=1), rows.columns[:, :1].sum(axis=1)
-        lone = (np.diff(matrix.indptr) == 1) & (-np.abs(weight) < plus) & (np.abs(weight) > minus)
+        lone = (matrix.sizes == 1) & (-np.abs(weight) < plus) & (np.abs(weight) > minus)
         single, rest = free[lone[free]], free[~lone[free]]
         leader, flip = self._leaders(layer, rest)
-        if clashes is not None and not self._proved(layer, clashes):
+        if clashes is not None and not all(self._proved(layer, p) for p in clashes.parts()):
             raise RejectedError(f"a clash of neurons in layer {number + 1} is not proved")
         self._add(number, layer, rest[leader == rest], clashes)
         layer.variable[single] = column[single]
@@ -222,8 +220,8 @@ class Skeleton:
             return False
         # +1 needs u - plus >= 0, and -1 needs minus - u >= 0.
         need = theta * np.where(s > 0, -layer.plus[j], layer.minus[j])
-        chosen = sp.csr_array((theta * s, (owner, j)), shape=(clauses.count, layer.state.size))
-        reach = np.asarray(abs(chosen @ layer.rows.matrix).sum(axis=1)).reshape(-1)
+        sums = layer.rows.matrix.combined(owner, j, theta * s, clauses.count)
+        reach = np.abs(sums).sum(axis=1)
         return bool(np.all(reach + np.add.reduceat(need, clauses.start[:-1]) < 0))
 
     def _add(self, number: int, layer: Layer, open_: Integers, clashes: Clauses | None) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.checking.container import RejectedError, Section, UnreadableError, exactly
-from bnncert.checking.function import Function
+from bnncert.checking.function import Function, Objects, scaled
 from bnncert.network import Network
 
 Floats = npt.NDArray[np.float64]
@@ -72,38 +72,49 @@ class Report:
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """The region: a box, optionally a ball inside it and inequalities matrix.x <= right."""
+    """The region: a box, optionally a ball inside it and inequalities matrix.x <= right.
 
-    lower: list[Fraction]
-    upper: list[Fraction]
+    The numbers of box and ball are integers in units of 2^-shift.
+    """
+
+    lower: Objects
+    upper: Objects
     norm: str | None
-    center: list[Fraction]
-    radius: Fraction
+    center: Objects
+    radius: int
+    shift: int
     matrix: Floats
     right: Floats
 
+    def rationals(self, numbers: Objects) -> list[Fraction]:
+        """Return numbers of the box or the ball as rationals."""
+        return [Fraction(v, 1 << self.shift) for v in numbers.tolist()]
+
     def contains(self, point: list[Fraction]) -> bool:
         """Whether an exact point lies in the region."""
-        if not all(a <= x <= b for a, x, b in zip(self.lower, point, self.upper, strict=True)):
+        lower, upper = self.rationals(self.lower), self.rationals(self.upper)
+        if not all(a <= x <= b for a, x, b in zip(lower, point, upper, strict=True)):
             return False
         for row, limit in zip(self.matrix, self.right.tolist(), strict=True):
             used = np.flatnonzero(row).tolist()
             if sum(Fraction(row[k]) * point[k] for k in used) > Fraction(limit):
                 return False
-        gaps = [abs(x - c) for x, c in zip(point, self.center, strict=False)]
+        center, radius = self.rationals(self.center), Fraction(self.radius, 1 << self.shift)
+        gaps = [abs(x - c) for x, c in zip(point, center, strict=False)]
         if self.norm == "l2":
-            return sum(g * g for g in gaps) <= self.radius**2
-        return self.norm is None or sum(gaps) <= self.radius
+            return sum(g * g for g in gaps) <= radius**2
+        return self.norm is None or sum(gaps) <= radius
 
     def has_float32(self) -> bool:
         """Whether an input of float32 numbers lies in a box or a ball (inequalities aside)."""
-        center = self.center or self.lower
-        pairs = zip(center, self.lower, self.upper, strict=True)
-        nearest = [_nearest_float32(min(max(c, a), b), a, b) for c, a, b in pairs]
+        center = self.center if self.center.size else self.lower
+        nearest = np.minimum(np.maximum(center, self.lower), self.upper)
+        numbers = (self.rationals(v) for v in (nearest, self.lower, self.upper))
         # Every coordinate is as near to the centre as it can be.
-        found = [x for x in nearest if x is not None]
+        found = [_nearest_float32(*entry) for entry in zip(*numbers, strict=True)]
         plain = replace(self, matrix=self.matrix[:0], right=self.right[:0])
-        return len(found) == len(nearest) and plain.contains(found)
+        point = [x for x in found if x is not None]
+        return len(point) == len(found) and plain.contains(point)
 
 
 @dataclass(frozen=True)
@@ -231,33 +242,35 @@ def _space(section: Section, network: Network) -> tuple[Space, str, str]:
     radius = _radius(section.fields["radius"]) if "radius" in fields else 0.0
     _refuse_wide(np.concatenate([*given.values(), [radius]]))
     _refuse_wide(np.concatenate([matrix.ravel(), right]))
-    exact = {name: [Fraction(v) for v in array.tolist()] for name, array in given.items()}
+    whole, shift = scaled([*np.concatenate([*given.values(), [radius]]).tolist()])
+    exact = dict(zip(given, whole[:-1].reshape(len(given), size), strict=True))
     if "center" in exact:
-        space = _ball(kind, Fraction(radius), exact)
+        space = _ball(kind, whole[-1], exact, shift)
         box = _data_box(given.get("clip_lo"), given.get("clip_hi"), network)
         words = f"the {kind} ball of radius {radius!r} {box}"
         words += "" if radius else ", which is one point"
     else:
-        space = Space(exact["lo"], exact["hi"], None, [], Fraction(0), matrix, right)
+        none = whole[:0]
+        space = Space(exact["lo"], exact["hi"], None, none, 0, shift, matrix, right)
         bounds = _interval(given["lo"], given["hi"])
         box = f"the region's own bounds {bounds}"
         words = f"a box in {size} dimensions with bounds {bounds}"
         words = f"a polytope of {right.size} inequalities in {words}" if right.size else words
-    if any(a > b for a, b in zip(space.lower, space.upper, strict=True)):
+    if np.any(space.lower > space.upper):
         raise RejectedError("the region is empty")
     return space, words, box
 
 
-def _ball(kind: str, radius: Fraction, exact: dict[str, list[Fraction]]) -> Space:
+def _ball(kind: str, radius: int, exact: dict[str, Objects], shift: int) -> Space:
     center = exact["center"]
-    lower, upper = [c - radius for c in center], [c + radius for c in center]
-    lower = list(map(max, lower, exact.get("clip_lo", lower)))
-    upper = list(map(min, upper, exact.get("clip_hi", upper)))
-    outside = any(not a <= c <= b for a, c, b in zip(lower, center, upper, strict=True))
-    if kind != "linf" and outside:
+    lower, upper = center - radius, center + radius
+    lower = np.maximum(lower, exact.get("clip_lo", lower))
+    upper = np.minimum(upper, exact.get("clip_hi", upper))
+    if kind != "linf" and np.any((center < lower) | (center > upper)):
         raise RejectedError("the centre of the ball lies outside the data box")
-    none = np.zeros((0, len(center)))
-    return Space(lower, upper, None if kind == "linf" else kind, center, radius, none, none[:, 0])
+    none = np.zeros((0, center.size))
+    norm = None if kind == "linf" else kind
+    return Space(lower, upper, norm, center, radius, shift, none, none[:, 0])
 
 
 def _radius(value: Any) -> float:

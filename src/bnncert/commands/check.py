@@ -1,4 +1,7 @@
-"""`bnncert check`: whether a certificate is right."""
+"""`bnncert check`: whether a certificate is right.
+
+The check of a small certificate takes less time than importing SciPy or rich, so neither is used.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ import typer
 
 from bnncert.checking import RejectedError, UnreadableError
 from bnncert.checking import check as check_certificate
-from bnncert.commands.console import PlainConsole
 from bnncert.commands.options import JsonOption
 from bnncert.commands.output import json_path, refuse_unwritable, write_json
 from bnncert.errors import FormatError, InputError
@@ -37,7 +39,7 @@ def check(
     if timeout is not None and not timeout > 0:
         raise InputError(f"--timeout is {timeout}; expected a number of seconds > 0")
     check_regular(certificate)
-    console = PlainConsole(stderr=json_ == "-")
+    to_stderr = json_ == "-"
     network = load(model)
     tree: dict[str, Any] = {"certificate": str(certificate), "model": str(model)}
     try:
@@ -47,14 +49,12 @@ def check(
     except OSError as error:
         raise FormatError(f"{certificate}: {error.strerror or error}") from error
     except RejectedError as error:
-        console.print(f"rejected: {error}", soft_wrap=True)
+        typer.echo(f"rejected: {error}", err=to_stderr)
         write_json(json_, tree | {"accepted": False, "reason": str(error)})
         raise typer.Exit(1) from error
-    console.print(f"accepted: {report.statement}", soft_wrap=True)
-    console.print(
-        f"{report.targets} targets, {report.clauses} clauses, {report.leaves} leaves, "
-        f"{report.seconds:.2f} s"
-    )
+    typer.echo(f"accepted: {report.statement}", err=to_stderr)
+    counts = f"{report.targets} targets, {report.clauses} clauses, {report.leaves} leaves"
+    typer.echo(f"{counts}, {report.seconds:.2f} s", err=to_stderr)
     tree |= {"accepted": True, "statement": report.statement, "verdict": report.verdict}
     tree |= {"assumptions": report.assumptions, "property": report.property}
     tree |= {

@@ -1,17 +1,64 @@
 """Weight matrices in compressed sparse rows (CSR): construction, scaling and factors of rows.
 
 SciPy is imported inside the functions that construct a matrix from arrays, because its import
-takes as long as that of NumPy and not every command needs it.
+takes longer than that of NumPy and not every command needs it: :class:`CsrArrays` holds the arrays
+of a matrix until somebody computes with it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class CsrArrays:
+    """The arrays of a CSR matrix, under the names that SciPy gives them."""
+
+    data: npt.NDArray[Any]
+    indices: npt.NDArray[Any]
+    indptr: npt.NDArray[Any]
+    shape: tuple[int, int]
+
+    @staticmethod
+    def of_dense(matrix: npt.NDArray[Any]) -> CsrArrays:
+        """Return the non-zero entries of a matrix."""
+        row, column = np.nonzero(matrix)
+        kind = np.int32 if matrix.size < 2**31 else np.int64
+        indptr = np.searchsorted(row, np.arange(matrix.shape[0] + 1)).astype(kind)
+        return CsrArrays(matrix[row, column], column.astype(kind), indptr, matrix.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the entries."""
+        return self.data.dtype
+
+    @property
+    def nnz(self) -> int:
+        """The number of stored entries."""
+        return int(self.data.size)
+
+    @cached_property
+    def matrix(self) -> Any:
+        """The matrix as SciPy has it; the arrays are not copied."""
+        return csr_matrix(self.data, self.indices, self.indptr, self.shape)
+
+    def astype(self, dtype: npt.DTypeLike) -> CsrArrays:
+        """Return the matrix with entries of another type."""
+        return CsrArrays(self.data.astype(dtype), self.indices, self.indptr, self.shape)
+
+    def toarray(self) -> npt.NDArray[Any]:
+        """Return the matrix with its zeros."""
+        dense = np.zeros(self.shape, dtype=self.dtype)
+        row = np.repeat(np.arange(self.shape[0]), np.diff(self.indptr))
+        np.add.at(dense, (row, self.indices), self.data)
+        return dense
 
 
 def as_sparse(rows: Any) -> Any:
@@ -36,16 +83,29 @@ def csr_matrix(
     return csr_array((data, indices, indptr), shape=shape)
 
 
+def as_matrix(rows: Any) -> Any:
+    """Return SciPy's matrix of CSR arrays, or a SciPy matrix itself."""
+    return rows.matrix if isinstance(rows, CsrArrays) else rows
+
+
 def is_sparse(matrix: Any) -> bool:
     """Return whether a matrix is sparse rather than a NumPy array."""
-    from scipy.sparse import issparse
-
-    return bool(issparse(matrix))
+    return hasattr(matrix, "nnz")
 
 
 def with_data(matrix: Any, data: npt.NDArray[Any]) -> Any:
     """Return a CSR matrix with the same positions and other entries."""
+    if isinstance(matrix, CsrArrays):
+        return CsrArrays(data, matrix.indices, matrix.indptr, matrix.shape)
     return csr_matrix(data, matrix.indices, matrix.indptr, matrix.shape)
+
+
+def without_zeros(matrix: Any) -> Any:
+    """Return a CSR matrix that stores no zeros; the matrix given is not changed."""
+    kept = matrix.data != 0
+    indptr = np.concatenate([[0], np.cumsum(kept)])[matrix.indptr].astype(matrix.indptr.dtype)
+    make = CsrArrays if isinstance(matrix, CsrArrays) else csr_matrix
+    return make(matrix.data[kept], matrix.indices[kept], indptr, matrix.shape)
 
 
 def scale_rows(matrix: Any, factor: npt.NDArray[Any]) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
-from bnncert.description.matrices import as_sparse, factor_sparse, is_sparse
+from bnncert.description.matrices import CsrArrays, as_sparse, factor_sparse, is_sparse
 from bnncert.description.model import (
     ElementwiseStep,
     ModelDescription,
@@ -68,7 +68,8 @@ def _checked_matrix(matrix: Any, name: str, source: str) -> Any:
             f"{source}: {name} has shape {matrix.shape} and type {matrix.dtype}; expected a "
             "non-empty real matrix with one row per neuron"
         )
-    rows = as_sparse(_usable(matrix, name, source))
+    usable = _usable(matrix, name, source)
+    rows = as_sparse(usable) if is_sparse(usable) else CsrArrays.of_dense(usable)
     if not np.all(np.isfinite(rows.data)):
         raise FormatError(f"{source}: {name} contains NaN or infinity")
     return rows

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, IntArray, SignArray
-from bnncert.description.matrices import row_norms
+from bnncert.description.matrices import as_matrix, row_norms
 from bnncert.description.model import Convolution, SignZero
 from bnncert.network.operators import Operator, make_operator
 from bnncert.network.signed_sums import SignedSums
@@ -38,8 +38,9 @@ class ThresholdLayer:
 
     Attributes
     ----------
-    weights
-        CSR, rows are neurons; int8 for ternary weights, int32 for other integers, else float64.
+    rows
+        The weights, one row for each neuron: `CsrArrays` or a CSR matrix of SciPy; int8 for ternary
+        weights, int32 for other integers, else float64.
     bias
         A float bias that describes the neuron (exactly, for all inputs that can occur, in
         layers with signs as inputs; rounded within [bias_lo, bias_hi] in the first layer).
@@ -52,7 +53,7 @@ class ThresholdLayer:
         What sign(0) is in this layer.
     """
 
-    weights: Any
+    rows: Any
     bias: FloatArray
     sign_zero: SignZero
     name: str
@@ -64,15 +65,20 @@ class ThresholdLayer:
     flip: npt.NDArray[Any] | None = None
     fixed_sign_zero: bool = False
 
+    @cached_property
+    def weights(self) -> Any:
+        """The weights as a CSR matrix of SciPy, which is imported by the first use."""
+        return as_matrix(self.rows)
+
     @property
     def size(self) -> int:
         """The number of neurons."""
-        return int(self.weights.shape[0])
+        return int(self.rows.shape[0])
 
     @property
     def inputs(self) -> int:
         """The number of inputs of the layer."""
-        return int(self.weights.shape[1])
+        return int(self.rows.shape[1])
 
     @property
     def is_lattice(self) -> bool:
@@ -82,7 +88,7 @@ class ThresholdLayer:
     @cached_property
     def norm(self) -> FloatArray:
         """The row-wise 1-norm nv of the weights."""
-        return row_norms(self.weights)
+        return row_norms(self.rows)
 
     @property
     def enclosure(self) -> tuple[FloatArray, FloatArray]:
@@ -143,7 +149,7 @@ class ThresholdLayer:
             # A float evaluation decides every neuron whose distance from its threshold is larger
             # than the rounding error of a dot product; the others are decided in rationals.
             value = self.operator(np.float64).forward(point[None, :])[0]
-            terms = np.diff(self.weights.indptr) + 2
+            terms = np.diff(self.rows.indptr) + 2
             reach = self.norm * np.abs(point).max(initial=0.0) + np.abs(bias_hi)
             error = 1.01 * terms * ROUNDOFF * reach + 1e-300
             signs[value + bias_lo > error] = 1
@@ -151,8 +157,8 @@ class ThresholdLayer:
             undecided = np.flatnonzero(signs == 0)
         exact = [Fraction(v) for v in point] if undecided.size else []
         for j in undecided:
-            start, stop = self.weights.indptr[j], self.weights.indptr[j + 1]
-            columns, data = self.weights.indices[start:stop], self.weights.data[start:stop]
+            start, stop = self.rows.indptr[j], self.rows.indptr[j + 1]
+            columns, data = self.rows.indices[start:stop], self.rows.data[start:stop]
             exact_sum = sum(
                 (
                     Fraction(w) * exact[i]

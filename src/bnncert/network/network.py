@@ -157,7 +157,7 @@ class Network:
     @property
     def zero_fraction(self) -> float:
         """The weight sparsity of the paper: 1 - (non-zero weights) / (all weights)."""
-        nonzero = sum(int(layer.weights.nnz) for layer in self.layers)
+        nonzero = sum(int(layer.rows.nnz) for layer in self.layers)
         nonzero += int(np.count_nonzero(self.output.weights))
         cells = sum(layer.size * layer.inputs for layer in self.layers) + self.output.weights.size
         return 1.0 - nonzero / max(1, cells)
@@ -178,11 +178,11 @@ class Network:
             digest.update(np.ascontiguousarray(array).tobytes())
 
         for layer in self.layers:
-            digest.update(f"layer {layer.weights.shape} {layer.sign_zero}\n".encode())
-            add("indptr", layer.weights.indptr.astype("<i8"))
-            add("indices", layer.weights.indices.astype("<i8"))
+            digest.update(f"layer {layer.rows.shape} {layer.sign_zero}\n".encode())
+            add("indptr", layer.rows.indptr.astype("<i8"))
+            add("indices", layer.rows.indices.astype("<i8"))
             # Values are hashed in one type: int8 and float64 files give the same hash.
-            add("weights", layer.weights.data.astype("<f8"))
+            add("weights", layer.rows.data.astype("<f8"))
             if layer.on_from is not None and layer.tie is not None:
                 add("on_from", layer.on_from.astype("<i8"))
                 add("tie", layer.tie.astype("u1"))

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, IntArray
-from bnncert.description.matrices import csr_matrix, row_norms, scale_rows
+from bnncert.description.matrices import csr_matrix, row_norms, scale_rows, without_zeros
 from bnncert.description.model import (
     LARGEST_INTEGER_WEIGHT,
     ElementwiseStep,
@@ -146,7 +146,7 @@ def _threshold_layer(stage: Stage, number: int, source: str, notes: list[str]) -
             "them exactly, a float32 execution may not"
         )
     return ThresholdLayer(
-        weights=weights,
+        rows=weights,
         bias=lattice.bias,
         sign_zero=sign_zero,
         name=stage.name,
@@ -176,7 +176,7 @@ def _first_layer(
     if np.any(np.abs(factor) > 1) or np.any(factor != np.rint(factor)):
         weights = weights.astype(np.float64)
     return ThresholdLayer(
-        weights=_flipped(weights, factor),
+        rows=_flipped(weights, factor),
         bias=lo + (hi - lo) / 2,
         sign_zero=sign_zero,
         name=stage.name,
@@ -221,9 +221,7 @@ def _flipped(weights: Any, direction: npt.NDArray[Any]) -> Any:
     if np.all(direction == 1):
         return weights
     flipped = scale_rows(weights, direction)
-    if np.any(direction == 0):
-        flipped.eliminate_zeros()
-    return flipped
+    return without_zeros(flipped) if np.any(direction == 0) else flipped
 
 
 def _separate_windows(stage: Stage) -> Stage:
@@ -242,7 +240,9 @@ def _separate_windows(stage: Stage) -> Stage:
         convolution = replace(convolution, rows=convolution.rows[pool.indices])
     count = pool.indices.size
     own = csr_matrix(np.ones(count, np.int8), np.arange(count), pool.indptr, (pool.shape[0], count))
-    return replace(stage, weights=stage.weights[pool.indices], pool=own, convolution=convolution)
+    return replace(
+        stage, weights=stage.weights[pool.indices], pool=own, convolution=convolution
+    )
 
 
 def _pool_owner(stage: Stage, source: str) -> IntArray:
@@ -270,7 +270,7 @@ def _pooled(layer: ThresholdLayer, stage: Stage) -> list[ThresholdLayer]:
     return [
         layer,
         ThresholdLayer(
-            weights=pool,
+            rows=pool,
             bias=(1 - on_from).astype(np.float64),
             sign_zero=layer.sign_zero,
             name=f"{stage.name} (max-pool)",
