@@ -16,7 +16,7 @@ import bnncert
 from bnncert.certificate.writing import write_counterexample, write_proof
 from bnncert.checking import RejectedError, Report, UnreadableError, check
 from bnncert.checking.container import Section, Writer, read_sections
-from bnncert.checking.function import scaled
+from bnncert.checking.function import common_shift
 from bnncert.checking.statement import Space
 from bnncert.deadline import Deadline
 from bnncert.problem import Problem, robustness
@@ -249,7 +249,7 @@ def exact_space(
     radius: Fraction = Fraction(0),
 ) -> Space:
     """Return a region whose numbers are rationals over powers of two."""
-    whole, shift = scaled([*lower, *upper, *(center or []), radius])
+    whole, shift = common_shift([*lower, *upper, *(center or []), radius])
     n = len(lower)
     low, high, middle = whole[:n], whole[n : 2 * n], whole[2 * n : -1]
     return Space(low, high, norm, middle, whole[-1], shift, matrix, right)

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 import bnncert
 from bnncert.checking import RejectedError
 from bnncert.checking.counterexample import signs_at
-from bnncert.checking.function import Function
-from bnncert.checking.geometry import Geometry, digits, dot, scaled
+from bnncert.checking.function import Function, common_shift, scaled
+from bnncert.checking.geometry import Geometry, digits, dot
 from bnncert.checking.leaves import Goal
 from bnncert.checking.reading import Clauses, Multipliers, joined
 from bnncert.checking.skeleton import Rows, Skeleton, _closure
@@ -308,8 +308,16 @@ def test_digits(numbers: list[int], data: st.DataObject) -> None:
         sum(a * b for a, b in zip(numbers, other, strict=True))
     ]
     floats = [float(v) / 2**60 for v in numbers]
-    whole, shift = scaled(floats)
-    assert [Fraction(int(v), 1 << shift) for v in whole] == [Fraction(v) for v in floats]
+    for whole, shift in (scaled(np.array(floats)), common_shift([Fraction(v) for v in floats])):
+        assert [Fraction(int(v), 1 << shift) for v in whole] == [Fraction(v) for v in floats]
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=6))
+def test_floats_over_a_power_of_two(floats: list[float]) -> None:
+    """Every float, subnormal ones and zeros included, and no power that is larger than needed."""
+    whole, shift = scaled(np.array(floats))
+    assert [Fraction(v, 1 << shift) for v in whole.tolist()] == [Fraction(v) for v in floats]
+    assert shift == common_shift([Fraction(v) for v in floats])[1]
 
 
 def _space(rng: np.random.Generator, kind: str) -> Space:

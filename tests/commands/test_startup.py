@@ -6,6 +6,7 @@ import inspect
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -25,16 +26,20 @@ except SystemExit:
 """
 
 
-def imported(*arguments: str) -> set[str]:
-    """Return the libraries that a call of the command line imports."""
+EARLIER = Path(__file__).resolve().parents[1] / "data" / "earlier"
+
+
+def imported(*arguments: str | Path, shown: str = "") -> set[str]:
+    """Return the libraries that a call of the command line imports; it prints `shown`."""
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *arguments],
+        [sys.executable, "-c", SCRIPT, *map(str, arguments)],
         capture_output=True,
         text=True,
         env=environment(),
         timeout=60,
         check=True,
     )
+    assert shown in done.stdout
     return set(json.loads(done.stderr))
 
 
@@ -48,6 +53,15 @@ def test_check_does_not_import_the_solvers() -> None:
     found = imported("check", "--help")
     assert "numpy" in found
     assert not found & {"onnx", "highspy", "clarabel"}
+
+
+def test_checking_a_robust_certificate_takes_no_library_but_numpy() -> None:
+    """Importing SciPy takes longer than the check of a small certificate."""
+    proof = EARLIER / "certificates" / "1-linf-0.3-90c8fa2dea6c.bnncert"
+    asked = ("check", proof, "--model", EARLIER / "network.npz")
+    found = imported(*asked, shown="accepted: for every input")
+    assert "numpy" in found
+    assert not found & (HEAVY - {"numpy"})
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)

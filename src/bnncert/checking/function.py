@@ -11,16 +11,28 @@ from math import gcd, lcm
 import numpy as np
 import numpy.typing as npt
 
+from bnncert.arrays import FloatArray
 from bnncert.checking.container import RejectedError
 from bnncert.network import Network
 
 Objects = npt.NDArray[np.object_]
 
 
-def scaled(numbers: Iterable[float | Fraction], least: int = 0) -> tuple[Objects, int]:
-    """Return integers and the smallest shift e >= least with numbers = integers / 2^e."""
+def scaled(numbers: FloatArray) -> tuple[Objects, int]:
+    """Return integers and the smallest shift e >= 0 with numbers = integers / 2^e."""
+    fraction, exponent = np.frexp(numbers)
+    # A float has 53 bits: numbers = whole 2^power, and whole = odd 2^zeros.
+    whole, power = np.ldexp(fraction, 53).astype(np.int64), exponent.astype(np.int64) - 53
+    zeros = np.maximum(np.frexp((whole & -whole).astype(np.float64))[1] - 1, 0)
+    odd, power = whole >> zeros, np.where(whole == 0, 0, power + zeros)
+    shift = -int(power.min(initial=0))
+    return odd.astype(object) << (power + shift).astype(object), shift
+
+
+def common_shift(numbers: Iterable[Fraction]) -> tuple[Objects, int]:
+    """Return the same for rationals over powers of two."""
     ratios = [v.as_integer_ratio() for v in numbers]
-    shift = max([least, *(q.bit_length() - 1 for _, q in ratios)])
+    shift = max([0, *(q.bit_length() - 1 for _, q in ratios)])
     return np.array([p << (shift - q.bit_length() + 1) for p, q in ratios], dtype=object), shift
 
 
@@ -58,7 +70,7 @@ class Function:
             if groups[int(output.group[k])] != 0:
                 doubt += abs(c) * Fraction(float(output.bias_error[k]))
         rows = np.asarray(output.weights, dtype=np.float64)[list(scores)]
-        whole, shift = scaled(rows.ravel().tolist())
+        whole, shift = scaled(rows.ravel())
         common = lcm(*(c.denominator for c in scores.values()))
         factors = np.array([int(c * common) for c in scores.values()], dtype=object)
         weights = (factors[:, None] * whole.reshape(rows.shape)).sum(axis=0)

@@ -28,9 +28,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.arrays import SignArray
+from bnncert.arrays import FloatArray, SignArray
 from bnncert.checking.container import RejectedError
-from bnncert.checking.function import Objects, scaled
+from bnncert.checking.function import Objects, common_shift, scaled
 from bnncert.checking.reading import Clauses
 from bnncert.checking.sparse import Integers, SparseRows
 from bnncert.checking.statement import Space
@@ -59,12 +59,11 @@ FLOAT32_UNIT, FLOAT32_MOST, FLOAT32_TINY = 2**24, 2**126, Fraction(1, 2**140)
 
 def digits(numbers: npt.NDArray[Any]) -> list[Integers]:
     """Return digits with the sign of their number: numbers = sum_k digits[k] 2^(20 k)."""
-    if numbers.dtype != object:
-        numbers = numbers.astype(np.int64)
+    top = max(-int(numbers.min(initial=0)), int(numbers.max(initial=0)))
+    if top < 2**BITS:
+        return [numbers.astype(np.int64, copy=False)]
     size, sign = np.abs(numbers), np.where(numbers < 0, -1, 1)
-    places = range(0, max(1, int(size.max(initial=0)).bit_length()), BITS)
-    if len(places) == 1:
-        return [numbers.astype(np.int64)]
+    places = range(0, top.bit_length(), BITS)
     return [sign * ((size >> k) & (2**BITS - 1)).astype(np.int64) for k in places]
 
 
@@ -90,26 +89,25 @@ class Geometry:
             rows = SparseRows.stacked([rows, SparseRows.of_dense(-space.matrix)])
         values, self.weight_shift = rows.values, 0
         if values.dtype.kind == "f":
-            values, self.weight_shift = scaled(values.tolist())
+            values, self.weight_shift = scaled(values)
         parts = digits(values)
         if len(parts) > MOST_DIGITS or rows.width >= MOST_INPUTS:
             raise RejectedError("the first layer's weights are too fine, or too many")
         self.rows = [rows.with_values(part) for part in parts]
-        low: list[Any] = layer.bias_lo.tolist()
-        high: list[Any] = layer.bias_hi.tolist()
+        biases = np.stack([layer.bias_lo, layer.bias_hi])
+        whole, finest = scaled(np.hstack([biases, [space.right] * 2]))
         if float32:
-            for j, error in enumerate(self._float32_errors(low, high, values)):
-                low[j], high[j] = Fraction(low[j]) - error, Fraction(high[j]) + error
+            error, more = common_shift(self._float32_errors(np.abs(biases).max(axis=0), values))
+            whole = whole << max(0, more - finest)
+            finest = max(finest, more)
+            whole[:, : self.size] += np.array([[-1], [1]]) * (error << (finest - more))
+        # Sums w.x + b in units of 2^-(weight_shift + point_shift).
+        self.point_shift = max(space.shift, finest - self.weight_shift)
+        self.low, self.high = whole << (self.weight_shift + self.point_shift - finest)
         #: Whether sign +1 (-1) of a neuron needs more than w.x + b >= 0 (<= 0).
-        certain = np.array([a == b for a, b in zip(low, high, strict=True)], dtype=bool)
+        certain = (self.low == self.high)[: self.size]
         self.strict = {1: certain & (self.sign_zero == "minus")}
         self.strict[-1] = certain & (self.sign_zero == "plus")
-        # Sums w.x + b in units of 2^-(weight_shift + point_shift).
-        right = space.right.tolist()
-        biases, finest = scaled([*low, *right, *high, *right])
-        self.point_shift = max(space.shift, finest - self.weight_shift)
-        biases = biases << (self.weight_shift + self.point_shift - finest)
-        self.low, self.high = biases[: biases.size // 2], biases[biases.size // 2 :]
         more = self.point_shift - space.shift
         lower, upper, center = (p << more for p in (space.lower, space.upper, space.center))
         #: Of the box, in digits: twice the middle, and the width.
@@ -121,19 +119,15 @@ class Geometry:
             self.room = np.array([center - lower, upper - center])
         self.float_room = (self.room / (1 << self.point_shift)).astype(np.float64)
 
-    def _float32_errors(
-        self, low: list[float], high: list[float], weights: npt.NDArray[Any]
-    ) -> list[Fraction]:
+    def _float32_errors(self, biases: FloatArray, weights: npt.NDArray[Any]) -> list[Fraction]:
         """Return how far a float32 evaluation of each w.x + b may be from the truth, at most."""
         reach, shift = np.maximum(abs(self.space.lower), abs(self.space.upper)), self.space.shift
         sums = dot([row.with_values(abs(row.values)) for row in self.rows], digits(reach))
         weight = Fraction(int(abs(weights).max(initial=0)), 1 << self.weight_shift)
         largest = max(Fraction(int(reach.max(initial=0)), 1 << shift), weight)
         terms, errors = self.rows[0].sizes.tolist(), []
-        for j, (a, b) in enumerate(zip(low, high, strict=True)):
-            size = Fraction(sums[j], 1 << (shift + self.weight_shift)) + Fraction(
-                max(abs(a), abs(b))
-            )
+        for j, bias in enumerate(biases.tolist()):
+            size = Fraction(sums[j], 1 << (shift + self.weight_shift)) + Fraction(bias)
             k = terms[j] + 3
             if max(size, largest) >= FLOAT32_MOST or k >= FLOAT32_UNIT // 2:
                 raise RejectedError("a value is outside the range of float32")

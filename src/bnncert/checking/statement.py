@@ -242,7 +242,7 @@ def _space(section: Section, network: Network) -> tuple[Space, str, str]:
     radius = _radius(section.fields["radius"]) if "radius" in fields else 0.0
     _refuse_wide(np.concatenate([*given.values(), [radius]]))
     _refuse_wide(np.concatenate([matrix.ravel(), right]))
-    whole, shift = scaled([*np.concatenate([*given.values(), [radius]]).tolist()])
+    whole, shift = scaled(np.concatenate([*given.values(), [radius]]))
     exact = dict(zip(given, whole[:-1].reshape(len(given), size), strict=True))
     if "center" in exact:
         space = _ball(kind, whole[-1], exact, shift)

@@ -240,9 +240,7 @@ def _separate_windows(stage: Stage) -> Stage:
         convolution = replace(convolution, rows=convolution.rows[pool.indices])
     count = pool.indices.size
     own = csr_matrix(np.ones(count, np.int8), np.arange(count), pool.indptr, (pool.shape[0], count))
-    return replace(
-        stage, weights=stage.weights[pool.indices], pool=own, convolution=convolution
-    )
+    return replace(stage, weights=stage.weights[pool.indices], pool=own, convolution=convolution)
 
 
 def _pool_owner(stage: Stage, source: str) -> IntArray:
