@@ -10,7 +10,7 @@ from pathlib import Path
 from bnncert import checking
 
 #: What a proof of robustness rests on; the format and counterexamples are read elsewhere.
-KERNEL = ("checker", "function", "geometry", "skeleton", "leaves", "flips", "patterns")
+KERNEL = ("checker", "function", "geometry", "skeleton", "leaves", "flips", "patterns", "sparse")
 
 NO_CODE = {
     tokenize.COMMENT,

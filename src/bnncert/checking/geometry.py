@@ -81,7 +81,6 @@ class Geometry:
     """The first layer over a region; everything is an integer over a power of two."""
 
     def __init__(self, layer: ThresholdLayer, space: Space, *, float32: bool = False) -> None:
-        assert layer.bias_lo is not None and layer.bias_hi is not None
         self.space, self.size, self.sign_zero = space, layer.size, layer.sign_zero
         self.inequalities = int(space.right.size)
         rows = SparseRows.of_weights(layer.rows)
@@ -94,7 +93,9 @@ class Geometry:
         if len(parts) > MOST_DIGITS or rows.width >= MOST_INPUTS:
             raise RejectedError("the first layer's weights are too fine, or too many")
         self.rows = [rows.with_values(part) for part in parts]
-        biases = np.stack([layer.bias_lo, layer.bias_hi])
+        #: The same for |w|: the digits of a number have its sign.
+        self.sizes = [rows.with_values(np.abs(part)) for part in parts]
+        biases = np.stack(layer.enclosure)
         whole, finest = scaled(np.hstack([biases, [space.right] * 2]))
         if float32:
             error, more = common_shift(self._float32_errors(np.abs(biases).max(axis=0), values))
@@ -104,6 +105,8 @@ class Geometry:
         # Sums w.x + b in units of 2^-(weight_shift + point_shift).
         self.point_shift = max(space.shift, finest - self.weight_shift)
         self.low, self.high = whole << (self.weight_shift + self.point_shift - finest)
+        #: Of an enclosed bias, in digits, the side that makes each sign easier.
+        self.easier = {1: digits(self.high), -1: digits(self.low)}
         #: Whether sign +1 (-1) of a neuron needs more than w.x + b >= 0 (<= 0).
         certain = (self.low == self.high)[: self.size]
         self.strict = {1: certain & (self.sign_zero == "minus")}
@@ -122,7 +125,7 @@ class Geometry:
     def _float32_errors(self, biases: FloatArray, weights: npt.NDArray[Any]) -> list[Fraction]:
         """Return how far a float32 evaluation of each w.x + b may be from the truth, at most."""
         reach, shift = np.maximum(abs(self.space.lower), abs(self.space.upper)), self.space.shift
-        sums = dot([row.with_values(abs(row.values)) for row in self.rows], digits(reach))
+        sums = dot(self.sizes, digits(reach))
         weight = Fraction(int(abs(weights).max(initial=0)), 1 << self.weight_shift)
         largest = max(Fraction(int(reach.max(initial=0)), 1 << shift), weight)
         terms, errors = self.rows[0].sizes.tolist(), []
@@ -138,18 +141,12 @@ class Geometry:
 
     def states(self) -> SignArray:
         """Return the sign of every neuron that has only one, and 0 for the others."""
-        neurons = np.arange(self.size)
-        # Twice w.x + b lies within w.middle +- |w|.width, plus twice the bias.
-        middle = dot(self.rows, self.middle)[: self.size]
-        # The digits of a number share its sign.
-        reach = dot([row.with_values(abs(row.values)) for row in self.rows], self.width)[neurons]
+        # Over the box 2 (w.x + b) lies within w.middle -+ |w|.width, plus twice the bias.
+        middle, reach = dot(self.rows, self.middle), dot(self.sizes, self.width)
+        most, least = middle + reach + 2 * self.high, middle - reach + 2 * self.low
         state = np.zeros(self.size, dtype=np.int8)
-        most, least = (
-            middle + reach + 2 * self.high[neurons],
-            middle - reach + 2 * self.low[neurons],
-        )
-        state[_below(most, self.strict[1])] = -1
-        state[_below(-least, self.strict[-1])] = 1
+        state[_below(most[: self.size], self.strict[1])] = -1
+        state[_below(-least[: self.size], self.strict[-1])] = 1
         if self.space.norm is not None:
             open_ = np.flatnonzero(state == 0)
             one = np.ones(open_.size, dtype=np.int64)
@@ -171,20 +168,15 @@ class Geometry:
         return np.concatenate([np.zeros(0, dtype=bool), *parts])
 
     def _prove(self, clauses: Clauses) -> Table:
-        owner, sign, count = clauses.owner, clauses.sign, clauses.count
-        place = np.where(clauses.neuron >= 0, clauses.neuron, self.size - 1 - clauses.neuron)
-        # Of an enclosed bias, the side that makes the sign easier.
-        bias = np.where(sign > 0, self.high[place], self.low[place])
-        constant = np.zeros(count, dtype=object)
-        np.add.at(constant, owner, sign.astype(object) * clauses.theta.astype(object) * bias)
-        strict = np.zeros(count, dtype=bool)
-        for s in (1, -1):
-            mine = (sign == s) & (clauses.theta > 0) & (clauses.neuron >= 0)
-            strict[owner[mine][self.strict[s][place[mine]]]] = True
-        v = self._direction(owner, place, sign, clauses.theta, count)
-        sides = np.where(v[-1] < 0, -1, 1)
-        # Twice the maximum over the box.
-        box = dot(v, self.middle) + dot([sides * part for part in v], self.width)
+        constant, v = self._sums(clauses)
+        strict = np.zeros(clauses.count, dtype=bool)
+        for sign in (1, -1):
+            mine = (clauses.sign == sign) & (clauses.theta > 0) & (clauses.neuron >= 0)
+            mine[mine] = self.strict[sign][clauses.neuron[mine]]
+            strict[clauses.owner[mine]] = True
+        # Twice the maximum over the box: of |v| every digit has the sign of v.
+        side = np.where(v[-1] < 0, -1, 1)
+        box = dot(v, self.middle) + dot([side * part for part in v], self.width)
         done = _below(box + 2 * constant, strict)
         if self.space.norm is not None:
             value = dot(v, self.center) + constant
@@ -194,21 +186,29 @@ class Geometry:
                 done[k] = self._over_ball(entries, value[k], strict[k])
         return np.asarray(done)
 
-    def _direction(
-        self, owner: Integers, place: Integers, sign: Integers, theta: Integers, count: int
-    ) -> list[Integers]:
-        """Return sum_j theta_j s_j w_j of each clause in digits that are >= 0 but for the last."""
-        thetas = digits(theta)
-        v: list[Any] = [0] * (len(thetas) + len(self.rows) - 1)
-        for i, part in enumerate(thetas):
-            for k, row in enumerate(self.rows):
-                v[i + k] = v[i + k] + row.combined(owner, place, sign * part, count)
+    def _sums(self, clauses: Clauses) -> tuple[Objects, list[Integers]]:
+        """Return sum_j theta_j s_j b_j and v = sum_j theta_j s_j w_j of every clause.
+
+        The digits of v are not negative, except the last.
+        """
+        place = np.where(clauses.neuron >= 0, clauses.neuron, self.size - 1 - clauses.neuron)
+        owner, theta, shape = clauses.owner, digits(clauses.theta), (clauses.count, self.low.size)
+        constant = np.zeros(clauses.count, dtype=object)
+        v: list[Any] = [0] * (len(theta) + len(self.rows) - 1)
+        for sign, bias in self.easier.items():
+            mine = np.flatnonzero(clauses.sign == sign)
+            where = owner[mine], place[mine]
+            chosen = [SparseRows.of_entries(*where, sign * t[mine], shape) for t in theta]
+            constant += dot(chosen, bias)
+            for i, part in enumerate(chosen):
+                for k, row in enumerate(self.rows):
+                    v[i + k] = v[i + k] + part.product(row)
         for k in range(len(v) - 1):
             v[k + 1] += v[k] >> BITS
         while np.abs(v[-1]).max(initial=0) >= 2**BITS:
             v.append(v[-1] >> BITS)
         v[:-1] = [part & (2**BITS - 1) for part in v[:-1]]
-        return v
+        return constant, v
 
     def _over_ball(self, v: Objects, value: int, strict: bool) -> bool:
         """Whether value + max of v.z over ball and box (z = x - c) is below zero."""

@@ -220,8 +220,8 @@ class Skeleton:
             return False
         # +1 needs u - plus >= 0, and -1 needs minus - u >= 0.
         need = theta * np.where(s > 0, -layer.plus[j], layer.minus[j])
-        sums = layer.rows.matrix.combined(owner, j, theta * s, clauses.count)
-        reach = np.abs(sums).sum(axis=1)
+        chosen = SparseRows.of_entries(owner, j, theta * s, (clauses.count, layer.state.size))
+        reach = np.abs(chosen.product(layer.rows.matrix)).sum(axis=1)
         return bool(np.all(reach + np.add.reduceat(need, clauses.start[:-1]) < 0))
 
     def _add(self, number: int, layer: Layer, open_: Integers, clashes: Clauses | None) -> None:

@@ -115,13 +115,13 @@ class SparseRows:
             total[filled] = np.add.reduceat(terms, self.start[filled], dtype=np.int64)
         return total
 
-    def combined(self, owner: Integers, rows: Integers, factors: Integers, count: int) -> Integers:
-        """Return `count` sums of rows: entry e adds factors[e] times row rows[e] to owner[e]."""
-        total = np.zeros(count * self.width, dtype=np.int64)
-        step = 1 + CHUNK // (1 + int(self.sizes.max(initial=0)))
-        for k in range(0, rows.size, step):
+    def product(self, other: SparseRows) -> Integers:
+        """Return the product with another matrix, with all its zeros."""
+        total, owner = np.zeros(self.count * other.width, dtype=np.int64), self.row * other.width
+        step = 1 + CHUNK // (1 + int(other.sizes.max(initial=0)))
+        for k in range(0, owner.size, step):
             part = slice(k, k + step)
-            chosen = self.take(rows[part])
-            place = np.repeat(owner[part] * self.width, chosen.sizes) + chosen.columns
-            np.add.at(total, place, np.repeat(factors[part], chosen.sizes) * chosen.values)
-        return total.reshape(count, self.width)
+            chosen = other.take(self.columns[part])
+            place = np.repeat(owner[part], chosen.sizes) + chosen.columns
+            np.add.at(total, place, np.repeat(self.values[part], chosen.sizes) * chosen.values)
+        return total.reshape(self.count, other.width)
