@@ -46,3 +46,11 @@ def reason(error: BaseException) -> str:
     """Return the first line of the message of a foreign exception, or else its type."""
     lines = str(error).splitlines()
     return (lines[0].strip() if lines else "") or type(error).__name__
+
+
+def failure_text(error: Exception) -> str:
+    """Return in one line why a computation failed, whatever it raised."""
+    if isinstance(error, MemoryError):
+        return "out of memory"
+    known = isinstance(error, BnncertError)
+    return " ".join((str(error) if known else f"{type(error).__name__}: {error}").split())

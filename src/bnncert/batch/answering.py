@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from bnncert.batch.instance import Instance
 from bnncert.batch.rows import Row
-from bnncert.errors import BnncertError
+from bnncert.errors import failure_text
 from bnncert.network import Network
 from bnncert.verdict import Result
 from bnncert.verification import bound, verify
@@ -36,12 +36,8 @@ def attempt(network: Network, instance: Instance, threads: int) -> Answer:
             row = answer(network, instance, threads, Path(folder) / "certificate.bnncert")
             content = None if row.certificate is None else Path(row.certificate).read_bytes()
             return Answer(instance, replace(row, certificate=None), content)
-    except BnncertError as error:
-        return Answer(instance, None, failure=str(error))
-    except MemoryError:
-        return Answer(instance, None, failure="out of memory")
     except Exception as error:
-        return Answer(instance, None, failure=f"{type(error).__name__}: {error}")
+        return Answer(instance, None, failure=failure_text(error))
 
 
 def answer(

@@ -104,6 +104,12 @@ def stored_floats(blob: Any, where: str) -> FloatArray | None:
         raise FormatError(f"{where}: not an array of <f8") from None
 
 
-def finite_or_none(value: float | None) -> float | None:
-    """Return a number, or None if it is not finite."""
-    return value if value is not None and math.isfinite(value) else None
+def finite_number(value: Any) -> float | None:
+    """Return a stored value if it is a finite number, else None."""
+    if isinstance(value, bool) or not isinstance(value, float | int):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None

@@ -15,7 +15,7 @@ from typing import Any
 
 from bnncert.batch.answering import Answer, attempt
 from bnncert.batch.instance import Instance
-from bnncert.errors import BnncertError
+from bnncert.errors import BnncertError, failure_text
 from bnncert.network import Network
 from bnncert.scheduler import connected
 
@@ -93,7 +93,7 @@ def _answers(
                     f"--scheduler {address}: the connection was lost; the rows before are written, "
                     "and the same command goes on from there"
                 ) from error
-            answer = Answer(instance, None, failure=f"{type(error).__name__}: {error}")
+            answer = Answer(instance, None, failure=failure_text(error))
         future.release()
         yield answer
         top_up()

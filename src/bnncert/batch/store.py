@@ -19,7 +19,7 @@ import numpy as np
 
 from bnncert.batch.cells import (
     check_cells,
-    finite_or_none,
+    finite_number,
     stored_floats,
     stored_object,
     stored_point,
@@ -235,7 +235,7 @@ class ResultsFile:
                 if not isinstance(value, kind):
                     raise FormatError(f"{where}: {name} is {str(value)[:40]!r}")
             for name in ("input_lo", "input_hi", "pixel_step", "zero_fraction"):
-                values[name] = finite_or_none(values[name])
+                values[name] = finite_number(values[name])
             if (values["pixel_step"] or 0) <= 0:
                 values["pixel_step"] = None
             records.append(NetworkRecord(sizes=sizes, input_shape=shape, **values))
@@ -300,7 +300,7 @@ class ResultsFile:
     def _row(self, cells: dict[str, Any]) -> Row:
         """Return a row from its checked cells."""
         check_cells(cells, f"{self.path}: row {cells['rowid']}")
-        cells["lower"], cells["upper"] = map(finite_or_none, (cells["lower"], cells["upper"]))
+        cells["lower"], cells["upper"] = map(finite_number, (cells["lower"], cells["upper"]))
         key = InstanceKey(**{name: cells.pop(name) for name in _KEY_COLUMNS})
         return Row(key=key, **cells)
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from bnncert.deadline import Deadline
-from bnncert.errors import BnncertError
+from bnncert.errors import LONGEST_MESSAGE, failure_text
 from bnncert.processes import answer_on_stdout, call_command, exit_after
 
 if TYPE_CHECKING:
@@ -215,9 +215,5 @@ def _attempt(request: dict[str, Any]) -> tuple[Result | None, str, str]:
         from bnncert.competition.working import answer
 
         return answer(request)
-    except BnncertError as error:
-        return None, " ".join(str(error).split()), ""
-    except MemoryError:
-        return None, "out of memory", ""
     except Exception as error:
-        return None, " ".join(f"{type(error).__name__}: {error}".split())[:300], ""
+        return None, failure_text(error)[:LONGEST_MESSAGE], ""

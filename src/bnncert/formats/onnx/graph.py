@@ -173,16 +173,15 @@ def parse_graph(content: bytes, source: str) -> Graph:
         raise FormatError(f"{source}: two constants of the graph have the same name")
     sparse = {tensor.values.name for tensor in graph.sparse_initializer}
     inputs = [item for item in graph.input if item.name not in tensors]
-    if len(inputs) != 1:
-        names = ", ".join(item.name for item in inputs) or "none"
-        raise UnsupportedModelError(
-            f"{source}: {len(inputs)} graph inputs ({names}); expected one that is not a constant"
-        )
-    if len(graph.output) != 1:
-        names = ", ".join(item.name for item in graph.output) or "none"
-        raise UnsupportedModelError(
-            f"{source}: {len(graph.output)} graph outputs ({names}); expected one"
-        )
+    for what, items, expected in (
+        ("inputs", inputs, "one that is not a constant"),
+        ("outputs", graph.output, "one"),
+    ):
+        if len(items) != 1:
+            names = ", ".join(item.name for item in items) or "none"
+            raise UnsupportedModelError(
+                f"{source}: {len(items)} graph {what} ({names}); expected {expected}"
+            )
     name, output = inputs[0].name, graph.output[0].name
     nodes = [_node(proto, source, number) for number, proto in enumerate(graph.node)]
     shape = _input_shape(inputs[0], source)

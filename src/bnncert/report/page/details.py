@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from bnncert.batch.cells import finite_number
 from bnncert.batch.recorded import Recorded
 from bnncert.batch.rows import Evidence, NetworkRecord, Row
 from bnncert.report.page.pictures import Album, as_image, difference, shades
@@ -70,9 +70,9 @@ def _target(tree: dict[str, Any]) -> list[Any]:
     return [
         str(tree.get("target", "")),
         str(tree.get("finding") or tree.get("status", "")),
-        shortened(_number(tree.get("lower")), ROUND_FLOOR),
-        shortened(_number(tree.get("upper")), ROUND_CEILING),
-        round(_number(tree.get("seconds")) or 0.0, 3),
+        shortened(finite_number(tree.get("lower")), ROUND_FLOOR),
+        shortened(finite_number(tree.get("upper")), ROUND_CEILING),
+        round(finite_number(tree.get("seconds")) or 0.0, 3),
         str(tree.get("stage", "")),
         str(tree.get("note", "")),
     ]
@@ -87,9 +87,9 @@ def _stages(targets: Sequence[dict[str, Any]]) -> list[list[Any]]:
         presolve = details.get("presolve seconds") if isinstance(details, dict) else None
         if presolve is not None and "presolve" not in seconds:
             # Presolve runs once for all targets.
-            seconds["presolve"], rivals["presolve"] = _number(presolve) or 0.0, len(targets)
+            seconds["presolve"], rivals["presolve"] = finite_number(presolve) or 0.0, len(targets)
         stage = str(tree.get("stage") or "undecided")
-        seconds[stage] = seconds.get(stage, 0.0) + (_number(tree.get("seconds")) or 0.0)
+        seconds[stage] = seconds.get(stage, 0.0) + (finite_number(tree.get("seconds")) or 0.0)
         rivals[stage] = rivals.get(stage, 0) + 1
     return [[stage, round(total, 3), rivals[stage]] for stage, total in seconds.items()]
 
@@ -152,16 +152,6 @@ def _link(certificate: str, results: Path, page: Path) -> dict[str, Any]:
         # Not a valid file name.
         there = False
     return {"name": Path(certificate).name, "href": address, "there": there}
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, float | int):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
 
 
 def _list(value: Any) -> list[Any]:
