@@ -108,7 +108,7 @@ MemoryOption = Annotated[
     float,
     typer.Option(
         "--memory-limit",
-        help="GB that open nodes of branch and bound may take before it goes deepest first; a "
+        help="GB that the open nodes of a search may take before it goes deepest first; a "
         "quarter of it for the tables of elimination.",
     ),
 ]

@@ -55,8 +55,8 @@ class Options:
         Workers of a Dask cluster that the search over sign patterns may use instead, see
         :func:`bnncert.scheduler.connected`.
     memory
-        Gigabytes that the open nodes of branch and bound may take before it goes deepest first,
-        which needs little memory.
+        Gigabytes that the open nodes of branch and bound, or of the search over sign patterns on
+        several processes, may take before it goes deepest first, which needs little memory.
     threads
         Threads that a solver may use; 0 lets it choose.
     solver

@@ -128,6 +128,7 @@ class PatternEngine:
                 at_most_threads(max(1, (os.cpu_count() or 1) // processes)),
                 opened as pool,
             ):
+                search.open.most_bytes = 1e9 * options.memory
                 found = SharedSearch(search, self.realiser, pool).run(deadline)
                 self._trouble = pool.trouble
         return search.conclude(found)
@@ -245,7 +246,7 @@ class PropagationMethod(Method):
     name = "propagation"
     summary = "search over first-layer signs by integer propagation in batches; for deep networks"
     promises = ("bound", "exact", "counterexample")
-    reads = frozenset({"seed", "mode", "processes", "cluster"})
+    reads = frozenset({"seed", "mode", "processes", "cluster", "memory"})
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
         """Decide all targets in one search."""

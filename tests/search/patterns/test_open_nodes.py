@@ -25,6 +25,22 @@ def test_the_newest_are_searched_and_the_oldest_handed_out() -> None:
     assert not nodes
 
 
+def test_many_nodes_are_handed_out_deepest_first() -> None:
+    nodes = OpenNodes(batch(0, 1))
+    nodes.push(batch(2, 3))
+    nodes.most_bytes = 2 * (3 + 2)
+    assert nodes.is_crowded
+    given = nodes.hand_out(1)
+    assert given.numbers.tolist() == [2]
+    nodes.take_back(given, batch(4, 5))
+    assert nodes.pop(1).numbers.tolist() == [4]
+    # With few nodes, what others leave is handed out again before what is searched here.
+    given = nodes.pop_all()
+    assert given.numbers.tolist() == [0, 1, 3, 5]
+    nodes.take_back(given.take(slice(0)), given.take(slice(1)))
+    assert not nodes.is_crowded
+
+
 def test_nodes_that_are_searched_elsewhere_are_open_until_they_are_back() -> None:
     nodes = OpenNodes(batch(0, 1, 2))
     first, second = nodes.hand_out(2), nodes.hand_out(2)

@@ -98,7 +98,7 @@ def test_answers_are_those_of_every_grid_point(norm: str, shared: type[InlinePoo
         label = int(net.classify(center)[0])
         ball = bnncert.Ball(norm, center, float(rng.choice([1.2, 2.6])))  # type: ignore[arg-type]
         least = grid_minimum(net, ball, label)
-        two = Options(processes=2)
+        two = Options(processes=2, memory=float(rng.choice([1e-9, 4.0])))
         result = bnncert.verify(net, ball, label, method="propagation", options=two)
         assert result.status == ("robust" if least > 0 else "not_robust")
         statuses[result.status] += 1

@@ -11,11 +11,18 @@ from bnncert.search.patterns.batch import NodeBatch
 
 
 class OpenNodes:
-    """Batches of nodes, the last one first; nodes that are searched elsewhere count as open."""
+    """Batches of nodes, the last one first; nodes that are searched elsewhere count as open.
+
+    Attributes
+    ----------
+    most_bytes
+        Above this size nodes are also handed out deepest first, which needs little memory.
+    """
 
     def __init__(self, *batches: NodeBatch) -> None:
         self._stack = [batch for batch in batches if len(batch)]
         self._away = 0
+        self.most_bytes = np.inf
 
     def __len__(self) -> int:
         """Return the number of nodes that wait here."""
@@ -45,25 +52,41 @@ class OpenNodes:
         self.push(joined.take(slice(most, None)))
         return joined.take(slice(most))
 
+    def pop_all(self) -> NodeBatch:
+        """Remove all nodes that wait here, the oldest first; there has to be one."""
+        stack, self._stack = self._stack, []
+        return NodeBatch.joined(stack)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether the nodes that wait here take too much memory."""
+        return sum(b.nodes.nbytes + b.targets.nbytes for b in self._stack) > self.most_bytes
+
     def hand_out(self, most: int) -> NodeBatch:
         """Remove nodes to be searched elsewhere; they are open until `take_back`.
 
         The oldest are taken, which have the largest subtrees; there has to be one.
         """
-        taken, count = [], 0
-        while self._stack and count < most:
-            taken.append(self._stack.pop(0))
-            count += len(taken[-1])
-        joined = NodeBatch.joined(taken)
-        self._insert(joined.take(slice(most, None)))
-        given = joined.take(slice(most))
+        if self.is_crowded:
+            given = self.pop(most)
+        else:
+            taken, count = [], 0
+            while self._stack and count < most:
+                taken.append(self._stack.pop(0))
+                count += len(taken[-1])
+            joined = NodeBatch.joined(taken)
+            self._insert(joined.take(slice(most, None)))
+            given = joined.take(slice(most))
         self._away += len(given)
         return given
 
     def take_back(self, given: NodeBatch, rest: NodeBatch) -> None:
         """End a search elsewhere: `rest` is what it left open of the subtrees below `given`."""
         self._away -= len(given)
-        self._insert(rest)
+        if self.is_crowded:
+            self.push(rest)
+        else:
+            self._insert(rest)
 
     def drop_targets(self, proved: BoolArray) -> None:
         """Take targets that are proved elsewhere out of all nodes that wait here."""

@@ -45,9 +45,6 @@ BATCH, PATTERNS = 2048, 8192
 #: A node with at most this many open signs is enumerated.
 ENUMERATED_SIGNS = 6
 
-#: Gigabytes that the stack of open nodes may take; depth-first search needs far less.
-MEMORY = 4.0
-
 #: Patterns that are looked for in the region for each batch, before the search goes on.
 REALISED = 16
 

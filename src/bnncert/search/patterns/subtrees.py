@@ -104,7 +104,7 @@ class SubtreeSolver:
             violation = (names.index(realiser.found.target), realiser.point)
         outcome = search.outcome
         return Searched(
-            rest=search.open.pop(len(search.open)) if search.open else work.nodes.take(slice(0)),
+            rest=search.open.pop_all() if search.open else work.nodes.take(slice(0)),
             record=search.record,
             lower=outcome.lower,
             nodes=outcome.nodes,
