@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -30,19 +31,26 @@ from bnncert.radius import RadiusInterrupt, RadiusResult, find_radius
 from bnncert.report.summary import radius_table
 
 
+@dataclass(frozen=True)
+class SearchOptions:
+    """Where the search for the radius ends."""
+
+    maximum: Annotated[float | None, typer.Option("--max", help="Largest radius of interest.")] = (
+        None
+    )
+    tolerance: Annotated[
+        float | None,
+        typer.Option("--tolerance", help="Gap to end at (default: 1 % of the falsified radius)."),
+    ] = None
+
+
 @grouped
 def radius(
     *,
     ctx: typer.Context,
     model: ModelArgument,
     point: PointOptions,
-    maximum: Annotated[
-        float | None, typer.Option("--max", help="Largest radius of interest.")
-    ] = None,
-    tolerance: Annotated[
-        float | None,
-        typer.Option("--tolerance", help="Gap to end at (default: 1 % of the falsified radius)."),
-    ] = None,
+    search: SearchOptions,
     scaling: ScalingOptions,
     ties: TiesOption = "violation",
     method: MethodOption = "auto",
@@ -71,8 +79,8 @@ def radius(
                 point.norm,
                 clip_lo=question.region.clip_lo,
                 clip_hi=question.region.clip_hi,
-                maximum=maximum,
-                tolerance=tolerance,
+                maximum=search.maximum,
+                tolerance=search.tolerance,
                 targets=question.targets,
                 ties=ties,
                 method=method,
