@@ -12,7 +12,7 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.checking.container import RejectedError
-from bnncert.checking.leaves import MOST, Goal, Sums, View
+from bnncert.checking.leaves import MOST, Goal, SumValues, View
 from bnncert.checking.reading import FINEST, Multipliers
 from bnncert.deadline import Deadline
 from bnncert.presolve.literals import both_literals, renumbered, variable_of
@@ -91,7 +91,7 @@ class LeafProblem:
             pair_second=second[distinct].astype(np.int64),
         )
 
-    def _part(self, sums: Sums, chosen: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _part(self, sums: SumValues, chosen: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return rows over the free variables, points of the free part, and the fixed part."""
         matrix = sums.weights[chosen]
         shift = np.asarray(matrix @ self.view.signs.astype(np.int64), dtype=np.float64)

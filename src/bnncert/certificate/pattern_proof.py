@@ -17,7 +17,7 @@ from bnncert.arrays import SignArray
 from bnncert.certificate.certify import Prover
 from bnncert.checking.patterns import LEAF, LEAVES, Patterns
 from bnncert.checking.reading import joined
-from bnncert.checking.statement import Objective
+from bnncert.checking.statement import ScoreFunction
 from bnncert.deadline import Deadline
 from bnncert.search.trace import PatternTrace
 
@@ -38,7 +38,7 @@ class _UnprovedError(Exception):
 
 def prove_patterns(
     prover: Prover,
-    targets: Mapping[int, Sequence[Objective]],
+    targets: Mapping[int, Sequence[ScoreFunction]],
     trace: PatternTrace,
     deadline: Deadline,
 ) -> PatternProof | None:
@@ -57,7 +57,7 @@ def _translated(prover: Prover, trace: PatternTrace) -> Tree:
     tree = trace.record.preorder()
     first = prover.skeleton.layers[0]
     state = first.state[trace.neurons]
-    # A neuron that is fixed is no variable, and its sign is its state.
+    # A neuron that is fixed is not a variable; its sign is its state.
     variable = np.where(state != 0, LEAF, first.variable[trace.neurons]).astype(np.int32)
     sign = np.where(state != 0, state, first.sign[trace.neurons]).astype(np.int8)
     used = np.unique(tree[tree != LEAF])

@@ -77,7 +77,7 @@ def _region(region: Region) -> Section:
             "matrix": np.asarray(region.matrix, dtype=np.float64).reshape(-1),
             "right": region.right,
         }
-        # Shows that the claim is not about nothing; not every polytope has floats inside.
+        # Shows that the region is not empty; not every polytope contains a point of floats.
         inside = region.settle(region.center, np.float32)
         inside = region.settle(region.center) if inside is None else inside
         if inside is not None:

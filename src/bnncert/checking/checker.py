@@ -29,7 +29,7 @@ from bnncert.checking.leaves import Goal
 from bnncert.checking.patterns import Patterns, PatternTree
 from bnncert.checking.reading import Clauses, Multipliers
 from bnncert.checking.skeleton import Skeleton
-from bnncert.checking.statement import Objective, Report, Statement, Zero
+from bnncert.checking.statement import Report, ScoreFunction, Statement, Zero
 from bnncert.network import Network
 
 #: Kinds of nodes besides a branch, whose number is its variable.
@@ -42,7 +42,7 @@ PARTS = {"target": "nodes", "patterns": "tree"}
 def check(
     path: AnyPath, network: Network, *, sign_zero: Zero | None = None, timeout: float | None = None
 ) -> Report:
-    """Check a certificate; RejectedError or UnreadableError says why it proves nothing.
+    """Check a certificate; RejectedError or UnreadableError says why it is not accepted.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def check(
         else:
             clauses, leaves = _check_trees(sections, statement, network, geometry)
     except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
-        # Nothing that a file can say may look like a crash, let alone a proof.
+        # Whatever error the content of a file causes, the file is rejected.
         raise RejectedError(f"it is too large or inconsistent ({type(error).__name__})") from error
     return statement.report(clauses, leaves, budget.seconds)
 
@@ -121,7 +121,7 @@ def _check_trees(
     return clauses.count + sum(c.count for c in clashes.values()), leaves
 
 
-def _objective(section: Section, target: list[Objective]) -> Objective:
+def _objective(section: Section, target: list[ScoreFunction]) -> ScoreFunction:
     """Return the function of a target that its tree shows to be positive."""
     chosen = section.number("objective")
     if chosen >= len(target):
@@ -170,7 +170,7 @@ class Walk:
                 child[kind] = sign
                 self.stack.append(child)
         if next(multipliers, None) is not None:
-            raise RejectedError("there are numbers that belong to no leaf")
+            raise RejectedError("there are numbers that do not belong to a leaf")
 
     def finish(self) -> None:
         """Refuse a tree that is not complete."""
@@ -187,7 +187,7 @@ class Walk:
         if view is None:
             return
         if numbers is None:
-            raise RejectedError("a leaf is no contradiction and has no numbers")
+            raise RejectedError("a leaf is not a contradiction and has no numbers")
         bound = self.goal.bound(view, numbers)
         if not self.goal.function.is_positive_from(bound):
             raise RejectedError(f"a leaf only shows f >= {float(bound):.6g}")

@@ -7,8 +7,8 @@ A file is the line `bnncert certificate 1` and then sections, each
     ...       zlib data: one line of JSON, then the arrays that it names, one after the other
 
 The last section holds the SHA-256 of all bytes before it.  Sections are read one at a time, their
-lengths are limited, and what a whole file may ask for is limited by a `Budget`: no file, whatever
-it contains, takes more memory than its largest section and the clauses that are kept.
+lengths are limited, and a `Budget` limits the whole file: the memory of a check is bounded by that
+of the largest section and of the clauses, which are kept.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ def _read_section(file: BinaryIO, digest: Any, budget: Budget) -> Section:
     digest.update(packed)
     engine = zlib.decompressobj()
     try:
-        # Never unpacks more than was announced, whatever the data says.
+        # At most one byte more than was announced is unpacked.
         raw = engine.decompress(packed, length + 1)
     except zlib.error as error:
         raise UnreadableError("a section cannot be unpacked") from error

@@ -36,7 +36,7 @@ def check_point(
     point = [Fraction(v) for v in section.floats("point", size).tolist()]
     if exact is not None:
         if not isinstance(exact, list) or len(exact) != size:
-            raise UnreadableError("section point: the point is no list of the right length")
+            raise UnreadableError("section point: the point is not a list of the right length")
         point = [exactly(v) for v in exact]
     number = section.number("target")
     if number >= len(statement.targets):
@@ -45,7 +45,7 @@ def check_point(
     if not statement.space.contains(point):
         raise RejectedError("the counterexample lies outside the region")
     if statement.float32 and any(Fraction(float(np.float32(float(x)))) != x for x in point):
-        raise RejectedError("the counterexample is no float32 number")
+        raise RejectedError("the counterexample is not a point of float32 numbers")
     signs = signs_at(geometry, point, common)
     if np.any(signs == UNDECIDED):
         raise RejectedError("rounding may change a sign at the counterexample")
@@ -62,7 +62,7 @@ def check_point(
     for last in islice(section.budget.timed(last_signs()), MOST_TIE_CHOICES):
         if all(is_violated(f, last) for f in functions):
             return
-    raise RejectedError("the point violates nothing")
+    raise RejectedError("the point does not violate the property")
 
 
 def _common_denominator(point: list[Fraction]) -> int:

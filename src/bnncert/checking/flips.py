@@ -33,7 +33,7 @@ class Flips:
     """The sign of each variable at the centre (`home`), and the cost of the other sign.
 
     Costs are integers of at most 2 UNITS, so that float64 sums of them are exact.  Where the
-    region is no such budget all costs are 0, and everything below holds as well.
+    region is not such a budget all costs are 0, with which the bounds below are valid, too.
     """
 
     home: Signs

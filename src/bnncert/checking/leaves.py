@@ -36,7 +36,7 @@ MOST = 2**61
 
 
 @dataclass(frozen=True, eq=False)
-class Sums:
+class SumValues:
     """Sums u = weights.x with the values (`points`, padded) that each can have (`possible`)."""
 
     weights: Integers
@@ -45,7 +45,7 @@ class Sums:
     possible: Table
 
     @staticmethod
-    def of(weights: Integers, low: Integers, high: Integers) -> Sums:
+    def of(weights: Integers, low: Integers, high: Integers) -> SumValues:
         """Return the values between bounds that each row's lattice has."""
         reach = np.abs(weights).sum(axis=1)
         step = 2 * np.maximum(np.gcd.reduce(weights, axis=1, initial=0), 1)
@@ -55,9 +55,9 @@ class Sums:
         place = np.arange(size.max(initial=1))
         possible = place < size[:, None]
         points = np.where(possible, start[:, None] + step[:, None] * place, 0)
-        return Sums(weights, Rows.of(SparseRows.of_dense(weights)), points, possible)
+        return SumValues(weights, Rows.of(SparseRows.of_dense(weights)), points, possible)
 
-    def narrowed(self, signs: Signs, excluded: Table) -> Sums:
+    def narrowed(self, signs: Signs, excluded: Table) -> SumValues:
         """Return the sums with the values that known signs and excluded pairs leave."""
         low, high = self.rows.ranges(signs, excluded)
         within = (self.points >= low[:, None]) & (self.points <= high[:, None])
@@ -70,8 +70,8 @@ class View:
 
     signs: Signs
     excluded: Table
-    tables: Sums
-    gates: Sums
+    tables: SumValues
+    gates: SumValues
 
     @property
     def free(self) -> Integers:
@@ -106,7 +106,7 @@ class Goal:
         weights = np.zeros((j.size, self.skeleton.size), dtype=np.int64)
         weights[:, : last.rows.matrix.width] = flip[:, None] * last.rows.matrix.take(j).dense()
         low, high = flip * last.low[j], flip * last.high[j]
-        self.tables = Sums.of(weights, np.minimum(low, high), np.maximum(low, high))
+        self.tables = SumValues.of(weights, np.minimum(low, high), np.maximum(low, high))
         # phi in units of 2^-self.unit, rounded down where the weights are finer than that.
         reach = int(np.abs(function.weights).sum()) // function.denominator + 1
         if reach >= 2**58:
@@ -131,7 +131,7 @@ class Goal:
             weights[k, : one.rows.matrix.width] = one.rows.matrix.take(np.array([j])).dense()
             numbers[:, k] = v, one.low[j], one.high[j], one.plus[j], one.minus[j]
         self.gate_variable, low, high, self.gate_plus, self.gate_minus = numbers
-        self.gates = Sums.of(weights, low, high)
+        self.gates = SumValues.of(weights, low, high)
 
     def learn(self, clauses: Clauses) -> None:
         """Add proved clauses of first-layer neurons, as literals of variables."""
@@ -169,7 +169,7 @@ class Goal:
         literals = self.clauses.take(np.flatnonzero(chosen)).columns
         return np.asarray(literals[~true[literals]])
 
-    def _cases(self, gates: Sums, signs: Signs) -> tuple[Table, Table]:
+    def _cases(self, gates: SumValues, signs: Signs) -> tuple[Table, Table]:
         """Return at which values of its sum each gate can be +1, and -1."""
         own = signs[self.gate_variable][:, None]
         on = gates.possible & (own >= 0) & (gates.points >= self.gate_plus[:, None])
@@ -231,7 +231,7 @@ class Goal:
         return total, linear
 
     def _check_numbers(self, m: Multipliers) -> None:
-        """Refuse names of nothing, and numbers with which sums could leave 64-bit integers."""
+        """Raise if a table or gate does not exist, or if sums could exceed 64-bit integers."""
         if not 0 <= m.shift <= FINEST:
             raise RejectedError("a leaf has an impossible unit")
         tables = np.arange(self.values.shape[0])

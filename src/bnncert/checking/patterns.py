@@ -35,7 +35,7 @@ from bnncert.checking.geometry import Geometry
 from bnncert.checking.reading import Clauses
 from bnncert.checking.skeleton import MOST_REACH, Layer, Skeleton
 from bnncert.checking.sparse import Integers, SparseRows
-from bnncert.checking.statement import Objective
+from bnncert.checking.statement import ScoreFunction
 
 #: Patterns of one leaf, at most.
 MOST_PATTERNS = 2**20
@@ -54,7 +54,7 @@ LEAF = -1
 FINEST = 48
 
 
-class Level:
+class LayerLevel:
     """Neurons of one layer as functions of the variables below."""
 
     def __init__(self, layer: Layer, neurons: Integers, outputs: Integers) -> None:
@@ -98,7 +98,9 @@ class Scores:
     target: Integers
 
     @staticmethod
-    def of(skeleton: Skeleton, members: Integers, targets: Sequence[Sequence[Objective]]) -> Scores:
+    def of(
+        skeleton: Skeleton, members: Integers, targets: Sequence[Sequence[ScoreFunction]]
+    ) -> Scores:
         """Return the functions of all targets over the open neurons `members` of the last layer.
 
         In a network of one layer they are functions of the variables.
@@ -158,7 +160,7 @@ class Patterns:
         skeleton: Skeleton,
         geometry: Geometry,
         clauses: Clauses,
-        targets: Sequence[Sequence[Objective]],
+        targets: Sequence[Sequence[ScoreFunction]],
         budget: Budget | None = None,
     ) -> None:
         self.skeleton, self.targets = skeleton, len(targets)
@@ -166,13 +168,13 @@ class Patterns:
         owners = np.array(skeleton.owner, dtype=np.int64).reshape(-1, 2)
         self.inputs = int(np.count_nonzero(owners[:, 0] == 0))
         depth = len(skeleton.layers)
-        self.levels: list[Level] = []
+        self.levels: list[LayerLevel] = []
         for number in range(1, depth - 1):
             own = np.flatnonzero(owners[:, 0] == number)
-            self.levels.append(Level(skeleton.layers[number], owners[own, 1], own))
+            self.levels.append(LayerLevel(skeleton.layers[number], owners[own, 1], own))
         members = np.flatnonzero(skeleton.layers[-1].state == 0)
         if depth > 1:
-            self.levels.append(Level(skeleton.layers[-1], members, members[:0]))
+            self.levels.append(LayerLevel(skeleton.layers[-1], members, members[:0]))
         self.scores = Scores.of(skeleton, members, targets)
         self.flips = Flips.of(geometry, owners[: self.inputs, 1])
         self.flip_sums: FlipSums | None = None

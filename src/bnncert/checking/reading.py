@@ -1,6 +1,6 @@
-"""From sections to clauses and to the numbers of leaves.  Nothing is believed here.
+"""From sections to clauses and to the numbers of leaves.
 
-With `container` and `statement`, this is the format; the other files derive what follows from it.
+With `container` and `statement`, this is the format; the other files prove what is written there.
 """
 
 from __future__ import annotations

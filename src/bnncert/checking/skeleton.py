@@ -1,4 +1,4 @@
-r"""All that follows from the network, the region and proved clashes: derived here, not believed.
+r"""What follows for all layers from the network, the region and proved clashes.
 
 Layer by layer each neuron is fixed, or equal to a *variable* up to sign, or a variable itself:
 
@@ -100,7 +100,7 @@ class Layer:
     """One layer: what is known of each neuron.
 
     Neuron j is `state[j]` if not 0, else `sign[j]` times variable `variable[j]` (-1 in the last of
-    several layers, whose neurons are no variables).  Above the first layer it depends on the open
+    several layers, whose neurons are not variables).  Above the first layer it depends on the open
     part u = rows.x of its sum, within [low, high]: +1 needs u >= plus, and -1 needs u <= minus.
     """
 
@@ -256,7 +256,7 @@ class Skeleton:
         self.owner += [(number, int(open_[k])) for k in leads]
         mine = np.stack([2 * leads, 2 * leads + 1], axis=1).ravel()
         pairs, one = implies[np.ix_(mine, mine ^ 1)], np.arange(mine.size)
-        # A literal and its own opposite say nothing new.
+        # That a literal and its opposite exclude each other is always true.
         pairs[one, one ^ 1] = pairs[one, one] = False
         old = self.excluded.shape[0]
         self.excluded = np.pad(self.excluded, (0, mine.size))

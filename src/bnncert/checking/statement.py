@@ -1,7 +1,7 @@
 """What a certificate claims: network, region and property, in exact numbers and in words.
 
-Nothing is believed here, and nothing that says nothing is let through: a property without rivals
-or conditions, and a region without inputs, are refused.
+The claim itself is not checked here.  Claims that would need no proof are refused: a property
+without rivals or conditions, and a region without inputs.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Space:
 
 
 @dataclass(frozen=True)
-class Objective:
+class ScoreFunction:
     """A function sum_k scores_k (score k) + constant that has to be positive, or not negative."""
 
     scores: dict[int, Fraction]
@@ -151,7 +151,7 @@ class Statement:
     verdict: str
     space: Space
     float32: bool
-    targets: list[list[Objective]]
+    targets: list[list[ScoreFunction]]
     text: str
     assumptions: dict[str, str]
     property: dict[str, Any]
@@ -351,7 +351,7 @@ def _has_input(section: Section, space: Space, float32: bool) -> bool:
 # -- the property -----------------------------------------------------------------------------
 
 
-def _property(value: Any, network: Network) -> tuple[list[list[Objective]], str, str]:
+def _property(value: Any, network: Network) -> tuple[list[list[ScoreFunction]], str, str]:
     """Return the functions of all targets, the property in words, and what a tie is."""
     kind = value.get("kind") if isinstance(value, dict) else None
     if kind == "classification" and value.keys() == {"kind", "label", "rivals", "ties"}:
@@ -375,7 +375,7 @@ def _property(value: Any, network: Network) -> tuple[list[list[Objective]], str,
 
 def _classification(
     label: Any, rivals: Any, ties: Any, network: Network
-) -> tuple[list[list[Objective]], str, str]:
+) -> tuple[list[list[ScoreFunction]], str, str]:
     if not isinstance(rivals, list) or not all(type(k) is int for k in (label, *rivals)):
         raise UnreadableError("section statement: label and rivals are not classes")
     if ties not in TIES:
@@ -383,9 +383,9 @@ def _classification(
     if not all(0 <= k < network.classes for k in (label, *rivals)):
         raise RejectedError("the property names a class that the network does not have")
     if not rivals or len({label, *rivals}) != 1 + len(rivals):
-        raise RejectedError("the rivals are no classes, the label itself, or one class twice")
+        raise RejectedError("there are no rivals, or one is the label itself or occurs twice")
     one, fine = Fraction(1), ties == "robust"
-    targets = [[Objective({label: one, k: -one}, Fraction(0), fine)] for k in rivals]
+    targets = [[ScoreFunction({label: one, k: -one}, Fraction(0), fine)] for k in rivals]
     names = f"class{'es' if len(rivals) > 1 else ''} {', '.join(map(str, rivals))}"
     if len(rivals) == network.classes - 1 > 1:
         names = "all other classes"
@@ -396,7 +396,7 @@ def _classification(
     )
 
 
-def _objective(value: Any, network: Network) -> Objective:
+def _objective(value: Any, network: Network) -> ScoreFunction:
     if not isinstance(value, dict) or not isinstance(value.get("scores"), dict):
         raise UnreadableError("section statement: an objective without scores")
     if not isinstance(value.get("tie_is_fine"), bool):
@@ -413,7 +413,7 @@ def _objective(value: Any, network: Network) -> Objective:
     constant = exactly(value.get("constant"))
     if constant and scores and not network.output.gain_is_one:
         raise RejectedError("scores with an irrational scale are compared with a number")
-    return Objective(scores, constant, value["tie_is_fine"])
+    return ScoreFunction(scores, constant, value["tie_is_fine"])
 
 
 def _short(number: Fraction) -> str:
