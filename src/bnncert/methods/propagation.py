@@ -41,8 +41,9 @@ TOO_LARGE = "too large for a search over sign patterns"
 DESCENTS, DESCENT_SHARE, DESCENT_SECONDS = 12, 0.2, 3.0
 
 
-#: Seconds before other processes are started.
-ALONE = 1.0
+#: Seconds before other processes are started, and seconds for which they are worth starting: they
+#: need about one to begin.
+ALONE, WORTH_STARTING = 1.0, 2.0
 
 
 class PatternEngine:
@@ -111,27 +112,34 @@ class PatternEngine:
     def _search(self, deadline: Deadline) -> SearchOutcome:
         """Search alone for a while, which is enough for most questions, then with others."""
         search, options = self.search, self.context.options
-        processes = options.processes or min(8, os.cpu_count() or 1)
-        opened: AbstractContextManager[SubtreePool]
-        if options.cluster is not None:
-            opened = DaskPool(self.question, options.cluster)
-        elif processes > 1:
-            opened = ProcessPool(self.question, processes - 1)
-        else:
+        opened = self._pool()
+        if opened is None:
             return search.run(deadline)
         since = deadline.elapsed()
         found = search.advance(deadline.within(self._alone))
         # What is left of it is for the next slice of time.
         self._alone = max(0.0, self._alone - (deadline.elapsed() - since))
-        if not found and search.open and not deadline.passed():
-            with (
-                at_most_threads(max(1, (os.cpu_count() or 1) // processes)),
-                opened as pool,
-            ):
-                search.open.most_bytes = 1e9 * options.memory
-                found = SharedSearch(search, self.realiser, pool).run(deadline)
-                self._trouble = pool.trouble
+        if found or not search.open or deadline.remaining() < WORTH_STARTING:
+            return search.conclude(found or search.advance(deadline))
+        with at_most_threads(max(1, (os.cpu_count() or 1) // self._processes)), opened as pool:
+            search.open.most_bytes = 1e9 * options.memory
+            found = SharedSearch(search, self.realiser, pool).run(deadline)
+            self._trouble = pool.trouble
         return search.conclude(found)
+
+    @property
+    def _processes(self) -> int:
+        """The number of processes on this machine, this one included."""
+        options = self.context.options
+        if options.cluster is not None:
+            return 1
+        return options.processes or min(8, os.cpu_count() or 1)
+
+    def _pool(self) -> AbstractContextManager[SubtreePool] | None:
+        """Return the other processes that may search subtrees, not started yet."""
+        if self.context.options.cluster is not None:
+            return DaskPool(self.question, self.context.options.cluster)
+        return ProcessPool(self.question, self._processes - 1) if self._processes > 1 else None
 
     def drop(self, proved: set[str]) -> None:
         """Stop to look for targets that are proved elsewhere."""

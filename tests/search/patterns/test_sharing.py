@@ -299,6 +299,7 @@ def test_the_time_limit_holds_with_other_processes(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(propagation, "ALONE", 0.1)
+    monkeypatch.setattr(propagation, "WORTH_STARTING", 0.5)
     started = time.monotonic()
     result = bnncert.verify(
         hard_network(40),
