@@ -131,6 +131,7 @@ class EliminationEngine:
             "split buckets": counts.split,
             "eliminations": counts.eliminations,
             "learned clauses": counts.clauses,
+            "active clauses": counts.active,
             "linear programs": counts.programs,
             "seconds": dict(counts.seconds),
         }
@@ -180,7 +181,8 @@ def local_plan(presolved: Presolved, objectives: int, deadline: Deadline) -> Pla
     clauses = [tuple(pair) for pair in variable_of(pairs).tolist()]
     limits = Limits(seconds=CHEAP_SECONDS)
     try:
-        found = prepare(scopes, clauses, objectives, limits, deadline.within(CHEAP_SECONDS))
+        within = deadline.within(CHEAP_SECONDS)
+        found = prepare(scopes, clauses, objectives, limits, within, active=())
     except OutOfTimeError:
         return None
     return found.plan if limits.allow(found.plan, objectives) else None

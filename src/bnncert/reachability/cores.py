@@ -15,9 +15,9 @@ from scipy.sparse.csgraph import connected_components
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline
-from bnncert.reachability.fast import fast_feasibility
-from bnncert.reachability.feasibility import Feasibility, SignPattern
-from bnncert.regions import Region
+from bnncert.reachability.fast import MarginProgram, fast_feasibility
+from bnncert.reachability.feasibility import Feasibility, SignPattern, find_conflict
+from bnncert.regions import Region, is_l2_ball
 
 #: Conflicts of at most this many neurons are made smaller by leaving out one neuron at a time.
 MOST_SHRUNK = 12
@@ -32,33 +32,49 @@ def disjoint_conflicts(
     """
     used = np.flatnonzero(multipliers > 1e-9 * multipliers.max(initial=0.0))
     for part in _connected(pattern, used):
-        left = part
+        connected = _ConnectedPart(pattern.part(part), region)
+        left = np.arange(part.size)
         while left.size and not deadline.passed():
-            found = fast_feasibility(pattern.part(left), region, deadline)
-            if found.conflict is None:
+            found = connected.conflict(left, deadline)
+            if found is None:
                 break
-            small = shrink(pattern, _moved(found, left), region, deadline)
+            small = connected.shrunk(found, deadline)
             assert small.conflict is not None
-            yield small
+            yield _moved(small, part)
             left = np.setdiff1d(left, small.conflict)
 
 
-def shrink(
-    pattern: SignPattern, conflict: Feasibility, region: Region, deadline: Deadline
-) -> Feasibility:
-    """Return a conflict with fewer neurons, where leaving one out leaves a conflict."""
-    assert conflict.conflict is not None
-    if not 2 < conflict.conflict.size <= MOST_SHRUNK:
-        return conflict
-    for place in conflict.conflict.tolist():
-        assert conflict.conflict is not None
-        if conflict.conflict.size <= 2 or place not in conflict.conflict or deadline.passed():
-            continue
-        rest = conflict.conflict[conflict.conflict != place]
-        found = fast_feasibility(pattern.part(rest), region, deadline)
-        if found.conflict is not None:
-            conflict = _moved(found, rest)
-    return conflict
+class _ConnectedPart:
+    """The conflicts of a part of a pattern; its linear program is built once."""
+
+    def __init__(self, pattern: SignPattern, region: Region) -> None:
+        self._pattern, self._region = pattern, region
+        self._program = None if is_l2_ball(region) else MarginProgram(pattern, region)
+
+    def conflict(self, places: IntArray, deadline: Deadline) -> Feasibility | None:
+        """Return a conflict among some neurons, or None if none is found."""
+        part = self._pattern.part(places)
+        found: Feasibility | None
+        if self._program is None:
+            found = fast_feasibility(part, self._region, deadline)
+        else:
+            guide = self._program.solve(deadline, places)
+            found = None if guide is None else find_conflict(part, guide[1], self._region)
+        return None if found is None or found.conflict is None else _moved(found, places)
+
+    def shrunk(self, found: Feasibility, deadline: Deadline) -> Feasibility:
+        """Return a conflict with fewer neurons, where leaving one out leaves a conflict."""
+        assert found.conflict is not None
+        kept: IntArray = found.conflict
+        if kept.size > MOST_SHRUNK:
+            return found
+        for place in found.conflict.tolist():
+            if kept.size <= 2 or place not in kept or deadline.passed():
+                continue
+            smaller = self.conflict(kept[kept != place], deadline)
+            if smaller is not None and smaller.conflict is not None:
+                found, kept = smaller, smaller.conflict
+        return found
 
 
 def _moved(found: Feasibility, places: IntArray) -> Feasibility:

@@ -19,8 +19,8 @@ import scipy.sparse as sp
 from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline
 from bnncert.network.layers import ThresholdLayer
+from bnncert.reachability.scaled_rows import ScaledRows
 from bnncert.regions import Region
-from bnncert.regions.linear_block import input_block
 from bnncert.solvers.highs_ import HighsModel
 from bnncert.solvers.linear_program import LinearProgram
 
@@ -45,20 +45,12 @@ class ElasticProgram:
 
     def __init__(self, layer: ThresholdLayer, neurons: IntArray, region: Region) -> None:
         self.neurons, self._region = neurons, region
-        rows = layer.weights[neurons].astype(np.float64)
-        self._block = block = input_block(region, np.unique(rows.indices).astype(np.int64))
-        part = rows[:, block.index]
-        length = np.sqrt(np.asarray((part * part).sum(axis=1)).reshape(-1))
-        self._length = np.where(length > 0, length, 1.0)
-        scale = float(np.abs(block.spread.data).max(initial=0.0)) or 1.0
-        self._length = self._length * scale
-        scaled = sp.diags_array(1.0 / self._length) @ part
-        self._constant = scaled @ block.base + layer.bias[neurons] / self._length
-        count, n = neurons.size, block.size
+        self._rows = rows = ScaledRows.of(layer, neurons, region)
+        block, count, n = rows.block, neurons.size, rows.block.size
         eye = sp.identity(count, format="csr")
         matrix = sp.vstack(
             [
-                sp.hstack([scaled @ block.spread, eye, -eye]),
+                sp.hstack([rows.matrix, eye, -eye]),
                 sp.hstack([block.rows, sp.csr_array((block.rows.shape[0], 2 * count))]),
             ]
         ).tocsr()
@@ -84,18 +76,17 @@ class ElasticProgram:
         prices
             What a unit of slack of each neuron costs; None: 1.
         """
-        count, block = self.neurons.size, self._block
+        count, block = self.neurons.size, self._rows.block
         wanted = signs > 0
         self._program.set_row_bounds(
-            np.where(wanted, MARGIN - self._constant, -np.inf),
-            np.where(wanted, np.inf, -MARGIN - self._constant),
+            np.where(wanted, MARGIN - self._rows.constant, -np.inf),
+            np.where(wanted, np.inf, -MARGIN - self._rows.constant),
         )
         price = np.ones(count) if prices is None else prices / max(prices.max(initial=0.0), 1e-300)
         self._program.set_cost(np.concatenate([np.zeros(block.size), price, price]), 0.0)
         answer = self._program.solve(deadline)
         if answer.point is None or answer.multipliers is None:
             return None
-        point = np.array(self._region.center)
-        point[block.index] = block.base + block.spread @ answer.point[: block.size]
-        multipliers = np.maximum(signs * answer.multipliers[:count], 0.0) / self._length
+        point = self._rows.point(answer.point[: block.size], self._region)
+        multipliers = np.maximum(signs * answer.multipliers[:count], 0.0) / self._rows.length
         return ElasticPoint(self._region.project(point[None, :])[0], multipliers)

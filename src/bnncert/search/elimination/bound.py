@@ -68,10 +68,14 @@ def estimated_seconds(plan: Plan, objectives: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """The plan of a model, and how many components its graph has."""
+    """The plan of a model, how many components its graph has, and the clauses of the plan.
+
+    `clauses` are numbers in the list of clauses that the plan was made for.
+    """
 
     plan: Plan
     components: int
+    clauses: tuple[int, ...]
 
 
 def prepare(
@@ -80,16 +84,61 @@ def prepare(
     objectives: int,
     limits: Limits,
     deadline: Deadline,
+    active: Sequence[int] | None = None,
 ) -> Prepared:
     """Choose the order and, where the limits ask for it, the width.
 
+    Parameters
+    ----------
+    active
+        The clauses that count in any case (default: all).  Of the others only those are taken that
+        do not widen any table.
+
     Raises OutOfTimeError if the deadline passes.
     """
-    near = neighbourhoods([*tables, *clauses])
+    chosen = range(len(clauses)) if active is None else active
+    near = neighbourhoods([*tables, *(clauses[i] for i in chosen)])
     parts = components(near)
     order: list[int] = []
     for part in parts:
         order += min_fill_order({v: near[v] for v in part}, deadline)
+    used = _with_free(tables, clauses, chosen, order)
+    plan = _plan_within(tables, [clauses[i] for i in used], order, objectives, limits, deadline)
+    return Prepared(plan, len(parts), tuple(used))
+
+
+def _with_free(
+    tables: Sequence[tuple[int, ...]],
+    clauses: Sequence[tuple[int, ...]],
+    chosen: Sequence[int],
+    order: list[int],
+) -> list[int]:
+    """Return the chosen clauses and those whose variables are together in a bucket anyway."""
+    if len(chosen) == len(clauses):
+        return list(chosen)
+    rank = {v: i for i, v in enumerate(order)}
+    plan = make_plan(tables, [clauses[i] for i in chosen], order)
+    together = [set(bucket[0].scope) for bucket in plan.buckets]
+    known = set(chosen)
+    free = [
+        i
+        for i, scope in enumerate(clauses)
+        if i not in known
+        and all(v in rank for v in scope)
+        and together[min(rank[v] for v in scope)].issuperset(scope)
+    ]
+    return [*chosen, *free]
+
+
+def _plan_within(
+    tables: Sequence[tuple[int, ...]],
+    clauses: Sequence[tuple[int, ...]],
+    order: list[int],
+    objectives: int,
+    limits: Limits,
+    deadline: Deadline,
+) -> Plan:
+    """Return the widest plan within the limits, or else the narrowest."""
     plan = make_plan(tables, clauses, order)
     for width in WIDTHS:
         if limits.allow(plan, objectives):
@@ -97,7 +146,7 @@ def prepare(
         if width < plan.width:
             deadline.check()
             plan = make_plan(tables, clauses, order, width)
-    return Prepared(plan, len(parts))
+    return plan
 
 
 def minimise(model: Model, plan: Plan, limits: Limits, deadline: Deadline) -> Minimum:

@@ -51,9 +51,9 @@ class Plan:
     entries
         Entries of all tables that are summed, for one objective.
     split
-        How many buckets are split; the result is exact if none is.
+        How many buckets are split.
     dropped
-        How many clauses do not fit into any mini-bucket of theirs.
+        How many clauses do not fit into their bucket, or any of its mini-buckets.
     """
 
     order: tuple[int, ...]
@@ -65,8 +65,8 @@ class Plan:
 
     @property
     def is_exact(self) -> bool:
-        """Whether no bucket is split."""
-        return self.split == 0
+        """Whether no bucket is split and no clause is left out."""
+        return self.split == 0 and self.dropped == 0
 
 
 @dataclass(eq=False)

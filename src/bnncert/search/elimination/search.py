@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from bnncert.arrays import FloatArray, IntArray, SignArray
+from bnncert.arrays import FloatArray, SignArray
 from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.presolve.literals import literal
 from bnncert.presolve.pipeline import Presolved
@@ -26,8 +26,8 @@ from bnncert.reachability.cores import disjoint_conflicts
 from bnncert.reachability.elastic import ElasticProgram
 from bnncert.reachability.fast import fast_feasibility
 from bnncert.reachability.feasibility import Feasibility, SignPattern
-from bnncert.search.clauses import ClauseSet
 from bnncert.search.elimination.bound import Limits, Prepared, columns, minimise, prepare
+from bnncert.search.elimination.clause_pool import ClausePool
 from bnncert.search.elimination.factors import build_factors
 from bnncert.search.elimination.objectives import integer_objective
 from bnncert.search.elimination.tables import InexactError, Model
@@ -61,6 +61,7 @@ class EliminationCounts:
     split: int = 0
     eliminations: int = 0
     clauses: int = 0
+    active: int = 0
     programs: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -96,7 +97,9 @@ class EliminationSearch:
         self._offer, self._is_done = offer, is_done
         self._integer = [integer_objective(o) for o in objectives]
         self._factors = build_factors(presolved, deadline)
-        self._model: Model = self._factors.model(self._integer)
+        model: Model = self._factors.model(self._integer)
+        self.pool = ClausePool(model.clauses)
+        self._model = replace(model, clauses=())
         used = sorted({v for table in self._model.tables for v in table.scope})
         first = [v for v in used if presolved.owner_layer[v] == 0]
         #: The first-layer variables in use, and their neurons.
@@ -104,12 +107,14 @@ class EliminationSearch:
         self.neurons = presolved.owner[self.variables]
         self.counts = EliminationCounts(variables=len(used))
         self.counts.spent("tables", started)
-        #: What was learned, as literals of variables and as certificates have it.
-        self.clauses: list[IntArray] = []
+        #: What was learned, as certificates have it.
         self.proofs: list[LearnedClause] = []
         self.lower = np.full(len(objectives), -np.inf)
         self._stuck: set[int] = set()
         self._prepared: Prepared | None = None
+        self._planned = 0
+        #: Objectives of which some pattern was realised as nearly as possible.
+        self._tried: set[int] = set()
         #: Estimated seconds of one elimination; more where buckets are split and nothing helps.
         self._effort = min(FIRST_SECONDS, limits.seconds)
         self._elastic: ElasticProgram | None = None
@@ -127,22 +132,22 @@ class EliminationSearch:
             self._prepared is not None and self._prepared.plan.is_exact
         )
 
-    def prepare(self, deadline: Deadline) -> Prepared:
-        """Return the plan for the present clauses.
+    def prepare(self, objectives: int, deadline: Deadline) -> Prepared:
+        """Return the plan for the active clauses and a number of objectives.
 
         Raises OutOfTimeError if the deadline passes.
         """
-        if self._prepared is None:
-            clauses = (*self._model.clauses, *self.clauses)
-            scopes = replace(self._model, clauses=clauses).scopes()
-            count = len(self._model.tables)
+        if self._prepared is None or (objectives < self._planned and self.counts.split):
             limits = replace(self.limits, seconds=self._effort)
+            scopes = [table.scope for table in self._model.tables]
             self._prepared = prepare(
-                scopes[:count], scopes[count:], self._model.objectives, limits, deadline
+                scopes, self.pool.scopes, objectives, limits, deadline, self.pool.active
             )
+            self._planned = objectives
             plan = self._prepared.plan
             self.counts.width, self.counts.split = plan.width, plan.split
             self.counts.components = self._prepared.components
+            self.counts.active = len(self.pool.uses)
         return self._prepared
 
     def run(self, deadline: Deadline) -> Ending:
@@ -180,56 +185,63 @@ class EliminationSearch:
         return True
 
     def _eliminate(self, wanted: list[int], deadline: Deadline) -> dict[int, SignArray]:
-        """Raise the lower bounds; return the first-layer pattern of each objective."""
+        """Raise the lower bounds; return the signs of all variables for each objective."""
         started = time.monotonic()
-        plan = self.prepare(deadline).plan
+        prepared = self.prepare(len(wanted), deadline)
         own = columns(self._model, np.array(wanted, dtype=np.int64))
-        own = replace(own, clauses=(*self._model.clauses, *self.clauses))
-        made = minimise(own, plan, self.limits, deadline)
+        own = replace(own, clauses=tuple(self.pool.clauses[i] for i in prepared.clauses))
+        made = minimise(own, prepared.plan, self.limits, deadline)
         self.counts.eliminations += 1
         self.counts.spent("elimination", started)
-        places = np.searchsorted(made.variables, self.variables)
         patterns = {}
         for row, k in enumerate(wanted):
             bound = self._integer[k].lower(float(made.values[row]))
             self.lower[k] = max(self.lower[k], bound)
-            patterns[k] = made.patterns[row][places]
+            signs = np.zeros(self.presolved.owner.size, dtype=np.int8)
+            signs[made.variables] = made.patterns[row]
+            patterns[k] = signs
         return patterns
 
     def _learn(self, patterns: dict[int, SignArray], deadline: Deadline) -> bool:
-        """Look for inputs with the patterns, lowest bound first; True ends the search."""
-        new = ClauseSet()
+        """Look for what excludes the patterns, lowest bound first; True ends the search."""
+        counted = set() if self._prepared is None else set(self._prepared.clauses)
         for k in sorted(patterns, key=lambda k: (self.lower[k], k)):
             deadline.check()
             pattern = patterns[k]
-            # Another pattern of this round may have taught what excludes this one.
-            if new.broken_by(pattern[None, :])[0]:
-                continue
-            wanted = SignPattern(self.presolved.network.layers[0], self.neurons, pattern)
-            learned, found = self._realise(k, wanted, deadline)
-            if found:
-                return True
-            for conflict in learned:
-                assert conflict.conflict is not None
-                new.add(literal(conflict.conflict, pattern[conflict.conflict]))
-                self._add(wanted, conflict)
-            if not learned and not self._is_done(k, self.lower[k]):
+            # What the elimination did not count, or what was learned since from other patterns.
+            broken = self.pool.violated(pattern)
+            self.pool.activate(i for i in broken if i not in counted)
+            progress = not counted.issuperset(broken)
+            if not broken or k not in self._tried:
+                self._tried.add(k)
+                learned, found = self._realise(k, pattern[self.variables], deadline)
+                if found:
+                    return True
+                progress = self._add(learned) or progress
+            if progress:
+                self._prepared = None
+            elif not self._is_done(k, self.lower[k]):
                 self._stuck.add(k)
         return False
 
-    def _add(self, wanted: SignPattern, conflict: Feasibility) -> None:
-        assert conflict.conflict is not None
-        blamed = wanted.part(conflict.conflict)
-        self.clauses.append(literal(self.variables[conflict.conflict], blamed.signs))
-        self.proofs.append((blamed.neurons, blamed.signs, conflict.multipliers))
-        self.counts.clauses += 1
-        self._prepared = None
+    def _add(self, learned: list[tuple[SignPattern, Feasibility]]) -> bool:
+        """Add conflicts to the pool, active; return whether one is new."""
+        before = len(self.pool)
+        for pattern, conflict in learned:
+            assert conflict.conflict is not None
+            blamed = pattern.part(conflict.conflict)
+            if self.pool.add(literal(self.variables[conflict.conflict], blamed.signs)):
+                self.proofs.append((blamed.neurons, blamed.signs, conflict.multipliers))
+                self.counts.clauses += 1
+        self.pool.activate(range(before, len(self.pool)))
+        return len(self.pool) > before
 
     def _realise(
-        self, k: int, wanted: SignPattern, deadline: Deadline
-    ) -> tuple[list[Feasibility], bool]:
+        self, k: int, signs: SignArray, deadline: Deadline
+    ) -> tuple[list[tuple[SignPattern, Feasibility]], bool]:
         """Try points that have a pattern, or nearly; return its conflicts, and whether to end."""
         region = self.presolved.region
+        wanted = SignPattern(self.presolved.network.layers[0], self.neurons, signs)
         if not wanted.size:
             return [], self._offer(k, region.center, None)
         if self._elastic is None:
@@ -239,13 +251,14 @@ class EliminationSearch:
         if near is not None:
             if self._offer(k, near.point, None):
                 return [], True
-            conflicts = list(disjoint_conflicts(wanted, near.multipliers, region, deadline))
+            found_now = disjoint_conflicts(wanted, near.multipliers, region, deadline)
+            conflicts = [(wanted, conflict) for conflict in found_now]
             if conflicts or self._is_done(k, self.lower[k]):
                 return conflicts, False
         for check in (fast_feasibility, exact_feasibility):
             found = check(wanted, region, deadline)
             if found.conflict is not None:
-                return [found], False
+                return [(wanted, found)], False
             if found.point is not None and self._offer(k, found.point, found.exact_point):
                 return [], True
             if self._is_done(k, self.lower[k]):
