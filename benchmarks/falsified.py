@@ -4,8 +4,8 @@
         [--radii 2,4,6] [--methods auto,attack]
 
 Radii are in pixels, labels are what the network answers, and all rivals are attacked.  `auto`
-spends a third of its time on the attack, so it should not fall behind `attack` with a third of the
-limit; the last line of a radius counts the images that `attack` falsified in that time and `auto`
+spends a third of its time on the attack (less while that is stalled), so it should not fall behind
+`attack` with a third of the limit; the last line of a radius counts the images that `attack` falsified in that time and `auto`
 did not.
 """
 
