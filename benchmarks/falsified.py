@@ -5,8 +5,8 @@
 
 Radii are in pixels, labels are what the network answers, and all rivals are attacked.  `auto`
 spends a third of its time on the attack (less while that is stalled), so it should not fall behind
-`attack` with a third of the limit; the last line of a radius counts the images that `attack` falsified in that time and `auto`
-did not.
+`attack` with a third of the limit; the last line of a radius counts the images that `attack`
+falsified in that time and `auto` did not.
 """
 
 from __future__ import annotations

@@ -79,7 +79,9 @@ def drop_leaf(rng: Random, sections: Sections) -> None:
     if rng.integers(2):
         section.arrays[name] = np.delete(kind, k)
     else:
-        section.arrays[name] = np.insert(kind, k, int(_pick(rng, [-1, -2, -3, 0, 1, int(kind[k])])))
+        section.arrays[name] = np.insert(
+            kind, k, int(_pick(rng, [-1, -2, -3, -4, 0, 1, int(kind[k])]))
+        )
     return None
 
 

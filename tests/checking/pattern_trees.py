@@ -8,6 +8,7 @@ import numpy as np
 
 import bnncert
 from bnncert.certificate.writing import _statement
+from bnncert.checking.checker import PATTERNS
 from bnncert.checking.container import Section
 from bnncert.checking.geometry import Geometry
 from bnncert.checking.patterns import LEAF
@@ -83,6 +84,21 @@ def by_hand(
         Section("patterns", {"targets": list(range(len(problem.targets)))}),
         *(Section("tree", {}, {"variables": np.array(part, dtype="<i4")}) for part in parts),
     ]
+
+
+def one_by_one(
+    problem: Problem, network: bnncert.Network, tree: list[int], arithmetic: str = "real"
+) -> list[Section]:
+    """Return a certificate with the same tree for each target, its leaves to be enumerated."""
+    numbers = ("unit", "sizes", "tables", "table_values", "gates", "gate_values", "diagonal")
+    numbers += ("clash_first", "clash_second", "clash_values", "since", "sizes_of_clauses")
+    empty = {name: np.zeros(0, dtype="<i4") for name in (*numbers, "neurons", "signs", "theta")}
+    kinds = np.where(np.array(tree) == LEAF, PATTERNS, tree).astype("<i4")
+    sections = [_statement(problem, network, "robust", arithmetic, None)]
+    for number in range(len(problem.targets)):
+        sections.append(Section("target", {"number": number, "objective": 0}))
+        sections.append(Section("nodes", {}, {"kind": kinds, **empty}))
+    return sections
 
 
 def robust_tree(norm: str) -> tuple[TinyNetwork, Problem, list[int]]:

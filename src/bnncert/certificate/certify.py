@@ -9,7 +9,7 @@ itself, depth first.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -22,14 +22,15 @@ from bnncert.arrays import SignArray as Signs
 from bnncert.certificate.clause_proof import kept, many, prove_clause
 from bnncert.certificate.leaf_proof import LeafProblem
 from bnncert.certificate.translation import Translation
-from bnncert.checking.checker import BOUND, CONFLICT, RANGES
+from bnncert.checking.checker import BOUND, CONFLICT, PATTERNS, RANGES
 from bnncert.checking.container import RejectedError
 from bnncert.checking.function import Function
 from bnncert.checking.geometry import Geometry
 from bnncert.checking.leaves import Goal, View
+from bnncert.checking.patterns import Patterns
 from bnncert.checking.reading import Clauses, Multipliers, joined
 from bnncert.checking.skeleton import Skeleton
-from bnncert.checking.statement import Space
+from bnncert.checking.statement import Objective, Space
 from bnncert.deadline import Deadline
 from bnncert.network import Network
 from bnncert.presolve.pipeline import Presolved
@@ -184,16 +185,17 @@ class Prover:
     def prove(
         self,
         number: int,
-        functions: list[Function],
+        target: Sequence[Objective],
         trace: Trace | None,
         deadline: Deadline,
         report: Callable[[int], None] | None = None,
     ) -> TargetProof | None:
-        """Return a proof that one of the functions is positive, or None."""
+        """Return a proof that one of the target's functions is positive, or None."""
         chosen = 0 if trace is None else trace.objective
-        order = [chosen, *(k for k in range(len(functions)) if k != chosen)]
+        order = [chosen, *(k for k in range(len(target)) if k != chosen)]
         for k in order:
-            work = _Work(self, functions[k], deadline, report)
+            function = target[k].of(self.skeleton.network)
+            work = _Work(self, function, target[k], deadline, report)
             nodes = work.run(trace if k == chosen else None)
             if nodes is not None:
                 # What an attempt without success has learned is not in the file.
@@ -218,6 +220,7 @@ class _Hint:
 
     signs: Signs
     multipliers: NodeMultipliers | None
+    by_patterns: bool
 
 
 class _Work:
@@ -225,11 +228,13 @@ class _Work:
         self,
         prover: Prover,
         function: Function,
+        objective: Objective,
         deadline: Deadline,
         report: Callable[[int], None] | None,
     ) -> None:
         self.prover, self.function, self.deadline = prover, function, deadline
-        self.report = report
+        self.objective, self.report = objective, report
+        self.patterns: Patterns | None = None
         self.goal = Goal(prover.skeleton, function, prover.known)
         self.phi: FloatArray = np.ldexp(self.goal.values.astype(np.float64), -self.goal.unit)
         self.least, self.enough = _thresholds(function)
@@ -280,6 +285,7 @@ class _Work:
             _Hint(
                 translation.signs(leaf.signs),
                 None if leaf.multipliers is None else translation.multipliers(leaf.multipliers),
+                leaf.by_patterns,
             )
             for leaf in trace.leaves
         ]
@@ -297,6 +303,8 @@ class _Work:
             shared = np.flatnonzero(split & (view.signs == 0))
             if shared.size:
                 return ProofNode(int(shared[0]))
+        if guide and guide[0].by_patterns and self._closed_by_patterns(path):
+            return ProofNode(PATTERNS)
         problem = LeafProblem(self.goal, view, self.phi)
         if guide and guide[0].multipliers is not None:
             assert self.frame is not None
@@ -319,6 +327,18 @@ class _Work:
         place = np.searchsorted(problem.free, candidates)
         return ProofNode(int(problem.free[choose_variable(problem.problem, moments, place)]))
 
+    def _closed_by_patterns(self, path: Signs) -> bool:
+        """Whether the checker closes a leaf by enumeration of its patterns."""
+        if self.patterns is None:
+            prover, targets = self.prover, [[self.objective]]
+            known = joined([prover.known, *self.learned])
+            self.patterns = Patterns(prover.skeleton, prover.geometry, known, targets)
+        try:
+            self.patterns.refuse_reached(path[None, : self.patterns.inputs])
+        except RejectedError:
+            return False
+        return True
+
     def _unreachable(self, view: View) -> bool:
         """Look for a clause that the signs of the first layer violate, and learn it."""
         signs = view.signs[self.inputs]
@@ -332,6 +352,8 @@ class _Work:
         if found is None:
             return False
         self.goal.learn(found)
+        if self.patterns is not None:
+            self.patterns.learn(found)
         self.learned.append(found)
         self.pending = found
         return True

@@ -82,8 +82,8 @@ def write_proof(
                 continue
             if progress is not None:
                 progress(f"certificate: {target.name}", number, len(problem.targets))
-            functions = [o.of(stated) for o in claim.targets[number]]
-            proof = prover.prove(number, functions, record.traces.get(target.name), limit)
+            own = record.traces.get(target.name)
+            proof = prover.prove(number, claim.targets[number], own, limit)
             if proof is None:
                 why = "time is up" if limit.passed() else "a leaf could not be proved exactly"
                 raise CertificateError(f"no certificate: {target.name}: {why}")

@@ -33,7 +33,7 @@ from bnncert.checking.statement import Report, ScoreFunction, Statement, Zero
 from bnncert.network import Network
 
 #: Kinds of nodes besides a branch, whose number is its variable.
-CONFLICT, RANGES, BOUND = -1, -2, -3
+CONFLICT, RANGES, BOUND, PATTERNS = -1, -2, -3, -4
 
 #: The sections that begin a tree, and those with its nodes.
 PARTS = {"target": "nodes", "patterns": "tree"}
@@ -103,8 +103,9 @@ def _check_trees(
         targets = [statement.targets[k] for k in chosen]
         walk: Walk | PatternTree
         if part == "nodes":
-            function = _objective(current, targets[0]).of(network)
-            walk = Walk(Goal(skeleton, function, clauses), geometry)
+            objective = _objective(current, targets[0])
+            goal = Goal(skeleton, objective.of(network), clauses)
+            walk = Walk(goal, objective, geometry, clauses)
         else:
             walk = PatternTree(Patterns(skeleton, geometry, clauses, targets, current.budget))
         current = next(sections, nothing)
@@ -137,9 +138,14 @@ def _refuse_unproved(section: Section, clauses: Clauses, geometry: Geometry) -> 
 class Walk:
     """Goes through the nodes of one tree in preorder."""
 
-    def __init__(self, goal: Goal, geometry: Geometry) -> None:
-        self.goal, self.geometry = goal, geometry
+    def __init__(
+        self, goal: Goal, objective: Objective, geometry: Geometry, clauses: Clauses
+    ) -> None:
+        self.goal, self.objective, self.geometry = goal, objective, geometry
         self.learned: list[Clauses] = []
+        #: The clauses that are known at the present node.
+        self.known = [clauses]
+        self.patterns: Patterns | None = None
         #: The signs of all nodes that are still to come, the next one last.
         self.stack: list[Signs] = [np.zeros(goal.skeleton.size, dtype=np.int8)]
         self.leaves = 0
@@ -156,12 +162,15 @@ class Walk:
         places = np.searchsorted(since, np.arange(kinds.size + 1))
         for number, kind in enumerate(map(int, section.budget.timed(kinds))):
             if places[number + 1] > places[number]:
-                self.goal.learn(found.part(places[number], places[number + 1]))
+                self._learn(found.part(places[number], places[number + 1]))
             if not self.stack:
                 raise RejectedError("a tree goes on after its end")
             path = self.stack.pop()
-            if kind < 0:
+            if kind == PATTERNS:
+                self._enumerate(path, section.budget)
+            elif kind < 0:
                 self._leaf(path, kind, multipliers)
+            if kind < 0:
                 continue
             if kind >= path.size or path[kind]:
                 raise RejectedError("a node splits what is not open")
@@ -171,6 +180,21 @@ class Walk:
                 self.stack.append(child)
         if next(multipliers, None) is not None:
             raise RejectedError("there are numbers that do not belong to a leaf")
+
+    def _learn(self, clauses: Clauses) -> None:
+        self.known.append(clauses)
+        self.goal.learn(clauses)
+        if self.patterns is not None:
+            self.patterns.learn(clauses)
+
+    def _enumerate(self, path: Signs, budget: Budget) -> None:
+        """Refuse a leaf with a pattern of first-layer signs at which f is not positive."""
+        self.leaves += 1
+        if self.patterns is None:
+            known, targets = reading.joined(self.known), [[self.objective]]
+            self.patterns = Patterns(self.goal.skeleton, self.geometry, known, targets, budget)
+        # Signs of later layers are left out: the leaf covers more than it has to.
+        self.patterns.refuse_reached(path[None, : self.patterns.inputs])
 
     def finish(self) -> None:
         """Refuse a tree that is not complete."""

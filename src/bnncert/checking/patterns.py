@@ -284,6 +284,14 @@ class Patterns:
                 stack.append((child[possible], targets[who[possible]]))
         return None
 
+    def refuse_reached(self, leaves: Signs) -> None:
+        """Refuse leaves that have too many patterns, or one that reaches a target."""
+        nodes, targets, _ = self.propagated(leaves)
+        if not self.countable(nodes).all():
+            raise RejectedError(f"a leaf has more than {MOST_PATTERNS} patterns")
+        if self.counterexample(nodes, targets) is not None:
+            raise RejectedError("a leaf has a pattern that reaches a target")
+
 
 @lru_cache(maxsize=10_000)
 def _few(open_: int, flips: int) -> bool:
@@ -352,9 +360,5 @@ class PatternTree:
         if not self._waiting:
             return
         self.leaves += len(self._waiting)
-        nodes, targets, _ = self.patterns.propagated(np.array(self._waiting))
+        self.patterns.refuse_reached(np.array(self._waiting))
         self._waiting = []
-        if not self.patterns.countable(nodes).all():
-            raise RejectedError(f"a leaf has more than {MOST_PATTERNS} patterns")
-        if self.patterns.counterexample(nodes, targets) is not None:
-            raise RejectedError("a leaf has a pattern that reaches a target")

@@ -65,6 +65,15 @@ class Restrictor:
         self.excluded[first, second] = self.excluded[second, first] = True
         return not known
 
+    def broken_by(self, patterns: SignArray, chosen: IntArray) -> npt.NDArray[np.bool_]:
+        """Return which rows of signs contradict a clause, or a pair among the chosen variables."""
+        holds = np.stack([patterns[:, chosen] > 0, patterns[:, chosen] < 0], axis=2)
+        holds = holds.reshape(patterns.shape[0], 2 * chosen.size)
+        literals = both_literals(chosen)
+        excluded = self.excluded[np.ix_(literals, literals)].astype(np.float32)
+        met = holds.astype(np.float32) @ excluded > 0
+        return np.asarray(np.any(met & holds, axis=1) | self.clauses.broken_by(patterns))
+
     def propagate(self, signs: SignArray) -> SignArray | None:
         """Return all signs that follow, or None for a contradiction."""
         signs = signs.copy()
@@ -201,6 +210,17 @@ def with_interior(pairs: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         first, second = literal(a, -1), literal(b, -t)
         kept[first, second] = kept[second, first] = False
     return kept
+
+
+def sum_of_minima(problem: ReducedProblem) -> float:
+    """Return a lower bound of f: the sum of the least values of all its parts."""
+    least = problem.values.min(axis=1, initial=np.inf).sum() if problem.values.size else 0.0
+    size = float(np.abs(problem.values).max(axis=1, initial=0.0).sum()) + abs(problem.constant)
+    size += float(np.abs(problem.linear).sum())
+    rounding = (problem.values.shape[0] + problem.size + 8) * 2.0**-51 * size
+    rounding = 0.0 if problem.slack == 0 else rounding
+    total = problem.constant + float(least) - float(np.abs(problem.linear).sum())
+    return total - rounding - problem.slack
 
 
 def _restrict_lattice(

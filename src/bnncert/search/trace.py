@@ -51,10 +51,14 @@ class Trace:
 
 @dataclass(frozen=True, eq=False)
 class TracedLeaf:
-    """The signs of a closed node (0: free), and the multipliers of its relaxation, if any."""
+    """The signs of a closed node (0: free), and the multipliers of its relaxation, if any.
+
+    `by_patterns` says that the patterns of its open first-layer signs were enumerated.
+    """
 
     signs: SignArray
     multipliers: NodeMultipliers | None = None
+    by_patterns: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +97,7 @@ def trace_of(tree: Tree, presolved: Presolved, objective: int) -> Trace:
 
 
 def _traced(leaf: ClosedNode) -> TracedLeaf:
-    return TracedLeaf(leaf.signs, leaf.multipliers)
+    return TracedLeaf(leaf.signs, leaf.multipliers, leaf.reason == "patterns")
 
 
 def root_trace(

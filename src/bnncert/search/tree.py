@@ -1,8 +1,9 @@
 r"""Branch and bound on the signs of neurons.
 
 A node fixes some signs.  It is closed when they contradict each other (pairs, learned clauses,
-gates), when no input has them (linear or cone program, checked), or when the reduced relaxation of
-what is left bounds f above its goal.  Otherwise it is split on one more sign.  Points met on the
+gates), when no input has them (linear or cone program, checked), when all its patterns are few and
+none reaches the goal (`node_patterns`), or when the reduced relaxation of what is left bounds f
+above its goal.  Otherwise it is split on one more sign.  Points met on the
 way, and patterns rounded from the moments, are tried as counterexamples.  Where all signs are
 fixed, exact arithmetic decides.
 
@@ -35,7 +36,8 @@ from bnncert.relaxations.reduced.problem import ReducedProblem
 from bnncert.relaxations.reduced.relaxation import relax_reduced
 from bnncert.search.branching import choose_variable
 from bnncert.search.frontier import Frontier, OpenNode
-from bnncert.search.restrict import Restriction, Restrictor
+from bnncert.search.node_patterns import NodePatterns
+from bnncert.search.restrict import Restriction, Restrictor, sum_of_minima
 from bnncert.search.rounding import count_violated_pairs, objective_values, round_moments
 from bnncert.search.warm_start import Frame, NodeMultipliers, keep, start_from
 from bnncert.solvers.structured import Iterate, solve_structured
@@ -45,6 +47,9 @@ TreeStatus: TypeAlias = Literal["proved", "violated", "open", "interrupted"]
 
 #: Patterns rounded from the moments of each node, and how many of them are checked at most.
 ROUNDED, CHECKED = 40, 2
+
+#: Patterns of an enumerated node that are looked for in the region, at most.
+ENUMERATED = 64
 
 #: Iterations that one node's relaxation may take.
 NODE_ITERATIONS = 40
@@ -71,7 +76,7 @@ class ClosedNode:
     """A closed node: its fixed signs, why it is closed, and the multipliers of its relaxation."""
 
     signs: SignArray
-    reason: Literal["contradiction", "unreachable", "constant", "relaxation"]
+    reason: Literal["contradiction", "unreachable", "constant", "patterns", "relaxation"]
     bound: float
     multipliers: NodeMultipliers | None = None
 
@@ -154,6 +159,7 @@ class Tree:
         self.neurons: IntArray = presolved.owner[problem.variables[self.inputs]]
         self.restrictor = Restrictor(problem)
         self.frame = Frame.of(problem)
+        self.patterns = NodePatterns(presolved, problem, objective)
         self.options = options or TreeOptions()
         self.generator = np.random.default_rng(self.options.seed)
         self.outcome = Outcome("open", -np.inf, 0)
@@ -290,11 +296,17 @@ class Tree:
             self._close(ClosedNode(node.signs, "contradiction", np.inf))
             return None
         problem = left.problem
-        least = max(self._simple_bound(problem), node.bound)
+        least = max(sum_of_minima(problem), node.bound)
         rounded = self.objective.round_up(least)
         if self._enough(rounded):
             self._close(ClosedNode(node.signs, "constant", rounded))
             return None
+        if self.evaluate is None and self.patterns.is_worth_it(left):
+            bound = self._enumerate(left, deadline)
+            if bound > -np.inf:
+                self._close(ClosedNode(node.signs, "patterns", bound))
+            if bound > -np.inf or self.outcome.point is not None:
+                return None
         thorough = not node.depth or self.evaluate is not None
         bound, moments, kept = self._relaxation(left, node.start, deadline, thorough)
         bound = max(bound, least)
@@ -326,6 +338,23 @@ class Tree:
         place = choose_variable(problem, moments, np.searchsorted(left.free, candidates))
         return _Split(bound, int(left.free[place]), kept)
 
+    def _enumerate(self, left: Restriction, deadline: Deadline) -> float:
+        """Return a bound above the goal if no pattern of the node reaches it, else -inf."""
+        patterns, least = self.patterns.violating(left)
+        whole = np.repeat(left.signs[None, :], patterns.shape[0], axis=0)
+        whole[:, self.inputs] = patterns
+        everyone = np.arange(self.inputs.size)
+        for _ in range(ENUMERATED):
+            whole = whole[~self.restrictor.broken_by(whole, self.inputs)]
+            if not whole.shape[0]:
+                return max(self.objective.round_up(least), self.objective.least_good_value)
+            check = self._check(whole[0], everyone, deadline)
+            if check.point is not None:
+                self.offer(check.point, None)
+            if check.conflict is None:
+                break
+        return -np.inf
+
     def _settle(self, node: OpenNode, left: Restriction, deadline: Deadline) -> bool:
         """Decide a node whose first layer is fixed, in exact arithmetic; True if it is over."""
         pattern = SignPattern(self.layer, self.neurons, left.signs[self.inputs])
@@ -336,17 +365,6 @@ class Tree:
             self._close(ClosedNode(node.signs, "unreachable", np.inf))
             return True
         return found.point is not None and self.offer(found.point, found.exact_point)
-
-    @staticmethod
-    def _simple_bound(problem: ReducedProblem) -> float:
-        """Return the sum of all minima."""
-        least = problem.values.min(axis=1, initial=np.inf).sum() if problem.values.size else 0.0
-        size = float(np.abs(problem.values).max(axis=1, initial=0.0).sum()) + abs(problem.constant)
-        size += float(np.abs(problem.linear).sum())
-        rounding = (problem.values.shape[0] + problem.size + 8) * 2.0**-51 * size
-        rounding = 0.0 if problem.slack == 0 else rounding
-        total = problem.constant + float(least) - float(np.abs(problem.linear).sum())
-        return total - rounding - problem.slack
 
     def _relaxation(
         self, left: Restriction, parent: NodeMultipliers | None, deadline: Deadline, thorough: bool
