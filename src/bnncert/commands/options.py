@@ -21,13 +21,6 @@ if TYPE_CHECKING:
 ModelArgument = Annotated[
     Path, typer.Argument(help="Network file: .npz, .json, .onnx, Keras or PyTorch (also .gz).")
 ]
-InputOption = Annotated[
-    str | None, typer.Option("--input", help="Point: .npy, FILE.npz:KEY, or an image file.")
-]
-IndexOption = Annotated[int | None, typer.Option("--index", help="Which point of a batch.")]
-LabelOption = Annotated[
-    int | None, typer.Option("--label", help="True class (default: as --labels).")
-]
 LabelsOption = Annotated[
     str | None,
     typer.Option(
@@ -39,42 +32,11 @@ LabelsOption = Annotated[
 NormOption = Annotated[
     Literal["linf", "l2", "l1"], typer.Option("--norm", help="Norm of the ball.")
 ]
-RadiusOption = Annotated[
-    str | None,
-    typer.Option(
-        "--radius", help="Radius in input units, in pixels as in 1px, or as in 0.25delta."
-    ),
-]
-ClipOption = Annotated[
-    tuple[float, float] | None,
-    typer.Option("--clip", help="Data box LO HI (default: the one in the network file)."),
-]
-ScaleOption = Annotated[
-    tuple[float, float] | None,
-    typer.Option(
-        "--scale", help="Inputs LO HI that pixels 0 and 255 become (default: the data box)."
-    ),
-]
-MeanOption = Annotated[
-    str | None,
-    typer.Option("--mean", help="With --std: pixels enter as (p/255 - mean)/std; M or M1,M2,M3."),
-]
-StdOption = Annotated[
-    str | None, typer.Option("--std", help="Of --mean: one number, or one for each channel.")
-]
-TargetsOption = Annotated[str, typer.Option("--targets", help="all, runner-up, or a class.")]
 TiesOption = Annotated[
     Literal["violation", "robust"],
     typer.Option("--ties", help="What an equal score of a rival counts as."),
 ]
 MethodOption = Annotated[str, typer.Option("--method", help="See `bnncert methods`.")]
-TimeoutOption = Annotated[
-    float | None,
-    typer.Option(
-        "--timeout",
-        help="Seconds of wall time for the whole question, from the start of the process on.",
-    ),
-]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of all randomness.")]
 SignZeroOption = Annotated[
     Literal["plus", "minus", "either"] | None,
@@ -82,19 +44,6 @@ SignZeroOption = Annotated[
 ]
 JsonOption = Annotated[
     str | None, typer.Option("--json", help="Write everything as JSON to FILE, or - for stdout.")
-]
-FormOption = Annotated[Literal["lattice", "soft"], typer.Option("--form", help="Encoding of milp.")]
-SamplesOption = Annotated[int, typer.Option("--samples", help="Points that sample draws.")]
-RestartsOption = Annotated[
-    int | None, typer.Option("--restarts", help="Points that attack moves at once.")
-]
-SolverOption = Annotated[
-    Literal["structured", "low-rank", "clarabel", "scs", "mosek", "highs", "scip", "gurobi"] | None,
-    typer.Option(
-        "--solver",
-        help="Back end: structured (default) or low-rank for sdp; clarabel (default of the "
-        "sdp-* methods), scs and mosek for all of them; highs (milp), scip (minp) or gurobi.",
-    ),
 ]
 ExplainOption = Annotated[
     bool,
@@ -111,10 +60,6 @@ MemoryOption = Annotated[
         help="GB that the open nodes of a search may take before it goes deepest first; a "
         "quarter of it for the tables of elimination.",
     ),
-]
-SparsityOption = Annotated[
-    Literal["layered", "pairwise", "chordal", "dense"] | None,
-    typer.Option("--sparsity", help="Cliques of the sdp-* methods (default: the method's own)."),
 ]
 CouplingOption = Annotated[
     Literal["auto", "on", "off"],
@@ -135,10 +80,6 @@ SchedulerOption = Annotated[
         help="Address of a Dask scheduler whose workers share the search over sign patterns.",
     ),
 ]
-PixelOption = Annotated[
-    float | None,
-    typer.Option("--pixel-step", help="Spacing of admissible values for attack, e.g. 1."),
-]
 
 
 #: The options that set fields of `Options` with a limited range.
@@ -155,9 +96,13 @@ FLAGS = {
 class PointOptions:
     """A point, its true class and the norm of the ball around it."""
 
-    input_: InputOption = None
-    index: IndexOption = None
-    label: LabelOption = None
+    input_: Annotated[
+        str | None, typer.Option("--input", help="Point: .npy, FILE.npz:KEY, or an image file.")
+    ] = None
+    index: Annotated[int | None, typer.Option("--index", help="Which point of a batch.")] = None
+    label: Annotated[
+        int | None, typer.Option("--label", help="True class (default: as --labels).")
+    ] = None
     labels: LabelsOption = None
     norm: NormOption = "linf"
 
@@ -166,31 +111,64 @@ class PointOptions:
 class ScalingOptions:
     """The data box, how pixels enter the network, and the adversarial classes."""
 
-    clip: ClipOption = None
-    scale: ScaleOption = None
-    mean: MeanOption = None
-    std: StdOption = None
-    targets: TargetsOption = "all"
+    clip: Annotated[
+        tuple[float, float] | None,
+        typer.Option("--clip", help="Data box LO HI (default: the one in the network file)."),
+    ] = None
+    scale: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            "--scale", help="Inputs LO HI that pixels 0 and 255 become (default: the data box)."
+        ),
+    ] = None
+    mean: Annotated[
+        str | None,
+        typer.Option(
+            "--mean", help="With --std: pixels enter as (p/255 - mean)/std; M or M1,M2,M3."
+        ),
+    ] = None
+    std: Annotated[
+        str | None, typer.Option("--std", help="Of --mean: one number, or one for each channel.")
+    ] = None
+    targets: Annotated[str, typer.Option("--targets", help="all, runner-up, or a class.")] = "all"
 
 
 @dataclass(frozen=True)
 class BallOptions(PointOptions):
     """A labelled point and the ball around it."""
 
-    radius: RadiusOption = None
+    radius: Annotated[
+        str | None,
+        typer.Option(
+            "--radius", help="Radius in input units, in pixels as in 1px, or as in 0.25delta."
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)
 class MethodOptions:
     """What the methods may use, and their settings."""
 
-    timeout: TimeoutOption = None
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout",
+            help="Seconds of wall time for the whole question, from the start of the process on.",
+        ),
+    ] = None
     seed: SeedOption = 0
     sign_zero: SignZeroOption = None
-    form: FormOption = "lattice"
-    samples: SamplesOption = 10_000
-    restarts: RestartsOption = None
-    pixel_step: PixelOption = None
+    form: Annotated[
+        Literal["lattice", "soft"], typer.Option("--form", help="Encoding of milp.")
+    ] = "lattice"
+    samples: Annotated[int, typer.Option("--samples", help="Points that sample draws.")] = 10_000
+    restarts: Annotated[
+        int | None, typer.Option("--restarts", help="Points that attack moves at once.")
+    ] = None
+    pixel_step: Annotated[
+        float | None,
+        typer.Option("--pixel-step", help="Spacing of admissible values for attack, e.g. 1."),
+    ] = None
     memory: MemoryOption = 4.0
 
     def options(self) -> Options:
@@ -213,8 +191,21 @@ class VerifyMethodOptions(MethodOptions):
 class BoundMethodOptions(MethodOptions):
     """The settings of `bound`."""
 
-    solver: SolverOption = None
-    sparsity: SparsityOption = None
+    solver: Annotated[
+        Literal["structured", "low-rank", "clarabel", "scs", "mosek", "highs", "scip", "gurobi"]
+        | None,
+        typer.Option(
+            "--solver",
+            help="Back end: structured (default) or low-rank for sdp; clarabel (default of the "
+            "sdp-* methods), scs and mosek for all of them; highs (milp), scip (minp) or gurobi.",
+        ),
+    ] = None
+    sparsity: Annotated[
+        Literal["layered", "pairwise", "chordal", "dense"] | None,
+        typer.Option(
+            "--sparsity", help="Cliques of the sdp-* methods (default: the method's own)."
+        ),
+    ] = None
     coupling: CouplingOption = "auto"
 
 
