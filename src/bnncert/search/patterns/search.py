@@ -142,6 +142,8 @@ class PatternSearch:
         self.open = OpenNodes(NodeBatch(root, targets, numbers))
         # Patterns that time was too short to look for.
         self._unsought: list[NodeBatch] = []
+        # Nodes that are propagated together.
+        self._size = BATCH
         #: Whether there is a pattern that was neither found in the region nor excluded from it.
         self.undecided = False
         #: When the enumeration of a node ends before it is complete; a slice of time waits for it.
@@ -176,8 +178,13 @@ class PatternSearch:
             if self._look_for(self._possible(self._unsought.pop())):
                 return True
         while self.open and not deadline.passed():
-            if self._step(self.open.pop(BATCH), deadline):
+            batch, before = self.open.pop(self._size), self.outcome.nodes
+            if self._step(batch, deadline):
                 return True
+            # What there was no time for is propagated again, so the next batch is smaller.
+            done = self.outcome.nodes - before
+            whole = done == len(batch)
+            self._size = min(BATCH, 2 * self._size) if whole else max(1, done)
         return False
 
     def conclude(self, found: bool) -> SearchOutcome:
