@@ -30,7 +30,7 @@ from bnncert.checking.leaves import Goal, View
 from bnncert.checking.patterns import Patterns
 from bnncert.checking.reading import Clauses, Multipliers, joined
 from bnncert.checking.skeleton import Skeleton
-from bnncert.checking.statement import Objective, Space
+from bnncert.checking.statement import ScoreFunction, Space
 from bnncert.deadline import Deadline
 from bnncert.network import Network
 from bnncert.presolve.pipeline import Presolved
@@ -185,7 +185,7 @@ class Prover:
     def prove(
         self,
         number: int,
-        target: Sequence[Objective],
+        target: Sequence[ScoreFunction],
         trace: Trace | None,
         deadline: Deadline,
         report: Callable[[int], None] | None = None,
@@ -228,7 +228,7 @@ class _Work:
         self,
         prover: Prover,
         function: Function,
-        objective: Objective,
+        objective: ScoreFunction,
         deadline: Deadline,
         report: Callable[[int], None] | None,
     ) -> None:

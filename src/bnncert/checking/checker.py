@@ -139,7 +139,7 @@ class Walk:
     """Goes through the nodes of one tree in preorder."""
 
     def __init__(
-        self, goal: Goal, objective: Objective, geometry: Geometry, clauses: Clauses
+        self, goal: Goal, objective: ScoreFunction, geometry: Geometry, clauses: Clauses
     ) -> None:
         self.goal, self.objective, self.geometry = goal, objective, geometry
         self.learned: list[Clauses] = []
