@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bnncert.batch.instance import Group, Instance
+from bnncert.batch.instance import Instance, InstanceGroup
 
 
 class Estimate:
     """The seconds of work that are left, estimated from the finished instances."""
 
     def __init__(self, instances: Iterable[Instance]) -> None:
-        self._open: dict[Group, int] = {}
+        self._open: dict[InstanceGroup, int] = {}
         self._sums: dict[object, tuple[float, int]] = {}
         for instance in instances:
             kind = instance.group

@@ -66,7 +66,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Group:
+class InstanceGroup:
     """The instances of one network, question, norm, radius and method."""
 
     network: str
@@ -112,9 +112,9 @@ class Instance:
         return self.key.label
 
     @property
-    def group(self) -> Group:
+    def group(self) -> InstanceGroup:
         """The kind of question that this is."""
-        return Group(
+        return InstanceGroup(
             network=self.network,
             question=self.settings.question,
             norm=self.settings.norm,

@@ -21,7 +21,7 @@ from bnncert.batch.config.configuration import (
     Part,
 )
 from bnncert.batch.config.random_network import RandomNetwork, random_points
-from bnncert.batch.instance import Group, Instance, Settings, certificate_name
+from bnncert.batch.instance import Instance, InstanceGroup, Settings, certificate_name
 from bnncert.batch.labelled_points import Data, read_data
 from bnncert.batch.rows import InstanceKey, NetworkRecord
 from bnncert.bundled import load_demo_images, load_demo_network
@@ -51,9 +51,9 @@ class Plan:
     instances: tuple[Instance, ...]
     notes: tuple[str, ...] = ()
 
-    def groups(self) -> dict[Group, int]:
+    def groups(self) -> dict[InstanceGroup, int]:
         """Return the number of instances of each kind, in the order of the plan."""
-        counts: dict[Group, int] = {}
+        counts: dict[InstanceGroup, int] = {}
         for instance in self.instances:
             counts[instance.group] = counts.get(instance.group, 0) + 1
         return counts

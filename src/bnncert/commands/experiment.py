@@ -14,7 +14,7 @@ from bnncert.batch.config.configuration import Configuration, with_changes
 from bnncert.batch.config.reading import read_configuration
 from bnncert.batch.config.shipped import find_configuration
 from bnncert.batch.estimate import duration
-from bnncert.batch.instance import Group
+from bnncert.batch.instance import InstanceGroup
 from bnncert.batch.plan import Plan, plan_experiment
 from bnncert.batch.runner import AnsweredInstances, Place, default_folder, finished_rows
 from bnncert.batch.store import ResultsFile
@@ -145,7 +145,7 @@ def _files(texts: Iterable[str]) -> dict[str, str]:
 def _show_plan(plan: Plan, target: Path, workers: int) -> None:
     """Print what would be asked, and how much of it the results file answers already."""
     console = wide_console(200)
-    answered: dict[Group, int] = {}
+    answered: dict[InstanceGroup, int] = {}
     if target.exists():
         with ResultsFile(target, writable=False) as results:
             for instance, _ in finished_rows(plan, results):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from rich.table import Table
 
 from bnncert.batch.estimate import duration
-from bnncert.batch.instance import Group, Instance
+from bnncert.batch.instance import Instance, InstanceGroup
 from bnncert.batch.rows import Row
 from bnncert.report.counts import COUNT_TITLES, count_answers, count_cells, mean
 from bnncert.report.plain_table import plain_table
@@ -21,11 +21,13 @@ def _table(*titles: str) -> Table:
     return plain_table(*titles, left=words, one_line=titles)
 
 
-def _names(kind: Group) -> tuple[str, ...]:
+def _names(kind: InstanceGroup) -> tuple[str, ...]:
     return kind.network, kind.question, kind.norm, kind.radius, kind.method
 
 
-def plan_table(planned: Mapping[Group, int], answered: Mapping[Group, int]) -> Table:
+def plan_table(
+    planned: Mapping[InstanceGroup, int], answered: Mapping[InstanceGroup, int]
+) -> Table:
     """Return the plan: how many instances of each kind there are, and how many are answered."""
     table = _table("instances", "answered", "limit", "at most")
     for kind, count in planned.items():
@@ -42,7 +44,7 @@ def plan_table(planned: Mapping[Group, int], answered: Mapping[Group, int]) -> T
 
 def experiment_table(rows: Iterable[tuple[Instance, Row]]) -> Table:
     """Return counts, mean lower bound (of those that have one) and times of each kind."""
-    kinds: dict[Group, list[Row]] = {}
+    kinds: dict[InstanceGroup, list[Row]] = {}
     for instance, row in rows:
         kinds.setdefault(instance.group, []).append(row)
     table = _table(*COUNT_TITLES, "mean bound", "mean s", "max s")
