@@ -1,4 +1,4 @@
-"""Array types by content."""
+"""Array types by content, and the conversion of optional numbers."""
 
 from __future__ import annotations
 
@@ -14,3 +14,8 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 #: Signs -1 and +1, and 0 for an undecided sign.
 SignArray: TypeAlias = npt.NDArray[np.int8]
+
+
+def optional_floats(values: npt.ArrayLike | None) -> FloatArray | None:
+    """Return numbers as an array of floats, and None for None."""
+    return None if values is None else np.asarray(values, dtype=np.float64)

@@ -1,4 +1,4 @@
-r"""Binary networks in normal form: evaluation, identity, reading and writing.
+r"""Binary networks in normal form: evaluation, identity and writing.
 
     x_i = sign(W_i x_{i-1} + b_i) in {-1,+1}^{n_i},  i = 1..L,      scores = W_{L+1} x_L + b_{L+1}
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -20,23 +20,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.arrays import FloatArray, SignArray
+from bnncert.arrays import FloatArray, SignArray, optional_floats
 from bnncert.description.matrices import as_sparse
-from bnncert.description.model import (
-    ModelDescription,
-    OutputTransform,
-    Shift,
-    SignZero,
-    Stage,
-)
+from bnncert.description.model import ModelDescription, OutputTransform, Shift, SignZero, Stage
 from bnncert.errors import InputError
-from bnncert.formats import read_description, write_description
-from bnncert.formats.limits import DEFAULT_LIMITS, Limits
+from bnncert.formats import write_description
 from bnncert.formats.weight_arrays import array_stages
 from bnncert.network.layers import TIED, UNDECIDED, OutputLayer, ThresholdLayer
 from bnncert.network.normal_form import normal_form
-
-__all__ = ["Network", "OutputLayer", "SignArray", "ThresholdLayer", "from_torch", "load"]
 
 #: The number of ways to decide ties that are tried when sign(0) may be either.
 MOST_TIE_CHOICES = 4096
@@ -118,15 +109,17 @@ class Network:
             ModelDescription(
                 stages,
                 shape or stages[0].weights.shape[1:],
-                _floats(input_lo),
-                _floats(input_hi),
+                optional_floats(input_lo),
+                optional_floats(input_hi),
                 source=source,
                 pixel_step=pixel_step,
             )
         )
 
-    def with_sign_zero(self, sign_zero: SignZero) -> Network:
-        """Return the network with another value of sign(0) in every layer."""
+    def with_sign_zero(self, sign_zero: SignZero | None) -> Network:
+        """Return the network with another value of sign(0) in every layer (None: unchanged)."""
+        if sign_zero is None:
+            return self
         if sign_zero not in ("plus", "minus", "either"):
             raise InputError(f"sign-zero is {sign_zero!r}; expected plus, minus or either")
         layers = tuple(replace(layer, sign_zero=sign_zero) for layer in self.layers)
@@ -356,67 +349,3 @@ class Network:
         raises an exception, nothing is written.
         """
         write_description(self.describe(), Path(path), check)
-
-
-def load(
-    path: str | os.PathLike[str],
-    layers: str | os.PathLike[str] | None = None,
-    *,
-    limits: Limits = DEFAULT_LIMITS,
-) -> Network:
-    """Read a network from an .npz, .json, .onnx, Keras or PyTorch file (plain or gzipped).
-
-    Parameters
-    ----------
-    layers
-        The file that describes the layers of a PyTorch checkpoint (docs/importing.md).
-    limits
-        The limits of the file (docs/formats.md); raise them only for trusted files.
-    """
-    described = None if layers is None else Path(layers)
-    return Network.from_description(read_description(Path(path), described, limits))
-
-
-def from_torch(
-    model: Any,
-    input_shape: Sequence[int],
-    *,
-    roles: Mapping[Any, str] | None = None,
-    weights: str | Mapping[str, str] | None = None,
-    sign_zero: SignZero | None = None,
-    input_lo: npt.ArrayLike | None = None,
-    input_hi: npt.ArrayLike | None = None,
-) -> Network:
-    """Convert a ``torch.nn.Sequential``, as it computes in evaluation mode.
-
-    Parameters
-    ----------
-    input_shape
-        The shape of one input, without the batch axis.
-    roles
-        The types of modules of other classes: ``{MySign: "sign", BinaryLinear: "linear"}``.
-    weights
-        The quantiser of the weights: "sign", "ternary:T" or "as stored", for all layers or by
-        name (``{"0": "sign"}``).
-    sign_zero
-        The value of sign(0): by default, what each sign module returns at zero.
-    input_lo, input_hi
-        The data box.
-    """
-    from bnncert.formats.torch.model import describe_torch
-
-    return Network.from_description(
-        describe_torch(
-            model,
-            tuple(int(n) for n in input_shape),
-            roles=roles,
-            weights=weights,
-            sign_zero=sign_zero,
-            input_lo=_floats(input_lo),
-            input_hi=_floats(input_hi),
-        )
-    )
-
-
-def _floats(bound: npt.ArrayLike | None) -> FloatArray | None:
-    return None if bound is None else np.asarray(bound, dtype=np.float64)

@@ -16,8 +16,6 @@ from bnncert.regions.region import (
     EmptyRegionError,
     Point,
     Region,
-    as_rows,
-    check_dimension,
     checked_vector,
 )
 from bnncert.regions.support import box_support, l1_support, l2_support
@@ -74,18 +72,14 @@ class Ball(Region):
         """Whether the region is the box from `lo` to `hi`, up to their rounding."""
         return self.norm == "linf"
 
-    def support(self, directions: Any) -> FloatArray:
-        """Return upper bounds of max v.x over ball and data box together."""
-        rows = as_rows(directions)
+    def _support(self, rows: Any) -> FloatArray:
         box = box_support(rows, self.lo, self.hi)
         if self.norm == "linf":
             return box
         function = l2_support if self.norm == "l2" else l1_support
         return np.minimum(box, function(rows, self.middle, self.radius, self.lo, self.hi))
 
-    def contains(self, point: Point) -> bool:
-        """Decide membership exactly."""
-        check_dimension(point, self.size)
+    def _contains(self, point: Point) -> bool:
         if isinstance(point, np.ndarray):
             if self.clip_lo is not None and np.any(point < self.clip_lo):
                 return False
@@ -173,7 +167,7 @@ class Ball(Region):
         return np.clip(self.middle + shrunk(np.where(inside, 0.0, above)), self.lo, self.hi)
 
     def describe(self) -> str:
-        """Return one line for people."""
+        """Return a description of one line."""
         name = {"linf": "L-inf", "l2": "L2", "l1": "L1"}[self.norm]
         text = f"{name} ball of radius {self.radius:.9g}"
         if self.clip_lo is not None and self.clip_hi is not None:

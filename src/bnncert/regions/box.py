@@ -9,14 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
-from bnncert.regions.region import (
-    EmptyRegionError,
-    Point,
-    Region,
-    as_rows,
-    check_dimension,
-    checked_vector,
-)
+from bnncert.regions.region import EmptyRegionError, Point, Region, checked_vector
 from bnncert.regions.support import box_support
 
 
@@ -38,13 +31,10 @@ class Box(Region):
         """Whether the region is the box from `lo` to `hi`."""
         return True
 
-    def support(self, directions: Any) -> FloatArray:
-        """Return upper bounds of max v.x over the region, for each row v."""
-        return box_support(as_rows(directions), self.lo, self.hi)
+    def _support(self, rows: Any) -> FloatArray:
+        return box_support(rows, self.lo, self.hi)
 
-    def contains(self, point: Point) -> bool:
-        """Decide membership exactly."""
-        check_dimension(point, self.size)
+    def _contains(self, point: Point) -> bool:
         if isinstance(point, np.ndarray):
             return bool(np.all((self.lo <= point) & (point <= self.hi)))
         return all(
@@ -62,7 +52,7 @@ class Box(Region):
         return np.clip(points, self.lo, self.hi)
 
     def describe(self) -> str:
-        """Return one line for people."""
+        """Return a description of one line."""
         return f"box in {self.size} dimensions, widest side {np.max(self.hi - self.lo):.6g}"
 
     def to_dict(self) -> dict[str, Any]:

@@ -35,19 +35,34 @@ class InputBlock:
         return int(self.lower.size)
 
 
-def input_block(region: Region, used: IntArray) -> InputBlock:
-    """Describe the region by variables for the inputs `used` (others stay at the centre)."""
+@dataclass(frozen=True, eq=False)
+class ScaledInputs:
+    """x = base + half * u with u in [-1, 1], for the inputs `index`."""
+
+    index: IntArray
+    base: FloatArray
+    half: FloatArray
+
+
+def scaled_inputs(region: Region, used: IntArray) -> ScaledInputs:
+    """Rescale the inputs `used`, and those of a polytope, to the bounding box [-1, 1]^n."""
     if isinstance(region, Polytope):
         used = np.union1d(used, np.flatnonzero(np.any(region.matrix != 0, axis=0)))
+    lo, hi = region.lo[used], region.hi[used]
+    base = lo + (hi - lo) / 2
+    # The half width is rounded up, so that base +- half covers the box.
+    half = np.where(hi > lo, np.nextafter(np.maximum(hi - base, base - lo), np.inf), 0.0)
+    return ScaledInputs(used, base, half)
+
+
+def input_block(region: Region, used: IntArray) -> InputBlock:
+    """Describe the region by variables for the inputs `used` (others stay at the centre)."""
     if isinstance(region, Ball) and region.norm == "l1":
         return _l1_block(region, used)
     if is_l2_ball(region):
         return _l2_block(region, used)
-    lo, hi = region.lo[used], region.hi[used]
-    base = lo + (hi - lo) / 2
-    # The half width is rounded up, so that base +- spread covers the box.
-    half = np.nextafter(np.maximum(hi - base, base - lo), np.inf)
-    half = np.where(hi > lo, half, 0.0)
+    inputs = scaled_inputs(region, used)
+    used, base, half = inputs.index, inputs.base, inputs.half
     rows, right = sp.csr_array((0, used.size)), np.zeros(0)
     if isinstance(region, Polytope):
         part = region.matrix[:, used]

@@ -17,7 +17,6 @@ from bnncert.regions.region import (
     Point,
     Region,
     as_rows,
-    check_dimension,
     checked_vector,
 )
 from bnncert.regions.support import box_support
@@ -64,7 +63,7 @@ class Polytope(Region):
         if answer.point is None:
             raise InputError("no point of the polytope could be found")
         if answer.point[-1] < 0:
-            # Empty iff some y >= 0 has y'(Ax - b) > 0 on the whole box: checked, not believed.
+            # Empty iff some y >= 0 has y'(Ax - b) > 0 on the whole box, which is checked here.
             y = np.zeros(self.right.size)
             y[used] = answer.multipliers
             if self._farkas_margin(y) > 0:
@@ -83,9 +82,8 @@ class Polytope(Region):
         terms = self.right.size + self.size + 8
         return np.asarray(4 * terms * ROUNDING_PER_TERM * total)
 
-    def support(self, directions: Any) -> FloatArray:
+    def _support(self, rows: Any) -> FloatArray:
         """Return b.y + h_box(v - A'y), with y >= 0 from an LP: an upper bound for any y."""
-        rows = as_rows(directions)
         v = rows.toarray()
         y = self.multipliers(v)
         bound = box_support(as_rows(v - y @ self.matrix), self.lo, self.hi) + y @ self.right
@@ -98,15 +96,9 @@ class Polytope(Region):
         found = [maxima.solve(v).multipliers for v in directions]
         return np.reshape(found, (len(found), self.right.size))
 
-    def contains(self, point: Point) -> bool:
-        """Decide membership exactly."""
-        check_dimension(point, self.size)
+    def _contains(self, point: Point) -> bool:
         exact = [Fraction(x) for x in point]
-        inside = all(
-            Fraction(a) <= x <= Fraction(b)
-            for x, a, b in zip(exact, self.lo.tolist(), self.hi.tolist(), strict=True)
-        )
-        return inside and all(
+        return Box(self.lo, self.hi).contains(exact) and all(
             sum((Fraction(a) * x for a, x in zip(row, exact, strict=True)), Fraction(0))
             <= Fraction(b)
             for row, b in zip(self.matrix.tolist(), self.right.tolist(), strict=True)
@@ -157,7 +149,7 @@ class Polytope(Region):
         return np.asarray(x + pull_back * (self.center - x))
 
     def describe(self) -> str:
-        """Return one line for people."""
+        """Return a description of one line."""
         return f"polytope in {self.size} dimensions with {self.right.size} inequalities and a box"
 
     def to_dict(self) -> dict[str, Any]:

@@ -54,13 +54,23 @@ class Region(ABC):
         """Whether the region is the box from `lo` to `hi`, up to their rounding."""
         return False
 
-    @abstractmethod
     def support(self, directions: Any) -> FloatArray:
         """Return upper bounds of max v.x over the region, for each row v."""
+        return self._support(as_rows(directions))
 
     @abstractmethod
+    def _support(self, rows: Any) -> FloatArray:
+        """Return the same for the rows of a CSR matrix of floats."""
+
     def contains(self, point: Point) -> bool:
         """Decide membership exactly (floats count as the rationals they are)."""
+        if len(point) != self.size:
+            raise InputError(f"point with {len(point)} coordinates; the region has {self.size}")
+        return self._contains(point)
+
+    @abstractmethod
+    def _contains(self, point: Point) -> bool:
+        """Decide membership of a point with the right number of coordinates."""
 
     @abstractmethod
     def sample(self, generator: np.random.Generator, count: int) -> FloatArray:
@@ -72,7 +82,7 @@ class Region(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """Return one line for people."""
+        """Return a description of one line."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -132,9 +142,3 @@ def as_rows(directions: Any) -> Any:
     if sp.issparse(directions):
         return sp.csr_array(directions).astype(np.float64)
     return sp.csr_array(np.atleast_2d(np.asarray(directions, dtype=np.float64)))
-
-
-def check_dimension(point: Point, size: int) -> None:
-    """Raise if a point does not have as many coordinates as the region."""
-    if len(point) != size:
-        raise InputError(f"point with {len(point)} coordinates; the region has {size}")

@@ -10,43 +10,24 @@ a neuron x = sign(w.y + b) with x^2 = 1 is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 
-from bnncert.arrays import FloatArray, IntArray
+from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
 from bnncert.errors import InputError
-from bnncert.presolve.reduction import OpenLayer, OpenProblem
+from bnncert.presolve.reduction import UnstableLayer, UnstableProblem
 from bnncert.regions import Ball, Polytope, Region, is_l2_ball
+from bnncert.regions.linear_block import ScaledInputs, scaled_inputs
 from bnncert.relaxations.moments.polynomial import Polynomial, PolynomialProblem, Variable
 
 Encoding: TypeAlias = Literal["standard", "tight-plain", "tight"]
 
 
-@dataclass(frozen=True, eq=False)
-class ScaledInputs:
-    """x = base + half * u with u in [-1, 1], for the inputs `index`."""
-
-    index: IntArray
-    base: FloatArray
-    half: FloatArray
-
-
-def scaled_inputs(region: Region, used: IntArray) -> ScaledInputs:
-    """Rescale the inputs that matter so that the region's bounding box is [-1, 1]^n."""
-    if isinstance(region, Polytope):
-        used = np.union1d(used, np.flatnonzero(np.any(region.matrix != 0, axis=0)))
-    lo, hi = region.lo[used], region.hi[used]
-    base = lo + (hi - lo) / 2
-    half = np.where(hi > lo, np.nextafter(np.maximum(hi - base, base - lo), np.inf), 0.0)
-    return ScaledInputs(used, base, half)
-
-
 def encode(
-    problem: OpenProblem,
+    problem: UnstableProblem,
     region: Region,
     encoding: Encoding,
     objective: int | Polynomial = 0,
@@ -100,7 +81,7 @@ def encode(
 
 def _substitute(
     objective: Polynomial,
-    problem: OpenProblem,
+    problem: UnstableProblem,
     region: Region,
     inputs: ScaledInputs,
     layers: list[tuple[int, ...]],
@@ -136,13 +117,9 @@ def _substitute(
     return f, 2.0**-48 * size
 
 
-def _first_layer(layer: OpenLayer, inputs: ScaledInputs) -> tuple[Any, FloatArray, FloatArray]:
+def _first_layer(layer: UnstableLayer, inputs: ScaledInputs) -> tuple[Any, FloatArray, FloatArray]:
     """Return the weights over u, the bias, and what rounding these may have changed."""
-    place = np.searchsorted(inputs.index, layer.inputs)
-    weights = sp.csr_array(
-        (layer.weights.data.astype(np.float64), place[layer.weights.indices], layer.weights.indptr),
-        shape=(layer.size, inputs.index.size),
-    )
+    weights = layer.weights_over(inputs.index)
     scaled = sp.csr_array(weights @ sp.diags_array(inputs.half))
     scaled.eliminate_zeros()
     bias = np.asarray(weights @ inputs.base) + layer.bias
@@ -152,7 +129,7 @@ def _first_layer(layer: OpenLayer, inputs: ScaledInputs) -> tuple[Any, FloatArra
     return scaled, bias, doubt + (layer.minus_upto - layer.plus_from)
 
 
-def _later_layer(layer: OpenLayer) -> tuple[Any, FloatArray, FloatArray]:
+def _later_layer(layer: UnstableLayer) -> tuple[Any, FloatArray, FloatArray]:
     return layer.weights, layer.bias, np.zeros(layer.size)
 
 

@@ -1,0 +1,76 @@
+"""Networks from files and from PyTorch modules."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from bnncert.arrays import optional_floats
+from bnncert.description.model import SignZero
+from bnncert.formats import read_description
+from bnncert.formats.limits import DEFAULT_LIMITS, Limits
+from bnncert.network.network import Network
+
+
+def load(
+    path: str | os.PathLike[str],
+    layers: str | os.PathLike[str] | None = None,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Network:
+    """Read a network from an .npz, .json, .onnx, Keras or PyTorch file (plain or gzipped).
+
+    Parameters
+    ----------
+    layers
+        The file that describes the layers of a PyTorch checkpoint (docs/importing.md).
+    limits
+        The limits of the file (docs/formats.md); raise them only for trusted files.
+    """
+    described = None if layers is None else Path(layers)
+    return Network.from_description(read_description(Path(path), described, limits))
+
+
+def from_torch(
+    model: Any,
+    input_shape: Sequence[int],
+    *,
+    roles: Mapping[Any, str] | None = None,
+    weights: str | Mapping[str, str] | None = None,
+    sign_zero: SignZero | None = None,
+    input_lo: npt.ArrayLike | None = None,
+    input_hi: npt.ArrayLike | None = None,
+) -> Network:
+    """Convert a ``torch.nn.Sequential``, as it computes in evaluation mode.
+
+    Parameters
+    ----------
+    input_shape
+        The shape of one input, without the batch axis.
+    roles
+        The types of modules of other classes: ``{MySign: "sign", BinaryLinear: "linear"}``.
+    weights
+        The quantiser of the weights: "sign", "ternary:T" or "as stored", for all layers or by
+        name (``{"0": "sign"}``).
+    sign_zero
+        The value of sign(0): by default, what each sign module returns at zero.
+    input_lo, input_hi
+        The data box.
+    """
+    from bnncert.formats.torch.model import describe_torch
+
+    return Network.from_description(
+        describe_torch(
+            model,
+            tuple(int(n) for n in input_shape),
+            roles=roles,
+            weights=weights,
+            sign_zero=sign_zero,
+            input_lo=optional_floats(input_lo),
+            input_hi=optional_floats(input_hi),
+        )
+    )

@@ -1,0 +1,152 @@
+r"""Targets, and the problem that no target can be reached.
+
+A *target* is one way in which the property can fail: a conjunction f_1 <= 0, .., f_m <= 0 of
+affine functions of the last layer's signs (for a classifier: one function, the margin over an
+adversarial class).  The property holds iff no target can be reached inside the region, so a problem
+is settled target by target, with F = max_i f_i > 0 to be shown for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.arrays import FloatArray
+from bnncert.errors import InputError
+from bnncert.network import Network
+from bnncert.problem.objective import Objective, score_objective
+from bnncert.regions import Region
+
+Targets: TypeAlias = Literal["all", "runner-up"] | int
+Ties: TypeAlias = Literal["violation", "robust"]
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """One way to fail: all objectives violated at once.  `rival` is the class it stands for."""
+
+    name: str
+    objectives: tuple[Objective, ...]
+    rival: int | None = None
+
+    def is_violated(self, signs: npt.NDArray[Any]) -> bool | None:
+        """Decide exactly whether all objectives are violated; None if one is undecidable."""
+        answers = [objective.is_violated(signs) for objective in self.objectives]
+        if any(answer is False for answer in answers):
+            return False
+        return None if any(answer is None for answer in answers) else True
+
+    def is_proved_by(self, lowers: Sequence[float]) -> bool:
+        """Whether lower bounds, one for each objective, show that one of them cannot fail."""
+        pairs = zip(self.objectives, lowers, strict=True)
+        return any(objective.is_proved_by(lower) for objective, lower in pairs)
+
+    def values(self, signs: npt.NDArray[Any]) -> FloatArray:
+        """Return F = max_i f_i for rows of sign vectors, in floating point."""
+        if not self.objectives:
+            return np.full(signs.shape[0], -np.inf)
+        parts = [signs @ o.coefficients + o.constant for o in self.objectives]
+        return np.asarray(np.max(np.stack(parts), axis=0), dtype=np.float64)
+
+    def exactly(self, signs: npt.NDArray[Any]) -> Fraction:
+        """Return F at one sign vector, in rationals, and above by the objectives' error."""
+        return max(
+            (o.exactly(signs) + o.exact_error for o in self.objectives), default=Fraction(-1)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Show that no target is reachable by the network on the region."""
+
+    network: Network
+    region: Region
+    targets: tuple[Target, ...]
+    label: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.region.size != self.network.inputs:
+            raise InputError(
+                f"the region has {self.region.size} inputs, the network {self.network.inputs}"
+            )
+
+
+def robustness(
+    network: Network,
+    region: Region,
+    label: int,
+    targets: Targets = "all",
+    ties: Ties = "violation",
+) -> Problem:
+    """Return the problem "every point of the region is classified as `label`".
+
+    Parameters
+    ----------
+    targets
+        "all" rivals, the "runner-up" (the strongest rival at the region's centre, as in the
+        paper), or one class.
+    ties
+        Whether an equal score of a rival counts as a violation.
+    """
+    if ties not in ("violation", "robust"):
+        raise InputError(f"ties is {ties!r}; expected violation or robust")
+    if not isinstance(label, int | np.integer) or not 0 <= label < network.classes:
+        raise InputError(f"label is {label}; the network has classes 0 to {network.classes - 1}")
+    if network.classes < 2:
+        raise InputError("the network has a single score; classification needs at least two")
+    label = int(label)
+    rivals: Sequence[int]
+    if targets == "all":
+        rivals = [k for k in range(network.classes) if k != label]
+    elif targets == "runner-up":
+        scores = network.evaluate(region.center)
+        scores[label] = -np.inf
+        rivals = [int(np.argmax(scores))]
+    elif isinstance(targets, int | np.integer) and 0 <= targets < network.classes:
+        if int(targets) == label:
+            raise InputError(f"target {targets} is the label itself")
+        rivals = [int(targets)]
+    else:
+        raise InputError(
+            f"target is {targets!r}; expected all, runner-up or a class from 0 to "
+            f"{network.classes - 1}"
+        )
+    made = []
+    for k in rivals:
+        objective = score_objective(
+            network,
+            {label: Fraction(1), k: Fraction(-1)},
+            tie_is_fine=ties == "robust",
+            name=f"score {label} - score {k}",
+        )
+        made.append(Target(f"class {k}", (objective,), k))
+    return Problem(network, region, tuple(made), label)
+
+
+def output_polytope(
+    network: Network, region: Region, matrix: npt.ArrayLike, right: npt.ArrayLike
+) -> Problem:
+    """Return the problem "the scores y satisfy A y <= b on the whole region", row by row."""
+    rows = np.atleast_2d(np.asarray(matrix, dtype=np.float64))
+    limits = np.asarray(right, dtype=np.float64).reshape(-1)
+    if rows.shape != (limits.size, network.classes):
+        raise InputError(
+            f"output polytope with matrix {rows.shape} and right-hand side {limits.shape}; "
+            f"expected {network.classes} columns and as many rows as limits"
+        )
+    if not (np.all(np.isfinite(rows)) and np.all(np.isfinite(limits))):
+        raise InputError("the output polytope contains NaN or infinity")
+    targets = []
+    for i, (row, limit) in enumerate(zip(rows.tolist(), limits.tolist(), strict=True)):
+        weights = {j: -Fraction(c) for j, c in enumerate(row) if c}
+        # b_i - A_i y >= 0 is wanted, so meeting the limit is not a violation.
+        objective = score_objective(
+            network, weights, Fraction(limit), tie_is_fine=True, name=f"row {i}"
+        )
+        targets.append(Target(f"row {i}", (objective,)))
+    return Problem(network, region, tuple(targets))

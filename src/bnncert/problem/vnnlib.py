@@ -1,0 +1,127 @@
+"""VNN-LIB queries, which state the violation, as problems."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from bnncert.description.rationals import float_above, float_below, square_root
+from bnncert.errors import InputError
+from bnncert.formats.vnnlib.query import Disjunct, EuclideanBall, LinearConstraint, Specification
+from bnncert.network import Network
+from bnncert.problem.objective import score_objective
+from bnncert.problem.problem import Problem, Target
+from bnncert.regions import Ball, Box, EmptyRegionError, Polytope, Region
+
+
+def from_vnnlib(network: Network, specification: Specification) -> tuple[Problem, ...]:
+    """Return one problem for each input region of a VNN-LIB query (which states the violation)."""
+    where = specification.path
+    if specification.input_count != network.inputs:
+        raise InputError(
+            f"{where}: declares {specification.input_count} inputs, the network has "
+            f"{network.inputs}"
+        )
+    if network.output_transform == "argmax":
+        raise InputError(f"{where}: the network ends in ArgMax, so its scores cannot be queried")
+    if specification.output_count != network.classes:
+        raise InputError(
+            f"{where}: declares {specification.output_count} outputs, the network has "
+            f"{network.classes}"
+        )
+    groups: dict[tuple[Any, ...], list[tuple[int, Disjunct]]] = {}
+    for number, disjunct in enumerate(specification.disjuncts):
+        # The reader shares equal boxes between disjuncts: identity is enough, and fast.
+        box = (id(disjunct.lower), id(disjunct.upper), id(disjunct.ball))
+        key = (*box, disjunct.input_constraints)
+        groups.setdefault(key, []).append((number, disjunct))
+    problems = []
+    for members in groups.values():
+        try:
+            region = _vnnlib_region(members[0][1])
+        except EmptyRegionError:
+            continue
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from error
+        targets = tuple(_vnnlib_target(network, d, n, where) for n, d in members)
+        problems.append(Problem(network, region, targets))
+    return tuple(problems)
+
+
+def _vnnlib_region(disjunct: Disjunct) -> Region:
+    # Decimals such as 0.1 are not floats: outwards, so that a proof covers the query.
+    lo = np.array([float_below(v) for v in disjunct.lower])
+    hi = np.array([float_above(v) for v in disjunct.upper])
+    if disjunct.ball is not None:
+        return _vnnlib_ball(disjunct.ball, disjunct, Box(lo, hi))
+    if not disjunct.input_constraints:
+        return Box(lo, hi)
+    matrix = np.zeros((len(disjunct.input_constraints), lo.size))
+    right = np.zeros(len(disjunct.input_constraints))
+    reach = [
+        max(abs(Fraction(a)), abs(Fraction(b)))
+        for a, b in zip(lo.tolist(), hi.tolist(), strict=True)
+    ]
+    for i, constraint in enumerate(disjunct.input_constraints):
+        loss = Fraction(0)
+        for j, c in constraint.inputs:
+            matrix[i, j] = float(c)
+            loss += abs(c - Fraction(matrix[i, j])) * reach[j]
+        right[i] = float_above(-constraint.constant + loss)
+    return Polytope(matrix, right, lo, hi)
+
+
+def _vnnlib_ball(ball: EuclideanBall, disjunct: Disjunct, box: Box) -> Ball:
+    """Return a ball in a box of floats that contains the exact ball in its exact box."""
+    # A region wants its centre in the box. With p the box's point nearest to the centre c,
+    # |x - c|^2 >= |x - p|^2 + |p - c|^2 on the box: the ball around p with what is left of the
+    # squared radius contains all that counts, and it is the same ball where c is in the box.
+    nearest = [
+        min(max(c, low), high)
+        for c, low, high in zip(ball.centre, disjunct.lower, disjunct.upper, strict=True)
+    ]
+    gap = sum(((p - c) ** 2 for p, c in zip(nearest, ball.centre, strict=True)), Fraction(0))
+    if gap > ball.squared_radius:
+        raise EmptyRegionError("the region is empty: the ball does not meet the box")
+    middle = [float(p) for p in nearest]
+    # Decimals such as 0.1 are not floats: the radius grows by what rounding moves the centre.
+    moved = sum(((p - Fraction(m)) ** 2 for p, m in zip(nearest, middle, strict=True)), Fraction(0))
+    radius = square_root(ball.squared_radius - gap, 64).hi + square_root(moved, 64).hi
+    return Ball("l2", middle, float_above(radius), box.lo, box.hi)
+
+
+def _vnnlib_target(network: Network, disjunct: Disjunct, number: int, where: str) -> Target:
+    objectives = []
+    for constraint in disjunct.output_constraints:
+        weights = {j: c for j, c in constraint.outputs if c}
+        if network.output_transform == "softmax":
+            _check_monotone(constraint, where)
+        try:
+            objectives.append(
+                score_objective(
+                    network,
+                    weights,
+                    constraint.constant,
+                    tie_is_fine=constraint.strict,
+                    name=f"line {constraint.line}",
+                )
+            )
+        except InputError as error:
+            raise InputError(f"{where}:{constraint.line}: {error}") from error
+    rival = None
+    if len(disjunct.output_constraints) == 1:
+        raised = [j for j, c in disjunct.output_constraints[0].outputs if c < 0]
+        rival = raised[0] if len(raised) == 1 else None
+    return Target(f"disjunct {number}", tuple(objectives), rival)
+
+
+def _check_monotone(constraint: LinearConstraint, where: str) -> None:
+    """Softmax keeps the order of scores and nothing else."""
+    coefficients = [c for _, c in constraint.outputs if c]
+    if constraint.constant or sum(coefficients) or len(coefficients) > 2:
+        raise InputError(
+            f"{where}:{constraint.line}: the network ends in Softmax, so a query can only "
+            "compare two outputs (Y_i >= Y_j)"
+        )
