@@ -91,8 +91,8 @@ def test_only_what_nothing_was_applied_to_is_not_tried() -> None:
     first, second = problem.targets
     context = Context(Options(), Deadline(None), Replayer(problem))
     # h = (-, +) and scores 1, 2, -1.5; then h = (-, -) and scores -1, 0, 0.5.
-    one = context.confirm_at(first, np.array([0.0, -0.5]))
-    both = context.confirm_at(first, np.array([-0.5, 0.0]))
+    one = context.replayer.confirm(first, np.array([0.0, -0.5]))
+    both = context.replayer.confirm(first, np.array([-0.5, 0.0]))
     assert one is not None
     assert both is not None
     refuted = TargetResult(first.name, "not_robust", counterexample=one, stage="attack")
@@ -124,7 +124,7 @@ def test_a_tie_that_counts_as_robust_is_not_violated() -> None:
         problem = robustness(network, ball, 0, "all", ties)  # type: ignore[arg-type]
         context = Context(Options(), Deadline(None), Replayer(problem))
         first, second = problem.targets
-        found = context.confirm_at(second, np.array([-0.5, 0.0]))
+        found = context.replayer.confirm(second, np.array([-0.5, 0.0]))
         assert found is not None
         undecided = TargetResult(first.name, "unknown", tried=False)
         refuted = TargetResult(second.name, "not_robust", counterexample=found)

@@ -14,25 +14,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bnncert.deadline import Deadline, OutOfTimeError
+from bnncert.deadline import Deadline
 from bnncert.errors import InputError
 from bnncert.methods.base import REGISTRY, Options
 from bnncert.methods.sdp import MomentMethod
 from bnncert.network import Network
-from bnncert.presolve.reduction import OpenProblem, reduce_target
+from bnncert.presolve.reduction import reduce_target
 from bnncert.presolve.stability import stability
 from bnncert.problem import Objective, Target
 from bnncert.regions import Region
-from bnncert.relaxations.moments.cliques import cliques, covers
-from bnncert.relaxations.moments.encoding import encode
 from bnncert.relaxations.moments.polynomial import Polynomial
-from bnncert.relaxations.moments.relaxation import relax
-from bnncert.solvers.registry import conic_solver
 
 
 @dataclass(frozen=True)
 class PolynomialBound:
-    """lower <= min f over the region; `upper` is the lowest value sampled, in floating point."""
+    """Bounds lower <= min f <= upper over a region; `upper` is sampled, in floating point."""
 
     lower: float
     upper: float
@@ -73,7 +69,15 @@ def bound_polynomial(
     timeout: float | None = None,
     options: Options | None = None,
 ) -> PolynomialBound:
-    """Bound the minimum of a polynomial of degree 2 in inputs and last signs over a region."""
+    """Bound the minimum over a region of a polynomial of degree 2 in inputs and last signs.
+
+    Parameters
+    ----------
+    method
+        A moment relaxation: one of the methods whose names begin with "sdp-".
+    timeout
+        Seconds for the lower bound.
+    """
     started, deadline = time.monotonic(), Deadline(timeout)
     engine = REGISTRY.make(method)
     if not isinstance(engine, MomentMethod):
@@ -86,33 +90,9 @@ def bound_polynomial(
         raise InputError(f"the polynomial names variable {max(polynomial.variables)}")
     mask[used] = 1.0
     reduced = reduce_target(network, bounds, Target("f", (Objective(mask, 0.0),)))
-    try:
-        lower, note = _lower_bound(reduced, region, polynomial, engine, chosen, deadline)
-    except OutOfTimeError:
-        lower, note = -np.inf, "no time to build the relaxation or to derive its bound"
+    lower, note = engine.bound(reduced, region, polynomial, chosen, deadline)
     points = region.sample(np.random.default_rng(chosen.seed), chosen.samples)
     points[0] = region.center
     signs = network.last_signs(points).astype(np.float64)
     upper = float(np.min(polynomial.values(np.concatenate([points, signs], axis=1))))
     return PolynomialBound(lower, upper, method, time.monotonic() - started, note)
-
-
-def _lower_bound(
-    reduced: OpenProblem,
-    region: Region,
-    polynomial: Polynomial,
-    engine: MomentMethod,
-    options: Options,
-    deadline: Deadline,
-) -> tuple[float, str]:
-    """Return the bound of the relaxation, and what there is to say about it."""
-    encoded = encode(reduced, region, engine.encoding, polynomial, deadline)
-    family = cliques(encoded, options.sparsity or engine.sparsity, deadline)
-    if options.sparsity is None and not covers(encoded, family):
-        # Products that the layered cliques do not hold, e.g. of two last neurons.
-        family = cliques(encoded, "chordal", deadline)
-    relaxation = relax(encoded, family, engine.order, deadline)
-    solver = conic_solver(options.solver or "clarabel")
-    answer = solver.solve(relaxation.program, deadline)
-    note = "" if answer.status == "solved" else f"{solver.name}: {answer.status}"
-    return relaxation.dual_bound(answer.dual, deadline), note

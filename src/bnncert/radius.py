@@ -13,9 +13,9 @@ A counterexample is first moved towards the centre as long as it remains one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from bnncert.network import Network
 from bnncert.problem import Problem, Targets, Ties, robustness
 from bnncert.regions import LARGEST_VALUE, Ball, Norm
 from bnncert.replay import OnnxRuntime, Replayer
-from bnncert.verdict import Counterexample, Status
+from bnncert.verdict import Counterexample, Status, finite_or_none
 from bnncert.verification import verify
 
 #: The first radius is this share of the data box's width (in each coordinate).
@@ -100,16 +100,12 @@ class RadiusResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON (infinite numbers become None)."""
-
-        def finite(value: float) -> float | None:
-            return value if math.isfinite(value) else None
-
         return {
             "norm": self.norm,
             "label": self.label,
-            "lower": finite(self.lower),
-            "upper": finite(self.upper),
-            "gap": finite(self.gap),
+            "lower": finite_or_none(self.lower),
+            "upper": finite_or_none(self.upper),
+            "gap": finite_or_none(self.gap),
             "limit": self.limit,
             "covers_data": self.covers_data,
             "calls": self.calls,
@@ -164,7 +160,7 @@ def find_radius(
     RadiusInterrupt
         On Ctrl-C, with what is known by then.
     """
-    network = network if sign_zero is None else network.with_sign_zero(sign_zero)
+    network = network.with_sign_zero(sign_zero)
     REGISTRY.make(method)
     if tolerance is not None and not 0 < tolerance < np.inf:
         raise InputError(f"tolerance is {tolerance}; expected a finite number > 0")
@@ -173,45 +169,63 @@ def find_radius(
     deadline = Deadline(timeout)
     centre = Ball(norm, point, 0.0, clip_lo, clip_hi)
     search = _Bisection(centre, maximum, tolerance)
-
-    runtime = OnnxRuntime.of(network)
-
-    def ask(radius: float, share: float, chosen: str) -> None:
-        left = deadline.remaining()
-        # At least a millisecond, so that the centre is always evaluated.
-        limit = None if math.isinf(left) else max(left * share, 1e-3)
-        ball = Ball(norm, centre.middle, radius, clip_lo, clip_hi)
-        watch = None if progress is None else _prefixed(progress, f"radius {radius:.4g}: ")
-        result = verify(
-            network,
-            ball,
-            label,
-            targets=targets,
-            ties=ties,
-            method=chosen,
-            timeout=limit,
-            options=options,
-            progress=watch,
-        )
-        found = result.counterexample
-        if found is not None:
-            found = _nearer(robustness(network, ball, label, targets, ties), runtime, found)
-        search.learn(Probe(radius, chosen, result.status, result.seconds), found)
-
+    verifier = _Verifier(network, centre, label, targets, ties, options, progress, deadline)
     try:
-        _bisect(search, ask, method, deadline)
+        _bisect(search, verifier, method)
     except KeyboardInterrupt as stop:
         raise RadiusInterrupt(search.result(label, deadline)) from stop
     return search.result(label, deadline)
 
 
-def _bisect(
-    search: _Bisection, ask: Callable[[float, float, str], None], method: str, deadline: Deadline
-) -> None:
+@dataclass(frozen=True, eq=False)
+class _Verifier:
+    """Verifies balls around one centre, within the time of the whole search."""
+
+    network: Network
+    centre: Ball
+    label: int
+    targets: Targets
+    ties: Ties
+    options: Options | None
+    progress: Progress | None
+    deadline: Deadline
+
+    @cached_property
+    def _runtime(self) -> OnnxRuntime | None:
+        return OnnxRuntime.of(self.network)
+
+    def verify(
+        self, radius: float, share: float, method: str
+    ) -> tuple[Probe, Counterexample | None]:
+        """Verify one radius in a share of the time left; a counterexample is moved inwards."""
+        left = self.deadline.remaining()
+        # At least a millisecond, so that the centre is always evaluated.
+        limit = None if math.isinf(left) else max(left * share, 1e-3)
+        centre, progress = self.centre, self.progress
+        ball = Ball(centre.norm, centre.middle, radius, centre.clip_lo, centre.clip_hi)
+        result = verify(
+            self.network,
+            ball,
+            self.label,
+            targets=self.targets,
+            ties=self.ties,
+            method=method,
+            timeout=limit,
+            options=self.options,
+            progress=None if progress is None else _prefixed(progress, f"radius {radius:.4g}: "),
+        )
+        found = result.counterexample
+        if found is not None:
+            problem = robustness(self.network, ball, self.label, self.targets, self.ties)
+            found = _nearer(problem, self._runtime, found)
+        return Probe(radius, method, result.status, result.seconds), found
+
+
+def _bisect(search: _Bisection, verifier: _Verifier, method: str) -> None:
     """Verify one radius after the other until the gap is small or the time is up."""
-    ask(0.0, 1.0, method)
+    search.learn(*verifier.verify(0.0, 1.0, method))
     share = FIRST_SLICE
-    while not deadline.passed():
+    while not verifier.deadline.passed():
         radius, above = search.next_radius()
         if radius is None:
             if not search.out_of_time or share >= 1:
@@ -221,9 +235,9 @@ def _bisect(
             search.forget_open()
         elif above and method == "auto":
             # A radius above an undecided one is even harder to prove: only an attack may help.
-            ask(radius, share * ATTACK_SLICE, "attack")
+            search.learn(*verifier.verify(radius, share * ATTACK_SLICE, "attack"))
         else:
-            ask(radius, share, method)
+            search.learn(*verifier.verify(radius, share, method))
 
 
 def distance(norm: Norm, center: npt.ArrayLike, found: Counterexample) -> float:

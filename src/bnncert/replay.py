@@ -1,6 +1,6 @@
-"""Checking counterexamples: exactly, and in onnxruntime where the model is an ONNX file.
+"""Replay of counterexamples, in exact arithmetic and, for an ONNX model, in onnxruntime.
 
-Nothing is ever reported as a counterexample that has not passed :meth:`Replayer.confirm`.
+A point is reported as a counterexample only if :meth:`Replayer.confirm` accepts it.
 """
 
 from __future__ import annotations
@@ -9,16 +9,19 @@ import importlib.util
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from bnncert.arrays import FloatArray
+from bnncert.arrays import FloatArray, SignArray
 from bnncert.description.rationals import float_above
 from bnncert.formats.reading import read_bytes
 from bnncert.network import Network
 from bnncert.problem import Problem, Target
 from bnncert.verdict import Counterexample
+
+#: A point in rationals.
+ExactPoint: TypeAlias = tuple[Fraction, ...]
 
 
 class OnnxRuntime:
@@ -84,7 +87,7 @@ class Replayer:
         self.rejected = 0
 
     def confirm(
-        self, target: Target, candidate: FloatArray, exact: tuple[Fraction, ...] | None = None
+        self, target: Target, candidate: FloatArray, exact: ExactPoint | None = None
     ) -> Counterexample | None:
         """Return the candidate as a counterexample if it is one, exactly, else None.
 
@@ -117,33 +120,36 @@ class Replayer:
         ties may go either way; None if the network's value is not determined there.
         """
         point = self._problem.region.settle(candidate)
-        if point is None:
-            return None
-        lasts = {p[-1].tobytes(): p[-1] for p in self._problem.network.exact_patterns(point)}
-        if not lasts:
-            return None
-        return [min(float_above(t.exactly(x)) for x in lasts.values()) for t in targets]
+        lasts = [] if point is None else self._last_signs(point)
+        return [_lowest(t, lasts) for t in targets] if lasts else None
+
+    def lowest(self, target: Target, candidate: FloatArray, exact: ExactPoint | None) -> float:
+        """Return the lowest F near the candidate and at the exact point; inf without a value."""
+        found = self.value((target,), candidate)
+        values = [np.inf] if found is None else found
+        if exact is not None and self._problem.region.contains(exact):
+            # A tie may be met at this rational point and at no float.
+            values.append(_lowest(target, self._last_signs(exact)))
+        return min(values)
+
+    def _last_signs(self, place: FloatArray | ExactPoint) -> list[SignArray]:
+        """Return the signs that the last layer can have at a point, each vector once."""
+        patterns = self._problem.network.exact_patterns(place)
+        return list({p[-1].tobytes(): p[-1] for p in patterns}.values())
 
     def reached(self, targets: Sequence[Target], found: Counterexample) -> list[tuple[bool, float]]:
         """Return for each target whether the counterexample violates it, too, and its F there.
 
         F is rounded up, and the lowest one where ties may go either way.
         """
-        place: Any = found.point if found.exact is None else found.exact
-        lasts = {p[-1].tobytes(): p[-1] for p in self._problem.network.exact_patterns(place)}
-        return [
-            (
-                any(t.is_violated(x) is True for x in lasts.values()),
-                min((float_above(t.exactly(x)) for x in lasts.values()), default=np.inf),
-            )
-            for t in targets
-        ]
+        lasts = self._last_signs(found.point if found.exact is None else found.exact)
+        return [(any(t.is_violated(x) is True for x in lasts), _lowest(t, lasts)) for t in targets]
 
     def _check(
-        self, target: Target, point: FloatArray, exact: tuple[Fraction, ...] | None
+        self, target: Target, point: FloatArray, exact: ExactPoint | None
     ) -> Counterexample | None:
         network = self._problem.network
-        place: Any = point if exact is None else exact
+        place = point if exact is None else exact
         if not self._problem.region.contains(place):
             return None
         if exact is not None and tuple(map(Fraction, point.tolist())) == exact:
@@ -182,3 +188,8 @@ class Replayer:
             return bool(np.all(np.abs(output - scores) <= 1e-4 * size))
         best = scores == scores.max()
         return bool(output[best].min() >= output.max())
+
+
+def _lowest(target: Target, lasts: list[SignArray]) -> float:
+    """Return the least F over last-layer signs, rounded up; inf if there are none."""
+    return min((float_above(target.exactly(x)) for x in lasts), default=np.inf)

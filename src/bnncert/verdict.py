@@ -27,6 +27,11 @@ VNNCOMP_WORD: dict[str, str] = {
 }
 
 
+def finite_or_none(value: float) -> float | None:
+    """Return what JSON can hold: infinite numbers become None."""
+    return float(value) if math.isfinite(value) else None
+
+
 @dataclass(frozen=True, eq=False)
 class Counterexample:
     """An input inside the region at which the property fails, checked in exact arithmetic.
@@ -83,13 +88,13 @@ class TargetResult:
     rival: int | None = None
     counterexample: Counterexample | None = None
     note: str = ""
-    #: What the method has to tell about its work (plain data).
+    #: Statistics and settings of the method (plain data).
     details: dict[str, Any] = field(default_factory=dict)
     #: Says more than the status where another target decided the question.
     finding: Finding | None = None
     #: Whether the counterexample is the centre of the region.
     at_centre: bool = False
-    #: The solver whose word a proof rests on; None where bnncert derives the bound itself.
+    #: The solver that a proof relies on; None if bnncert derives the bound itself.
     trusted: str | None = None
     #: Whether more was done for this target than bounds and points that are about all targets.
     tried: bool = True
@@ -101,8 +106,8 @@ class TargetResult:
             "rival": self.rival,
             "status": self.status,
             "finding": self.finding,
-            "lower": self.lower if math.isfinite(self.lower) else None,
-            "upper": self.upper if math.isfinite(self.upper) else None,
+            "lower": finite_or_none(self.lower),
+            "upper": finite_or_none(self.upper),
             "seconds": self.seconds,
             "stage": self.stage,
             "note": self.note,
@@ -164,8 +169,8 @@ class Result:
             "vnncomp": self.vnncomp_word,
             "method": self.method,
             "label": self.label,
-            "lower": self.lower if math.isfinite(self.lower) else None,
-            "upper": self.upper if math.isfinite(self.upper) else None,
+            "lower": finite_or_none(self.lower),
+            "upper": finite_or_none(self.upper),
             "seconds": self.seconds,
             "targets": [t.to_dict() for t in self.targets],
             "counterexample": self.counterexample and self.counterexample.to_dict(),

@@ -77,7 +77,7 @@ def verify(
         Called with the answer as soon as it is there: before the certificate is written, which
         takes time and can fail.
     """
-    network = network if sign_zero is None else network.with_sign_zero(sign_zero)
+    network = network.with_sign_zero(sign_zero)
     _warn_outside(network, region)
     executed = _executed(network, region, arithmetic)
     problem = robustness(executed, region, label, targets, ties)
@@ -110,7 +110,7 @@ def verify_specification(
     announce: Announce | None = None,
 ) -> Result:
     """Decide a VNN-LIB query, which states the violation: "robust" is unsat, "not_robust" sat."""
-    network = network if sign_zero is None else network.with_sign_zero(sign_zero)
+    network = network.with_sign_zero(sign_zero)
     problems = tuple(
         replace(p, network=_executed(network, p.region, arithmetic))
         for p in from_vnnlib(network, specification)
@@ -150,7 +150,7 @@ def bound(
     progress: Progress | None = None,
 ) -> Result:
     """Return lower and upper bounds of the margin over each target, by one method."""
-    network = network if sign_zero is None else network.with_sign_zero(sign_zero)
+    network = network.with_sign_zero(sign_zero)
     options = replace(options or Options(), mode="optimum")
     _warn_outside(network, region)
     problem = robustness(network, region, label, targets)
@@ -273,8 +273,19 @@ class Wanted:
         # Imported on use: most questions ask for no certificate, and start-up counts.
         from bnncert.certificate.writing import CertificateError, write_counterexample, write_proof
 
-        if result.status == "not_robust" and result.counterexample is not None:
-            try:
+        try:
+            if result.status == "robust":
+                write_proof(
+                    self.path,
+                    problem,
+                    self.network,
+                    arithmetic=self.arithmetic,
+                    sign_zero=self.sign_zero,
+                    record=context.record,
+                    deadline=context.deadline,
+                    progress=context.progress,
+                )
+            elif result.counterexample is not None:
                 write_counterexample(
                     self.path,
                     problem,
@@ -283,25 +294,13 @@ class Wanted:
                     arithmetic=self.arithmetic,
                     sign_zero=self.sign_zero,
                 )
-            except (CertificateError, OutOfTimeError) as error:
-                return replace(result, notes=(*result.notes, str(error)))
-            return replace(result, certificate=str(self.path))
-        if result.status != "robust":
-            return result
-        try:
-            write_proof(
-                self.path,
-                problem,
-                self.network,
-                arithmetic=self.arithmetic,
-                sign_zero=self.sign_zero,
-                record=context.record,
-                deadline=context.deadline,
-                progress=context.progress,
-            )
+            else:
+                return result
         except (CertificateError, OutOfTimeError) as error:
-            solvers = dict.fromkeys(t.trusted for t in result.targets if t.trusted is not None)
-            trusted = ", ".join(solvers) or "bnncert"
+            trusted = None
+            if result.status == "robust":
+                solvers = dict.fromkeys(t.trusted for t in result.targets if t.trusted is not None)
+                trusted = ", ".join(solvers) or "bnncert"
             return replace(result, notes=(*result.notes, str(error)), trusted=trusted)
         return replace(result, certificate=str(self.path))
 
@@ -366,7 +365,7 @@ def _at_centre(problem: Problem, context: Context) -> tuple[TargetResult, ...] |
         return None
     for k, target in enumerate(problem.targets):
         if values[k] <= 0:
-            found = context.confirm_at(target, problem.region.center)
+            found = context.replayer.confirm(target, problem.region.center)
             if found is not None:
                 results = [
                     context.result(

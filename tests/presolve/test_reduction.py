@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bnncert.network import Network
-from bnncert.presolve.reduction import OpenProblem, reduce_target
+from bnncert.presolve.reduction import UnstableProblem, reduce_target
 from bnncert.presolve.stability import stability
 from bnncert.problem import Objective, Target, robustness
 from bnncert.regions import Ball, Box, Region
@@ -33,7 +33,7 @@ def whole_network(weights: list[Array], biases: list[Array], x: Array, at_zero: 
     return signs
 
 
-def open_values(reduced: OpenProblem, first: Array) -> tuple[list[Array], list[float]]:
+def open_values(reduced: UnstableProblem, first: Array) -> tuple[list[Array], list[float]]:
     """Run the reduced problem from the signs of its first layer, with nothing else."""
     signs = [first]
     for layer in reduced.layers[1:]:

@@ -31,8 +31,8 @@ def test_two_processes_prove_what_one_does(
 ) -> None:
     monkeypatch.setattr(parallel, "ALONE", 0.3)
     hands = []
-    play = parallel.play_hand
-    monkeypatch.setattr(parallel, "play_hand", lambda *a: hands.append(play(*a)) or hands[-1])
+    play = parallel.work_on_nodes
+    monkeypatch.setattr(parallel, "work_on_nodes", lambda *a: hands.append(play(*a)) or hands[-1])
     result = bnncert.verify(
         *question, targets="runner-up", method="bab", timeout=120, options=Options(processes=2)
     )

@@ -4,7 +4,8 @@ The network is evaluated as it is; going back, the derivative of sign is replace
 around the threshold, so that d F / d x0 becomes the product of the weights of the neurons that are
 near their thresholds.  Neurons that the region cannot flip get no gradient at all.  Points move
 by the sign of the gradient (L-inf) or along it (other norms), are projected back to the region,
-and start anew when a round ends.  Whatever reaches F <= 0 is replayed exactly before it counts.
+and start again from new points when a round ends.  A point with F <= 0 counts only after an exact
+replay.
 """
 
 from __future__ import annotations
@@ -291,7 +292,9 @@ class Attack:
             for row in np.argsort(values[:, k])[:3].tolist():
                 if values[row, k] > 1e-6 or self._found[k] is not None:
                     break
-                self._found[k] = self._context.confirm_at(self._problem.targets[k], points[row])
+                self._found[k] = self._context.replayer.confirm(
+                    self._problem.targets[k], points[row]
+                )
             if self._found[k] is not None and self._stop_at_first:
                 self._active = np.zeros(0, dtype=np.int64)
                 return
@@ -318,7 +321,7 @@ class _Move:
         stuck: npt.NDArray[np.bool_],
         generator: np.random.Generator,
     ) -> FloatArray:
-        """Return what to subtract from the points; those without a gradient wander."""
+        """Return what to subtract from the points; points without a gradient get a random step."""
         move: FloatArray
         if self._linf:
             move = np.sign(velocity) * self._length * shrink

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -142,6 +142,12 @@ class Context:
         if self.progress is not None:
             self.progress(text, done, total)
 
+    def in_turn(self, problem: Problem, name: str) -> Iterator[Target]:
+        """Yield the targets of a problem, reporting which one a method works on."""
+        for number, target in enumerate(problem.targets):
+            self.report(f"{name}: {target.name}", number, len(problem.targets))
+            yield target
+
     def generator(self) -> np.random.Generator:
         """Return a fresh generator for the seed."""
         return np.random.default_rng(self.options.seed)
@@ -211,10 +217,6 @@ class Context:
             if values is not None:
                 upper = np.minimum(upper, values)
         return upper
-
-    def confirm_at(self, target: Target, point: FloatArray) -> Counterexample | None:
-        """Return the point as a confirmed counterexample, or None."""
-        return self.replayer.confirm(target, point)
 
 
 class Method(ABC):

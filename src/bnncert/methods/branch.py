@@ -178,11 +178,8 @@ class BranchMethod(Method):
             presolve(problem.network, problem.region, deadline=context.deadline)
         )
         branching = Branching(presolved, problem, self.name)
-        results = []
-        for number, target in enumerate(problem.targets):
-            context.report(f"{self.name}: {target.name}", number, len(problem.targets))
-            results.append(self._decide(branching, target, context))
-        return tuple(results)
+        targets = context.in_turn(problem, self.name)
+        return tuple(self._decide(branching, target, context) for target in targets)
 
     def _decide(self, branching: Branching, target: Target, context: Context) -> TargetResult:
         since, presolved = context.deadline.elapsed(), branching.presolved

@@ -21,7 +21,7 @@ from bnncert.methods.base import Context, Method
 from bnncert.methods.interval import interval_proof
 from bnncert.presolve.pipeline import presolve
 from bnncert.presolve.record import PresolveRecord
-from bnncert.presolve.reduction import OpenProblem, reduce_target
+from bnncert.presolve.reduction import UnstableProblem, reduce_target
 from bnncert.presolve.stability import LayerBounds, stability
 from bnncert.problem import Problem, Target
 from bnncert.reachability.ball import exact_feasibility
@@ -32,7 +32,7 @@ from bnncert.relaxations.linear import LinearModel, linear_model
 from bnncert.solvers.linear_program import LinearSolution
 from bnncert.verdict import Counterexample, TargetResult
 
-#: A solver's bound is believed up to this much, relative to the size of f.
+#: The error of a solver's bound, relative to the size of f.
 BOUND_TOLERANCE = 1e-6
 
 
@@ -54,7 +54,7 @@ class ExactMethod(Method):
     #: The solver that runs where the options name none.
     own_solver: ClassVar[str]
 
-    def inputs(self, reduced: OpenProblem, region: Region) -> InputBlock:
+    def inputs(self, reduced: UnstableProblem, region: Region) -> InputBlock:
         """Describe the inputs of a model."""
         return input_block(region, reduced.layers[0].inputs)
 
@@ -74,11 +74,10 @@ class ExactMethod(Method):
         else:
             # The paper's form is measured as published, without our cuts.
             bounds, record = stability(problem.network, problem.region), PresolveRecord()
-        results = []
-        for number, target in enumerate(problem.targets):
-            context.report(f"{self.name}: {target.name}", number, len(problem.targets))
-            results.append(self.solve_target(problem, bounds, target, context, record))
-        return tuple(results)
+        return tuple(
+            self.solve_target(problem, bounds, target, context, record)
+            for target in context.in_turn(problem, self.name)
+        )
 
     def solve_target(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from bnncert.methods.base import Context, Method, register
@@ -33,21 +35,49 @@ def interval_proof(target: Target, last: LayerBounds) -> tuple[float, bool]:
     return lower, any(o.is_proved_by(b) for o, b in bounds)
 
 
+class RelaxationMethod(Method):
+    """Bounds every target by intervals, and by a relaxation of each of its objectives."""
+
+    promises = ("bound",)
+    #: Whether a target that this method leaves undecided counts as tried.
+    works_on_targets: ClassVar[bool] = True
+
+    def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
+        """Bound every target in turn."""
+        bounds = stability(problem.network, problem.region)
+        results = []
+        for target in context.in_turn(problem, self.name):
+            since = context.deadline.elapsed()
+            lower, proved = interval_proof(target, bounds[-1])
+            note = ""
+            if not context.deadline.passed():
+                lowers, note = self.relax(problem, bounds, target, context)
+                proved = proved or target.is_proved_by(lowers)
+                lower = max([lower, *lowers])
+            results.append(
+                context.result(
+                    target,
+                    self.name,
+                    since,
+                    lower=lower,
+                    proved=proved,
+                    note=note,
+                    tried=self.works_on_targets,
+                )
+            )
+        return tuple(results)
+
+    def relax(
+        self, problem: Problem, bounds: tuple[LayerBounds, ...], target: Target, context: Context
+    ) -> tuple[list[float], str]:
+        """Return a lower bound of each objective (-inf: none), and a note for the user."""
+        return [-np.inf] * len(target.objectives), ""
+
+
 @register
-class IntervalMethod(Method):
+class IntervalMethod(RelaxationMethod):
     """Interval propagation."""
 
     name = "interval"
     summary = "bounds by interval arithmetic; finds the neurons that never change sign"
-    promises = ("bound",)
-
-    def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
-        """Bound every target by intervals."""
-        bounds = stability(problem.network, problem.region)
-        results = []
-        for target in problem.targets:
-            since = context.deadline.elapsed()
-            lower, proved = interval_proof(target, bounds[-1])
-            made = context.result(target, self.name, since, lower=lower, proved=proved, tried=False)
-            results.append(made)
-        return tuple(results)
+    works_on_targets = False

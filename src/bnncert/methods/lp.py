@@ -7,14 +7,13 @@ from dataclasses import replace
 import numpy as np
 
 from bnncert.deadline import OutOfTimeError
-from bnncert.methods.base import Context, Method, register
-from bnncert.methods.interval import interval_proof
+from bnncert.methods.base import Context, register
+from bnncert.methods.interval import RelaxationMethod
 from bnncert.presolve.reduction import reduce_target
-from bnncert.presolve.stability import LayerBounds, stability
+from bnncert.presolve.stability import LayerBounds
 from bnncert.problem import Problem, Target
 from bnncert.relaxations.linear import Form, linear_model
 from bnncert.solvers.highs_ import HighsModel
-from bnncert.verdict import TargetResult
 
 
 def lp_lower_bounds(
@@ -53,28 +52,15 @@ def lp_lower_bounds(
 
 
 @register
-class LpMethod(Method):
+class LpMethod(RelaxationMethod):
     """The LP relaxation of the paper."""
 
     name = "lp"
     summary = "the paper's linear relaxation (HiGHS); the bound is re-derived from the dual"
-    promises = ("bound",)
     reads = frozenset({"threads"})
-    form: Form = "paper"
 
-    def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
-        """Bound every target by its LP."""
-        bounds = stability(problem.network, problem.region)
-        results = []
-        for number, target in enumerate(problem.targets):
-            since = context.deadline.elapsed()
-            context.report(f"{self.name}: {target.name}", number, len(problem.targets))
-            lower, proved = interval_proof(target, bounds[-1])
-            if not context.deadline.passed():
-                lowers = lp_lower_bounds(problem, bounds, target, self.form, context)
-                proved = proved or any(
-                    o.is_proved_by(b) for o, b in zip(target.objectives, lowers, strict=True)
-                )
-                lower = max([lower, *lowers])
-            results.append(context.result(target, self.name, since, lower=lower, proved=proved))
-        return tuple(results)
+    def relax(
+        self, problem: Problem, bounds: tuple[LayerBounds, ...], target: Target, context: Context
+    ) -> tuple[list[float], str]:
+        """Bound every objective by its LP."""
+        return lp_lower_bounds(problem, bounds, target, "paper", context), ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bnncert.errors import InputError
 from bnncert.methods.base import Context, register
 from bnncert.methods.exact_search import ExactMethod, Solver
-from bnncert.presolve.reduction import OpenProblem
+from bnncert.presolve.reduction import UnstableProblem
 from bnncert.regions import Region, is_l2_ball
 from bnncert.regions.linear_block import InputBlock
 from bnncert.relaxations.linear import LinearModel
@@ -29,7 +29,7 @@ class MinpMethod(ExactMethod):
     package = "pyscipopt"
     own_solver = "scip"
 
-    def inputs(self, reduced: OpenProblem, region: Region) -> InputBlock:
+    def inputs(self, reduced: UnstableProblem, region: Region) -> InputBlock:
         """Describe the inputs of a model."""
         if is_l2_ball(region):
             return ball_block(region, reduced.layers[0])

@@ -74,8 +74,7 @@ class ProofTask:
 
     def bounded(self, method: type[Method], since: float, lowers: list[float]) -> TargetResult:
         """Return the result for lower bounds of all objectives."""
-        objectives = self.target.objectives
-        proved = any(o.is_proved_by(b) for o, b in zip(objectives, lowers, strict=True))
+        proved = self.target.is_proved_by(lowers)
         lower = max(lowers, default=-np.inf)
         return self.context.result(self.target, method.name, since, lower=lower, proved=proved)
 

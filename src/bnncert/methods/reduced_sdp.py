@@ -8,27 +8,20 @@ from typing import Any
 import numpy as np
 
 from bnncert.arrays import FloatArray
-from bnncert.deadline import OutOfTimeError
 from bnncert.errors import InputError
 from bnncert.methods.base import Context, Method, register
 from bnncert.methods.interval import interval_proof
 from bnncert.methods.lp import lp_lower_bounds
+from bnncert.methods.solve_relaxation import MOST_UNKNOWNS, RelaxationAnswer, solve_relaxation
 from bnncert.presolve.pipeline import Presolved, presolve
-from bnncert.problem import Objective, Problem
+from bnncert.problem import Objective, Problem, Target
 from bnncert.relaxations.reduced.components import ComponentAnswer, split_bound
-from bnncert.relaxations.reduced.conic import conic_program, multipliers_of
 from bnncert.relaxations.reduced.coupling import couple
 from bnncert.relaxations.reduced.dual_point import DualPoint
 from bnncert.relaxations.reduced.lattice_cuts import add_cuts
-from bnncert.relaxations.reduced.lazy_pairs import for_all_pairs, violated_pairs, with_pairs
-from bnncert.relaxations.reduced.patterns import starting_moments
 from bnncert.relaxations.reduced.problem import ReducedProblem, is_too_large, reduce_objective
-from bnncert.relaxations.reduced.relaxation import ReducedRelaxation, relax_reduced
-from bnncert.solvers.low_rank import solve_low_rank
-from bnncert.solvers.registry import conic_solver
-from bnncert.solvers.structured import solve_structured
-from bnncert.solvers.structured_program import StructuredMultipliers, starting_point
-from bnncert.verdict import TargetResult
+from bnncert.relaxations.reduced.relaxation import relax_reduced
+from bnncert.verdict import TargetResult, finite_or_none
 
 #: A cut round is tried while the relaxation misses its goal by less than this share of its reach.
 HOPEFUL = 0.05
@@ -48,21 +41,8 @@ WORTH_LP = 1500
 #: The note for a network that is too large for the relaxation.
 TOO_LARGE = "too many open neurons for the semidefinite relaxation"
 
-#: Newton systems with more unknowns than this are left to the first-order solver.
-MOST_UNKNOWNS = 9000
-
-#: Number of conflicting pairs beyond which only violated ones are added, in so many rounds, in each
-#: at most this share of the other unknowns; and the gap at which a round before the last one ends.
-MANY_PAIRS, PAIR_ROUNDS, PAIR_SHARE, PAIR_GAP = 2000, 3, 0.8, 0.01
-
 #: Variables from which it pays to look for parts that nothing ties together (convolutions).
 WORTH_PARTS = 40
-
-#: Gap, as a share of the spacing of f's values, at which solving on cannot change the bound.
-LATTICE_GAP = 0.02
-
-#: What the exact bound of a dual point may lose, as a share of that spacing.
-ROUNDING_ROOM = 0.002
 
 
 @dataclass(eq=False)
@@ -130,18 +110,17 @@ class _Bounding:
         self.stages: list[dict[str, Any]] = []
         self.decide = context.options.mode == "feasibility"
 
-    def solve(self, problem: ReducedProblem, tolerance: float | None = None) -> _Answer:
+    def solve(self, problem: ReducedProblem, tolerance: float | None = None) -> RelaxationAnswer:
         """Solve one relaxation, part by part where it has parts, and keep its bound if best."""
         since = self.context.deadline.elapsed()
-        answers: list[_Answer] = []
+        answers: list[RelaxationAnswer] = []
         unknowns = 0
 
         def solve_part(part: ReducedProblem, last: bool) -> ComponentAnswer:
             nonlocal unknowns
             relaxation = relax_reduced(part)
             unknowns = max(unknowns, relaxation.program.unknowns)
-            solve = _solve_lazily if _has_many_pairs(part, self.context) else _solve
-            found = solve(relaxation, self.objective, self.context, last, tolerance)
+            found = solve_relaxation(relaxation, self.objective, self.context, last, tolerance)
             answers.append(found)
             dual = relaxation.dual_point(found.multipliers)
             return ComponentAnswer(dual, found.moments, found.primal)
@@ -167,8 +146,8 @@ class _Bounding:
                 "gates": int(problem.gates.rows.shape[0]),
                 "clashes": int(problem.pair_first.size),
                 "unknowns": unknowns,
-                "bound": _finite(lower),
-                "primal": _finite(answer.primal),
+                "bound": finite_or_none(lower),
+                "primal": finite_or_none(answer.primal),
                 "seconds": self.context.deadline.elapsed() - since,
             }
         )
@@ -183,7 +162,7 @@ class _Bounding:
 
     def coupled(
         self, problem: ReducedProblem, presolved: Presolved
-    ) -> tuple[ReducedProblem, _Answer | None]:
+    ) -> tuple[ReducedProblem, RelaxationAnswer | None]:
         """Solve the problem with its input; as it is and None where that would be too large."""
         coupling = couple(presolved, problem.variables)
         if coupling is None:
@@ -210,13 +189,8 @@ class _Bounding:
         rounds = self.stages[before:]
         if rounds[0]["inputs"]:
             rounds[0]["solver"] += "+y"
-        found = {"rounds": rounds, "gap": _finite(self.best.primal - self.best.lower)}
+        found = {"rounds": rounds, "gap": finite_or_none(self.best.primal - self.best.lower)}
         return found | ({"before": self.stages[:before]} if before else {})
-
-
-def _finite(value: float) -> float | None:
-    """Return what JSON can hold."""
-    return float(value) if np.isfinite(value) else None
 
 
 def _hopeful(problem: ReducedProblem, primal: float, share: float) -> bool:
@@ -224,135 +198,6 @@ def _hopeful(problem: ReducedProblem, primal: float, share: float) -> bool:
     spread = problem.values.max(axis=1, initial=0.0) - problem.values.min(axis=1, initial=0.0)
     reach = float(spread.sum()) / 2 + float(np.abs(problem.linear).sum())
     return primal > -share * reach
-
-
-@dataclass(eq=False)
-class _Answer:
-    solver: str
-    status: str
-    iterations: int
-    multipliers: StructuredMultipliers
-    moments: FloatArray | None
-    primal: float
-    #: Second moments of the input, if it is coupled.
-    inputs: FloatArray | None = None
-
-
-def _solve(
-    relaxation: ReducedRelaxation,
-    objective: Objective,
-    context: Context,
-    last: bool,
-    tolerance: float | None = None,
-) -> _Answer:
-    """Solve one relaxation; the last one as far as it takes to know the sign or the bound of f."""
-    decide = last and context.options.mode == "feasibility"
-    program, name = relaxation.program, context.options.solver or "structured"
-    if name not in ("structured", "low-rank"):
-        solver = conic_solver(name)
-        conic = solver.solve(conic_program(program), context.deadline)
-        multipliers = multipliers_of(program, conic.primal)
-        return _Answer(name, conic.status, conic.iterations, multipliers, None, np.inf)
-    if name == "low-rank" or program.unknowns > MOST_UNKNOWNS:
-        return _solve_by_first_order(relaxation, objective, context, decide)
-    problem, scale = relaxation.problem, relaxation.scale
-    constant = problem.constant - problem.slack
-    step = float(objective.lattice[1]) if objective.lattice is not None else 0.0
-    room = 1e-7 * max(1.0, abs(problem.constant))
-
-    def settled(dual: float, primal: float) -> bool:
-        """Whether nothing between both can change what the bound is rounded up to."""
-        known = objective.round_up(dual * scale + constant - ROUNDING_ROOM * step)
-        return known >= objective.round_up(primal * scale + constant)
-
-    try:
-        moments, probabilities = starting_moments(problem, context.options.seed, context.deadline)
-    except OutOfTimeError:
-        return _Answer("structured", "interrupted", 0, starting_point(program), None, np.inf)
-    solution = solve_structured(
-        program,
-        context.deadline,
-        moments=moments,
-        probabilities=probabilities,
-        above=(objective.enough + room - constant) / scale if decide else np.inf,
-        below=(objective.enough - room - constant) / scale if decide else -np.inf,
-        settled=settled if last and step else None,
-        gap=LATTICE_GAP * step / scale,
-        tolerance=tolerance or (1e-5 if decide else 1e-6),
-    )
-    signs = problem.size + 1
-    return _Answer(
-        "structured",
-        solution.status,
-        solution.iterations,
-        solution.multipliers,
-        solution.moments[:signs, :signs],
-        solution.primal * scale + constant,
-        solution.moments[signs:, signs:],
-    )
-
-
-def _solve_by_first_order(
-    relaxation: ReducedRelaxation, objective: Objective, context: Context, decide: bool
-) -> _Answer:
-    """Solve a relaxation whose Newton systems are too large, or that the options say to."""
-    problem, scale = relaxation.problem, relaxation.scale
-    constant = problem.constant - problem.slack
-    found = solve_low_rank(
-        relaxation.program,
-        context.deadline,
-        seed=context.options.seed,
-        above=(objective.enough - constant) / scale if decide else np.inf,
-    )
-    signs = problem.size + 1
-    return _Answer(
-        "low-rank",
-        found.status,
-        found.iterations,
-        found.multipliers,
-        found.moments[:signs, :signs],
-        found.primal * scale + constant,
-    )
-
-
-def _has_many_pairs(problem: ReducedProblem, context: Context) -> bool:
-    """Whether Newton systems with all pairs would cost far more than those without."""
-    others, pairs = problem.links + problem.size, int(problem.pair_first.size)
-    many = pairs > max(others, MANY_PAIRS) and others <= MOST_UNKNOWNS
-    return many and context.options.solver in (None, "structured")
-
-
-def _solve_lazily(
-    relaxation: ReducedRelaxation,
-    objective: Objective,
-    context: Context,
-    last: bool,
-    tolerance: float | None = None,
-) -> _Answer:
-    """Solve with few conflicting pairs first, then with those that the moments violate."""
-    problem = relaxation.problem
-    kept = np.zeros(problem.pair_first.size, dtype=bool)
-    most = int(PAIR_SHARE * (problem.links + problem.size))
-    best, best_bound, iterations, complete = None, -np.inf, 0, False
-    for left in reversed(range(PAIR_ROUNDS)):
-        final = complete or left == 0
-        few = relax_reduced(with_pairs(problem, kept))
-        rough = tolerance if final else max(PAIR_GAP, tolerance or 0.0)
-        answer = _solve(few, objective, context, last, rough)
-        iterations += answer.iterations
-        answer.multipliers = for_all_pairs(answer.multipliers, kept)
-        bound = relaxation.dual_point(answer.multipliers).bound(problem)
-        if best is None or bound > best_bound:
-            best, best_bound = answer, bound
-        proved = objective.is_proved_by(objective.round_up(bound))
-        decided = last and context.options.mode == "feasibility" and proved
-        if final or decided or answer.moments is None or context.deadline.passed():
-            break
-        added = violated_pairs(problem, answer.moments, kept, most)
-        kept[added] = True
-        complete = not added.size
-    assert best is not None
-    return replace(best, iterations=iterations)
 
 
 @register
@@ -376,49 +221,52 @@ class ReducedSdpMethod(Method):
         presolved = context.record_presolved(
             presolve(problem.network, problem.region, deadline=context.deadline)
         )
-        presolve_seconds = context.deadline.elapsed() - started
+        shared = {
+            "presolve": explain(presolved),
+            "presolve seconds": context.deadline.elapsed() - started,
+        }
         results = []
-        for number, target in enumerate(problem.targets):
+        for target in context.in_turn(problem, self.name):
             since = context.deadline.elapsed()
-            context.report(f"{self.name}: {target.name}", number, len(problem.targets))
             if presolved.contradiction:
+                lower, proved, details = np.inf, True, dict[str, Any]()
                 note = "presolve shows that the region has no point"
-                results.append(
-                    context.result(target, self.name, since, lower=np.inf, proved=True, note=note)
-                )
-                continue
-            lower, proved = interval_proof(target, presolved.bounds[-1])
-            details: dict[str, Any] = {}
-            too_large = not proved and is_too_large(presolved)
-            note = TOO_LARGE if too_large else ""
-            for objective in () if too_large else target.objectives:
-                if context.deadline.passed():
-                    break
-                if proved and context.options.mode == "feasibility":
-                    break
-                problem_left = reduce_objective(presolved, objective)
-                if context.options.mode == "feasibility" and problem_left.links > WORTH_LP:
-                    # The LP proves most targets of a large network at a fraction of the cost.
-                    lowers = lp_lower_bounds(problem, presolved.bounds, target, "lattice", context)
-                    lower = max([lower, *lowers])
-                    if any(
-                        o.is_proved_by(b) for o, b in zip(target.objectives, lowers, strict=True)
-                    ):
-                        proved = True
-                        break
-                found = bound_problem(problem_left, objective, context, presolved=presolved)
-                lower = max(lower, found.lower)
-                proved = proved or found.proved
-                details = details or found.details
-            details = {"presolve": explain(presolved), "presolve seconds": presolve_seconds} | (
-                details
-            )
+            else:
+                lower, proved, details = _bound_target(problem, presolved, target, context)
+                note = TOO_LARGE if is_too_large(presolved) and not proved else ""
+                details = shared | details
             results.append(
                 context.result(
                     target, self.name, since, lower=lower, proved=proved, note=note, details=details
                 )
             )
         return tuple(results)
+
+
+def _bound_target(
+    problem: Problem, presolved: Presolved, target: Target, context: Context
+) -> tuple[float, bool, dict[str, Any]]:
+    """Return a lower bound of one target, whether it is proved, and what the method did."""
+    lower, proved = interval_proof(target, presolved.bounds[-1])
+    details: dict[str, Any] = {}
+    if not proved and is_too_large(presolved):
+        return lower, proved, details
+    decide = context.options.mode == "feasibility"
+    for objective in target.objectives:
+        if context.deadline.passed() or (proved and decide):
+            break
+        reduced = reduce_objective(presolved, objective)
+        if decide and reduced.links > WORTH_LP:
+            # The LP proves most targets of a large network at a fraction of the cost.
+            lowers = lp_lower_bounds(problem, presolved.bounds, target, "lattice", context)
+            lower = max([lower, *lowers])
+            if target.is_proved_by(lowers):
+                return lower, True, details
+        found = bound_problem(reduced, objective, context, presolved=presolved)
+        lower = max(lower, found.lower)
+        proved = proved or found.proved
+        details = details or found.details
+    return lower, proved, details
 
 
 def explain(presolved: Presolved) -> list[dict[str, Any]]:

@@ -39,9 +39,9 @@ class SampleMethod(Method):
             for k, target in enumerate(problem.targets):
                 values = target.values(signs)
                 lowest = int(np.argmin(values))
-                # A float value <= 0 is only a suggestion: the replay decides.
+                # Only the exact replay decides whether the point is a counterexample.
                 if found[k] is None and values[lowest] <= 1e-9:
-                    found[k] = context.confirm_at(target, points[lowest])
+                    found[k] = context.replayer.confirm(target, points[lowest])
                 if values[lowest] < best[k]:
                     best[k], places[k] = float(values[lowest]), points[lowest]
             context.report(self.name, drawn, count)

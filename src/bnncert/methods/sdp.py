@@ -6,61 +6,59 @@ from typing import ClassVar
 
 import numpy as np
 
-from bnncert.deadline import OutOfTimeError
-from bnncert.methods.base import Context, Method, register
-from bnncert.methods.interval import interval_proof
-from bnncert.presolve.reduction import OpenProblem, reduce_target
-from bnncert.presolve.stability import stability
-from bnncert.problem import Problem
-from bnncert.relaxations.moments.cliques import Sparsity, cliques
+from bnncert.deadline import Deadline, OutOfTimeError
+from bnncert.methods.base import Context, Options, register
+from bnncert.methods.interval import RelaxationMethod
+from bnncert.presolve.reduction import UnstableProblem, reduce_target
+from bnncert.presolve.stability import LayerBounds
+from bnncert.problem import Problem, Target
+from bnncert.regions import Region
+from bnncert.relaxations.moments.cliques import Sparsity, cliques, covers
 from bnncert.relaxations.moments.encoding import Encoding, encode
+from bnncert.relaxations.moments.polynomial import Polynomial
 from bnncert.relaxations.moments.relaxation import relax
 from bnncert.solvers.registry import conic_solver
-from bnncert.verdict import TargetResult
 
 
-class MomentMethod(Method):
+class MomentMethod(RelaxationMethod):
     """A moment relaxation of one encoding, order and family of cliques."""
 
-    promises = ("bound",)
     reads = frozenset({"solver", "sparsity"})
     regions = "linf, l2, box, polytope"
     encoding: ClassVar[Encoding]
     order: ClassVar[int] = 1
     sparsity: ClassVar[Sparsity] = "layered"
 
-    def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
-        """Bound every target; the bound is re-derived from the dual."""
-        bounds = stability(problem.network, problem.region)
-        results = []
-        for number, target in enumerate(problem.targets):
-            since = context.deadline.elapsed()
-            context.report(f"{self.name}: {target.name}", number, len(problem.targets))
-            lower, proved = interval_proof(target, bounds[-1])
-            note = ""
-            if not context.deadline.passed():
-                reduced = reduce_target(problem.network, bounds, target)
-                for k, objective in enumerate(target.objectives):
-                    value, note = self._bound(reduced, problem, k, context)
-                    value = objective.round_up(value)
-                    lower = max(lower, value)
-                    proved = proved or objective.is_proved_by(value)
-            results.append(
-                context.result(target, self.name, since, lower=lower, proved=proved, note=note)
-            )
-        return tuple(results)
+    def relax(
+        self, problem: Problem, bounds: tuple[LayerBounds, ...], target: Target, context: Context
+    ) -> tuple[list[float], str]:
+        """Bound every objective; the bounds are re-derived from the duals."""
+        reduced = reduce_target(problem.network, bounds, target)
+        lowers, note = [], ""
+        for k, objective in enumerate(target.objectives):
+            value, note = self.bound(reduced, problem.region, k, context.options, context.deadline)
+            lowers.append(objective.round_up(value))
+        return lowers, note
 
-    def _bound(
-        self, reduced: OpenProblem, problem: Problem, objective: int, context: Context
+    def bound(
+        self,
+        reduced: UnstableProblem,
+        region: Region,
+        objective: int | Polynomial,
+        options: Options,
+        deadline: Deadline,
     ) -> tuple[float, str]:
-        if not reduced.layers[-1].size:
+        """Return a lower bound of an objective, as in :func:`encode`, and a note for the user."""
+        if not isinstance(objective, Polynomial) and not reduced.layers[-1].size:
             # Everything is fixed: f is a constant, and interval arithmetic has it already.
             return -np.inf, ""
-        deadline = context.deadline
-        solver = conic_solver(context.options.solver or "clarabel")
+        solver = conic_solver(options.solver or "clarabel")
         try:
-            encoded = encode(reduced, problem.region, self.encoding, objective, deadline)
-            family = cliques(encoded, context.options.sparsity or self.sparsity, deadline)
+            encoded = encode(reduced, region, self.encoding, objective, deadline)
+            family = cliques(encoded, options.sparsity or self.sparsity, deadline)
+            if options.sparsity is None and not covers(encoded, family):
+                # Products that the layered cliques do not hold, e.g. of two last neurons.
+                family = cliques(encoded, "chordal", deadline)
             relaxation = relax(encoded, family, self.order, deadline)
         except OutOfTimeError:
             return -np.inf, "no time to build the relaxation"

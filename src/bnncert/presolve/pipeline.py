@@ -23,7 +23,7 @@ from bnncert.presolve.literals import renumbered, sign_of, variable_of
 from bnncert.presolve.merging import equal_rows
 from bnncert.presolve.pairs import conflicting_pairs
 from bnncert.presolve.ranges import sum_ranges
-from bnncert.presolve.record import PresolveRecord, PresolveStep
+from bnncert.presolve.record import PresolveRecord
 from bnncert.presolve.stability import LayerBounds, first_layer, settle_states
 from bnncert.presolve.tightening import Gates
 from bnncert.presolve.tightening import tighten as tighten_sums
@@ -106,15 +106,13 @@ class Presolved:
         found = conflicting_triples(self.region, rows, plus, minus, excluded, deadline)
         neurons, signs = own[variable_of(found.literals)], sign_of(found.literals)
         self.record.add(
-            PresolveStep(
-                "triple",
-                0,
-                neurons[:, 0],
-                signs[:, 0],
-                other=neurons[:, 1:],
-                other_signs=signs[:, 1:],
-                witness=found.theta.astype(np.float64),
-            )
+            "triple",
+            0,
+            neurons[:, 0],
+            signs[:, 0],
+            other=neurons[:, 1:],
+            other_signs=signs[:, 1:],
+            witness=found.theta.astype(np.float64),
         )
         return found
 
@@ -194,13 +192,11 @@ class _Presolve:
         self._stable(number, bounds.state)
         tight = np.flatnonzero((bounds.state == 0) & ((high < reach) | (low > -reach)))
         self.record.add(
-            PresolveStep(
-                "range",
-                number,
-                tight,
-                np.zeros(tight.size, dtype=np.int8),
-                witness=np.stack([low[tight], high[tight]], axis=1),
-            )
+            "range",
+            number,
+            tight,
+            np.zeros(tight.size, dtype=np.int8),
+            witness=np.stack([low[tight], high[tight]], axis=1),
         )
         return bounds
 
@@ -231,13 +227,11 @@ class _Presolve:
         self._note_literals(number, open_[done], literal[done], literal_sign[done])
         follow = np.flatnonzero(leader != np.arange(rest.size))
         self.record.add(
-            PresolveStep(
-                "same",
-                number,
-                open_[rest[follow]],
-                leader_sign[follow],
-                other=open_[rest[leader[follow]]],
-            )
+            "same",
+            number,
+            open_[rest[follow]],
+            leader_sign[follow],
+            other=open_[rest[leader[follow]]],
         )
         made = self._with_pairs(number, bounds, open_[leading], pairs, rows, shift)
         variable, sign, state = made.variable, made.sign, made.bounds.state
@@ -266,17 +260,15 @@ class _Presolve:
         state = bounds.state.copy()
         fixed = np.flatnonzero(closure.state)
         state[open_[fixed]] = closure.state[fixed]
-        self.record.add(PresolveStep("fixed", number, open_[fixed], closure.state[fixed]))
+        self.record.add("fixed", number, open_[fixed], closure.state[fixed])
         local = np.arange(open_.size)
         follow = np.flatnonzero((closure.state == 0) & (closure.representative != local))
         self.record.add(
-            PresolveStep(
-                "equal",
-                number,
-                open_[follow],
-                closure.sign[follow],
-                other=open_[closure.representative[follow]],
-            )
+            "equal",
+            number,
+            open_[follow],
+            closure.sign[follow],
+            other=open_[closure.representative[follow]],
         )
         leading = np.flatnonzero((closure.state == 0) & (closure.representative == local))
         numbers = np.full(open_.size, -1, dtype=np.int64)
@@ -331,19 +323,17 @@ class _Presolve:
 
     def _stable(self, number: int, state: SignArray) -> None:
         stable = np.flatnonzero(state)
-        self.record.add(PresolveStep("stable", number, stable, state[stable]))
+        self.record.add("stable", number, stable, state[stable])
 
     def _note_pairs(self, number: int, open_: IntArray, pairs: ConflictingPairs) -> None:
         self.record.add(
-            PresolveStep(
-                "clash",
-                number,
-                open_[variable_of(pairs.first)],
-                sign_of(pairs.first),
-                other=open_[variable_of(pairs.second)],
-                other_signs=sign_of(pairs.second),
-                witness=pairs.theta,
-            )
+            "clash",
+            number,
+            open_[variable_of(pairs.first)],
+            sign_of(pairs.first),
+            other=open_[variable_of(pairs.second)],
+            other_signs=sign_of(pairs.second),
+            witness=pairs.theta,
         )
 
     def _note_literals(
@@ -353,14 +343,12 @@ class _Presolve:
             return
         layers, owners = _joined(self.owner_layer), _joined(self.owner)
         self.record.add(
-            PresolveStep(
-                "literal",
-                number,
-                neurons,
-                signs,
-                other=owners[variables],
-                other_layers=layers[variables],
-            )
+            "literal",
+            number,
+            neurons,
+            signs,
+            other=owners[variables],
+            other_layers=layers[variables],
         )
 
 

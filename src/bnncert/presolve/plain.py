@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from bnncert.network import Network
 from bnncert.presolve.conflicts import ConflictingPairs
 from bnncert.presolve.pipeline import Presolved, PresolvedLayer, over_variables
-from bnncert.presolve.record import PresolveRecord, PresolveStep
+from bnncert.presolve.record import PresolveRecord
 from bnncert.presolve.stability import LayerBounds
 from bnncert.regions import Region
 
@@ -25,7 +25,7 @@ def plain_presolve(network: Network, region: Region, bounds: tuple[LayerBounds, 
     variables = 0
     for number, (layer, made) in enumerate(zip(network.layers, bounds, strict=True)):
         stable = np.flatnonzero(made.state)
-        record.add(PresolveStep("stable", number, stable, made.state[stable]))
+        record.add("stable", number, stable, made.state[stable])
         rows, shift = sp.csr_array((layer.size, 0)), np.zeros(layer.size)
         if layers:
             rows, shift = over_variables(layer, layers[-1], variables)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -52,10 +52,17 @@ class PresolveRecord:
 
     steps: list[PresolveStep] = field(default_factory=list)
 
-    def add(self, step: PresolveStep) -> None:
-        """Remember a step, unless it is empty."""
-        if step.count:
-            self.steps.append(step)
+    def add(
+        self,
+        rule: Rule,
+        layer: int,
+        neurons: IntArray,
+        signs: npt.NDArray[np.int8],
+        **facts: npt.NDArray[Any],
+    ) -> None:
+        """Record a :class:`PresolveStep`, unless it is empty; `facts` are its other fields."""
+        if neurons.size:
+            self.steps.append(PresolveStep(rule, layer, neurons, signs, **facts))
 
     def counts(self) -> dict[tuple[int, str], int]:
         """Return the number of facts by layer and rule."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.network import Network
@@ -20,7 +21,7 @@ from bnncert.problem import Target
 
 
 @dataclass(frozen=True, eq=False)
-class OpenLayer:
+class UnstableLayer:
     """The unstable neurons of one layer, x = sign(w.y + b) over the unstable inputs y.
 
     x = +1 needs w.y >= plus_from and x = -1 needs w.y <= minus_upto; `bias` is the real bias b
@@ -41,9 +42,16 @@ class OpenLayer:
         """The number of unstable neurons."""
         return int(self.index.size)
 
+    def weights_over(self, index: IntArray) -> Any:
+        """Return the weights as floats over the inputs `index`, which include all of its own."""
+        place = np.searchsorted(index, self.inputs)
+        cells = self.weights.data.astype(np.float64), place[self.weights.indices]
+        shape = (self.size, index.size)
+        return sp.csr_array((*cells, self.weights.indptr), shape=shape)
+
 
 @dataclass(frozen=True, eq=False)
-class OpenObjective:
+class UnstableObjective:
     """f = <coefficients, x_L> + constant, over the unstable neurons of the last layer."""
 
     coefficients: FloatArray
@@ -52,15 +60,17 @@ class OpenObjective:
 
 
 @dataclass(frozen=True, eq=False)
-class OpenProblem:
+class UnstableProblem:
     """A target over its unstable neurons.  `fixed` holds the states of all layers."""
 
-    layers: tuple[OpenLayer, ...]
-    objectives: tuple[OpenObjective, ...]
+    layers: tuple[UnstableLayer, ...]
+    objectives: tuple[UnstableObjective, ...]
     fixed: tuple[npt.NDArray[np.int8], ...]
 
 
-def reduce_target(network: Network, bounds: tuple[LayerBounds, ...], target: Target) -> OpenProblem:
+def reduce_target(
+    network: Network, bounds: tuple[LayerBounds, ...], target: Target
+) -> UnstableProblem:
     """Return one target over its unstable neurons."""
     states = tuple(b.state for b in bounds)
     last = network.depth - 1
@@ -91,7 +101,7 @@ def reduce_target(network: Network, bounds: tuple[LayerBounds, ...], target: Tar
             plus_from, minus_upto = plus_from - shift, minus_upto - shift
             bias, lower, upper = bias + shift, lower - shift, upper - shift
         layers.append(
-            OpenLayer(
+            UnstableLayer(
                 index=needed[i],
                 inputs=inputs,
                 weights=rows[:, inputs].tocsr(),
@@ -102,7 +112,7 @@ def reduce_target(network: Network, bounds: tuple[LayerBounds, ...], target: Tar
                 upper=upper,
             )
         )
-    return OpenProblem(
+    return UnstableProblem(
         tuple(layers),
         tuple(_reduce_objective(o, needed[last], states[last]) for o in target.objectives),
         states,
@@ -111,7 +121,7 @@ def reduce_target(network: Network, bounds: tuple[LayerBounds, ...], target: Tar
 
 def _reduce_objective(
     objective: Any, open_: IntArray, state: npt.NDArray[np.int8]
-) -> OpenObjective:
+) -> UnstableObjective:
     products = objective.coefficients * state
     constant = float(products.sum() + objective.constant)
     # The float sum of the fixed part is off by at most this much.
@@ -119,4 +129,6 @@ def _reduce_objective(
     exact = bool(np.all(products == np.rint(products))) and reach < 2**52
     exact = exact and objective.constant == np.rint(objective.constant)
     rounding = 0.0 if exact else (products.size + 2) * 2.0**-52 * reach
-    return OpenObjective(objective.coefficients[open_], constant, float(objective.error) + rounding)
+    return UnstableObjective(
+        objective.coefficients[open_], constant, float(objective.error) + rounding
+    )

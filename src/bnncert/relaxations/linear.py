@@ -16,7 +16,7 @@ quadratic constraints adds |v|_2 <= 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
 from bnncert.errors import InputError
-from bnncert.presolve.reduction import OpenLayer, OpenObjective, OpenProblem
+from bnncert.presolve.reduction import UnstableLayer, UnstableObjective, UnstableProblem
 from bnncert.regions import Region
 from bnncert.regions.linear_block import InputBlock, input_block
 from bnncert.solvers.linear_program import LinearProgram
@@ -38,12 +38,15 @@ SOFT_MARGIN = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class LinearModel:
-    """The encoding, and where its variables are."""
+    """The encoding, and where its variables are.
+
+    The variables of the input come first, then those of each layer from its entry of `offsets`.
+    """
 
     program: LinearProgram
     inputs: InputBlock
     offsets: tuple[int, ...]
-    problem: OpenProblem
+    problem: UnstableProblem
 
     def point(self, solution: FloatArray, region: Region) -> FloatArray:
         """Return the input that a solution stands for."""
@@ -62,14 +65,14 @@ class LinearModel:
         start = self.offsets[-1]
         return slice(start, start + self.problem.layers[-1].size)
 
-    def objective_row(self, objective: OpenObjective) -> tuple[FloatArray, float]:
+    def objective_row(self, objective: UnstableObjective) -> tuple[FloatArray, float]:
         """Return f as cost over the last layer's z, and its constant: x = 2z - 1."""
         return 2.0 * objective.coefficients, float(
             objective.constant - objective.coefficients.sum()
         )
 
 
-def _thresholds(layer: OpenLayer, form: Form) -> tuple[FloatArray, FloatArray]:
+def _thresholds(layer: UnstableLayer, form: Form) -> tuple[FloatArray, FloatArray]:
     if form == "paper":
         return -layer.bias, -layer.bias
     if form == "soft":
@@ -80,7 +83,7 @@ def _thresholds(layer: OpenLayer, form: Form) -> tuple[FloatArray, FloatArray]:
 
 
 def linear_model(
-    problem: OpenProblem,
+    problem: UnstableProblem,
     region: Region,
     form: Form,
     *,
@@ -96,68 +99,78 @@ def linear_model(
     limit = deadline or Deadline(None)
     block = block or input_block(region, problem.layers[0].inputs)
     sizes = [layer.size for layer in problem.layers]
+    neurons = sum(sizes)
     offsets = tuple(int(o) for o in block.size + np.concatenate([[0], np.cumsum(sizes)[:-1]]))
-    columns = block.size + sum(sizes)
-    rows: list[Any] = []
-    lowers: list[FloatArray] = []
-    uppers: list[FloatArray] = []
+    columns = block.size + neurons
+    rows = [_Rows(sp.csr_array((0, columns)), np.zeros(0), np.zeros(0))]
     if block.right.size:
-        rows.append(sp.hstack([block.rows, sp.csr_array((block.right.size, sum(sizes)))]))
-        lowers.append(np.full(block.right.size, -np.inf))
-        uppers.append(block.right)
+        wide = sp.hstack([block.rows, sp.csr_array((block.right.size, neurons))])
+        rows.append(_Rows(wide, np.full(block.right.size, -np.inf), block.right))
     for i, layer in enumerate(problem.layers):
-        if layer.size == 0:
-            continue
-        p, q = _thresholds(layer, form)
-        part, base, slack, scale = _first_rows(layer, block) if i == 0 else _later_rows(layer)
-        left = 0 if i == 0 else offsets[i - 1]
-        if form != "lattice":
-            slack = slack + 1e-13 * (np.abs(layer.bias) + layer.upper - layer.lower)
-        for threshold, end, sense in ((p, layer.lower, 1), (q, layer.upper, -1)):
-            limit.check()
-            # u - (p - Lo) z >= Lo,  and  u - (U - q) z <= q.
-            slope = threshold - end if sense > 0 else end - threshold
-            right = (end if sense > 0 else threshold) - base
-            rows.append(
-                _place(
-                    sp.diags_array(scale).tocsr() @ part,
-                    sp.diags_array(-scale * slope).tocsr(),
-                    left,
-                    offsets[i],
-                    columns,
-                )
-            )
-            side = scale * (right - sense * slack)
-            lowers.append(side if sense > 0 else np.full(layer.size, -np.inf))
-            uppers.append(side if sense < 0 else np.full(layer.size, np.inf))
+        if layer.size:
+            sums = _later_sums(layer) if i else _first_sums(layer, block)
+            at = (offsets[i - 1] if i else 0, offsets[i])
+            for sense in (1, -1):
+                limit.check()
+                rows.append(_sign_rows(layer, form, sums, sense, at, columns))
     limit.check()
-    matrix = sp.csr_array(sp.vstack(rows)) if rows else sp.csr_array((0, columns))
-    return LinearModel(
-        LinearProgram(
-            cost=np.zeros(columns),
-            matrix=matrix,
-            row_lower=np.concatenate([np.zeros(0), *lowers]),
-            row_upper=np.concatenate([np.zeros(0), *uppers]),
-            lower=np.concatenate([block.lower, np.zeros(sum(sizes))]),
-            upper=np.concatenate([block.upper, np.ones(sum(sizes))]),
-            integer=np.concatenate([np.zeros(block.size, bool), np.full(sum(sizes), integer)]),
-        ),
-        block,
-        offsets,
-        problem,
+    program = LinearProgram(
+        cost=np.zeros(columns),
+        matrix=sp.csr_array(sp.vstack([r.matrix for r in rows])),
+        row_lower=np.concatenate([r.lower for r in rows]),
+        row_upper=np.concatenate([r.upper for r in rows]),
+        lower=np.concatenate([block.lower, np.zeros(neurons)]),
+        upper=np.concatenate([block.upper, np.ones(neurons)]),
+        integer=np.concatenate([np.zeros(block.size, bool), np.full(neurons, integer)]),
     )
+    return LinearModel(program, block, offsets, problem)
 
 
-def _first_rows(
-    layer: OpenLayer, block: InputBlock
-) -> tuple[Any, FloatArray, FloatArray, FloatArray]:
-    """Return the first layer over v, its constant, what rounding it may lose, a row scale."""
-    # A polytope's block may hold more inputs than this layer uses.
-    place = np.searchsorted(block.index, layer.inputs)
-    weights = sp.csr_array(
-        (layer.weights.data.astype(np.float64), place[layer.weights.indices], layer.weights.indptr),
-        shape=(layer.size, block.index.size),
+class _Rows(NamedTuple):
+    """lower <= matrix z <= upper."""
+
+    matrix: Any
+    lower: FloatArray
+    upper: FloatArray
+
+
+class _Sums(NamedTuple):
+    """u = weights z + base up to `slack` over the layer below, and a scale for each row."""
+
+    weights: Any
+    base: FloatArray
+    slack: FloatArray
+    scale: FloatArray
+
+
+def _sign_rows(
+    layer: UnstableLayer, form: Form, sums: _Sums, sense: int, at: tuple[int, int], columns: int
+) -> _Rows:
+    """Return one of the two inequalities of every neuron.
+
+    It is  u - (p - Lo) z >= Lo  for sense +1 and  u - (U - q) z <= q  for sense -1, with the
+    columns of the layer below and of the layer itself from `at`.
+    """
+    p, q = _thresholds(layer, form)
+    slack = sums.slack
+    if form != "lattice":
+        slack = slack + 1e-13 * (np.abs(layer.bias) + layer.upper - layer.lower)
+    slope = p - layer.lower if sense > 0 else layer.upper - q
+    right = (layer.lower if sense > 0 else q) - sums.base
+    matrix = _place(
+        sp.diags_array(sums.scale).tocsr() @ sums.weights,
+        sp.diags_array(-sums.scale * slope).tocsr(),
+        *at,
+        columns,
     )
+    side = sums.scale * (right - sense * slack)
+    endless = np.full(layer.size, np.inf)
+    return _Rows(matrix, side, endless) if sense > 0 else _Rows(matrix, -endless, side)
+
+
+def _first_sums(layer: UnstableLayer, block: InputBlock) -> _Sums:
+    """Return the sums of the first layer over the variables v of the region."""
+    weights = layer.weights_over(block.index)
     part = sp.csr_array(weights @ block.spread)
     base = np.asarray(weights @ block.base)
     reach = np.asarray(abs(weights) @ np.abs(block.base))
@@ -168,14 +181,14 @@ def _first_rows(
     np.maximum.at(largest, np.repeat(np.arange(layer.size), np.diff(part.indptr)), abs(part.data))
     # Powers of two scale without rounding.
     scale = 2.0 ** np.rint(-np.log2(largest))
-    return part, base, 2.0**-51 * terms * reach, scale
+    return _Sums(part, base, 2.0**-51 * terms * reach, scale)
 
 
-def _later_rows(layer: OpenLayer) -> tuple[Any, FloatArray, FloatArray, FloatArray]:
-    """Return the same for a later layer over z, which is exact: y = 2z - 1, in integers."""
+def _later_sums(layer: UnstableLayer) -> _Sums:
+    """Return the sums of a later layer over z, which are exact: y = 2z - 1, in integers."""
     part = (2 * layer.weights).astype(np.float64)
     base = -np.asarray(layer.weights.sum(axis=1), dtype=np.float64).reshape(-1)
-    return part, base, np.zeros(layer.size), np.ones(layer.size)
+    return _Sums(part, base, np.zeros(layer.size), np.ones(layer.size))
 
 
 def _place(part: Any, diagonal: Any, left: int, own: int, columns: int) -> Any:

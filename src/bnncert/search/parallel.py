@@ -1,9 +1,8 @@
 """One tree on several processes.
 
 The first process searches alone for some seconds, which is enough for most trees.  Then the open
-nodes are distributed in rounds: every process works on its hand of nodes for some seconds and
-returns the open ones, which are distributed again.  The first process shares its
-learned clauses.
+nodes are distributed in rounds: every process works on its part of the nodes for some seconds and
+returns the open ones, which are distributed again.  The first process shares its learned clauses.
 
 A worker is a process with two pipes, and exits when they are closed.
 """
@@ -14,6 +13,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
@@ -28,7 +28,6 @@ from bnncert.problem import Objective, Problem, Target
 from bnncert.processes import become_worker, interrupts_later
 from bnncert.relaxations.reduced.problem import ReducedProblem
 from bnncert.replay import Replayer
-from bnncert.search.incumbent import exact_values
 from bnncert.search.tree import ClosedNode, Confirm, Outcome, Tree, TreeOptions
 
 #: Seconds before other processes are started, of the first round, and of the longest one.
@@ -40,7 +39,7 @@ GRACE = 0.5
 #: Seconds to wait for a process that was told to end.
 JOIN = 0.5
 
-DealtNode: TypeAlias = tuple[SignArray, float]
+SentNode: TypeAlias = tuple[SignArray, float]
 Proof: TypeAlias = tuple[IntArray, FloatArray | None]
 
 
@@ -60,22 +59,22 @@ class TreeTask:
     options: TreeOptions = field(default_factory=TreeOptions)
 
     def tree(self, confirm: Confirm | None = None) -> Tree:
-        """Build the tree; a replay of its own confirms points where no `confirm` is given."""
+        """Build the tree; without `confirm`, points are confirmed by a new :class:`Replayer`."""
+        replayer = Replayer(self.problem)
         if confirm is None:
-            replayer = Replayer(self.problem)
 
             def confirm(point: FloatArray, exact: tuple[Fraction, ...] | None) -> bool:
                 return replayer.confirm(self.target, point, exact) is not None
 
-        evaluate = exact_values(self.problem, self.target) if self.minimum else None
+        evaluate = partial(replayer.lowest, self.target) if self.minimum else None
         return Tree(self.presolved, self.reduced, self.objective, confirm, evaluate, self.options)
 
 
 @dataclass(frozen=True, eq=False)
-class Hand:
+class RoundResult:
     """The result of one process's round."""
 
-    nodes: list[DealtNode]
+    nodes: list[SentNode]
     closed: float
     unresolved: float
     visited: int = 0
@@ -98,7 +97,7 @@ def _serve(
     prepare: Callable[[TreeTask], Tree],
     task: TreeTask,
 ) -> None:
-    """Play hands in a worker process until the pipe ends."""
+    """Answer messages in a worker process until the pipe is closed."""
     become_worker(lifeline)
     try:
         tree = prepare(task)
@@ -107,14 +106,14 @@ def _serve(
             for literals, theta in proofs:
                 tree.learn(literals, theta)
             tree.outcome.upper = upper
-            connection.send(play_hand(tree, nodes, seconds))
+            connection.send(work_on_nodes(tree, nodes, seconds))
     except (EOFError, OSError, MemoryError):
-        # The first process has exited, or this one cannot continue: the closed pipe says so.
+        # The first process has exited, or this one cannot continue, which closes the pipe.
         return
 
 
-def play_hand(tree: Tree, nodes: Sequence[DealtNode], seconds: float) -> Hand:
-    """Work on a hand of nodes for some seconds."""
+def work_on_nodes(tree: Tree, nodes: Sequence[SentNode], seconds: float) -> RoundResult:
+    """Work on some nodes for some seconds."""
     tree.take()
     for signs, bound in nodes:
         tree.push(signs, bound)
@@ -126,7 +125,7 @@ def play_hand(tree: Tree, nodes: Sequence[DealtNode], seconds: float) -> Hand:
     before, solved = outcome.nodes, outcome.relaxations
     known, kept = len(tree.proofs), len(outcome.leaves)
     tree.search(Deadline(seconds))
-    return Hand(
+    return RoundResult(
         tree.take(),
         tree.closed,
         tree.unresolved,
@@ -149,7 +148,7 @@ class _TreeWorker(NamedTuple):
 
 
 class Workers:
-    """Processes that work on hands of nodes; all of them have exited when the block is left."""
+    """Processes that work on parts of nodes; all of them have exited when the block is left."""
 
     def __init__(self, count: int, task: TreeTask) -> None:
         self._task = task
@@ -191,25 +190,25 @@ class Workers:
     def __len__(self) -> int:
         return len(self._all)
 
-    def deal(self, number: int, *message: object) -> bool:
-        """Send a hand; False if the worker has exited."""
+    def send(self, number: int, *message: object) -> bool:
+        """Send a message to a worker; False if it has exited."""
         try:
             self._all[number].connection.send(message)
         except OSError:
             return False
         return True
 
-    def collect(self, number: int, deadline: Deadline) -> Hand | None:
-        """Wait for a hand; None if the worker has exited or is late."""
+    def collect(self, number: int, deadline: Deadline) -> RoundResult | None:
+        """Wait for the result of a worker; None if it has exited or is late."""
         connection = self._all[number].connection
         left = deadline.remaining() + GRACE
         try:
             if not connection.poll(max(left, 0.0) if np.isfinite(left) else None):
                 return None
-            hand: Hand = connection.recv()
+            result: RoundResult = connection.recv()
         except (EOFError, OSError):
             return None
-        return hand
+        return result
 
 
 def search_together(tree: Tree, task: TreeTask, deadline: Deadline, processes: int) -> Outcome:
@@ -231,7 +230,7 @@ def search_together(tree: Tree, task: TreeTask, deadline: Deadline, processes: i
 
 
 def _rounds(tree: Tree, workers: Workers, deadline: Deadline) -> bool:
-    """Deal rounds until all is decided; False if the first process has to go on alone."""
+    """Distribute nodes until all is decided; False if the first process has to continue alone."""
     outcome = tree.outcome
     closed, unresolved = tree.closed, tree.unresolved
     seconds = FIRST_ROUND
@@ -247,29 +246,29 @@ def _rounds(tree: Tree, workers: Workers, deadline: Deadline) -> bool:
         share = min(seconds, deadline.remaining())
         fresh = tree.proofs[shared:]
         shared = len(tree.proofs)
-        hands = [nodes[k::processes] for k in range(processes)]
-        dealt = [workers.deal(k, hands[k + 1], fresh, outcome.upper, share) for k in range(count)]
-        played = [play_hand(tree, hands[0], share)]
+        parts = [nodes[k::processes] for k in range(processes)]
+        sent = [workers.send(k, parts[k + 1], fresh, outcome.upper, share) for k in range(count)]
+        results = [work_on_nodes(tree, parts[0], share)]
         if outcome.status == "violated":
             return True
-        answers = [workers.collect(k, deadline) if dealt[k] else None for k in range(count)]
+        answers = [workers.collect(k, deadline) if sent[k] else None for k in range(count)]
         # The nodes of a worker that exited (out of memory) or is late stay open.
-        played += [a or Hand(hands[k + 1], np.inf, np.inf) for k, a in enumerate(answers)]
-        for hand in played:
-            for signs, bound in hand.nodes:
+        results += [a or RoundResult(parts[k + 1], np.inf, np.inf) for k, a in enumerate(answers)]
+        for result in results:
+            for signs, bound in result.nodes:
                 tree.push(signs, bound)
-            closed, unresolved = min(closed, hand.closed), min(unresolved, hand.unresolved)
-            outcome.exhausted = outcome.exhausted or hand.exhausted
+            closed, unresolved = min(closed, result.closed), min(unresolved, result.unresolved)
+            outcome.exhausted = outcome.exhausted or result.exhausted
         tree.closed, tree.unresolved = closed, unresolved
         rejected = False
-        for hand in played[1:]:
-            outcome.nodes += hand.visited
-            outcome.relaxations += hand.relaxations
-            outcome.leaves += hand.leaves
-            for literals, theta in hand.proofs:
+        for result in results[1:]:
+            outcome.nodes += result.visited
+            outcome.relaxations += result.relaxations
+            outcome.leaves += result.leaves
+            for literals, theta in result.proofs:
                 tree.learn(literals, theta)
-            if hand.point is not None:
-                if tree.offer(hand.point, hand.exact):
+            if result.point is not None:
+                if tree.offer(result.point, result.exact):
                     outcome.status, outcome.lower = "violated", -np.inf
                     return True
                 rejected = tree.evaluate is None

@@ -45,7 +45,7 @@ class Restriction:
 
 
 class Restrictor:
-    """Restricts one problem again and again, sharing what does not change."""
+    """Restricts one problem to the nodes of a tree, sharing what does not change."""
 
     def __init__(self, problem: ReducedProblem) -> None:
         self.problem = problem

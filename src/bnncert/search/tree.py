@@ -33,7 +33,7 @@ from bnncert.reachability.feasibility import Feasibility, SignPattern
 from bnncert.regions import Region
 from bnncert.relaxations.reduced.patterns import starting_moments
 from bnncert.relaxations.reduced.problem import ReducedProblem
-from bnncert.relaxations.reduced.relaxation import relax_reduced
+from bnncert.relaxations.reduced.relaxation import LATTICE_GAP, relax_reduced
 from bnncert.search.branching import choose_variable
 from bnncert.search.frontier import Frontier, OpenNode
 from bnncert.search.node_patterns import NodePatterns
@@ -59,9 +59,6 @@ FIRST_LOOK, NEXT_LOOK = 7, 2
 
 #: A node is given up where the primal has missed the goal by this share of the gap.
 HOPELESS_SHARE = 0.05
-
-#: Gap, as a share of the spacing of f's values, at which solving on cannot change the bound.
-LATTICE_GAP = 0.02
 
 #: Gigabytes that the open nodes may take before the search goes deepest first.
 MEMORY = 4.0
@@ -375,14 +372,13 @@ class Tree:
             return -np.inf, None, None
         self.outcome.relaxations += 1
         relaxation = relax_reduced(problem)
-        constant = problem.constant - problem.slack
         room = 1e-7 * max(1.0, abs(problem.constant))
         goal = self.goal
         step = 0.0
         if self.evaluate is not None and self.objective.lattice is not None:
             step = float(self.objective.lattice[1])
-        above = (goal + room - constant) / relaxation.scale
-        below = (goal - room - constant) / relaxation.scale if np.isfinite(goal) else -np.inf
+        above = relaxation.goal(goal + room)
+        below = relaxation.goal(goal - room) if np.isfinite(goal) else -np.inf
         start: StructuredMultipliers | None = None
         if parent is not None:
             start = start_from(parent, self.frame, left, relaxation)

@@ -80,9 +80,9 @@ def _requested() -> Any:
 
 
 def _end_with(parent: int, wait: float | None) -> None:
-    """End this process with its parent, and when nobody waits any longer."""
+    """End this process when its parent exits, and when the parent waits no longer."""
     if wait is not None and hasattr(signal, "setitimer"):
-        # Without a handler the signal ends the process, whatever it is busy with.
+        # Without a handler the signal ends the process, also inside a library.
         signal.setitimer(signal.ITIMER_REAL, wait)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -51,7 +51,7 @@ def run_clarabel(
     """Return Clarabel's answer to  min c.y  s.t.  s = b - A y,  s in the product of the cones."""
     settings = clarabel.DefaultSettings()
     settings.verbose = False
-    # The default way to merge cliques may not come back on sparse matrices of moderate size.
+    # The default method to merge cliques may not terminate on sparse matrices of moderate size.
     settings.chordal_decomposition_merge_method = "none"
     left = deadline.remaining()
     if np.isfinite(left):

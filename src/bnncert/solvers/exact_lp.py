@@ -27,7 +27,7 @@ Bound = Fraction | None
 
 @dataclass(frozen=True)
 class ExactProgram:
-    """A program as above; rows are sparse {column: coefficient}, None is no bound."""
+    """A program as above; rows are sparse {column: coefficient}, None means no bound."""
 
     cost: Sequence[Fraction]
     rows: Sequence[dict[int, Fraction]]

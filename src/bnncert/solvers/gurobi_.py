@@ -89,7 +89,7 @@ class GurobiModel:
         try:
             self._model.optimize()
         except self._api.GurobiError as error:
-            # A licence that is too small for the model says so only here.
+            # A licence that is too small for the model raises only here.
             raise InputError(f"solver gurobi: {error}") from error
         return self._collect()
 

@@ -106,7 +106,7 @@ class HighsModel:
                 if deadline.remaining() < -CANCEL_SECONDS:
                     self._highs.cancelSolve()
                 if deadline.remaining() < -LEAVE_SECONDS:
-                    # Presolve and factorisations hear nothing: the thread ends by itself.
+                    # Presolve and factorisations ignore a cancellation; the thread ends after them.
                     self._left_behind = True
                     return False
         except KeyboardInterrupt:

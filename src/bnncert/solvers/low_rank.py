@@ -11,7 +11,7 @@ in which every distribution p_j is minimised on its own (Newton, all tables at o
 L-BFGS.  The barrier makes what is left a smooth function of V; mu goes to zero from round to round.
 Features are centred and whitened table by table, which changes nothing but the speed.  y + rho r
 are multipliers theta and -pi, and with kappa_i = (C V)_i . V_i from the stationarity of V they are
-a dual point: its bound is valid whoever found it.
+a dual point: its bound is valid for any multipliers.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ class ScipModel:
             run.stop()
             raise
         if run.is_alive() and not run.stop():
-            # Left alone with its model, which nobody uses again: the thread ends by itself.
+            # The model is not used again, and the thread ends when SCIP returns.
             return LinearSolution("limit")
         return LinearSolution("failed") if run.failed else self._collect()
 

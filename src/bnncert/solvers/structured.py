@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy
@@ -30,7 +30,7 @@ StructuredStatus: TypeAlias = Literal[
 #: The power of (gap after the affine step / gap before) that sets how central the next point is.
 CENTRING = 3
 
-#: Residuals of M and p up to which their value is believed.
+#: Residuals of M and p up to which the primal value is used.
 NEARLY_FEASIBLE = 1e-5
 
 #: A second correction is taken where it makes both steps longer by so much together.
@@ -41,8 +41,7 @@ LONGER = 0.02
 FLOPS, LATE_SECONDS = 2e10, 0.4
 
 
-@dataclass(eq=False)
-class Iterate:
+class Iterate(NamedTuple):
     """One line of the solver's history."""
 
     dual: float
@@ -63,7 +62,7 @@ class _Goal:
     settled: Callable[[float, float], bool] | None
 
     def reached(self, now: Iterate) -> StructuredStatus | None:
-        """Return how the iteration ends here, or None if it goes on."""
+        """Return the status if the iteration ends here, else None."""
         if now.dual > self.above:
             return "above"
         if now.infeasibility < NEARLY_FEASIBLE and now.primal < self.below:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert.deadline import Deadline
-from bnncert.presolve.reduction import OpenProblem, reduce_target
+from bnncert.presolve.reduction import UnstableProblem, reduce_target
 from bnncert.presolve.stability import LayerBounds
 from bnncert.relaxations.linear import linear_model
 from bnncert.relaxations.moments.cliques import Sparsity, cliques
@@ -44,7 +44,7 @@ def random_network(seed: int, depth: int) -> tuple[TinyNetwork, np.ndarray]:
     return TinyNetwork(tuple(weights), tuple(biases), "either"), d
 
 
-def unreduced(net: TinyNetwork, region: bnncert.Region, d: np.ndarray) -> OpenProblem:
+def unreduced(net: TinyNetwork, region: bnncert.Region, d: np.ndarray) -> UnstableProblem:
     """Return the problem with every neuron open and bounds +-nv, as the paper states it."""
     built = net.build()
     bounds = []
@@ -67,7 +67,7 @@ def sdp(problem: PolynomialProblem, sparsity: Sparsity = "dense", order: int = 1
     return relaxation.dual_bound(answer.dual)
 
 
-def lp(problem: OpenProblem, region: bnncert.Region) -> float:
+def lp(problem: UnstableProblem, region: bnncert.Region) -> float:
     model = linear_model(problem, region, "paper", integer=False)
     part, offset = model.objective_row(problem.objectives[0])
     cost = np.zeros(model.program.cost.size)

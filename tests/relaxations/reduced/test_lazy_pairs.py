@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import bnncert
 from bnncert.bundled import load_demo_images, load_demo_network
 from bnncert.checking import check
-from bnncert.methods import reduced_sdp
+from bnncert.methods import solve_relaxation
 from bnncert.presolve.pipeline import presolve
 from bnncert.problem import robustness
 from bnncert.relaxations.reduced import lazy_pairs
@@ -34,7 +34,7 @@ def demo_region(image: int, delta: float) -> tuple[bnncert.Ball, int]:
 @pytest.fixture
 def lazy(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Clashes are added lazily however few there are."""
-    monkeypatch.setattr(reduced_sdp, "_has_many_pairs", lambda problem, context: True)
+    monkeypatch.setattr(solve_relaxation, "_has_many_pairs", lambda problem, context: True)
     return monkeypatch
 
 
@@ -45,7 +45,7 @@ def test_the_bound_is_below_the_minimum(data: st.DataObject, kind: str) -> None:
     region = data.draw(regions(kind))
     truth = true_margins(net, region, 0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reduced_sdp, "_has_many_pairs", lambda problem, context: True)
+        patch.setattr(solve_relaxation, "_has_many_pairs", lambda problem, context: True)
         result = bnncert.bound(net.build(), region, 0, method="sdp")
     for target in result.targets:
         assert target.rival is not None
@@ -63,9 +63,9 @@ def test_enough_rounds_end_at_the_bound_of_all_pairs(image: int, lazy: pytest.Mo
             network, region, label, targets="runner-up", method="sdp", options=options
         ).lower
 
-    lazy.setattr(reduced_sdp, "PAIR_ROUNDS", 1)
+    lazy.setattr(solve_relaxation, "PAIR_ROUNDS", 1)
     without = lower()
-    lazy.setattr(reduced_sdp, "PAIR_ROUNDS", 30)
+    lazy.setattr(solve_relaxation, "PAIR_ROUNDS", 30)
     lazy.setattr(lazy_pairs, "VISIBLE", 1e-6)
     rounds = lower()
     lazy.undo()

@@ -14,12 +14,12 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from bnncert.presolve.reduction import OpenLayer
+from bnncert.presolve.reduction import UnstableLayer
 from bnncert.regions import Ball
 from bnncert.regions.linear_block import InputBlock, input_block
 
 
-def ball_block(region: Ball, layer: OpenLayer) -> InputBlock:
+def ball_block(region: Ball, layer: UnstableLayer) -> InputBlock:
     """Describe an L2 ball by few variables v; that |v|_2 <= 1 is left to the solver."""
     used = layer.inputs
     if layer.size >= used.size:

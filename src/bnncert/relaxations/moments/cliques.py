@@ -71,7 +71,7 @@ def pairwise_cliques(layers: Sequence[Clique]) -> tuple[Clique, ...]:
 def chordal_cliques(
     problem: PolynomialProblem, deadline: Deadline | None = None
 ) -> tuple[Clique, ...]:
-    """Eliminate the variable that adds the fewest edges, again and again; keep maximal cliques."""
+    """Return the maximal cliques of an elimination by least fill: fewest new edges first."""
     limit = deadline or Deadline(None)
     neighbours: dict[int, set[int]] = {v: set() for v in range(len(problem.variables))}
     for _, polynomial in (("", problem.objective), *problem.inequalities):

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -36,8 +37,7 @@ from bnncert.solvers.conic import ConicProgram, pack, unpack
 MOST_MOMENTS = 3_000_000
 
 
-@dataclass(frozen=True, eq=False)
-class _Block:
+class _Block(NamedTuple):
     """v' G v * factor, with v a list of monomials."""
 
     basis: tuple[Monomial, ...]

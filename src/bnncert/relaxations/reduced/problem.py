@@ -132,56 +132,29 @@ def reduce_objective(
     presolved: Presolved, objective: Objective, *, triples: Triples | None = None
 ) -> ReducedProblem:
     """Return the reduced problem of one objective, with those of the triples that concern it."""
-    network = presolved.network
-    last = network.depth - 1
-    layer = presolved.layers[last]
-    d = objective.coefficients
-    state = layer.bounds.state
-    fixed = d * state
-    constant = float(fixed.sum() + objective.constant)
-    total = int(presolved.owner.size)
-    linear = np.zeros(total)
-    size = float(np.abs(d).sum() + abs(objective.constant))
-    whole = bool(np.all(d == np.rint(d))) and objective.constant == np.rint(objective.constant)
-    whole = whole and size < 2**50
-    slack = float(objective.error) + (0.0 if whole else (d.size + 4) * 2 * UNIT * size)
-    open_ = np.flatnonzero((state == 0) & (d != 0))
-    own = open_[layer.variable[open_] >= 0]
-    np.add.at(linear, layer.variable[own], d[own] * layer.sign[own])
-    open_ = open_[layer.variable[open_] < 0]
-    rows = layer.rows[open_] if last else layer.rows
-    groups: list[tuple[Any, FloatArray, FloatArray]] = []
-    if last and open_.size:
-        thresholds = network.layers[last]
-        plus = (thresholds.plus_from - layer.shift)[open_]
-        minus = (thresholds.minus_upto - layer.shift)[open_]
-        low = (layer.bounds.lower - layer.shift)[open_]
-        high = (layer.bounds.upper - layer.shift)[open_]
-        groups = _tables(rows, plus, minus, low, high, d[open_])
-    needed = np.zeros(total, dtype=bool)
-    needed[np.flatnonzero(linear)] = True
-    for row, _, _ in groups:
-        needed[row[0]] = True
+    d, state = objective.coefficients, presolved.bounds[-1].state
+    linear, tables = _last_layer(presolved, d)
+    needed = linear != 0
+    for table in tables:
+        needed[table.columns] = True
     _need_gates(presolved, needed)
     variables = np.flatnonzero(needed)
-    place = np.full(total, -1, dtype=np.int64)
+    place = np.full(needed.size, -1, dtype=np.int64)
     place[variables] = np.arange(variables.size)
-    table_rows = np.zeros((len(groups), variables.size))
-    for j, (row, _, _) in enumerate(groups):
-        table_rows[j, place[row[0]]] = row[1]
-    points = _pad([g[1] for g in groups])
-    values = _pad([g[2] for g in groups])
-    sizes = np.array([g[1].size for g in groups], dtype=np.int64)
+    table_rows = np.zeros((len(tables), variables.size))
+    for j, table in enumerate(tables):
+        table_rows[j, place[table.columns]] = table.weights
+    sizes = np.array([table.points.size for table in tables], dtype=np.int64)
     gates, signs, outputs = _gates(presolved, variables, place)
     first, second = presolved.pairs.first, presolved.pairs.second
     kept = (place[variable_of(first)] >= 0) & (place[variable_of(second)] >= 0)
     return ReducedProblem(
         variables,
-        constant,
-        slack,
+        float((d * state).sum() + objective.constant),
+        _rounding(objective),
         linear[variables],
-        Lattice(table_rows, points, sizes),
-        values,
+        Lattice(table_rows, _pad([table.points for table in tables]), sizes),
+        _pad([table.values for table in tables]),
         gates,
         signs,
         outputs,
@@ -189,6 +162,40 @@ def reduce_objective(
         renumbered(second[kept], place),
         _used_triples((triples or Triples.none()).literals, place),
     )
+
+
+def _rounding(objective: Objective) -> float:
+    """Return how far the reduced problem may be from f: its error, and rounding where f has any."""
+    d, constant = objective.coefficients, objective.constant
+    size = float(np.abs(d).sum() + abs(constant))
+    whole = bool(np.all(d == np.rint(d))) and constant == np.rint(constant) and size < 2**50
+    return float(objective.error) + (0.0 if whole else (d.size + 4) * 2 * UNIT * size)
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """phi = values at u = points, for one row u = weights . x[columns]."""
+
+    columns: IntArray
+    weights: IntArray
+    points: FloatArray
+    values: FloatArray
+
+
+def _last_layer(presolved: Presolved, d: FloatArray) -> tuple[FloatArray, list[_Table]]:
+    """Return d.x of the unstable last neurons: a linear part over the variables, and tables."""
+    layer = presolved.layers[-1]
+    linear = np.zeros(presolved.owner.size)
+    open_ = np.flatnonzero((layer.bounds.state == 0) & (d != 0))
+    own = open_[layer.variable[open_] >= 0]
+    np.add.at(linear, layer.variable[own], d[own] * layer.sign[own])
+    open_ = open_[layer.variable[open_] < 0]
+    if not open_.size or presolved.network.depth == 1:
+        return linear, []
+    thresholds, shift = presolved.network.layers[-1], layer.shift[open_]
+    plus, minus = thresholds.plus_from[open_] - shift, thresholds.minus_upto[open_] - shift
+    low, high = layer.bounds.lower[open_] - shift, layer.bounds.upper[open_] - shift
+    return linear, _tables(layer.rows[open_], plus, minus, low, high, d[open_])
 
 
 def _used_triples(triples: IntArray, place: IntArray) -> IntArray:
@@ -204,8 +211,8 @@ def _tables(
     lower: FloatArray,
     upper: FloatArray,
     weights: FloatArray,
-) -> list[tuple[Any, FloatArray, FloatArray]]:
-    """Return (columns and weights, points, phi) for every distinct row."""
+) -> list[_Table]:
+    """Return the table of every distinct row."""
     keys, signs = row_keys(rows)
     members: dict[bytes, list[int]] = {}
     for j, key in enumerate(keys):
@@ -229,7 +236,8 @@ def _tables(
             up, down = weights[j], -weights[j]
             phi += np.where(may_plus & may_minus, min(up, down), np.where(may_plus, up, down))
         start, stop = positive.indptr[k], positive.indptr[k + 1]
-        out.append(((positive.indices[start:stop], positive.data[start:stop]), points, phi))
+        columns, data = positive.indices[start:stop], positive.data[start:stop]
+        out.append(_Table(columns, data, points, phi))
     return out
 
 

@@ -40,6 +40,9 @@ from bnncert.relaxations.reduced.dual_point import DualPoint
 from bnncert.relaxations.reduced.problem import ReducedProblem
 from bnncert.solvers.structured_program import StructuredMultipliers, StructuredProgram, Tables
 
+#: Gap, as a share of the spacing of f's values, at which solving on cannot change the bound.
+LATTICE_GAP = 0.02
+
 
 @dataclass(frozen=True, eq=False)
 class ReducedRelaxation:
@@ -51,6 +54,14 @@ class ReducedRelaxation:
     table_norm: FloatArray
     gate_norm: FloatArray
     input_norm: FloatArray
+
+    def value(self, value: float) -> float:
+        """Return a value of the program in the units of f, less the slack."""
+        return value * self.scale + (self.problem.constant - self.problem.slack)
+
+    def goal(self, value: float) -> float:
+        """Return the value of the program at which f, less the slack, is the given value."""
+        return (value - (self.problem.constant - self.problem.slack)) / self.scale
 
     def bound(self, multipliers: StructuredMultipliers) -> float:
         """Return the lower bound of f that these multipliers prove, rounding included."""

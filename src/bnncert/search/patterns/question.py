@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
@@ -16,7 +17,6 @@ from bnncert.reachability.ball import exact_feasibility
 from bnncert.reachability.fast import fast_feasibility
 from bnncert.reachability.feasibility import SignPattern
 from bnncert.replay import Replayer
-from bnncert.search.incumbent import exact_values
 from bnncert.search.patterns.circuit import Circuit
 from bnncert.search.patterns.flips import FlipBudget
 from bnncert.search.patterns.search import PatternSearch, Realisation
@@ -101,7 +101,8 @@ class Realiser:
         self.goal: FloatArray = question.circuit.enough.copy()
         self._values = []
         if question.minimum:
-            self._values = [exact_values(question.problem, target) for target in targets]
+            exactly = Replayer(question.problem)
+            self._values = [partial(exactly.lowest, target) for target in targets]
             self.goal[:] = np.inf
 
     def begin(self, deadline: Deadline, upper: FloatArray, goal: FloatArray) -> None:
