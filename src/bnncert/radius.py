@@ -232,7 +232,7 @@ def _bisect(search: _Bisection, verifier: _Verifier, method: str) -> None:
                 break
             # Only radii that ran out of time are left: verify them again with longer slices.
             share *= 2
-            search.forget_open()
+            search.forget_undecided()
         elif above and method == "auto":
             # A radius above an undecided one is even harder to prove: only an attack may help.
             search.learn(*verifier.verify(radius, share * ATTACK_SLICE, "attack"))
@@ -280,9 +280,8 @@ class _Bisection:
     upper: float = math.inf
     counterexample: Counterexample | None = None
     probes: list[Probe] = field(default_factory=list)
-    #: The smallest and the largest radius that was left open, if any was.
-    open_from: float | None = None
-    open_to: float | None = None
+    #: The smallest and the largest undecided radius, if there is one.
+    undecided: tuple[float, float] | None = None
     out_of_time: bool = False
     _above_next: bool = False
 
@@ -329,8 +328,8 @@ class _Bisection:
             self.lower = max(self.lower, radius)
         elif radius > 0:
             self.out_of_time |= status == "timeout"
-            self.open_from = min(radius, self.open_from or radius)
-            self.open_to = max(radius, self.open_to or radius)
+            least, largest = self.undecided or (radius, radius)
+            self.undecided = min(radius, least), max(radius, largest)
         if self.lower >= self.upper:
             raise BnncertError(
                 f"contradiction: radius {self.lower!r} was certified, but there is a "
@@ -339,38 +338,39 @@ class _Bisection:
         self._drop_settled()
 
     def _drop_settled(self) -> None:
-        """Forget open radii that a later answer settled."""
-        if self.open_from is None or self.open_to is None:
+        """Forget undecided radii that a later answer settled."""
+        if self.undecided is None:
             return
-        if self.open_from >= self.upper or self.open_to <= self.lower:
-            self.open_from = self.open_to = None
-        elif self.open_to >= self.upper:
-            self.open_to = self.open_from
-        elif self.open_from <= self.lower:
-            self.open_from = self.open_to
+        least, largest = self.undecided
+        if least >= self.upper or largest <= self.lower:
+            self.undecided = None
+        elif largest >= self.upper:
+            self.undecided = least, least
+        elif least <= self.lower:
+            self.undecided = largest, largest
 
-    def forget_open(self) -> None:
-        """Look at radii again that were left open."""
-        self.open_from = self.open_to = None
+    def forget_undecided(self) -> None:
+        """Allow undecided radii to be verified again."""
+        self.undecided = None
         self.out_of_time = False
 
     def next_radius(self) -> tuple[float | None, bool]:
-        """Return the radius to ask about next, if any is worth it, and if it is above open ones."""
+        """Return the radius to verify next, if any, and whether it is above undecided ones."""
         certified = max(self.lower, 0.0)
         if self.upper == 0 or certified >= self.limit:
             return None, False
-        if self.open_from is None or self.open_to is None:
+        if self.undecided is None:
             return self._between(certified, self.upper), False
-        below = self._between(certified, self.open_from)
-        above = self._between(self.open_to, self.upper)
-        # In turn, so that a side that takes long does not starve the other.
+        below = self._between(certified, self.undecided[0])
+        above = self._between(self.undecided[1], self.upper)
+        # Both sides take turns, so that a slow side does not use all the time.
         self._above_next = not self._above_next
         if above is not None and (self._above_next or below is None):
             return above, True
         return below, False
 
     def _between(self, low: float, high: float) -> float | None:
-        """Return a radius that halves what is open between two, or None if it is small."""
+        """Return a radius that halves the interval between two, or None if it is small."""
         if math.isinf(high):
             if self.maximum is not None and low < self.limit:
                 return self.limit
@@ -380,8 +380,8 @@ class _Bisection:
         if small is None:
             largest = self.upper if math.isfinite(self.upper) else high
             small = max(RELATIVE_TOLERANCE * largest, SMALLEST_SHARE * self.first)
-        if self.open_from is not None:
-            # The gap is then two such distances, and all that is open between them.
+        if self.undecided is not None:
+            # The gap then consists of two such distances and the undecided radii between them.
             small /= 2
         middle = low + (high - low) / 2
         return middle if high - low > small and low < middle < high else None

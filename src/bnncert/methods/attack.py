@@ -64,15 +64,8 @@ class SurrogateGradient:
                 reach = np.clip(np.sqrt(layer.norm), 2.0, np.maximum(reach / 2, 2.0))
             self._windows.append(reach.astype(np.float32))
 
-    def values(self, signs: Batch) -> FloatArray:
-        """Return F of every target (columns) at every sign vector (rows)."""
-        parts = signs @ self._matrix.T + self._constant
-        # A target without conditions is violated everywhere.
-        columns = [parts[:, g].max(axis=1, initial=-np.inf) for g in self._groups]
-        return np.stack(columns, axis=1)
-
-    def forward(self, points: Batch) -> tuple[list[Batch], FloatArray]:
-        """Return the distances to the thresholds, layer by layer, and the targets' values."""
+    def forward(self, points: Batch) -> tuple[list[Batch], Batch, FloatArray]:
+        """Return the distances to the thresholds by layer, and the values f_i and F of targets."""
         distances = []
         signs = points.astype(np.float32)
         for layer in self._network.layers:
@@ -80,12 +73,15 @@ class SurrogateGradient:
             distance = value - layer.threshold(np.float32)
             distances.append(distance)
             signs = np.where(distance >= 0, np.float32(1), np.float32(-1))
-        return distances, self.values(signs)
+        parts: Batch = signs @ self._matrix.T + self._constant
+        # A target without conditions is violated everywhere.
+        columns = [parts[:, g].max(axis=1, initial=-np.inf) for g in self._groups]
+        return distances, parts, np.stack(columns, axis=1)
 
     def backward(
         self,
         distances: list[Batch],
-        signs_values: Batch,
+        parts: Batch,
         targets: npt.NDArray[np.int64],
         scale: Batch,
     ) -> Batch:
@@ -95,7 +91,7 @@ class SurrogateGradient:
             group, mine = self._groups[k], targets == k
             if not group.size:
                 return np.zeros((targets.size, self._network.inputs), dtype=np.float32)
-            rows[mine] = group[np.argmax(signs_values[mine][:, group], axis=1)]
+            rows[mine] = group[np.argmax(parts[mine][:, group], axis=1)]
         gradient = self._matrix[rows].astype(np.float32)
         layers = list(zip(self._network.layers, distances, self._open, self._windows, strict=True))
         for layer, distance, open_, window in reversed(layers):
@@ -104,12 +100,6 @@ class SurrogateGradient:
             weight = open_ / (1 + (distance / reach) ** 2)
             gradient = layer.operator(np.float32).backward(gradient * weight)
         return gradient
-
-    def objective_values(self, distances: list[Batch]) -> Batch:
-        """Return every objective at the points whose last distances are given."""
-        signs = np.where(distances[-1] >= 0, np.float32(1), np.float32(-1))
-        result: Batch = signs @ self._matrix.T + self._constant
-        return result
 
 
 def _grid(points: FloatArray, region: Region, step: float | None) -> FloatArray:
@@ -256,7 +246,7 @@ class Attack:
             scale = np.exp(generator.uniform(-2.5, 0.7, size=(restarts, 1))).astype(np.float32)
             velocity = np.zeros(points.shape, dtype=np.float32)
             for iteration in range(iterations):
-                distances, values = self._surrogate.forward(points)
+                distances, parts, values = self._surrogate.forward(points)
                 self._harvest(points, values)
                 if not self._active.size:
                     return
@@ -264,9 +254,7 @@ class Attack:
                     self._at_centre = values[0]
                     closest = self._active[np.argsort(values[0, self._active], kind="stable")]
                     targets = np.resize(closest, restarts)
-                gradient = self._surrogate.backward(
-                    distances, self._surrogate.objective_values(distances), targets, scale
-                )
+                gradient = self._surrogate.backward(distances, parts, targets, scale)
                 size = np.abs(gradient).max(axis=1, keepdims=True)
                 velocity = 0.7 * velocity + gradient / np.maximum(size, 1e-30)
                 shrink = 1.0 - 0.9 * iteration / max(1, iterations - 1)
