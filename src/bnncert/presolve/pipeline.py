@@ -25,8 +25,6 @@ from bnncert.presolve.pairs import conflicting_pairs
 from bnncert.presolve.ranges import sum_ranges
 from bnncert.presolve.record import PresolveRecord
 from bnncert.presolve.stability import LayerBounds, first_layer, settle_states
-from bnncert.presolve.tightening import Gates
-from bnncert.presolve.tightening import tighten as tighten_sums
 from bnncert.presolve.triples import Triples, conflicting_triples
 from bnncert.regions import Box, Region
 
@@ -134,11 +132,8 @@ def over_variables(
 
 
 class _Presolve:
-    def __init__(
-        self, network: Network, region: Region, tighten: bool | None, deadline: Deadline
-    ) -> None:
+    def __init__(self, network: Network, region: Region, deadline: Deadline) -> None:
         self.network, self.region, self.deadline = network, region, deadline
-        self.tighten = tighten
         self.record = PresolveRecord()
         self.layers: list[PresolvedLayer] = []
         self.owner_layer: list[IntArray] = []
@@ -182,13 +177,6 @@ class _Presolve:
         low, high = sum_ranges(rows, self._table(), self.deadline)
         reach = np.asarray(abs(rows).sum(axis=1), dtype=np.float64).reshape(-1)
         bounds = settle_states(layer, shift + low, shift + high)
-        # Over pairs alone a program gives little more than the ranges.
-        wanted = self.tighten or (self.tighten is None and number >= 2)
-        if wanted and not self.deadline.passed():
-            low, high = tighten_sums(
-                rows, low, high, bounds.unstable, self._all_pairs(), self._gates()
-            )
-            bounds = settle_states(layer, shift + low, shift + high)
         self._stable(number, bounds.state)
         tight = np.flatnonzero((bounds.state == 0) & ((high < reach) | (low > -reach)))
         self.record.add(
@@ -291,31 +279,6 @@ class _Presolve:
         kept = LayerBounds(bounds.lower, bounds.upper, state)
         return PresolvedLayer(kept, variable, sign, rows, shift)
 
-    def _gates(self) -> Gates:
-        """Return the variables so far that are signs of sums over other variables."""
-        parts = [Gates.none(self.variables)]
-        place = 0
-        for number, owner in enumerate(self.owner):
-            outputs = place + np.arange(owner.size)
-            place += owner.size
-            if number == 0 or not owner.size:
-                continue
-            layer, thresholds = self.layers[number], self.network.layers[number]
-            rows = layer.rows[owner]
-            rows.resize((owner.size, self.variables))
-            shift = layer.shift[owner]
-            parts.append(
-                Gates(
-                    rows,
-                    outputs,
-                    layer.bounds.lower[owner] - shift,
-                    layer.bounds.upper[owner] - shift,
-                    thresholds.plus_from[owner] - shift,
-                    thresholds.minus_upto[owner] - shift,
-                )
-            )
-        return Gates.joined(parts)
-
     def _table(self) -> BoolArray:
         if self.variables > MOST_TABLE or self.deadline.passed():
             return np.zeros((2 * self.variables, 0), dtype=bool)
@@ -371,22 +334,10 @@ def _literals(rows: Any, plus: FloatArray, minus: FloatArray) -> tuple[IntArray,
     return variable, sign
 
 
-def presolve(
-    network: Network,
-    region: Region,
-    *,
-    tighten: bool | None = False,
-    deadline: Deadline | None = None,
-) -> Presolved:
+def presolve(network: Network, region: Region, *, deadline: Deadline | None = None) -> Presolved:
     """Apply every rule to a network on a region.
 
-    Parameters
-    ----------
-    tighten
-        Whether linear programs sharpen the bounds of sums; None leaves it to the layer: only above
-        the second one, where they see the gates in between, they say much that is new.
-    deadline
-        After it only the rules that cost nothing are applied; OutOfTimeError is raised if a large
-        layer is left then.
+    After the deadline only the rules that cost nothing are applied; OutOfTimeError is raised if a
+    large layer is left then.
     """
-    return _Presolve(network, region, tighten, deadline or Deadline(None)).run()
+    return _Presolve(network, region, deadline or Deadline(None)).run()
