@@ -153,7 +153,7 @@ def test_the_checker_shares_no_code_with_the_search() -> None:
 
 #: Classes of the checker with the name of a class of the prover: the same idea, written again on
 #: purpose, because the checker does not import the prover.
-TWICE_ON_PURPOSE = {"Level", "Objective", "Section", "Sums"}
+TWICE_ON_PURPOSE = {"Level", "Objective", "Sums"}
 
 
 def defined_classes(source: str) -> list[str]:

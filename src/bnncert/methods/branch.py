@@ -24,7 +24,7 @@ from bnncert.verdict import Counterexample, TargetResult
 
 
 @dataclass(frozen=True, eq=False)
-class _Work:
+class _TreeSearch:
     """The tree of one objective, and the counterexample that it found."""
 
     task: TreeTask
@@ -45,7 +45,7 @@ class Branching:
     name: str
     learned: LearnedClauses = field(default_factory=LearnedClauses)
     sharing: int = 1
-    _unfinished: dict[tuple[str, int], _Work] = field(default_factory=dict)
+    _unfinished: dict[tuple[str, int], _TreeSearch] = field(default_factory=dict)
 
     def decide(self, target: Target, context: Context, lower: float = -np.inf) -> TargetResult:
         """Decide one target; the objectives of a conjunction are tried in turn.
@@ -102,7 +102,7 @@ class Branching:
             self._unfinished[target.name, number] = work
         return outcome, found[0] if found else None
 
-    def _work(self, target: Target, number: int, context: Context, minimum: bool) -> _Work:
+    def _work(self, target: Target, number: int, context: Context, minimum: bool) -> _TreeSearch:
         """Return a tree that consists of its root."""
         found: list[Counterexample] = []
 
@@ -121,7 +121,7 @@ class Branching:
         tree = task.tree(confirm)
         if minimum:
             tree.offer(self.problem.region.center, None)
-        return _Work(task, tree, found)
+        return _TreeSearch(task, tree, found)
 
     def _minimum(
         self,

@@ -41,7 +41,6 @@ class ClarabelSolver(ConicSolver):
             np.array(answer.x),
             np.array(answer.z),
             int(answer.iterations),
-            float(answer.solve_time),
         )
 
 

@@ -68,7 +68,6 @@ class ConicSolution:
     primal: FloatArray
     dual: FloatArray
     iterations: int = 0
-    seconds: float = 0.0
 
 
 class ConicSolver(ABC):

@@ -30,14 +30,7 @@ class LinearMaxima:
     The dual is min b.y + h_box(v - A'y) over y >= 0, so every y gives an upper bound, y = 0 too.
     """
 
-    def __init__(
-        self,
-        matrix: Any,
-        right: FloatArray,
-        lo: FloatArray,
-        hi: FloatArray,
-        options: dict[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, matrix: Any, right: FloatArray, lo: FloatArray, hi: FloatArray) -> None:
         rows, columns = matrix.shape
         self._none = np.zeros(rows)
         self._model = HighsModel(
@@ -49,8 +42,7 @@ class LinearMaxima:
                 lower=lo,
                 upper=hi,
                 integer=np.zeros(columns, dtype=bool),
-            ),
-            options,
+            )
         )
 
     def solve(self, v: FloatArray) -> LinearMaximum:

@@ -54,5 +54,4 @@ class ScsSolver(ConicSolver):
             np.nan_to_num(np.array(answer["x"])),
             dual,
             int(answer["info"]["iter"]),
-            float(answer["info"]["solve_time"]) / 1000.0,
         )

@@ -48,7 +48,6 @@ class Iterate(NamedTuple):
     primal: float
     gap: float
     infeasibility: float
-    seconds: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +175,6 @@ class _Iteration:
         history: list[Iterate] = []
         best, best_y = -np.inf, self.y
         status: StructuredStatus = "limit"
-        began = deadline.elapsed()
         # The first step is not known beforehand, those after it take as long as the last one.
         step_seconds = self.geometry.unknowns**3 / 3 / FLOPS
         for count in range(iterations + 1):
@@ -185,7 +183,7 @@ class _Iteration:
             except scipy.linalg.LinAlgError:
                 status = "stalled"
                 break
-            now = self._iterate(at, deadline.elapsed() - began)
+            now = self._iterate(at)
             history.append(now)
             if now.dual > best:
                 best, best_y = now.dual, self.y
@@ -218,7 +216,7 @@ class _Iteration:
             slack, factor, scipy.linalg.cholesky(self.m, lower=True, check_finite=False), s
         )
 
-    def _iterate(self, at: _Point, seconds: float) -> Iterate:
+    def _iterate(self, at: _Point) -> Iterate:
         """Return the values, the gap and the largest residual of the present point."""
         residual, local = self.equations(self.m, self.p)
         worst = max(float(np.abs(v).max(initial=0.0)) for v in (residual, *local))
@@ -229,7 +227,7 @@ class _Iteration:
         gap = float((self.m * at.slack).sum())
         gap += sum(float((a * b).sum()) for a, b in zip(at.s, self.p, strict=True))
         dual = float(sum(y[:, 0].sum() for y in self.y.theta) + self.y.kappa.sum())
-        return Iterate(dual, primal, gap, worst, seconds)
+        return Iterate(dual, primal, gap, worst)
 
     def equations(self, m: FloatArray, p: list[FloatArray]) -> tuple[FloatArray, list[FloatArray]]:
         """Return b - A(M, p) for the unknowns, and for theta_0 of every table."""
