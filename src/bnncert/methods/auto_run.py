@@ -24,7 +24,7 @@ from bnncert.presolve.plain import plain_presolve
 from bnncert.presolve.stability import LayerBounds, stability
 from bnncert.problem import Problem
 from bnncert.relaxations.reduced.problem import is_too_large
-from bnncert.search.elimination.plan import Plan
+from bnncert.search.elimination.plan import EliminationPlan
 from bnncert.search.learned_clauses import LearnedClauses
 from bnncert.search.patterns.circuit import is_small_enough
 from bnncert.search.patterns.flips import flip_budget
@@ -76,7 +76,7 @@ class AutoRun:
         self.patterns: PatternEngine | None = None
         self.branching: Branching
         #: How the variables of a local network would be eliminated.
-        self.elimination: Plan | None = None
+        self.elimination: EliminationPlan | None = None
         #: What the complete methods learn about the first layer; each gives it to the others.
         self.learned = LearnedClauses()
         first = problem.network.layers[0]

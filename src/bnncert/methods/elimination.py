@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,11 @@ from bnncert.methods.reduced_sdp import explain
 from bnncert.presolve.literals import variable_of
 from bnncert.presolve.pipeline import Presolved, presolve
 from bnncert.problem import Problem, Target
-from bnncert.search.elimination.bound import Limits, prepare
+from bnncert.replay import Replayer
+from bnncert.search.elimination.bound import EliminationLimits, prepare
 from bnncert.search.elimination.factors import MOST_INPUTS, last_layer_scopes, last_layer_sizes
-from bnncert.search.elimination.plan import Plan
+from bnncert.search.elimination.plan import EliminationPlan
 from bnncert.search.elimination.search import EliminationSearch, Ending
-from bnncert.search.incumbent import exact_values
 from bnncert.verdict import Counterexample, TargetResult
 
 #: Share of the time limit that one elimination may take by its estimate, and the seconds without
@@ -58,7 +59,7 @@ class EliminationEngine:
         #: The target of each objective of the search.
         self.owner = [k for k, t in enumerate(targets) for _ in t.objectives]
         objectives = [o for t in targets for o in t.objectives]
-        limits = Limits(MEMORY_SHARE * context.options.memory, seconds)
+        limits = EliminationLimits(MEMORY_SHARE * context.options.memory, seconds)
         self.search = EliminationSearch(
             presolved, objectives, self._offer, self._is_done, limits, deadline
         )
@@ -66,7 +67,8 @@ class EliminationEngine:
         self.ending: Ending = "interrupted"
         self._values = []
         if context.options.mode == "optimum":
-            self._values = [exact_values(problem, target) for target in targets]
+            replayer = Replayer(problem)
+            self._values = [partial(replayer.lowest, target) for target in targets]
         self.upper = np.full(len(targets), np.inf)
         self.lowest: list[tuple[FloatArray, tuple[Fraction, ...] | None] | None]
         self.lowest = [None] * len(targets)
@@ -164,7 +166,7 @@ class EliminationEngine:
         )
 
 
-def local_plan(presolved: Presolved, objectives: int, deadline: Deadline) -> Plan | None:
+def local_plan(presolved: Presolved, objectives: int, deadline: Deadline) -> EliminationPlan | None:
     """Return the plan of a cheap elimination, or None if the network is not local.
 
     A network is local if it has two sign layers and nearly all neurons of the second have a table.
@@ -179,7 +181,7 @@ def local_plan(presolved: Presolved, objectives: int, deadline: Deadline) -> Pla
     scopes = last_layer_scopes(presolved)
     pairs = np.stack([presolved.pairs.first, presolved.pairs.second], axis=1)
     clauses = [tuple(pair) for pair in variable_of(pairs).tolist()]
-    limits = Limits(seconds=CHEAP_SECONDS)
+    limits = EliminationLimits(seconds=CHEAP_SECONDS)
     try:
         within = deadline.within(CHEAP_SECONDS)
         found = prepare(scopes, clauses, objectives, limits, within, active=())

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bnncert.deadline import Deadline, OutOfTimeError
-from bnncert.search.elimination.bound import Limits, columns, minimise, prepare
+from bnncert.search.elimination.bound import EliminationLimits, columns, minimise, prepare
 from bnncert.search.elimination.plan import make_plan
-from bnncert.search.elimination.tables import EXACT32, InexactError, Model, Table, float_type
+from bnncert.search.elimination.tables import EXACT32, InexactTableError, Model, Table, float_type
 
 FOREVER = Deadline(None)
-ROOMY = Limits()
+ROOMY = EliminationLimits()
 
 
 def random_model(rng: np.random.Generator, scale: int = 8) -> Model:
@@ -67,7 +67,7 @@ def test_the_minimum_is_that_of_all_patterns(seed: int, scale: int) -> None:
     assert prepared.plan.is_exact
     truth = brute_force(model)
     # With little memory the objectives come one by one.
-    for limits in (ROOMY, Limits(memory=1e-12)):
+    for limits in (ROOMY, EliminationLimits(memory=1e-12)):
         made = minimise(model, prepared.plan, limits, FOREVER)
         assert np.array_equal(made.values, truth)
         for k in np.flatnonzero(np.isfinite(truth)).tolist():
@@ -101,18 +101,18 @@ def test_mini_buckets_are_lower_bounds() -> None:
 def test_the_limits_choose_the_width() -> None:
     rng = np.random.default_rng(1)
     scopes = [tuple(rng.choice(60, 3, replace=False).tolist()) for _ in range(110)]
-    exact = prepare(scopes, [], 1, Limits(memory=1e9, seconds=1e9), FOREVER).plan
+    exact = prepare(scopes, [], 1, EliminationLimits(memory=1e9, seconds=1e9), FOREVER).plan
     assert exact.is_exact and exact.width > 12
-    for limits in (Limits(memory=1e-4), Limits(seconds=0.01)):
+    for limits in (EliminationLimits(memory=1e-4), EliminationLimits(seconds=0.01)):
         plan = prepare(scopes, [], 1, limits, FOREVER).plan
         assert limits.allow(plan, 1)
         assert not plan.is_exact and 2 <= plan.width < exact.width
     with pytest.raises(OutOfTimeError):
-        prepare(scopes, [], 1, Limits(), Deadline(1e-9))
+        prepare(scopes, [], 1, EliminationLimits(), Deadline(1e-9))
 
 
 def test_sums_that_floats_cannot_hold_are_refused() -> None:
     assert float_type(EXACT32 - 1) is np.float32
     assert float_type(EXACT32) is np.float64
-    with pytest.raises(InexactError):
+    with pytest.raises(InexactTableError):
         float_type(2**53)

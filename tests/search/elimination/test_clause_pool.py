@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bnncert.deadline import Deadline
-from bnncert.search.elimination.bound import Limits, prepare
+from bnncert.search.elimination.bound import EliminationLimits, prepare
 from bnncert.search.elimination.clause_pool import ClausePool
 
 
@@ -41,9 +41,9 @@ def test_long_clauses_are_activated_where_no_short_one_is_violated() -> None:
 def test_clauses_inside_a_bucket_are_free() -> None:
     tables = [(0, 1, 2), (2, 3), (3, 4), (4, 5)]
     clauses = [(0, 2), (0, 5), (3, 4), (1, 9)]
-    narrow = prepare(tables, clauses, 1, Limits(), Deadline(None), active=())
+    narrow = prepare(tables, clauses, 1, EliminationLimits(), Deadline(None), active=())
     assert narrow.clauses == (0, 2)
     assert narrow.plan.width == 2
-    wide = prepare(tables, clauses, 1, Limits(), Deadline(None), active=(1,))
+    wide = prepare(tables, clauses, 1, EliminationLimits(), Deadline(None), active=(1,))
     assert wide.clauses == (1, 0, 2)
     assert wide.components == 1 and wide.plan.is_exact

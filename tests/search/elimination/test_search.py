@@ -20,7 +20,7 @@ from bnncert.presolve.stability import stability
 from bnncert.problem import Objective, Problem, robustness
 from bnncert.replay import Replayer
 from bnncert.search.elimination import bound, factors
-from bnncert.search.elimination.bound import Limits, minimise, prepare
+from bnncert.search.elimination.bound import EliminationLimits, minimise, prepare
 from bnncert.search.elimination.factors import build_factors
 from bnncert.search.elimination.objectives import integer_objective
 from tests.brute_force import TinyNetwork, TinyQuestion, reachable_first_layers
@@ -101,10 +101,10 @@ def test_elimination_is_the_minimum_over_patterns_without_conflicting_pairs(rule
         model = build_factors(presolved, FOREVER).model(whole)
         scopes, count = model.scopes(), len(model.tables)
         truth = minima_over_patterns(presolved, objectives)
-        for limits in (Limits(), Limits(seconds=0.0)):
+        for limits in (EliminationLimits(), EliminationLimits(seconds=0.0)):
             # Where nothing is allowed, the narrowest mini-buckets still give a bound.
             plan = prepare(scopes[:count], scopes[count:], len(whole), limits, FOREVER).plan
-            made = minimise(model, plan, Limits(), FOREVER)
+            made = minimise(model, plan, EliminationLimits(), FOREVER)
             for objective, least, least_true in zip(whole, made.values, truth, strict=True):
                 lower = objective.lower(float(least))
                 assert lower <= least_true

@@ -11,7 +11,7 @@ from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline
 from bnncert.search.elimination.buckets import eliminate
 from bnncert.search.elimination.order import components, min_fill_order, neighbourhoods
-from bnncert.search.elimination.plan import Plan, make_plan
+from bnncert.search.elimination.plan import EliminationPlan, make_plan
 from bnncert.search.elimination.tables import Model, Table
 
 #: Widths that are tried in turn where the exact elimination is beyond the limits.
@@ -25,7 +25,7 @@ ENTRY_SECONDS, BUCKET_SECONDS = 6e-9, 6e-5
 
 
 @dataclass(frozen=True)
-class Limits:
+class EliminationLimits:
     """What one elimination of all objectives may take.
 
     Attributes
@@ -39,12 +39,12 @@ class Limits:
     memory: float = 1.0
     seconds: float = 10.0
 
-    def allow(self, plan: Plan, objectives: int) -> bool:
+    def allow(self, plan: EliminationPlan, objectives: int) -> bool:
         """Whether a plan is within the limits; objectives may be eliminated in turn."""
         fits = plan.entries * BYTES <= self.memory * 2**30
         return fits and estimated_seconds(plan, objectives) <= self.seconds
 
-    def together(self, plan: Plan) -> int:
+    def together(self, plan: EliminationPlan) -> int:
         """Return how many objectives fit into memory at once."""
         return max(1, int(self.memory * 2**30 / (BYTES * max(plan.entries, 1))))
 
@@ -61,7 +61,7 @@ class Minimum:
     patterns: SignArray
 
 
-def estimated_seconds(plan: Plan, objectives: int) -> float:
+def estimated_seconds(plan: EliminationPlan, objectives: int) -> float:
     """Return about how long an elimination takes."""
     return plan.entries * objectives * ENTRY_SECONDS + len(plan.order) * BUCKET_SECONDS
 
@@ -73,7 +73,7 @@ class Prepared:
     `clauses` are numbers in the list of clauses that the plan was made for.
     """
 
-    plan: Plan
+    plan: EliminationPlan
     components: int
     clauses: tuple[int, ...]
 
@@ -82,7 +82,7 @@ def prepare(
     tables: Sequence[tuple[int, ...]],
     clauses: Sequence[tuple[int, ...]],
     objectives: int,
-    limits: Limits,
+    limits: EliminationLimits,
     deadline: Deadline,
     active: Sequence[int] | None = None,
 ) -> Prepared:
@@ -135,9 +135,9 @@ def _plan_within(
     clauses: Sequence[tuple[int, ...]],
     order: list[int],
     objectives: int,
-    limits: Limits,
+    limits: EliminationLimits,
     deadline: Deadline,
-) -> Plan:
+) -> EliminationPlan:
     """Return the widest plan within the limits, or else the narrowest."""
     plan = make_plan(tables, clauses, order)
     for width in WIDTHS:
@@ -149,10 +149,12 @@ def _plan_within(
     return plan
 
 
-def minimise(model: Model, plan: Plan, limits: Limits, deadline: Deadline) -> Minimum:
+def minimise(
+    model: Model, plan: EliminationPlan, limits: EliminationLimits, deadline: Deadline
+) -> Minimum:
     """Eliminate all variables, for as many objectives at once as memory allows.
 
-    Raises OutOfTimeError if the deadline passes, and InexactError if a sum might not be exact.
+    Raises OutOfTimeError if the deadline passes, and InexactTableError if a sum might not be exact.
     """
     size = limits.together(plan)
     values, patterns = [], []

@@ -14,7 +14,7 @@ import numpy as np
 from bnncert.arrays import FloatArray, SignArray
 from bnncert.deadline import Deadline
 from bnncert.search.elimination.mini_buckets import match_costs
-from bnncert.search.elimination.plan import MiniBucket, Plan
+from bnncert.search.elimination.plan import EliminationPlan, MiniBucket
 from bnncert.search.elimination.tables import (
     Model,
     Table,
@@ -72,7 +72,9 @@ class Eliminated:
         return {v: (1 - 2 * place).astype(np.int8) for v, place in places.items()}
 
 
-def eliminate(model: Model, plan: Plan, deadline: Deadline, *, patterns: bool = True) -> Eliminated:
+def eliminate(
+    model: Model, plan: EliminationPlan, deadline: Deadline, *, patterns: bool = True
+) -> Eliminated:
     """Eliminate all variables in the order of a plan.
 
     Parameters
@@ -84,7 +86,7 @@ def eliminate(model: Model, plan: Plan, deadline: Deadline, *, patterns: bool = 
     ------
     OutOfTimeError
         If the deadline passes.
-    InexactError
+    InexactTableError
         If a sum might not be exact.
     """
     rank = {v: i for i, v in enumerate(plan.order)}

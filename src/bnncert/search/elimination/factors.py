@@ -35,7 +35,7 @@ BLOCK = 2**22
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class FactorGroup:
     """Last-layer neurons that read the same variables.
 
     `signs` has a row for each pattern of the variables and a column for each neuron: 0 where the
@@ -79,7 +79,7 @@ class Factors:
     """
 
     fixed: IntArray
-    groups: tuple[Group, ...]
+    groups: tuple[FactorGroup, ...]
     gates: tuple[Gate, ...]
     equal: IntArray
     equal_to: IntArray
@@ -196,7 +196,7 @@ def build_factors(presolved: Presolved, deadline: Deadline) -> Factors:
 
 def _groups(
     presolved: Presolved, neurons: IntArray, deadline: Deadline
-) -> tuple[tuple[Group, ...], IntArray]:
+) -> tuple[tuple[FactorGroup, ...], IntArray]:
     """Group last-layer neurons by their variables; return those without a table apart."""
     if not neurons.size:
         return (), neurons
@@ -225,7 +225,7 @@ def _groups(
             block = slice(start, start + width)
             sums = patterns @ part[block].T.astype(np.float64)
             signs[:, block] = _signs(sums, plus[own[block]], minus[own[block]])
-        groups.append(Group(scope, neurons[own], signs))
+        groups.append(FactorGroup(scope, neurons[own], signs))
     return tuple(groups), neurons[loose]
 
 

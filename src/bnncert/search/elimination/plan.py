@@ -41,7 +41,7 @@ class MiniBucket:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class EliminationPlan:
     """The buckets in the order of elimination.
 
     Attributes
@@ -86,7 +86,7 @@ def make_plan(
     clauses: Sequence[tuple[int, ...]],
     order: Sequence[int],
     limit: int = UNLIMITED,
-) -> Plan:
+) -> EliminationPlan:
     """Return the plan for tables and clauses of these scopes.
 
     Parameters
@@ -125,7 +125,7 @@ def make_plan(
             width = max(width, len(scope) - 1)
             entries += 2 ** len(scope)
         buckets.append(tuple(made))
-    return Plan(tuple(order), tuple(buckets), width, entries, split, dropped)
+    return EliminationPlan(tuple(order), tuple(buckets), width, entries, split, dropped)
 
 
 def _groups(

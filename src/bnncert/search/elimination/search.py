@@ -26,11 +26,11 @@ from bnncert.reachability.cores import disjoint_conflicts
 from bnncert.reachability.elastic import ElasticProgram
 from bnncert.reachability.fast import fast_feasibility
 from bnncert.reachability.feasibility import Feasibility, SignPattern
-from bnncert.search.elimination.bound import Limits, Prepared, columns, minimise, prepare
+from bnncert.search.elimination.bound import EliminationLimits, Prepared, columns, minimise, prepare
 from bnncert.search.elimination.clause_pool import ClausePool
 from bnncert.search.elimination.factors import build_factors
 from bnncert.search.elimination.objectives import integer_objective
-from bnncert.search.elimination.tables import InexactError, Model
+from bnncert.search.elimination.tables import InexactTableError, Model
 from bnncert.search.trace import LearnedClause
 
 #: How a search ends: nothing is left to do, a point ended it, no progress is possible, or time.
@@ -89,7 +89,7 @@ class EliminationSearch:
         objectives: Sequence[Objective],
         offer: Offer,
         is_done: IsDone,
-        limits: Limits,
+        limits: EliminationLimits,
         deadline: Deadline,
     ) -> None:
         started = time.monotonic()
@@ -171,7 +171,7 @@ class EliminationSearch:
                     return "found"
         except OutOfTimeError:
             return "interrupted"
-        except InexactError:
+        except InexactTableError:
             return "stuck"
 
     def _widen(self) -> bool:

@@ -49,7 +49,7 @@ class Model:
         return [table.scope for table in self.tables] + clauses
 
 
-class InexactError(ArithmeticError):
+class InexactTableError(ArithmeticError):
     """A sum of table entries may leave the range in which floats are exact integers."""
 
 
@@ -65,7 +65,7 @@ def float_type(reach: int) -> type[np.floating[Any]]:
         return np.float32
     if reach < EXACT64:
         return np.float64
-    raise InexactError(f"sums of {reach} are not exact in floating point")
+    raise InexactTableError(f"sums of {reach} are not exact in floating point")
 
 
 def add_to(total: TableArray, scope: tuple[int, ...], table: Table) -> None:
