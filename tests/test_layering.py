@@ -151,22 +151,10 @@ def test_the_checker_shares_no_code_with_the_search() -> None:
             assert used <= allowed, name
 
 
-#: Classes of the checker with the name of a class of the prover: the same idea, written again on
-#: purpose, because the checker does not import the prover.
-TWICE_ON_PURPOSE = {"Level", "Objective", "Sums"}
-
-
-def defined_classes(source: str) -> list[str]:
-    return [n.name for n in ast.walk(ast.parse(source)) if isinstance(n, ast.ClassDef)]
-
-
 def test_every_class_has_a_name_of_its_own() -> None:
     homes: dict[str, list[str]] = {}
     for name, path in modules().items():
-        for found in defined_classes(path.read_text("utf-8")):
-            homes.setdefault(found, []).append(name)
-    shared = {found: names for found, names in homes.items() if len(names) > 1}
-    for found in TWICE_ON_PURPOSE & set(shared):
-        inside = [name for name in shared[found] if room(name) == "checking"]
-        assert len(inside) == 1 and len(shared[found]) == 2, shared[found]
-    assert {found: names for found, names in shared.items() if found not in TWICE_ON_PURPOSE} == {}
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(name)
+    assert {found: names for found, names in homes.items() if len(names) > 1} == {}
