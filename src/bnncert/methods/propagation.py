@@ -22,7 +22,6 @@ from bnncert.search.patterns.circuit import Circuit, build_circuit, is_small_eno
 from bnncert.search.patterns.dask_pool import DaskPool
 from bnncert.search.patterns.descent import FlipDescent
 from bnncert.search.patterns.enumeration import pattern_counts
-from bnncert.search.patterns.enumeration_numpy import MOST_PLAIN
 from bnncert.search.patterns.flips import flip_budget
 from bnncert.search.patterns.narrowing import without_stable_gates
 from bnncert.search.patterns.pool import SubtreePool
@@ -93,7 +92,7 @@ class PatternEngine:
         flips = None
         if self.budget is not None:
             flips = self.budget.most_flips(*self.budget.restrict(root))
-        few = pattern_counts(root, flips)[0] <= MOST_PLAIN
+        few = pattern_counts(root, flips)[0] <= self.search.most_patterns
         if not question.minimum and not few and (self.budget is not None or self._disjoint()):
             self._descent = FlipDescent(
                 self.circuit, self.budget, home, self.realiser, context.options.seed

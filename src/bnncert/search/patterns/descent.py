@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bnncert.arrays import SignArray
+from bnncert.arrays import BoolArray, IntArray, SignArray
 from bnncert.deadline import Deadline
 from bnncert.search.patterns.circuit import Circuit
 from bnncert.search.patterns.flips import UNITS, FlipBudget
@@ -22,6 +22,9 @@ TABU = (3, 10)
 
 #: Steps without a new lowest value before the search starts again.
 PATIENCE = 40
+
+#: Exchanges of two flips that one step looks at, at most.
+SWAPS = 1024
 
 #: Share of the variables that a random start flips, where there is no budget.
 RANDOM_SHARE = 0.3
@@ -73,32 +76,51 @@ class FlipDescent:
     def _descend(self, pattern: SignArray, deadline: Deadline) -> bool:
         lowest, since = np.inf, 0
         forbidden = np.zeros(pattern.size, dtype=np.int64)
-        everyone = np.arange(pattern.size)
         for step in range(10 * PATIENCE + pattern.size):
             if deadline.passed() or since > PATIENCE:
                 return False
-            neighbours = np.repeat(pattern[None, :], pattern.size + 1, axis=0)
-            neighbours[everyone, everyone] *= -1
+            steps = self._steps(pattern, forbidden > step)
+            if not steps.shape[0]:
+                return False
+            rows = np.arange(steps.shape[0])
+            neighbours = np.repeat(pattern[None, :], steps.shape[0], axis=0)
+            neighbours[rows, steps[:, 0]] *= -1
+            swapped = steps[:, 1] >= 0
+            neighbours[rows[swapped], steps[swapped, 1]] *= -1
             made = evaluate(self.circuit, neighbours)
-            worst = made.lower - self.circuit.enough
-            possible = np.ones(worst.shape[0], dtype=bool)
-            if self.budget is not None:
-                possible = self.budget.spent(neighbours) <= UNITS
-            value, excluded = self._values(worst)
-            value[~possible] = np.inf
-            for k in np.flatnonzero(possible & ~excluded.all(axis=1))[:4].tolist():
+            value, excluded = self._values(made.lower - self.circuit.enough)
+            for k in np.flatnonzero(~excluded.all(axis=1))[:4].tolist():
                 if self._reaches(neighbours[k], ~excluded[k]):
                     return True
-            value[-1] = np.inf
-            value[:-1][forbidden > step] = np.inf
             best = int(np.argmin(value))
-            if not np.isfinite(value[best]):
-                return False
             pattern = neighbours[best]
-            forbidden[best] = step + 1 + int(self._generator.integers(*TABU))
+            moved = steps[best][steps[best] >= 0]
+            forbidden[moved] = step + 1 + self._generator.integers(*TABU, moved.size)
             since = 0 if value[best] < lowest else since + 1
             lowest = min(lowest, float(value[best]))
         return False
+
+    def _steps(self, pattern: SignArray, forbidden: BoolArray) -> IntArray:
+        """Return the flips that are allowed now: pairs of variables, the second one often none (-1).
+
+        Where the budget leaves no room for another flip, one is exchanged for another.  That helps
+        in some networks and not in others, so every other start does without.
+        """
+        free = np.flatnonzero(~forbidden)
+        if self.budget is None:
+            return np.stack([free, np.full(free.size, -1)], axis=1)
+        cost, away = self.budget.cost, pattern != self.budget.home
+        left = UNITS - float(self.budget.spent(pattern[None, :])[0])
+        single = free[away[free] | (cost[free] <= left)]
+        back, more = free[away[free]], free[~away[free] & (cost[free] > left)]
+        if self._starts % 2:
+            back = back[:0]
+        first, second = np.repeat(back, more.size), np.tile(more, back.size)
+        fits = cost[second] - cost[first] <= left
+        pairs = np.stack([first[fits], second[fits]], axis=1)
+        if pairs.shape[0] > SWAPS:
+            pairs = pairs[self._generator.choice(pairs.shape[0], SWAPS, replace=False)]
+        return np.concatenate([np.stack([single, np.full(single.size, -1)], axis=1), pairs])
 
     def _values(self, worst: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the value to descend on, and which targets are excluded."""

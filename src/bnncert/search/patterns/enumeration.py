@@ -78,10 +78,6 @@ class FlipEnumerator:
     def __init__(
         self, circuit: Circuit, packed: PackedCircuit, budget: FlipBudget | None, home: SignArray
     ) -> None:
-        # Imported on use: numba is an extra, and takes a third of a second to import.
-        from bnncert.search.patterns.enumeration_numba import enumerate_flips
-
-        self._enumerate = enumerate_flips
         self._packed, self._budget, self._circuit = packed, budget, circuit
         self._home = home if budget is None else budget.home
         weights = max(1, packed.columns.size + packed.gains.size)
@@ -106,6 +102,9 @@ class FlipEnumerator:
 
         A part that is not complete is the last one.
         """
+        # Imported on use: numba is an extra, and takes a third of a second to import.
+        from bnncert.search.patterns.enumeration_numba import enumerate_flips
+
         packed, budget = self._packed, self._budget
         open_ = np.flatnonzero(node == 0)
         cost, left = np.zeros(open_.size, dtype=np.int64), 0
@@ -123,7 +122,7 @@ class FlipEnumerator:
         room = packed.room(base, self._circuit.size)
         gains, signs = packed.gains[open_].ravel(), -self._home[open_].astype(np.int64)
         for first, last in self._calls(cost, left):
-            count, violations = self._enumerate(
+            count, violations = enumerate_flips(
                 room, gains, signs, cost, left, clash, need, first, last, packed.gate,
                 packed.columns, packed.start, packed.part_signs, packed.part_masks, packed.part,
                 packed.scale, packed.reach, packed.constant, wanted, goal, packed.target,

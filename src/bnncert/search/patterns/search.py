@@ -153,7 +153,7 @@ class PatternSearch:
         self.outcome = SearchOutcome.start(circuit.targets)
 
     @property
-    def _most_patterns(self) -> int:
+    def most_patterns(self) -> int:
         """The number of patterns up to which a node is enumerated."""
         return MOST_PLAIN if self._compiled is None else self._compiled.most
 
@@ -239,7 +239,7 @@ class PatternSearch:
         flips = None
         if self.budget is not None and left is not None:
             flips = self.budget.most_flips(batch.nodes, left[kept])
-        few = pattern_counts(batch.nodes, flips) <= self._most_patterns
+        few = pattern_counts(batch.nodes, flips) <= self.most_patterns
         if self._compiled is None:
             tiny = np.count_nonzero(batch.nodes == 0, axis=1) <= ENUMERATED_SIGNS
             if tiny.any() and self._enumerate(batch.take(tiny)):
@@ -275,7 +275,7 @@ class PatternSearch:
         if self._pairs and self.budget is None:
             # Pairs of signs often leave few of the patterns.
             rules = FlipRules.of(self._excluded, node, self._home)
-            sets = None if rules is None else rules.sets(self._most_patterns)
+            sets = None if rules is None else rules.sets(self.most_patterns)
             few |= sets is not None
         if not few:
             return None
