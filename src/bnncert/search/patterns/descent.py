@@ -101,7 +101,7 @@ class FlipDescent:
         return False
 
     def _steps(self, pattern: SignArray, forbidden: BoolArray) -> IntArray:
-        """Return the flips that are allowed now: pairs of variables, the second one often none (-1).
+        """Return the flips that are allowed now: one or two variables, -1 for none.
 
         Where the budget leaves no room for another flip, one is exchanged for another.  That helps
         in some networks and not in others, so every other start does without.
