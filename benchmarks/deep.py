@@ -104,11 +104,11 @@ def ask(question: Question, method: str, processes: int) -> Answer:
 
 def certified(question: Question, answer: Answer, method: str, processes: int) -> Answer:
     """Answer a question once more with a certificate, and check that."""
-    import bnncert.verification as verification
+    from bnncert.certificate import writing as written
     from bnncert.checking import RejectedError, UnreadableError, check
 
     writing = [0.0]
-    write_proof = verification.write_proof
+    write_proof = written.write_proof
 
     def timed(*arguments: Any, **named: Any) -> None:
         started = time.process_time()
@@ -120,7 +120,7 @@ def certified(question: Question, answer: Answer, method: str, processes: int) -
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "answer.cert"
         started = time.process_time()
-        with mock.patch.object(verification, "write_proof", timed):
+        with mock.patch.object(written, "write_proof", timed):
             result = bnncert.verify(
                 question.network,
                 question.region,
@@ -196,7 +196,7 @@ def warm_up(arguments: argparse.Namespace) -> None:
         region = bnncert.Ball(norm, np.ones(40), radius, -1.0, 1.0)
         label = int(network.classify(region.center)[0])
         for method in (arguments.method, "propagation"):
-            ask(Question("", "", network, region, label, 5.0), method, 1)
+            ask(Question("", "", network, region, label, 1.0), method, 1)
 
 
 def speed(source: Source) -> tuple[list[str], list[list[str]]]:
