@@ -21,6 +21,7 @@ import numpy.typing as npt
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
 from bnncert.methods.base import Context, Method, register
+from bnncert.methods.pixel_grid import on_grid
 from bnncert.network import Network
 from bnncert.presolve.stability import LayerBounds, stability
 from bnncert.problem import Problem, Target
@@ -31,6 +32,9 @@ Batch = npt.NDArray[Any]
 
 #: Multiply-adds that one gradient step of all restarts may take.
 WORK_PER_STEP = 1e8
+
+#: Share of the time of the first round of the method `attack`.
+FIRST_SHARE = 0.3
 
 #: Share of the points of a round that start at a random vertex rather than at a random point.
 VERTEX_SHARE = 0.5
@@ -100,17 +104,6 @@ class SurrogateGradient:
             weight = open_ / (1 + (distance / reach) ** 2)
             gradient = layer.operator(np.float32).backward(gradient * weight)
         return gradient
-
-
-def _grid(points: FloatArray, region: Region, step: float | None) -> FloatArray:
-    """Round points to multiples of `step` inside the region's bounding box."""
-    if step is None:
-        return points
-    lo, hi = np.ceil(region.lo / step) * step, np.floor(region.hi / step) * step
-    # A coordinate without a multiple of the step in its range keeps its own value.
-    usable = lo <= hi
-    rounded = np.clip(np.rint(points / step) * step, lo, np.maximum(lo, hi))
-    return np.where(usable, rounded, points)
 
 
 def _natural_step(problem: Problem) -> float | None:
@@ -192,6 +185,11 @@ class Attack:
         )
 
     @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to look for."""
+        return not self._active.size
+
+    @property
     def is_stalled(self) -> bool:
         """Whether the search is far from all open targets and does not come closer.
 
@@ -237,7 +235,7 @@ class Attack:
             points = _vertices(region, points, generator)
             if self.rounds == 0:
                 points[0] = region.center
-            points = _grid(points, region, step)
+            points = on_grid(points, region, step)
             # The targets that came closest so far are tried most.
             order = self._active[np.argsort(self._best[self._active], kind="stable")]
             chosen = order[: max(1, order.size // 2)] if self.rounds % 2 else order
@@ -259,7 +257,7 @@ class Attack:
                 velocity = 0.7 * velocity + gradient / np.maximum(size, 1e-30)
                 shrink = 1.0 - 0.9 * iteration / max(1, iterations - 1)
                 move = self._move(velocity, shrink, (size <= 0)[:, 0], generator)
-                points = _grid(region.project(points - move), region, step)
+                points = on_grid(region.project(points - move), region, step)
                 self._context.report("attack", iteration, iterations)
                 self.steps += 1
                 if iteration == iterations - 1:
@@ -331,7 +329,7 @@ def _restarts(network: Network) -> int:
 
 @register
 class AttackMethod(Method):
-    """Straight-through projected gradient."""
+    """Straight-through projected gradient; for local networks also minimising patterns."""
 
     name = "attack"
     summary = "searches for counterexamples by straight-through gradients from many points"
@@ -346,8 +344,20 @@ class AttackMethod(Method):
         started = time.monotonic()
         rounds = None if context.deadline.seconds is not None else self.rounds_without_limit
         search = Attack(problem, context)
-        search.run(context.deadline, rounds)
+        search.run(context.deadline.within(FIRST_SHARE * context.deadline.remaining()), 1)
+        near: dict[str, TargetResult] = {}
+        if not search.is_over and not context.deadline.passed():
+            # Imported on use: it brings linear programs with it, and most attacks end before.
+            from bnncert.methods.local_attack import attack_locally
+
+            near = attack_locally(problem, context)
+        if all(result.counterexample is None for result in near.values()):
+            search.run(context.deadline, rounds)
         upper, found = search.outcome(context.deadline)
+        for k, target in enumerate(problem.targets):
+            if target.name in near:
+                upper[k] = min(upper[k], near[target.name].upper)
+                found[k] = found[k] or near[target.name].counterexample
         elapsed = time.monotonic() - started
         since = context.deadline.elapsed() - elapsed
         return tuple(

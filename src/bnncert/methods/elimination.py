@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.methods.base import Context, Method, register
 from bnncert.methods.interval import interval_proof
+from bnncert.methods.pixel_grid import on_grid
 from bnncert.methods.reduced_sdp import explain
 from bnncert.presolve.literals import variable_of
 from bnncert.presolve.pipeline import Presolved, presolve
@@ -22,6 +24,7 @@ from bnncert.search.elimination.bound import EliminationLimits, prepare
 from bnncert.search.elimination.factors import MOST_INPUTS, last_layer_scopes, last_layer_sizes
 from bnncert.search.elimination.plan import EliminationPlan
 from bnncert.search.elimination.search import EliminationSearch, Ending
+from bnncert.search.elimination.tables import InexactTableError
 from bnncert.verdict import Counterexample, TargetResult
 
 #: Share of the time limit that one elimination may take by its estimate, and the seconds without
@@ -34,6 +37,9 @@ CHEAP_SECONDS, MOST_WITHOUT_TABLE = 2.0, 0.1
 
 #: Entries of the signs of all tables up to which `auto` computes them.
 CHEAP_ENTRIES = 2**24
+
+#: Sizes of the perturbations that are tried in turn, and how many objectives are sampled at a time.
+STRENGTHS, SAMPLED = (0.05, 0.2, 0.5), 3
 
 #: Share of the memory for open nodes that the tables of an elimination may take.
 MEMORY_SHARE = 0.25
@@ -53,6 +59,7 @@ class EliminationEngine:
         context: Context,
         seconds: float,
         deadline: Deadline,
+        step: float | None = None,
     ) -> None:
         self.problem, self.targets, self.context = problem, targets, context
         self.presolved = presolved
@@ -64,6 +71,8 @@ class EliminationEngine:
             presolved, objectives, self._offer, self._is_done, limits, deadline
         )
         self.found: Counterexample | None = None
+        #: Spacing of admissible input values, or None.
+        self._step = step
         self.ending: Ending = "interrupted"
         self._values = []
         if context.options.mode == "optimum":
@@ -77,6 +86,20 @@ class EliminationEngine:
         """Search until the deadline."""
         self.ending = self.search.run(deadline)
         return self.ending
+
+    def sample(self, deadline: Deadline, rounds: int | None = None) -> None:
+        """Try patterns of perturbed costs, lowest bound first, for some rounds or without end."""
+        generator = self.context.generator()
+        strengths = cycle(STRENGTHS) if rounds is None else rounds * STRENGTHS
+        try:
+            for strength in strengths:
+                if not self.search.open:
+                    return
+                for k in self.search.open[:SAMPLED]:
+                    if self.search.sample(k, strength, generator, deadline):
+                        return
+        except (OutOfTimeError, InexactTableError):
+            return
 
     def _is_done(self, number: int, lower: float) -> bool:
         """Whether an objective, or another one of its target, is settled."""
@@ -102,6 +125,8 @@ class EliminationEngine:
     def _offer(self, number: int, point: FloatArray, exact: tuple[Fraction, ...] | None) -> bool:
         """Try a point on all targets; for the minimum it only lowers the upper bounds."""
         own = self.owner[number]
+        if self._step is not None:
+            point, exact = on_grid(point, self.problem.region, self._step), None
         if self._values:
             self._lower_upper(own, self._values[own](point, exact), point, exact)
             return False
@@ -196,15 +221,20 @@ def start_engine(
     targets: tuple[Target, ...],
     context: Context,
     deadline: Deadline,
+    step: float | None = None,
 ) -> EliminationEngine | None:
-    """Run a search until the deadline; None if it passes before the tables are complete."""
+    """Run a search until the deadline; None if it passes before the tables are complete.
+
+    `step` is the spacing of admissible input values of counterexamples.
+    """
     left = max(deadline.remaining(), 0.0)
     seconds = min(ELIMINATION_SECONDS, ELIMINATION_SHARE * left)
     try:
-        engine = EliminationEngine(presolved, problem, targets, context, seconds, deadline)
+        engine = EliminationEngine(presolved, problem, targets, context, seconds, deadline, step)
     except OutOfTimeError:
         return None
-    engine.run(deadline)
+    if engine.run(deadline) == "stuck" and context.options.mode == "feasibility":
+        engine.sample(deadline, rounds=1)
     return engine
 
 
@@ -215,7 +245,7 @@ class EliminationMethod(Method):
     name = "elimination"
     summary = "minimum over sign patterns by eliminating variables; for convolutions"
     promises = ("bound", "exact", "counterexample")
-    reads = frozenset({"mode", "memory"})
+    reads = frozenset({"mode", "memory", "seed"})
     explains = True
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:

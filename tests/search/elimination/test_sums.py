@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from bnncert.deadline import Deadline
 from bnncert.presolve.conflicts import ConflictingPairs
 from bnncert.presolve.ranges import sum_ranges
-from bnncert.search.elimination.bound import Limits
+from bnncert.search.elimination.bound import EliminationLimits
 from bnncert.search.elimination.sums import eliminated_sum_ranges
 
 FOREVER = Deadline(None)
@@ -28,7 +28,7 @@ def test_ranges_are_those_of_all_patterns_without_a_violated_clause() -> None:
             for own in (rng.permutation(count)[: int(rng.integers(2, 4))] for _ in range(6))
         ]
         rows = sp.csr_array(dense)
-        low, high = eliminated_sum_ranges(rows, clauses, Limits(), FOREVER)
+        low, high = eliminated_sum_ranges(rows, clauses, EliminationLimits(), FOREVER)
         for j, row in enumerate(dense):
             used = np.flatnonzero(row)
             own = [c for c in clauses if np.isin(c >> 1, used).all()]
@@ -42,12 +42,12 @@ def test_ranges_are_those_of_all_patterns_without_a_violated_clause() -> None:
         pairs = np.array([c for c in clauses if c.size == 2]).reshape(-1, 2)
         excluded = ConflictingPairs(pairs[:, 0], pairs[:, 1], np.zeros(len(pairs))).matrix(count)
         greedy = sum_ranges(rows, excluded)
-        narrow = eliminated_sum_ranges(rows, list(pairs), Limits(seconds=0.0), FOREVER)
-        exact = eliminated_sum_ranges(rows, list(pairs), Limits(), FOREVER)
+        narrow = eliminated_sum_ranges(rows, list(pairs), EliminationLimits(seconds=0.0), FOREVER)
+        exact = eliminated_sum_ranges(rows, list(pairs), EliminationLimits(), FOREVER)
         assert np.all(exact[0] >= greedy[0]) and np.all(exact[1] <= greedy[1])
         assert np.all(exact[0] >= narrow[0]) and np.all(exact[1] <= narrow[1])
         tighter += int(np.sum(exact[0] > greedy[0]))
     assert tighter > 5
     full = np.abs(dense).sum(axis=1)
-    late = eliminated_sum_ranges(rows, clauses, Limits(), Deadline(1e-9))
+    late = eliminated_sum_ranges(rows, clauses, EliminationLimits(), Deadline(1e-9))
     assert np.array_equal(late, (-full, full))

@@ -100,6 +100,7 @@ def eliminate(
     for bucket in plan.buckets:
         parts = [_total(model, mini, tables, deadline) for mini in bucket]
         if len(parts) > 1:
+            deadline.check()
             parts = match_costs(parts)
         for scope, values, reach in parts:
             message = np.minimum(values[0], values[1])
@@ -132,6 +133,7 @@ def _total(
         deadline.check()
         add_to(total, mini.scope, table)
         tables[number] = None
+    deadline.check()
     for clause in mini.clauses:
         forbid(total, mini.scope, model.clauses[clause])
     return mini.scope, total, reach

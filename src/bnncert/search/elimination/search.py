@@ -29,6 +29,7 @@ from bnncert.reachability.feasibility import Feasibility, SignPattern
 from bnncert.search.elimination.bound import EliminationLimits, Prepared, columns, minimise, prepare
 from bnncert.search.elimination.clause_pool import ClausePool
 from bnncert.search.elimination.factors import build_factors
+from bnncert.search.elimination.noise import influences, perturbed
 from bnncert.search.elimination.objectives import integer_objective
 from bnncert.search.elimination.tables import InexactTableError, Model
 from bnncert.search.trace import LearnedClause
@@ -45,6 +46,9 @@ IsDone: TypeAlias = Callable[[int, float], bool]
 
 #: Estimated seconds of the first elimination: bounds come early, and better ones later.
 FIRST_SECONDS = 0.5
+
+#: Perturbations that are eliminated together.
+SAMPLES = 8
 
 
 @dataclass(eq=False)
@@ -118,6 +122,7 @@ class EliminationSearch:
         #: Estimated seconds of one elimination; more where buckets are split and nothing helps.
         self._effort = min(FIRST_SECONDS, limits.seconds)
         self._elastic: ElasticProgram | None = None
+        self._influence = influences(self._model, presolved.owner.size)
 
     @property
     def open(self) -> list[int]:
@@ -137,18 +142,20 @@ class EliminationSearch:
 
         Raises OutOfTimeError if the deadline passes.
         """
-        if self._prepared is None or (objectives < self._planned and self.counts.split):
+        prepared = self._prepared
+        # Fewer objectives leave room for wider tables.
+        if prepared is None or (objectives < self._planned and not prepared.plan.is_exact):
             limits = replace(self.limits, seconds=self._effort)
             scopes = [table.scope for table in self._model.tables]
-            self._prepared = prepare(
+            self._prepared = prepared = prepare(
                 scopes, self.pool.scopes, objectives, limits, deadline, self.pool.active
             )
             self._planned = objectives
-            plan = self._prepared.plan
+            plan = prepared.plan
             self.counts.width, self.counts.split = plan.width, plan.split
-            self.counts.components = self._prepared.components
+            self.counts.components = prepared.components
             self.counts.active = len(self.pool.uses)
-        return self._prepared
+        return prepared
 
     def run(self, deadline: Deadline) -> Ending:
         """Eliminate and learn until nothing is wanted any more, or time ends."""
@@ -213,6 +220,8 @@ class EliminationSearch:
             self.pool.activate(i for i in broken if i not in counted)
             progress = not counted.issuperset(broken)
             if not broken or k not in self._tried:
+                if k not in self._tried and self._try_near(k, pattern[self.variables], deadline):
+                    return True
                 self._tried.add(k)
                 learned, found = self._realise(k, pattern[self.variables], deadline)
                 if found:
@@ -236,6 +245,50 @@ class EliminationSearch:
         self.pool.activate(range(before, len(self.pool)))
         return len(self.pool) > before
 
+    def sample(
+        self,
+        k: int,
+        strength: float,
+        generator: np.random.Generator,
+        deadline: Deadline,
+    ) -> bool:
+        """Try points for minimising patterns of perturbed costs; True ends the search.
+
+        Parameters
+        ----------
+        strength
+            Size of the perturbations, as a share of how far the objective moves with a variable.
+
+        Raises
+        ------
+        OutOfTimeError
+            If the deadline passes.
+        """
+        prepared = self.prepare(SAMPLES, deadline)
+        noise = strength * self._influence[:, k]
+        own = perturbed(self._model, k, noise, generator, SAMPLES)
+        own = replace(own, clauses=tuple(self.pool.clauses[i] for i in prepared.clauses))
+        made = minimise(own, prepared.plan, self.limits, deadline)
+        places = np.searchsorted(made.variables, self.variables)
+        patterns = np.unique(made.patterns[:, places], axis=0)
+        return any(self._try_near(k, signs, deadline) for signs in patterns)
+
+    def _try_near(self, k: int, signs: SignArray, deadline: Deadline) -> bool:
+        """Try the point that has a pattern nearly, where signs that matter most come first."""
+        deadline.check()
+        prices = self._influence[self.variables, k]
+        if not signs.size or prices.max(initial=0.0) <= 0:
+            return False
+        self.counts.programs += 1
+        near = self._program().solve(signs, prices + 0.01 * prices.max(), deadline)
+        return near is not None and self._offer(k, near.point, None)
+
+    def _program(self) -> ElasticProgram:
+        if self._elastic is None:
+            first = self.presolved.network.layers[0]
+            self._elastic = ElasticProgram(first, self.neurons, self.presolved.region)
+        return self._elastic
+
     def _realise(
         self, k: int, signs: SignArray, deadline: Deadline
     ) -> tuple[list[tuple[SignPattern, Feasibility]], bool]:
@@ -244,10 +297,8 @@ class EliminationSearch:
         wanted = SignPattern(self.presolved.network.layers[0], self.neurons, signs)
         if not wanted.size:
             return [], self._offer(k, region.center, None)
-        if self._elastic is None:
-            self._elastic = ElasticProgram(wanted.layer, self.neurons, region)
         self.counts.programs += 1
-        near = self._elastic.solve(wanted.signs, None, deadline)
+        near = self._program().solve(wanted.signs, None, deadline)
         if near is not None:
             if self._offer(k, near.point, None):
                 return [], True

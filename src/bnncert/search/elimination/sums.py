@@ -15,13 +15,13 @@ import numpy as np
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.presolve.literals import variable_of
-from bnncert.search.elimination.bound import Limits, minimise, prepare
+from bnncert.search.elimination.bound import EliminationLimits, minimise, prepare
 from bnncert.search.elimination.factors import linear_table
-from bnncert.search.elimination.tables import InexactError, Model
+from bnncert.search.elimination.tables import InexactTableError, Model
 
 
 def eliminated_sum_ranges(
-    rows: Any, clauses: Sequence[IntArray], limits: Limits, deadline: Deadline
+    rows: Any, clauses: Sequence[IntArray], limits: EliminationLimits, deadline: Deadline
 ) -> tuple[FloatArray, FloatArray]:
     """Return (Lo, U) of every row of a CSR matrix of integers over the variables.
 
@@ -47,7 +47,7 @@ def eliminated_sum_ranges(
             continue
         try:
             least = _minima(rows, scope, own, kept, limits, deadline)
-        except (OutOfTimeError, InexactError):
+        except (OutOfTimeError, InexactTableError):
             continue
         lower[own], upper[own] = least[: len(own)], -least[len(own) :]
     return lower, upper
@@ -58,7 +58,7 @@ def _minima(
     scope: tuple[int, ...],
     own: list[int],
     clauses: list[IntArray],
-    limits: Limits,
+    limits: EliminationLimits,
     deadline: Deadline,
 ) -> FloatArray:
     """Return the minima of w.x for some rows over one set of variables, then those of -w.x."""

@@ -77,6 +77,7 @@ def spread(values: TableArray, own: tuple[int, ...], scope: tuple[int, ...]) -> 
     """Return values over `own` as an array that broadcasts over a larger scope."""
     inside = set(own)
     shape = [2 if v in inside else 1 for v in scope]
+    # A view also of transposed values: axes of length 1 are only put in between.
     return values.reshape((*shape, values.shape[-1]))
 
 
@@ -85,7 +86,7 @@ def ordered(table: Table, rank: dict[int, int]) -> Table:
     places = sorted(range(len(table.scope)), key=lambda i: rank[table.scope[i]])
     if places == list(range(len(places))):
         return table
-    values = np.ascontiguousarray(np.transpose(table.values, (*places, len(places))))
+    values = np.transpose(table.values, (*places, len(places)))
     return Table(tuple(table.scope[i] for i in places), values, table.reach)
 
 

@@ -1,0 +1,48 @@
+"""Elimination as an attack on local networks.
+
+The minimising patterns of all adversarial classes, and patterns of perturbed costs, are realised as
+nearly as possible by linear programs.  Their points are often counterexamples where gradients find
+none, even if no input has the pattern itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bnncert.deadline import OutOfTimeError
+from bnncert.methods.base import Context
+from bnncert.methods.elimination import EliminationMethod, local_plan, start_engine
+from bnncert.presolve.pipeline import presolve
+from bnncert.problem import Problem
+from bnncert.verdict import TargetResult
+
+#: Share of the remaining time, and seconds at most.
+SHARE, SECONDS = 0.4, 20.0
+
+#: Share of that time for clauses, which make patterns realistic, before costs are perturbed.
+LEARNING_SHARE = 0.4
+
+
+def attack_locally(problem: Problem, context: Context) -> dict[str, TargetResult]:
+    """Return what was found for each target, if the network is local and there is time."""
+    deadline = context.deadline.within(min(SECONDS, SHARE * context.deadline.remaining()))
+    if problem.network.depth != 2:
+        return {}
+    try:
+        presolved = presolve(problem.network, problem.region, deadline=deadline)
+    except OutOfTimeError:
+        return {}
+    if local_plan(presolved, len(problem.targets), deadline) is None:
+        return {}
+    since = context.deadline.elapsed()
+    step = context.options.pixel_step
+    decide = replace(context, options=replace(context.options, mode="feasibility"))
+    first = deadline.within(LEARNING_SHARE * deadline.remaining())
+    engine = start_engine(presolved, problem, problem.targets, decide, first, step)
+    if engine is None:
+        return {}
+    if engine.found is None:
+        # Without a time limit the attack ends after a few rounds.
+        engine.sample(deadline, rounds=None if context.deadline.seconds is not None else 1)
+    name = EliminationMethod.name
+    return {t.name: engine.result(t, name, since, float("-inf")) for t in problem.targets}
