@@ -142,6 +142,7 @@ ABOUT_X = ("net.npz", "--input", "x.npy", "--label", "0")
         (("verify", *ABOUT_X, "--radius", "0.4", "--certificate"), "robust in ", "a.bnncert"),
         (("verify", *ABOUT_X, "--radius", "0.75", "--certificate"), "not robust in ", "a.bnncert"),
         (("verify", *ABOUT_X, "--radius", "0.75", "--witness"), "not robust in ", "a.txt"),
+        (("verify", *ABOUT_X, "--radius", "0.75", "--save-counterexample"), "not robust", "a.npy"),
         (("verify", *ABOUT_X, "--radius", "0.4", "--json"), "robust in ", "a.json"),
         (("bound", *ABOUT_X, "--radius", "0.4", "--json"), "robust in ", "a.json"),
         (("radius", *ABOUT_X, "--json"), "certified radius", "a.json"),

@@ -123,6 +123,7 @@ def test_a_file_that_is_read_is_not_written(run: Run, folder: Path, line: str) -
     [
         ("verify NET IN --json new --certificate new", "new"),
         ("verify NET IN --witness ./new --json new", "new"),
+        ("verify NET IN --save-counterexample new.npy --json new.npy", "new.npy"),
         ("verify NET IN --witness answers/../new --certificate new", "new"),
         ("train --data x.npz --out new.npz --checkpoint new.npz", "new.npz"),
     ],

@@ -69,6 +69,14 @@ CertificateOption = Annotated[
     Path | None,
     typer.Option("--certificate", help="Write a proof of the verdict for `bnncert check`."),
 ]
+SaveCounterexampleOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--save-counterexample",
+        help="Write the counterexample: .npy (the point) or .png (original, counterexample and "
+        "amplified difference side by side).",
+    ),
+]
 ArithmeticOption = Annotated[
     Literal["real", "float32"],
     typer.Option("--arithmetic", help="float32: the verdict covers every float32 execution."),

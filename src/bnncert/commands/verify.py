@@ -23,6 +23,7 @@ from bnncert.commands.options import (
     JsonOption,
     MethodOption,
     ModelArgument,
+    SaveCounterexampleOption,
     ScalingOptions,
     SchedulerOption,
     TiesOption,
@@ -37,7 +38,8 @@ from bnncert.formats.vnnlib.query import Specification
 from bnncert.formats.vnnlib.reader import read_vnnlib
 from bnncert.network import Network
 from bnncert.problem import Ties
-from bnncert.regions import Region
+from bnncert.regions import Ball, Region
+from bnncert.report.saved_counterexample import CounterexampleFile
 from bnncert.report.witness import vnncomp_result
 from bnncert.verdict import Result
 from bnncert.verification import verify as verify_api
@@ -52,7 +54,13 @@ class VerifyOutputs:
     witness: Annotated[
         Path | None, typer.Option("--witness", help="Write the answer in VNN-COMP's result format.")
     ] = None
+    save_counterexample: SaveCounterexampleOption = None
     json_: JsonOption = None
+
+    @property
+    def files(self) -> tuple[Path | None, ...]:
+        """The files that are named."""
+        return self.witness, self.certificate, self.save_counterexample, json_path(self.json_)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,13 +98,14 @@ def verify(
         refuse_beside_query(ctx, str(spec))
     options, json_ = settings.options(), outputs.json_
     read = (model, spec, ball.input_, ball.labels)
-    refuse_unwritable(outputs.witness, outputs.certificate, json_path(json_), read=read)
+    refuse_unwritable(*outputs.files, read=read)
     network = read_network(model, settings.sign_zero)
     console = PlainConsole(stderr=json_ == "-")
     if spec is not None:
         asked = _query(network, model, spec)
     else:
         asked = _ball(model, read_question(network, ball, ball.radius, scaling), ties)
+    saved = _saved(outputs.save_counterexample, asked)
     with (
         with_cluster(options, cluster) as options,
         partial_result(console, asked.title),
@@ -122,6 +131,8 @@ def verify(
         )
     if outputs.certificate is not None:
         _show_certificate(console, result)
+    if saved is not None:
+        console.print(saved.write(result.counterexample), soft_wrap=True)
     if outputs.witness is not None:
         write_atomically(outputs.witness, vnncomp_result(_replayable(asked, result)))
     extra = {**asked.extra, "seed": settings.seed, "arithmetic": arithmetic}
@@ -149,6 +160,16 @@ def _ball(model: Path, question: CommandQuestion, ties: Ties) -> _Asked:
         partial(verify_api, network, region, question.label, targets=question.targets, ties=ties),
         region,
     )
+
+
+def _saved(path: Path | None, asked: _Asked) -> CounterexampleFile | None:
+    """Return the file that a counterexample goes to, if one is named."""
+    if path is None:
+        return None
+    network, ball = asked.network, asked.region
+    if not isinstance(ball, Ball):
+        return CounterexampleFile(path, network.input_shape)
+    return CounterexampleFile.around(path, network, ball.middle, ball.clip_lo, ball.clip_hi)
 
 
 def _replayable(asked: _Asked, result: Result) -> Result:
