@@ -14,7 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from bnncert.arrays import BoolArray, FloatArray, IntArray, SignArray
+from bnncert.deadline import Deadline
 from bnncert.search.patterns.circuit import Circuit
+from bnncert.search.patterns.compilation import ENUMERATION
 from bnncert.search.patterns.exclusions import FlipRules
 from bnncert.search.patterns.flips import UNITS, FlipBudget
 from bnncert.search.patterns.packed_circuit import PackedCircuit, pack
@@ -90,6 +92,15 @@ class FlipEnumerator:
         """Return the compiled enumerator, or None where numba or the form of the circuit lacks."""
         packed = pack(circuit) if is_compiled() else None
         return None if packed is None else FlipEnumerator(circuit, packed, budget, home)
+
+    def is_ready(self, limit: Deadline) -> bool:
+        """Whether the loop is compiled; the first question begins to compile it."""
+        return ENUMERATION.is_ready(self._enumerate_one, limit)
+
+    def _enumerate_one(self) -> None:
+        """Enumerate a node in which every sign is fixed."""
+        goal = np.full(self._packed.constant.size, -np.inf)
+        list(self.run(self._home, np.zeros(self._packed.targets, dtype=bool), goal))
 
     def run(
         self,

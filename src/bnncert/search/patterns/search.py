@@ -134,7 +134,9 @@ class PatternSearch:
         levels = circuit.levels if circuit.last is None else (*circuit.levels, circuit.last)
         if budget is not None and levels and fits_level(circuit, levels[0]):
             self._sums = BudgetedSums(budget, levels[0])
-        self._compiled = FlipEnumerator.of(circuit, budget, self._home) if compiled else None
+        self._enumerator = FlipEnumerator.of(circuit, budget, self._home) if compiled else None
+        # The enumerator once it is compiled.
+        self._compiled: FlipEnumerator | None = None
         root = np.zeros((1, circuit.inputs), dtype=np.int8)
         numbers = np.zeros(1 if recording else 0, dtype=np.int64)
         targets = np.ones((1, circuit.targets), dtype=bool)
@@ -154,7 +156,11 @@ class PatternSearch:
 
     @property
     def most_patterns(self) -> int:
-        """The number of patterns up to which a node is enumerated."""
+        """The number of patterns up to which a node is enumerated, once the loop is compiled."""
+        return MOST_PLAIN if self._enumerator is None else self._enumerator.most
+
+    @property
+    def _most(self) -> int:
         return MOST_PLAIN if self._compiled is None else self._compiled.most
 
     def learn(self, literals: IntArray) -> None:
@@ -239,7 +245,9 @@ class PatternSearch:
         flips = None
         if self.budget is not None and left is not None:
             flips = self.budget.most_flips(batch.nodes, left[kept])
-        few = pattern_counts(batch.nodes, flips) <= self.most_patterns
+        if self._enumerator is not None and self._enumerator.is_ready(self.limit):
+            self._compiled = self._enumerator
+        few = pattern_counts(batch.nodes, flips) <= self._most
         if self._compiled is None:
             tiny = np.count_nonzero(batch.nodes == 0, axis=1) <= ENUMERATED_SIGNS
             if tiny.any() and self._enumerate(batch.take(tiny)):
@@ -275,7 +283,7 @@ class PatternSearch:
         if self._pairs and self.budget is None:
             # Pairs of signs often leave few of the patterns.
             rules = FlipRules.of(self._excluded, node, self._home)
-            sets = None if rules is None else rules.sets(self.most_patterns)
+            sets = None if rules is None else rules.sets(self._most)
             few |= sets is not None
         if not few:
             return None
