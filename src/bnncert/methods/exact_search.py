@@ -8,6 +8,7 @@ nothing feasible is left, and a lower bound of f, are taken from the solver.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol
@@ -15,10 +16,11 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from bnncert.arrays import IntArray
+from bnncert.arrays import IntArray, SignArray
 from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.methods.base import Context, Method
 from bnncert.methods.interval import interval_proof
+from bnncert.presolve.literals import sign_of, variable_of
 from bnncert.presolve.pipeline import presolve
 from bnncert.presolve.record import PresolveRecord
 from bnncert.presolve.reduction import UnstableProblem, reduce_target
@@ -86,8 +88,12 @@ class ExactMethod(Method):
         target: Target,
         context: Context,
         record: PresolveRecord | None = None,
+        clauses: Sequence[IntArray] = (),
     ) -> TargetResult:
-        """Decide one target; what presolve recorded becomes clauses."""
+        """Decide one target; what presolve recorded becomes clauses.
+
+        `clauses` are literals of first-layer neurons that no input has together.
+        """
         since = context.deadline.elapsed()
         lower, proved = interval_proof(target, bounds[-1])
         optimise = context.options.mode == "optimum" and len(target.objectives) == 1
@@ -113,6 +119,7 @@ class ExactMethod(Method):
             return context.result(target, self.name, since, lower=lower)
         if record is not None:
             _add_pairs(solver, model, record, context.deadline)
+        _add_clauses(solver, model, clauses, context.deadline)
         trusted = context.options.solver or self.own_solver
         search = _IncumbentSearch(
             self.name, solver, problem, target, model, context, lower, optimise, trusted
@@ -139,10 +146,27 @@ def _add_pairs(
         for a, b, s, t in zip(first, second, signs, others, strict=True):
             if deadline.passed():
                 return
-            # Of the literals z (sign +1) or 1 - z (sign -1) at most one holds.
-            limit = 1.0 - float((s < 0) + (t < 0))
-            columns = model.offsets[0] + np.array([a, b])
-            solver.add_row(-np.inf, limit, columns, np.array([float(s), float(t)]))
+            _exclude(solver, model, np.array([a, b]), np.array([s, t]))
+
+
+def _add_clauses(
+    solver: Solver, model: LinearModel, clauses: Sequence[IntArray], deadline: Deadline
+) -> None:
+    """Forbid what other methods have learned, as far as the deadline allows."""
+    index = model.problem.layers[0].index
+    for clause in clauses:
+        neurons = variable_of(clause)
+        if deadline.passed():
+            return
+        if np.isin(neurons, index).all():
+            _exclude(solver, model, np.searchsorted(index, neurons), sign_of(clause))
+
+
+def _exclude(solver: Solver, model: LinearModel, places: IntArray, signs: SignArray) -> None:
+    """Add the clause that not all of some unstable first-layer neurons have these signs."""
+    # The literals are z (sign +1) or 1 - z (sign -1): sum over +1 of (1 - z) + over -1 of z >= 1.
+    columns = model.offsets[0] + places
+    solver.add_row(1.0 - float(np.sum(signs > 0)), np.inf, columns, -signs.astype(np.float64))
 
 
 def _with_objective(model: LinearModel, target: Target, optimise: bool) -> LinearModel:
@@ -209,7 +233,8 @@ class _IncumbentSearch:
                 return self._finish(since, found)
             if conflict is not None:
                 # The pattern cannot occur (a tie, or the Soft margin): forbid its conflict.
-                self._exclude(solution.point, conflict)
+                signs = self._model.first_layer_signs(solution.point)[conflict]
+                _exclude(self._solver, self._model, conflict, signs)
                 continue
             if self._optimise:
                 return self._finish_optimum(since, found, point, exact)
@@ -239,13 +264,6 @@ class _IncumbentSearch:
         if found.point is not None:
             return found.point, found.exact_point, None
         return point, None, found.conflict
-
-    def _exclude(self, solution: np.ndarray, conflict: IntArray) -> None:
-        """Add the clause that not all neurons of the conflict keep their sign."""
-        signs = self._model.first_layer_signs(solution)[conflict]
-        columns = self._model.offsets[0] + conflict
-        # sum over +1 of (1 - z) + sum over -1 of z >= 1
-        self._solver.add_row(1.0 - float(np.sum(signs > 0)), np.inf, columns, -signs)
 
     def _finish(
         self,

@@ -17,6 +17,7 @@ from bnncert.methods.lp import LpMethod, lp_lower_bounds
 from bnncert.methods.milp import MilpMethod
 from bnncert.methods.reduced_sdp import WORTH_LP, ReducedSdpMethod, bound_problem
 from bnncert.presolve.pipeline import Presolved
+from bnncert.presolve.triples import Triples
 from bnncert.problem import Problem, Target
 from bnncert.regions import is_l2_ball
 from bnncert.relaxations.reduced.problem import ReducedProblem, is_too_large, reduce_objective
@@ -64,8 +65,20 @@ class ProofTask:
         return is_too_large(self.presolved)
 
     def reduced(self) -> list[ReducedProblem]:
-        """Return the reduced problem of each objective."""
-        return [reduce_objective(self.presolved, o) for o in self.target.objectives]
+        """Return the reduced problem of each objective, with learned clauses of three signs."""
+        # A certificate has the triples of presolve only.
+        triples = Triples.none() if self.context.tracing else self._learned_triples()
+        return [
+            reduce_objective(self.presolved, o, triples=triples) for o in self.target.objectives
+        ]
+
+    def _learned_triples(self) -> Triples:
+        variables = np.flatnonzero(self.presolved.owner_layer == 0)
+        known = self.branching.learned.over(self.presolved.owner[variables], variables)
+        own = [literals for literals, _ in known if literals.size == 3]
+        rows = np.array(own, dtype=np.int64).reshape(-1, 3)
+        # Multipliers are for certificates.
+        return Triples(rows, np.zeros_like(rows))
 
     def within(self, seconds: float) -> ProofTask:
         """Return the task with a time limit of its own."""
@@ -181,7 +194,8 @@ def _integer(task: ProofTask) -> TargetResult | None:
     context = replace(own.context, options=options)
     presolved = task.presolved
     bounds, record = presolved.bounds, presolved.record
-    return MilpMethod().solve_target(task.problem, bounds, task.target, context, record)
+    clauses = [literals for literals, _ in task.branching.learned.known.values()]
+    return MilpMethod().solve_target(task.problem, bounds, task.target, context, record, clauses)
 
 
 SMALL_SDP = ProofStage(ReducedSdpMethod, _small_semidefinite)
