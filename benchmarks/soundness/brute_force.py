@@ -1,32 +1,37 @@
 """Answers of every method about tiny networks, compared with those of brute force.
 
 One case is a network, a region and a value of sign(0), of which brute force finds all reachable
-scores in rationals; several answers are compared with them.  Wrong is a status that brute force
-contradicts, a bound on the wrong side of the minimum, a counterexample that does not replay with
-the oracle's own arithmetic, an exception, and a warning about numbers that overflow.
+scores in rationals; several answers are compared with them.  The networks are dense ones, deep
+ones, such that binarise their inputs, and unrolled convolutions; half of the answers are given with
+limits of the engines that are so small that a tiny network reaches them.  Wrong is a status that
+brute force contradicts, a bound on the wrong side of the minimum, a counterexample that does not
+replay with the oracle's own arithmetic, a certificate that the checker refuses, an exception, and a
+warning about numbers that overflow.
 """
 
 from __future__ import annotations
 
+import tempfile
 import traceback
 import warnings
 from collections import Counter
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from tests.brute_force import TinyNetwork, faults, reachable_last_layers, scores_of
-from tests.random_questions import (
-    KINDS,
-    Ask,
-    random_ask,
-    random_network,
-    random_options,
-    random_region,
-)
+from tests.brute_force import faults
+from tests.random_questions import KINDS, Ask, random_ask, random_options
+from tests.random_shapes import SHAPES, ShapedQuestion, random_shaped_question
 
 import bnncert
 from benchmarks.soundness.part import Outcome
+from benchmarks.soundness.small_limits import small_limits
 from bnncert import REGISTRY, Options
+from bnncert.checking import RejectedError, UnreadableError, check
+from bnncert.float32 import float32_network
+from bnncert.verification import Wanted
 
 NUMBER = 50_000
 
@@ -37,8 +42,10 @@ ANSWERS = 10
 SHARES = {
     "auto": 4.0,
     "bab": 3.0,
+    "elimination": 5.0,
     "milp": 3.0,
-    "minp": 1.5,
+    "minp": 1.0,
+    "propagation": 5.0,
     "sdp": 2.0,
     "sdp-standard": 0.4,
     "sdp-tight-plain": 0.4,
@@ -51,59 +58,120 @@ SHARES = {
 MOST_FOR_ORDER_2 = 9
 
 #: Methods that decide whatever the time allows.
-COMPLETE = ("auto", "bab", "milp", "minp")
+COMPLETE = ("auto", "bab", "elimination", "milp", "minp", "propagation")
 
 #: Seconds in which they must do so, and limits that are met in the middle of the work.
 ENOUGH, SHORT = 60.0, (1e-4, 1e-3, 3e-3, 0.01, 0.03)
+
+#: How often limits of the engines are small, a search gets two processes (which take a second to
+#: start), signs are those of float32, and a certificate is written.
+SMALL, TWO_PROCESSES, FLOAT32, CERTIFICATE = 0.5, 0.1, 0.1, 0.3
 
 
 @dataclass(frozen=True, eq=False)
 class Question:
     """What the answers of one case have in common."""
 
-    net: TinyNetwork
+    shaped: ShapedQuestion
     network: bnncert.Network
-    region: bnncert.Region
+    shape: str
     kind: str
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """How one answer is found."""
+
+    method: str
+    options: Options
+    limit: float | None
+    arithmetic: Any
+    small: bool
+    check_centre: bool
 
 
 def case(seed: int, number: int) -> Outcome:
     """Compare several answers about one random network and region."""
     rng = np.random.default_rng([seed, number])
-    kind = str(rng.choice(KINDS))
-    inputs = int(rng.choice([1, 2, 3], p=[0.1, 0.65, 0.25]))
-    net = random_network(rng, inputs, str(rng.choice(["plus", "minus", "either"])))
-    question = Question(net, net.build(), random_region(rng, kind, inputs), kind)
-    scores = scores_of(net, reachable_last_layers(net, question.region))
+    kind, shape = str(rng.choice(KINDS)), str(rng.choice(SHAPES))
+    zero = str(rng.choice(["plus", "minus", "either"]))
+    shaped = random_shaped_question(rng, shape, kind, zero)
+    network, region = shaped.net.build(), shaped.region
+    kind = region.norm if isinstance(region, bnncert.Ball) else type(region).__name__.lower()
+    question = Question(shaped, network, shape, kind)
+    scores = shaped.scores()
     tally: Counter[str] = Counter()
     wrong = []
     for _ in range(ANSWERS):
-        ask = random_ask(rng, question.network, question.region)
-        method = _random_method(rng, question)
-        options = random_options(rng, method)
-        limit = _random_limit(rng, method)
-        centre = bool(rng.random() < 0.5)
+        way = _random_way(rng, question)
+        executed = network if way.arithmetic == "real" else float32_network(network, region)
+        ask = random_ask(rng, executed, region)
         try:
-            with warnings.catch_warnings():
-                # As in the test suite: numbers that are no numbers must not arise.
-                warnings.filterwarnings("error", category=RuntimeWarning, module="bnncert")
-                result = bnncert.solve(
-                    [ask.problem], method, limit, options, None, check_centre=centre
-                )
-            found = faults(net, question.region, scores, ask.targets, result)
-            word = _word(ask, method, options, limit, result)
+            result, objection = _answer(rng, question, ask, way)
+            found = faults(shaped.net, region, scores, ask.targets, result)
+            found += [objection] if objection else []
+            word = _word(ask, way, result)
+            if result.certificate is not None:
+                tally[f"certificates, {way.method}, {shape}: {result.status}"] += 1
         except Exception:
             found = ["exception: " + traceback.format_exc().strip().replace("\n", " | ")]
             word = "exception"
-        tally[f"{method}, {kind}: {word}"] += 1
+        tally[f"{way.method}, {kind}, {shape}: {word}"] += 1
         tally["of these: " + ("a failure exists" if ask.is_violated(scores) else "robust")] += 1
-        wrong += [_described(question, ask, method, options, limit, line) for line in found]
+        wrong += [_described(question, ask, way, line) for line in found]
     return Outcome(ANSWERS, dict(tally), tuple(wrong))
+
+
+def _answer(
+    rng: np.random.Generator, question: Question, ask: Ask, way: Way
+) -> tuple[bnncert.Result, str]:
+    """Return an answer, and what the checker has against its certificate."""
+    limits = small_limits(rng) if way.small else nullcontext()
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        # As in the test suite: numbers that are no numbers must not arise.
+        warnings.filterwarnings("error", category=RuntimeWarning, module="bnncert")
+        path, wanted = Path(folder) / "answer.cert", None
+        if rng.random() < CERTIFICATE:
+            wanted = Wanted(path, question.network, way.arithmetic, None)
+        with limits:
+            result = bnncert.solve(
+                [ask.problem],
+                way.method,
+                way.limit,
+                way.options,
+                None,
+                check_centre=way.check_centre,
+                arithmetic=way.arithmetic,
+                wanted=wanted,
+            )
+        if result.certificate is not None:
+            try:
+                report = check(path, question.network)
+            except (RejectedError, UnreadableError) as error:
+                return result, f"the certificate is refused: {error}"
+            if report.verdict != result.status:
+                return result, f"the certificate says {report.verdict}, not {result.status}"
+    return result, ""
+
+
+def _random_way(rng: np.random.Generator, question: Question) -> Way:
+    method = _random_method(rng, question)
+    options = random_options(rng, method)
+    if method in ("bab", "propagation") and rng.random() < TWO_PROCESSES:
+        options = replace(options, processes=2)
+    return Way(
+        method,
+        options,
+        _random_limit(rng, method),
+        "float32" if rng.random() < FLOAT32 else "real",
+        bool(rng.random() < SMALL),
+        bool(rng.random() < 0.5),
+    )
 
 
 def _random_method(rng: np.random.Generator, question: Question) -> str:
     """Draw a method that takes the region; one that is registered later joins by itself."""
-    size = sum(w.shape[1] for w in question.net.weights)
+    size = sum(w.shape[1] for w in question.shaped.net.weights)
     names = [
         m.name
         for m in REGISTRY.all()
@@ -122,27 +190,29 @@ def _random_limit(rng: np.random.Generator, method: str) -> float | None:
     return ENOUGH if method in COMPLETE else None
 
 
-def _word(
-    ask: Ask, method: str, options: Options, limit: float | None, result: bnncert.Result
-) -> str:
+def _word(ask: Ask, way: Way, result: bnncert.Result) -> str:
     """Return the status as it is counted: an undecided answer of a complete method stands out."""
     if result.status in ("robust", "not_robust"):
         return result.status
-    if limit in SHORT:
+    if way.limit in SHORT:
         return f"{result.status}, short limit"
-    # Of conditions that fail only together bab bounds one after another.
+    # Of conditions that fail only together bab and elimination bound one after another.  Signs of
+    # float32 may be undetermined, and small limits leave bounds that are not exact.
     several = max(len(target) for target in ask.targets) > 1
-    if method in COMPLETE and options.form == "lattice" and not (method == "bab" and several):
+    incomplete = several and way.method in ("bab", "elimination")
+    incomplete |= way.small and way.method == "elimination"
+    incomplete |= way.arithmetic == "float32" or way.options.form != "lattice"
+    if way.method in COMPLETE and not incomplete:
         return f"{result.status}, complete method"
     return result.status
 
 
-def _described(
-    question: Question, ask: Ask, method: str, options: Options, limit: float | None, line: str
-) -> str:
+def _described(question: Question, ask: Ask, way: Way, line: str) -> str:
     """Return one line that says all about an answer: the seed and the number repeat it."""
-    net = question.net
+    options = way.options
     return (
-        f"{method}, {options.mode}, form {options.form}, limit {limit}, sign(0) {net.sign_zero}, "
-        f"{question.region.describe()}, {ask.text}: {line}"
+        f"{way.method}, {question.shape}, {options.mode}, form {options.form}, "
+        f"processes {options.processes}, limit {way.limit}, {way.arithmetic}, "
+        f"small limits {way.small}, sign(0) {question.shaped.net.sign_zero}, "
+        f"{question.shaped.region.describe()}, {ask.text}: {line}"
     )

@@ -210,7 +210,7 @@ class PatternEngine:
         proved = closed
         if self.question.minimum:
             found, kept = None, self.realiser.lowest[number]
-            if kept is not None:
+            if kept is not None and upper <= 0:
                 found = self.context.replayer.confirm(target, kept.values, kept.exact)
             # A bound of F is one of its objectives', and those say what a tie means.
             proved = found is None and any(o.is_proved_by(lower) for o in target.objectives)

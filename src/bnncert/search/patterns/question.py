@@ -151,14 +151,16 @@ class Realiser:
             return
         self.upper[k], self.lowest[k] = value, point
         objectives = self.question.targets[k].objectives
+        circuit = self.question.circuit
         for place, objective in zip(
-            np.flatnonzero(self.question.circuit.target == k).tolist(), objectives, strict=True
+            np.flatnonzero(circuit.target == k).tolist(), objectives, strict=True
         ):
             # Nothing lies between the best value and the one below it on the lattice.
             step = 0.0
             if len(objectives) == 1 and objective.lattice is not None:
                 step = float(objective.lattice[1])
-            below = float(np.nextafter(value, -np.inf))
+            # The bound of the point's own pattern is up to two slacks below the value.
+            below = float(np.nextafter(value - 2 * circuit.slack[place], -np.inf))
             self.goal[place] = min(below, value - step / 2)
 
 
