@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,15 @@ from tests.checking.claims import Judge, pack, unpack
 from tests.checking.mutations import Sections, mutant
 from tests.checking.pattern_trees import random_deep_question
 from tests.checking.random_claims import Question, random_question
+from tests.random_questions import random_ask
+from tests.random_shapes import SHAPES, random_shaped_question
 
 from benchmarks.soundness.part import Outcome
+from benchmarks.soundness.small_limits import small_limits
 from bnncert.certificate.writing import CertificateError, write_counterexample, write_proof
 from bnncert.checking import RejectedError, UnreadableError, check
 from bnncert.deadline import Deadline
+from bnncert.float32 import float32_network
 from bnncert.regions import EmptyRegionError
 from bnncert.verification import Wanted, solve
 
@@ -31,17 +36,25 @@ NUMBER = 20_000
 #: Changed copies of each certificate, and seconds of processor time that checking one may take.
 MUTANTS, SECONDS = 60, 10.0
 
-#: Share of questions about deep networks, decided by a search over sign patterns.
-PATTERNS = 0.3
+#: Share of questions about deep networks, decided by a search over sign patterns, and of those
+#: about deep and convolutional ones that any complete method decides, with limits of the engines
+#: that are often small.
+PATTERNS, SHAPED = 0.25, 0.35
+
+METHODS = ("auto", "bab", "elimination", "propagation")
 
 
 def _certificate(path: Path, rng: np.random.Generator) -> tuple[Question, Sections] | None:
     """Return a question and the certificate of its answer, if there is one."""
     try:
-        question = random_question(rng)
-        if rng.random() < PATTERNS:
+        question, draw = random_question(rng), rng.random()
+        if draw < PATTERNS:
             question = random_deep_question(rng, question.kind)
-            return _of_patterns(path, question)
+            return _of_method(path, question, "propagation")
+        if draw < PATTERNS + SHAPED:
+            question = _shaped_question(rng, question.kind)
+            with small_limits(rng) if rng.random() < 0.5 else nullcontext():
+                return _of_method(path, question, str(rng.choice(METHODS)))
         problem, arithmetic = question.problem, question.arithmetic
         result = solve([problem], "auto", 20, arithmetic=arithmetic)  # type: ignore[arg-type]
         network = question.network
@@ -58,12 +71,27 @@ def _certificate(path: Path, rng: np.random.Generator) -> tuple[Question, Sectio
     return question, unpack(path)
 
 
-def _of_patterns(path: Path, question: Question) -> tuple[Question, Sections] | None:
-    """Return a question and the certificate of a search over sign patterns."""
+def _of_method(path: Path, question: Question, method: str) -> tuple[Question, Sections] | None:
+    """Return a question and the certificate of a method's answer."""
     arithmetic: Any = question.arithmetic
     wanted = Wanted(path, question.network, arithmetic, None)
-    result = solve([question.problem], "propagation", 20, arithmetic=arithmetic, wanted=wanted)
+    result = solve([question.problem], method, 20, arithmetic=arithmetic, wanted=wanted)
     return None if result.certificate is None else (question, unpack(path))
+
+
+def _shaped_question(rng: np.random.Generator, kind: str) -> Question:
+    """Return a question about a deep or a convolutional network with few inputs."""
+    while True:
+        shape, zero = str(rng.choice(SHAPES)), str(rng.choice(["plus", "minus", "either"]))
+        shaped = random_shaped_question(rng, shape, kind, zero)
+        # The oracle finds all patterns again for every changed region.
+        if shaped.region.size == shaped.free.size <= (2 if kind == "l2" else 3):
+            break
+    network, region = shaped.net.build(), shaped.region
+    arithmetic = "float32" if rng.random() < 0.15 else "real"
+    executed = network if arithmetic == "real" else float32_network(network, region)
+    problem = random_ask(rng, executed, region).problem
+    return Question(shaped.net, network, problem, arithmetic, kind)
 
 
 def case(seed: int, number: int) -> Outcome:
