@@ -17,6 +17,9 @@ from bnncert.search.elimination.tables import Model, Table
 #: Widths that are tried in turn where the exact elimination is beyond the limits.
 WIDTHS = (22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 1)
 
+#: How many times as many entries an order may need for a few more clauses before a new one is made.
+GROWTH = 1.5
+
 #: Bytes of a table entry with what is kept of it for going back, about.
 BYTES = 8
 
@@ -85,6 +88,7 @@ def prepare(
     limits: EliminationLimits,
     deadline: Deadline,
     active: Sequence[int] | None = None,
+    before: Prepared | None = None,
 ) -> Prepared:
     """Choose the order and, where the limits ask for it, the width.
 
@@ -93,6 +97,8 @@ def prepare(
     active
         The clauses that count in any case (default: all).  Of the others only those are taken that
         do not widen any table.
+    before
+        The plan for fewer active clauses, whose order is kept if its tables grow little.
 
     Raises OutOfTimeError if the deadline passes.
     """
@@ -100,8 +106,13 @@ def prepare(
     near = neighbourhoods([*tables, *(clauses[i] for i in chosen)])
     parts = components(near)
     order: list[int] = []
-    for part in parts:
-        order += min_fill_order({v: near[v] for v in part}, deadline)
+    if before is not None and before.plan.is_exact:
+        plan = make_plan(tables, [clauses[i] for i in chosen], before.plan.order)
+        if plan.entries <= GROWTH * before.plan.entries and limits.allow(plan, objectives):
+            order = list(before.plan.order)
+    if not order:
+        for part in parts:
+            order += min_fill_order({v: near[v] for v in part}, deadline)
     used = _with_free(tables, clauses, chosen, order)
     plan = _plan_within(tables, [clauses[i] for i in used], order, objectives, limits, deadline)
     return Prepared(plan, len(parts), tuple(used))

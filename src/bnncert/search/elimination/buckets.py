@@ -19,10 +19,10 @@ from bnncert.search.elimination.tables import (
     Model,
     Table,
     TableArray,
-    add_to,
     float_type,
     forbid,
     ordered,
+    spread,
 )
 
 
@@ -126,14 +126,26 @@ def _total(
 ) -> tuple[tuple[int, ...], TableArray, int]:
     """Return the sum of a mini-bucket's tables, infinite where a clause is violated."""
     own = [table for table in (tables[k] for k in mini.tables) if table is not None]
-    reach = sum(table.reach for table in own)
-    shape = (*(2,) * len(mini.scope), model.objectives)
-    total: TableArray = np.zeros(shape, dtype=float_type(reach))
-    for number, table in zip(mini.tables, own, strict=True):
-        deadline.check()
-        add_to(total, mini.scope, table)
+    for number in mini.tables:
         tables[number] = None
+    reach = sum(table.reach for table in own)
+    kind = float_type(reach)
+    rank = {v: i for i, v in enumerate(mini.scope)}
+    scope: tuple[int, ...] = ()
+    total: TableArray = np.zeros(1, dtype=kind)
+    # Small tables first, so that most sums are over few variables.
+    for table in sorted(own, key=lambda table: len(table.scope)):
+        deadline.check()
+        union = tuple(sorted({*scope, *table.scope}, key=rank.__getitem__))
+        parts = spread(total, scope, union), spread(table.values, table.scope, union)
+        if union == scope and total.shape[-1] == model.objectives:
+            total += parts[1]
+        else:
+            scope, total = union, np.add(*parts, dtype=kind)
     deadline.check()
+    shape = (*(2,) * len(mini.scope), model.objectives)
+    if total.shape != shape:
+        total = np.broadcast_to(spread(total, scope, mini.scope), shape).copy()
     for clause in mini.clauses:
         forbid(total, mini.scope, model.clauses[clause])
     return mini.scope, total, reach

@@ -116,6 +116,7 @@ class EliminationSearch:
         self.lower = np.full(len(objectives), -np.inf)
         self._stuck: set[int] = set()
         self._prepared: Prepared | None = None
+        self._before: Prepared | None = None
         self._planned = 0
         #: Objectives of which some pattern was realised as nearly as possible.
         self._tried: set[int] = set()
@@ -148,8 +149,15 @@ class EliminationSearch:
             limits = replace(self.limits, seconds=self._effort)
             scopes = [table.scope for table in self._model.tables]
             self._prepared = prepared = prepare(
-                scopes, self.pool.scopes, objectives, limits, deadline, self.pool.active
+                scopes,
+                self.pool.scopes,
+                objectives,
+                limits,
+                deadline,
+                self.pool.active,
+                self._before,
             )
+            self._before = prepared
             self._planned = objectives
             plan = prepared.plan
             self.counts.width, self.counts.split = plan.width, plan.split

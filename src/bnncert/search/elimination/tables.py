@@ -68,11 +68,6 @@ def float_type(reach: int) -> type[np.floating[Any]]:
     raise InexactTableError(f"sums of {reach} are not exact in floating point")
 
 
-def add_to(total: TableArray, scope: tuple[int, ...], table: Table) -> None:
-    """Add a table to one over a larger scope, whose variables are in the same order."""
-    total += spread(table.values, table.scope, scope)
-
-
 def spread(values: TableArray, own: tuple[int, ...], scope: tuple[int, ...]) -> TableArray:
     """Return values over `own` as an array that broadcasts over a larger scope."""
     inside = set(own)
