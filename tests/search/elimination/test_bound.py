@@ -10,7 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bnncert.deadline import Deadline, OutOfTimeError
-from bnncert.search.elimination.bound import EliminationLimits, columns, minimise, prepare
+from bnncert.search.elimination.bound import (
+    MOST_AT_ONCE,
+    EliminationLimits,
+    columns,
+    minimise,
+    prepare,
+)
 from bnncert.search.elimination.plan import make_plan
 from bnncert.search.elimination.tables import EXACT32, InexactTableError, Model, Table, float_type
 
@@ -98,10 +104,14 @@ def test_mini_buckets_are_lower_bounds() -> None:
     assert exact > split / 4
 
 
-def test_the_limits_choose_the_width() -> None:
+def random_scopes(count: int) -> list[tuple[int, ...]]:
     rng = np.random.default_rng(1)
-    scopes = [tuple(rng.choice(60, 3, replace=False).tolist()) for _ in range(110)]
-    exact = prepare(scopes, [], 1, EliminationLimits(memory=1e9, seconds=1e9), FOREVER).plan
+    return [tuple(rng.choice(60, 3, replace=False).tolist()) for _ in range(count)]
+
+
+def test_the_limits_choose_the_width() -> None:
+    scopes, ample = random_scopes(70), EliminationLimits(memory=1e9, seconds=1e9)
+    exact = prepare(scopes, [], 1, ample, FOREVER).plan
     assert exact.is_exact and exact.width > 12
     for limits in (EliminationLimits(memory=1e-4), EliminationLimits(seconds=0.01)):
         plan = prepare(scopes, [], 1, limits, FOREVER).plan
@@ -109,6 +119,13 @@ def test_the_limits_choose_the_width() -> None:
         assert not plan.is_exact and 2 <= plan.width < exact.width
     with pytest.raises(OutOfTimeError):
         prepare(scopes, [], 1, EliminationLimits(), Deadline(1e-9))
+
+
+def test_no_message_is_so_large_that_a_deadline_is_missed() -> None:
+    scopes, ample = random_scopes(110), EliminationLimits(memory=1e9, seconds=1e9)
+    plan = prepare(scopes, [], 40, ample, FOREVER).plan
+    assert not plan.is_exact
+    assert 2**plan.width * ample.together(plan) <= MOST_AT_ONCE
 
 
 def test_sums_that_floats_cannot_hold_are_refused() -> None:

@@ -20,6 +20,9 @@ WIDTHS = (22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 1)
 #: How many times as many entries an order may need for a few more clauses before a new one is made.
 GROWTH = 1.5
 
+#: Entries of a message for all objectives together: the clock is looked at between two messages.
+MOST_AT_ONCE = 2**24
+
 #: Bytes of a table entry with what is kept of it for going back, about.
 BYTES = 8
 
@@ -44,12 +47,13 @@ class EliminationLimits:
 
     def allow(self, plan: EliminationPlan, objectives: int) -> bool:
         """Whether a plan is within the limits; objectives may be eliminated in turn."""
-        fits = plan.entries * BYTES <= self.memory * 2**30
+        fits = plan.entries * BYTES <= self.memory * 2**30 and 2**plan.width <= MOST_AT_ONCE
         return fits and estimated_seconds(plan, objectives) <= self.seconds
 
     def together(self, plan: EliminationPlan) -> int:
-        """Return how many objectives fit into memory at once."""
-        return max(1, int(self.memory * 2**30 / (BYTES * max(plan.entries, 1))))
+        """Return how many objectives are eliminated at once, for memory and for deadlines."""
+        in_memory = int(self.memory * 2**30 / (BYTES * max(plan.entries, 1)))
+        return max(1, min(in_memory, MOST_AT_ONCE >> plan.width))
 
 
 @dataclass(frozen=True, eq=False)
