@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         score,
     )
     from bnncert.radius import RadiusResult, find_radius
-    from bnncert.regions import Ball, Box, Polytope, Region
+    from bnncert.regions import Ball, Box, Grid, Polytope, Region
     from bnncert.relaxations.moments.polynomial import Polynomial
     from bnncert.verdict import Counterexample, Result, TargetResult
     from bnncert.verification import bound, solve, verify, verify_specification
@@ -58,6 +58,7 @@ __all__ = [
     "Box",
     "Counterexample",
     "FormatError",
+    "Grid",
     "InputError",
     "Limits",
     "Method",
@@ -147,6 +148,7 @@ _HOMES = {
     "bnncert.regions": (
         "Ball",
         "Box",
+        "Grid",
         "Polytope",
         "Region",
     ),

@@ -93,6 +93,10 @@ def bound_polynomial(
     lower, note = engine.bound(reduced, region, polynomial, chosen, deadline)
     points = region.sample(np.random.default_rng(chosen.seed), chosen.samples)
     points[0] = region.center
+    if region.values is not None:
+        points = points[[region.contains(point) for point in points]]
     signs = network.last_signs(points).astype(np.float64)
-    upper = float(np.min(polynomial.values(np.concatenate([points, signs], axis=1))))
+    upper = float(
+        np.min(polynomial.values(np.concatenate([points, signs], axis=1)), initial=np.inf)
+    )
     return PolynomialBound(lower, upper, method, time.monotonic() - started, note)

@@ -238,7 +238,7 @@ def _result(
     """Return the answer to one problem."""
     told = _after_counterexample(problem, context, tuple(answers))
     found = next((a.counterexample for a in told if a.counterexample is not None), None)
-    notes = list(problem.network.notes)
+    notes = [*problem.network.notes, *problem.region.notes]
     rejected = context.replayer.rejected
     if rejected and found is None:
         notes.append(f"{rejected} candidate counterexample(s) did not replay and were dropped")

@@ -167,6 +167,8 @@ def _statement(
     arithmetic: str,
     sign_zero: SignZero | None,
 ) -> Section:
+    if problem.region.grid is not None:
+        raise CertificateError("no certificate: certificates are about real inputs, not a grid")
     targets: list[list[tuple[dict[int, Fraction], Fraction, bool]]] = []
     for target in problem.targets:
         made = []

@@ -151,6 +151,14 @@ class BallOptions(PointOptions):
             "--radius", help="Radius in input units, in pixels as in 1px, or as in 0.25delta."
         ),
     ] = None
+    grid: Annotated[
+        str | None,
+        typer.Option(
+            "--grid",
+            help="Only inputs at multiples of a step from the lower end of the data box count: "
+            "1px for integer pixels, or a step in input units.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)

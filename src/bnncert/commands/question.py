@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.arrays import FloatArray
 from bnncert.batch.labelled_points import OWN, read_data
 from bnncert.batch.radii import read_radius
 from bnncert.batch.rows import LabelSource
@@ -21,7 +25,7 @@ from bnncert.errors import InputError
 from bnncert.formats.inputs import pick_point
 from bnncert.network import Network, load
 from bnncert.problem import Targets
-from bnncert.regions import Ball, Norm
+from bnncert.regions import Ball, Grid, Norm
 
 
 @dataclass(frozen=True)
@@ -76,8 +80,24 @@ def radius_option(
         raise InputError(f"--{error}") from error
 
 
+def grid_option(text: str, network: Network, lo: FloatArray | float | None) -> Grid:
+    """Return the grid that `--grid` states; it begins at the lower end of the data box."""
+    step = read_radius(text)
+    if step is None or step.number == 0 or step.unit == "delta":
+        raise InputError(f"--grid is {text!r}; expected a step > 0, also as in 1px")
+    try:
+        size = step.in_units(network, network.source, "linf", None)
+    except InputError as error:
+        raise InputError(f"--{str(error).replace('radius', 'grid')}") from error
+    return Grid(size, 0.0 if lo is None else lo)
+
+
 def read_question(
-    network: Network, point: PointOptions, radius: str | None, scaling: ScalingOptions
+    network: Network,
+    point: PointOptions,
+    radius: str | None,
+    scaling: ScalingOptions,
+    grid: str | None = None,
 ) -> CommandQuestion:
     """Return the ball around a point that the options describe."""
     scale, clip = read_scale(scaling.scale, scaling.mean, scaling.std), read_clip(scaling.clip)
@@ -98,9 +118,14 @@ def read_question(
     lo: Any = network.input_lo if clip is None else clip[0]
     hi: Any = network.input_hi if clip is None else clip[1]
     size = radius_option(radius, network, point.norm, clip)
+    stated = None if grid is None else grid_option(grid, network, lo)
+    if stated is not None:
+        # A model gets its pixels as float32 numbers.
+        centre = _as_float32(centre)
+        lo, hi = (None if v is None else _as_float32(v) for v in (lo, hi))
     where = source if index is None else f"{source} [{index}]"
     try:
-        region = Ball(point.norm, centre, size, lo, hi)
+        region = Ball(point.norm, centre, size, lo, hi, grid=stated)
     except InputError as error:
         raise InputError(f"{where}: {error}") from error
     label = data.label(index, network) if point.label is None else point.label
@@ -112,3 +137,7 @@ def read_question(
     return CommandQuestion(
         network, region, label, labels, read_targets(scaling.targets), where, title
     )
+
+
+def _as_float32(values: npt.ArrayLike) -> FloatArray:
+    return np.asarray(values, dtype=np.float32).astype(np.float64)

@@ -104,7 +104,8 @@ def verify(
     if spec is not None:
         asked = _query(network, model, spec)
     else:
-        asked = _ball(model, read_question(network, ball, ball.radius, scaling), ties)
+        question = read_question(network, ball, ball.radius, scaling, ball.grid)
+        asked = _ball(model, question, ties)
     saved = _saved(outputs.save_counterexample, asked)
     with (
         with_cluster(options, cluster) as options,

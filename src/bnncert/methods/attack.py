@@ -226,6 +226,8 @@ class Attack:
         problem, options = self._problem, self._context.options
         region, generator = problem.region, self._context.generator()
         step = options.pixel_step if options.pixel_step is not None else _natural_step(problem)
+        # The region's own grid needs no other one.
+        step = step if region.values is None else None
         restarts = options.restarts or _restarts(problem.network)
         iterations = options.iterations
         if self._only_centre:

@@ -166,7 +166,12 @@ class PatternEngine:
         self._exchanged = len(self.search.outcome.conflicts)
 
     def _home(self) -> SignArray:
-        """Return the signs at the region's centre; where they are undetermined, +1."""
+        """Return the signs at the region's centre; where they are undetermined, +1.
+
+        The budget counts from the centre of the ball, which need not be on a grid.
+        """
+        if self.budget is not None:
+            return self.budget.home
         signs = self.layer.exact_signs(self.problem.region.center)[self.circuit.neurons]
         return np.where(signs == -1, -1, 1).astype(np.int8)
 

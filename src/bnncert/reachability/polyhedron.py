@@ -48,6 +48,10 @@ def _polyhedron(region: Region) -> _Polyhedron:
             low = [max(a, Fraction(c)) for a, c in zip(low, region.clip_lo.tolist(), strict=True)]
         if region.clip_hi is not None:
             high = [min(a, Fraction(c)) for a, c in zip(high, region.clip_hi.tolist(), strict=True)]
+        if region.values is not None:
+            # The outermost grid values.
+            low = [max(a, Fraction(c)) for a, c in zip(low, region.lo.tolist(), strict=True)]
+            high = [min(a, Fraction(c)) for a, c in zip(high, region.hi.tolist(), strict=True)]
         if region.norm == "linf":
             return _Polyhedron(low, high, [], [], [(((i, 1),), zero) for i in range(n)])
         upper = [h - m for h, m in zip(high, middle, strict=True)]

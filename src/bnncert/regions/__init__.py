@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bnncert.regions.ball import Ball, Norm, is_l2_ball
 from bnncert.regions.box import Box
+from bnncert.regions.grid import Grid
 from bnncert.regions.polytope import Polytope
 from bnncert.regions.region import LARGEST_VALUE, EmptyRegionError, Point, Region
 
@@ -11,6 +12,7 @@ __all__ = [
     "Ball",
     "Box",
     "EmptyRegionError",
+    "Grid",
     "LARGEST_VALUE",
     "Norm",
     "Point",

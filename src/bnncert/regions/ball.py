@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
 from bnncert.errors import InputError
+from bnncert.regions.grid import Grid, GridLike, GridValues, as_grid
+from bnncert.regions.grid_ball import BallRounding, nearest_distance, radius_on_grid
 from bnncert.regions.region import (
     LARGEST_VALUE,
     ROUNDING_PER_TERM,
@@ -17,6 +19,7 @@ from bnncert.regions.region import (
     Point,
     Region,
     checked_vector,
+    tightened,
 )
 from bnncert.regions.support import box_support, l1_support, l2_support
 
@@ -24,7 +27,11 @@ Norm: TypeAlias = Literal["linf", "l2", "l1"]
 
 
 class Ball(Region):
-    """``|x - center|_norm <= radius``, intersected with a data box clip_lo <= x <= clip_hi."""
+    """``|x - center|_norm <= radius``, intersected with a data box clip_lo <= x <= clip_hi.
+
+    On a grid, `radius` has room for the rounding of the grid's values (`radius_on_grid`);
+    `stated_radius` is what the caller gave.
+    """
 
     def __init__(
         self,
@@ -33,6 +40,7 @@ class Ball(Region):
         radius: float,
         clip_lo: npt.ArrayLike | None = None,
         clip_hi: npt.ArrayLike | None = None,
+        grid: GridLike = None,
     ) -> None:
         if norm not in ("linf", "l2", "l1"):
             raise InputError(f"norm is {norm!r}; expected linf, l2 or l1")
@@ -46,6 +54,12 @@ class Ball(Region):
         size = self.middle.size
         self.clip_lo = None if clip_lo is None else checked_vector(clip_lo, size, "clip (lower)")
         self.clip_hi = None if clip_hi is None else checked_vector(clip_hi, size, "clip (upper)")
+        self.stated_radius = self.radius
+        self.grid = as_grid(grid)
+        if self.grid is not None:
+            known = [v for v in (self.clip_lo, self.clip_hi, self.middle) if v is not None]
+            self.values = self._values(self.grid, known)
+            self.radius = radius_on_grid(norm, self.radius, self.values, self.middle)
         # c - r need not be a float: rounded outwards unless the subtraction was exact.
         self.lo = _outward(self.middle, -self.radius, -np.inf)
         self.hi = _outward(self.middle, self.radius, np.inf)
@@ -66,6 +80,69 @@ class Ball(Region):
                 f"input {i} = {self.middle[i]:.9g} lies outside the data box; an {norm} ball "
                 "needs its centre inside"
             )
+        if self.values is not None:
+            self._restrict_to_grid(self.values)
+
+    def _values(self, grid: Grid, known: list[FloatArray]) -> GridValues:
+        """Return the values of the grid; a step that is wider than the data box is refused."""
+        is_bounded = self.clip_lo is not None and self.clip_hi is not None
+        room = 0.0 if is_bounded else self.radius
+        values = GridValues(grid, self.middle.size, known, room)
+        if self.clip_lo is not None and self.clip_hi is not None:
+            width = self.clip_hi - self.clip_lo
+            wide = np.flatnonzero((values.step > width * (1 + 1e-9)) & (width > 0))
+            if wide.size:
+                i = int(wide[0])
+                raise InputError(
+                    f"grid step {values.step[i]:.9g} is larger than the data box "
+                    f"[{self.clip_lo[i]:.9g}, {self.clip_hi[i]:.9g}] of input {i}"
+                )
+        return values
+
+    def _restrict_to_grid(self, values: GridValues) -> None:
+        """Tighten the bounding box to grid values, and move the centre to the grid."""
+        self.lo, self.hi = tightened(values, self.lo, self.hi)
+        low, high = values.nearest(self.lo), values.nearest(self.hi)
+        self._rounding: BallRounding | None = None
+        if self.norm != "linf":
+            box = np.stack([low, high])
+            self._rounding = BallRounding(self.norm, values, self.middle, self.radius, box)
+        self.center = values.at(np.clip(values.nearest(self.middle), low, high))
+        if not self._contains(self.center) and self._misses_grid(values):
+            raise EmptyRegionError("the region is empty: the grid has no point in the ball")
+        if self.norm != "linf":
+            # The support functions need the centre of the ball inside the box.
+            self.lo, self.hi = np.minimum(self.lo, self.middle), np.maximum(self.hi, self.middle)
+
+    def _misses_grid(self, values: GridValues) -> bool:
+        """Decide exactly whether the nearest grid point lies outside the ball."""
+        gaps = [
+            nearest_distance(values, self.middle, i, float(self.lo[i]), float(self.hi[i]))
+            for i in range(self.middle.size)
+        ]
+        return not self._is_within(gaps)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Where the centre is not on the grid."""
+        if self.values is None:
+            return ()
+        off = np.flatnonzero(~self.values.has(self.middle))
+        if not off.size:
+            return ()
+        i = int(off[0])
+        place = np.floor((self.middle - self.values.origin) / self.values.step)
+        below, above = self.values.at(place)[i], self.values.at(place + 1)[i]
+        return (
+            f"{off.size} inputs of the centre are not on the grid, the first is input {i} = "
+            f"{self.middle[i]:.9g} between {below:.9g} and {above:.9g}; the ball stays around it",
+        )
+
+    def on_grid(self, points: FloatArray) -> FloatArray:
+        """Round points to grid points of the ball."""
+        if self._rounding is None:
+            return super().on_grid(points)
+        return self._rounding(points)
 
     @property
     def is_box(self) -> bool:
@@ -114,6 +191,10 @@ class Ball(Region):
         ):
             return False
         gaps = [abs(x - Fraction(c)) for x, c in zip(exact, self.middle.tolist(), strict=True)]
+        return self._is_within(gaps)
+
+    def _is_within(self, gaps: list[Fraction]) -> bool:
+        """Whether the distances of all inputs from the centre fit the radius, exactly."""
         radius = Fraction(self.radius)
         if self.norm == "linf":
             return max(gaps) <= radius
@@ -121,7 +202,7 @@ class Ball(Region):
             return sum(gaps) <= radius
         return sum(g * g for g in gaps) <= radius * radius
 
-    def sample(self, generator: np.random.Generator, count: int) -> FloatArray:
+    def _sample(self, generator: np.random.Generator, count: int) -> FloatArray:
         """Return uniform points of the ball, moved to the data box where they leave it."""
         shape = (count, self.size)
         if self.norm == "linf":
@@ -134,11 +215,15 @@ class Ball(Region):
             step = generator.standard_exponential(shape) * generator.choice([-1.0, 1.0], shape)
             length = np.abs(step).sum(axis=1, keepdims=True)
         reach = generator.uniform(size=(count, 1)) ** (1.0 / self.size) * self.radius
+        if self.values is not None:
+            # A step for every input would leave the ball: some of them move, and others do not.
+            share = generator.uniform(size=(count, 1))
+            step = np.where(generator.uniform(size=shape) < share, step, 0.0)
         # Clipping moves towards the box, which holds the centre: it never leaves the ball.
         points = self.middle + step / np.maximum(length, 1e-300) * reach
         return np.asarray(np.clip(points, self.lo, self.hi))
 
-    def project(self, points: FloatArray) -> FloatArray:
+    def _project(self, points: FloatArray) -> FloatArray:
         """Return the nearest points of ball and data box together."""
         if self.norm == "linf":
             return np.clip(points, self.lo, self.hi)
@@ -169,21 +254,22 @@ class Ball(Region):
     def describe(self) -> str:
         """Return a description of one line."""
         name = {"linf": "L-inf", "l2": "L2", "l1": "L1"}[self.norm]
-        text = f"{name} ball of radius {self.radius:.9g}"
+        text = f"{name} ball of radius {self.stated_radius:.9g}"
         if self.clip_lo is not None and self.clip_hi is not None:
             text += f", data in [{self.clip_lo.min():.9g}, {self.clip_hi.max():.9g}]"
-        return text
+        return text if self.grid is None else f"{text}, {self.grid.describe()}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the region as plain data."""
-        return {
+        tree = {
             "kind": "ball",
             "norm": self.norm,
             "center": self.middle.tolist(),
-            "radius": self.radius,
+            "radius": self.stated_radius,
             "clip_lo": None if self.clip_lo is None else self.clip_lo.tolist(),
             "clip_hi": None if self.clip_hi is None else self.clip_hi.tolist(),
         }
+        return tree if self.grid is None else {**tree, "grid": self.grid.to_dict()}
 
 
 def is_l2_ball(region: Region) -> TypeGuard[Ball]:

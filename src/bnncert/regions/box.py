@@ -9,14 +9,21 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
-from bnncert.regions.region import EmptyRegionError, Point, Region, checked_vector
+from bnncert.regions.grid import GridLike, GridValues, as_grid
+from bnncert.regions.region import (
+    EmptyRegionError,
+    Point,
+    Region,
+    checked_vector,
+    tightened,
+)
 from bnncert.regions.support import box_support
 
 
 class Box(Region):
-    """lo <= x <= hi."""
+    """lo <= x <= hi, or the points of a grid with these bounds."""
 
-    def __init__(self, lo: npt.ArrayLike, hi: npt.ArrayLike) -> None:
+    def __init__(self, lo: npt.ArrayLike, hi: npt.ArrayLike, grid: GridLike = None) -> None:
         self.lo = checked_vector(lo, None, "lower bound")
         self.hi = checked_vector(hi, self.lo.size, "upper bound")
         if np.any(self.lo > self.hi):
@@ -24,7 +31,13 @@ class Box(Region):
             raise EmptyRegionError(
                 f"the region is empty: input {i} has bounds [{self.lo[i]:.9g}, {self.hi[i]:.9g}]"
             )
+        self.grid = as_grid(grid)
+        if self.grid is not None:
+            self.values = GridValues(self.grid, self.size, (self.lo, self.hi))
+            self.lo, self.hi = tightened(self.values, self.lo, self.hi)
         self.center = np.clip(self.lo + (self.hi - self.lo) / 2, self.lo, self.hi)
+        if self.values is not None:
+            self.center = self.on_grid(self.center[None, :])[0]
 
     @property
     def is_box(self) -> bool:
@@ -42,19 +55,21 @@ class Box(Region):
             for x, a, b in zip(point, self.lo.tolist(), self.hi.tolist(), strict=True)
         )
 
-    def sample(self, generator: np.random.Generator, count: int) -> FloatArray:
+    def _sample(self, generator: np.random.Generator, count: int) -> FloatArray:
         """Return uniform points."""
         points = generator.uniform(self.lo, self.hi, size=(count, self.size))
         return np.clip(points, self.lo, self.hi)
 
-    def project(self, points: FloatArray) -> FloatArray:
+    def _project(self, points: FloatArray) -> FloatArray:
         """Return the nearest points of the box."""
         return np.clip(points, self.lo, self.hi)
 
     def describe(self) -> str:
         """Return a description of one line."""
-        return f"box in {self.size} dimensions, widest side {np.max(self.hi - self.lo):.6g}"
+        text = f"box in {self.size} dimensions, widest side {np.max(self.hi - self.lo):.6g}"
+        return text if self.grid is None else f"{text}, {self.grid.describe()}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the region as plain data."""
-        return {"kind": "box", "lo": self.lo.tolist(), "hi": self.hi.tolist()}
+        tree = {"kind": "box", "lo": self.lo.tolist(), "hi": self.hi.tolist()}
+        return tree if self.grid is None else {**tree, "grid": self.grid.to_dict()}

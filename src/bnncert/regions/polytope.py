@@ -11,6 +11,7 @@ import numpy.typing as npt
 from bnncert.arrays import FloatArray
 from bnncert.errors import InputError
 from bnncert.regions.box import Box
+from bnncert.regions.grid import GridLike
 from bnncert.regions.region import (
     ROUNDING_PER_TERM,
     EmptyRegionError,
@@ -24,7 +25,10 @@ from bnncert.solvers.linear_maxima import LinearMaxima
 
 
 class Polytope(Region):
-    """A x <= b, intersected with a box lo <= x <= hi."""
+    """A x <= b, intersected with a box lo <= x <= hi, or the points of a grid there.
+
+    On a grid, `center` is a point of the polytope that need not be on the grid.
+    """
 
     def __init__(
         self,
@@ -32,8 +36,10 @@ class Polytope(Region):
         right: npt.ArrayLike,
         lo: npt.ArrayLike,
         hi: npt.ArrayLike,
+        grid: GridLike = None,
     ) -> None:
-        box = Box(lo, hi)
+        box = Box(lo, hi, grid)
+        self.grid, self.values = box.grid, box.values
         self.lo, self.hi = box.lo, box.hi
         self.matrix = np.atleast_2d(np.asarray(matrix, dtype=np.float64))
         if self.matrix.shape[1] != box.size or not np.all(np.isfinite(self.matrix)):
@@ -104,7 +110,7 @@ class Polytope(Region):
             for row, b in zip(self.matrix.tolist(), self.right.tolist(), strict=True)
         )
 
-    def sample(self, generator: np.random.Generator, count: int) -> FloatArray:
+    def _sample(self, generator: np.random.Generator, count: int) -> FloatArray:
         """Return points by hit and run, a chain per point, from the interior point."""
         points = np.tile(self.center, (count, 1))
         for _ in range(30):
@@ -122,7 +128,7 @@ class Polytope(Region):
             points = np.clip(points, self.lo, self.hi)
         return points
 
-    def project(self, points: FloatArray) -> FloatArray:
+    def _project(self, points: FloatArray) -> FloatArray:
         """Return nearly the nearest points: Dykstra's alternating projections."""
         x = np.array(points, dtype=np.float64)
         square = np.maximum((self.matrix**2).sum(axis=1), 1e-300)
@@ -150,14 +156,16 @@ class Polytope(Region):
 
     def describe(self) -> str:
         """Return a description of one line."""
-        return f"polytope in {self.size} dimensions with {self.right.size} inequalities and a box"
+        text = f"polytope in {self.size} dimensions with {self.right.size} inequalities and a box"
+        return text if self.grid is None else f"{text}, {self.grid.describe()}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the region as plain data."""
-        return {
+        tree = {
             "kind": "polytope",
             "matrix": self.matrix.tolist(),
             "right": self.right.tolist(),
             "lo": self.lo.tolist(),
             "hi": self.hi.tolist(),
         }
+        return tree if self.grid is None else {**tree, "grid": self.grid.to_dict()}

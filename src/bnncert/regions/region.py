@@ -17,6 +17,7 @@ import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray
 from bnncert.errors import InputError
+from bnncert.regions.grid import Grid, GridValues
 
 Point: TypeAlias = Sequence[Fraction] | FloatArray
 
@@ -35,7 +36,12 @@ class EmptyRegionError(InputError):
 
 
 class Region(ABC):
-    """A bounded convex set of inputs."""
+    """A bounded convex set of inputs, or the points of a grid in one.
+
+    On a grid, membership, samples and projections are those of grid points, and the bounding box
+    ends at the outermost grid values.  The support function is that of the convex set with this
+    bounding box: what is proved with it holds for the grid points, too.
+    """
 
     #: The lower corner of a box that contains the region (rounded outwards).
     lo: FloatArray
@@ -43,6 +49,15 @@ class Region(ABC):
     hi: FloatArray
     #: A point of the region (up to rounding).
     center: FloatArray
+    #: The grid as it was stated, or None: the real numbers.
+    grid: Grid | None = None
+    #: Its values for these inputs.
+    values: GridValues | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the answer should know about the region, one line each."""
+        return ()
 
     @property
     def size(self) -> int:
@@ -66,19 +81,41 @@ class Region(ABC):
         """Decide membership exactly (floats count as the rationals they are)."""
         if len(point) != self.size:
             raise InputError(f"point with {len(point)} coordinates; the region has {self.size}")
+        if self.values is not None and not self.values.contains(point):
+            return False
         return self._contains(point)
 
     @abstractmethod
     def _contains(self, point: Point) -> bool:
-        """Decide membership of a point with the right number of coordinates."""
+        """Decide membership in the convex set of a point with the right number of coordinates."""
 
-    @abstractmethod
     def sample(self, generator: np.random.Generator, count: int) -> FloatArray:
         """Return random points of the region (up to rounding), one per row."""
+        points = self._sample(generator, count)
+        return points if self.values is None else self.on_grid(points)
 
     @abstractmethod
+    def _sample(self, generator: np.random.Generator, count: int) -> FloatArray:
+        """Return random points of the convex set."""
+
     def project(self, points: FloatArray) -> FloatArray:
-        """Return the nearest points of the region (up to rounding), one per row."""
+        """Return the nearest points of the region (up to rounding), one per row.
+
+        On a grid they are grid points near these.
+        """
+        points = self._project(points)
+        return points if self.values is None else self.on_grid(points)
+
+    @abstractmethod
+    def _project(self, points: FloatArray) -> FloatArray:
+        """Return the nearest points of the convex set."""
+
+    def on_grid(self, points: FloatArray) -> FloatArray:
+        """Round points of the convex set to the grid, one per row; not all end up inside."""
+        values = self.values
+        assert values is not None
+        low, high = values.first_from(self.lo), values.last_until(self.hi)
+        return values.at(np.clip(values.nearest(points), low, np.maximum(low, high)))
 
     @abstractmethod
     def describe(self) -> str:
@@ -90,6 +127,10 @@ class Region(ABC):
 
     def settle(self, point: FloatArray, dtype: npt.DTypeLike = np.float64) -> FloatArray | None:
         """Return a point near `point` that is exactly inside and representable in `dtype`."""
+        if self.values is not None:
+            rounded = self.on_grid(np.clip(point, self.lo, self.hi)[None, :])[0]
+            same = np.array_equal(rounded.astype(dtype).astype(np.float64), rounded)
+            return rounded if same and self.contains(rounded) else None
         lo, hi = self.inner_bounds(dtype)
         for pull in INWARD:
             moved = point + pull * (self.center - point)
@@ -114,6 +155,18 @@ def _round_inwards(
     low = np.where(low.astype(np.float64) < lo, np.nextafter(low, up), low)
     high = np.where(high.astype(np.float64) > hi, np.nextafter(high, down), high)
     return low.astype(np.float64), high.astype(np.float64)
+
+
+def tightened(values: GridValues, lo: FloatArray, hi: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the outermost grid values between lo and hi, or raise if an input has none."""
+    low, high = values.at(values.first_from(lo)), values.at(values.last_until(hi))
+    if np.any(low > high):
+        i = int(np.flatnonzero(low > high)[0])
+        raise EmptyRegionError(
+            f"the region is empty: input {i} is between {lo[i]:.9g} and {hi[i]:.9g}, where the "
+            f"grid of step {values.step[i]:.9g} has no value"
+        )
+    return low, high
 
 
 def checked_vector(value: npt.ArrayLike, size: int | None, name: str) -> FloatArray:

@@ -1,0 +1,96 @@
+"""Norm balls on a grid: the radius in steps, and rounding of points into the ball."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from bnncert.arrays import FloatArray
+from bnncert.regions.grid import GridValues
+
+#: Relative error of a radius that is meant as a number of steps.
+RADIUS_ERROR = 1e-9
+
+
+def radius_on_grid(norm: str, radius: float, values: GridValues, center: FloatArray) -> float:
+    """Return the radius with which the ball has the grid points that the user means.
+
+    Around a centre on the grid, distances are m steps (L1 and L-inf) or sqrt(m) steps (L2) for
+    integers m, up to the rounding of the values.  The largest one within the radius counts, with
+    room for that rounding: a radius of 1.7 steps is one of 1 step.
+    """
+    step = float(values.step.min())
+    error = 2 * float(values.rounding.max(initial=0.0))
+    power = 2 if norm == "l2" else 1
+    if not (np.all(values.has(center)) and np.all(values.step == step)):
+        moved = 1.0 if norm == "linf" else float(center.size)
+        return float(np.nextafter(radius * (1 + RADIUS_ERROR) + moved * error, np.inf))
+    count = np.floor((radius / step) ** power * (1 + RADIUS_ERROR) + RADIUS_ERROR)
+    base = step * float(count ** (1 / power))
+    if error == 0 and Fraction(base) ** power == Fraction(step) ** power * int(count):
+        return base
+    # Of L2, sqrt(count) inputs' errors add up at most: at most `count` of them move.
+    moved = 1.0 if norm == "linf" else float(count ** (1 / power))
+    return float(np.nextafter(base * (1 + 4e-16), np.inf)) + moved * error if count else 0.0
+
+
+def nearest_distance(
+    values: GridValues, point: FloatArray, i: int, lo: float, hi: float
+) -> Fraction:
+    """Return the exact distance of input i of a point from the grid values between lo and hi."""
+    places = values.nearest(point)
+    near = [float(values.at(places + k)[i]) for k in (-2.0, -1.0, 0.0, 1.0, 2.0)]
+    kept = [v for v in near if lo <= v <= hi]
+    if not kept:
+        edges = (
+            values.at(values.first_from(np.full(point.size, lo))),
+            values.at(values.last_until(np.full(point.size, hi))),
+        )
+        kept = [float(e[i]) for e in edges]
+    return min(abs(Fraction(v) - Fraction(float(point[i]))) for v in kept)
+
+
+class BallRounding:
+    """Rounds points to grid points of an L1 or L2 ball inside a box of places."""
+
+    def __init__(
+        self, norm: str, values: GridValues, center: FloatArray, radius: float, box: FloatArray
+    ) -> None:
+        self._values, self._center = values, center
+        self._power = 2 if norm == "l2" else 1
+        self._budget = radius**self._power * (1 + 1e-14)
+        self._low, self._high = box
+        self._home = np.clip(values.nearest(center), self._low, self._high)
+
+    def _cost(self, places: FloatArray) -> FloatArray:
+        return np.asarray(np.abs(self._values.at(places) - self._center) ** self._power)
+
+    def __call__(self, points: FloatArray) -> FloatArray:
+        """Return a grid point for each row; nearly all lie in the ball.
+
+        It is the nearest one if that lies in the ball.  Otherwise the inputs that differ most from
+        the centre move first, by a step at least, as long as the ball allows it.
+        """
+        places = np.clip(self._values.nearest(points), self._low, self._high)
+        outside = self._cost(places).sum(axis=1) > self._budget
+        lost = np.all(places == self._home, axis=1) & np.any(points != self._center, axis=1)
+        for row in np.flatnonzero(outside | lost).tolist():
+            places[row] = self._largest_first(points[row], places[row])
+        return self._values.at(places)
+
+    def _largest_first(self, point: FloatArray, nearest: FloatArray) -> FloatArray:
+        away = point - self._center
+        one = np.clip(self._home + np.sign(away), self._low, self._high)
+        places: FloatArray = self._home.copy()
+        left = self._budget - float(self._cost(places).sum())
+        order = np.argsort(-np.abs(away), kind="stable")
+        for wanted in (np.where(nearest == self._home, one, nearest), one):
+            extra = (self._cost(wanted) - self._cost(places))[order]
+            # Only inputs that have not moved yet.
+            extra = np.where((places != self._home)[order] | (extra <= 0), 0.0, extra)
+            total = np.cumsum(extra)
+            fits = (total <= left) & (extra > 0)
+            left -= float(extra[fits].sum())
+            places[order[fits]] = wanted[order[fits]]
+        return places

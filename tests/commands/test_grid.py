@@ -1,0 +1,81 @@
+"""`--grid`: answers about grid points, and bad steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.commands.diamond import DIAMOND, Run, read_json, write_network
+
+QUESTION = ("--input", "x.npy", "--label", "0", "--radius")
+
+
+@pytest.fixture(autouse=True)
+def network(folder: Path) -> None:
+    """The network of the folder with pixels as large as an input unit, and a point."""
+    write_network(folder / "net.npz", DIAMOND, input_lo=-2.0, input_hi=2.0, pixel_step=1.0)
+    np.save(folder / "x.npy", np.array([1.0, 0.0]))
+
+
+@pytest.mark.parametrize(
+    ("radius", "real", "grid"),
+    [
+        ("0.4", "robust", "robust"),
+        ("0.9px", "not_robust", "robust"),
+        ("1px", "not_robust", "not_robust"),
+    ],
+)
+def test_the_reals_and_the_grid_may_differ(
+    folder: Path, run: Run, radius: str, real: str, grid: str
+) -> None:
+    for more, status in (((), real), (("--grid", "1px"), grid)):
+        answer = run("verify", "net.npz", *QUESTION, radius, *more, "--json", "out.json")
+        assert answer.code == 0
+        tree = read_json(folder / "out.json")
+        assert tree["status"] == status
+        stated = {"step": 1.0, "origin": -2.0} if more else None
+        assert tree["region"].get("grid") == stated
+        if more and status == "not_robust":
+            point = np.array(tree["counterexample"]["input"])
+            assert np.array_equal(point, np.rint(point))
+
+
+def test_bounds_are_those_of_the_grid_points(folder: Path, run: Run) -> None:
+    asked = ("bound", "net.npz", *QUESTION, "0.9", "--method", "bab", "--grid", "1")
+    answer = run(*asked, "--json", "out.json")
+    assert answer.code == 0
+    assert all(
+        t["lower"] == 2.5 or t["lower"] == 3 for t in read_json(folder / "out.json")["targets"]
+    )
+    first = answer.out.splitlines()[0]
+    assert "L-inf ball of radius 0.9, data in [-2, 2], grid of step 1 from -2" in first
+
+
+def test_a_centre_off_the_grid_is_said(folder: Path, run: Run) -> None:
+    np.save("x.npy", np.array([1.25, 0.0]))
+    answer = run("verify", "net.npz", *QUESTION, "0.5", "--grid", "1")
+    assert "not on the grid, the first is input 0 = 1.25 between 1 and 2" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        ("0", "--grid is '0'; expected a step > 0, also as in 1px"),
+        ("-1", "--grid is '-1'; expected a step > 0, also as in 1px"),
+        ("1delta", "--grid is '1delta'; expected a step > 0, also as in 1px"),
+        ("wide", "--grid is 'wide'; expected a step > 0, also as in 1px"),
+        ("5", "x.npy: grid step 5 is larger than the data box [-2, 2] of input 0"),
+        ("1e-12", "x.npy: grid step 1e-12 of input 0 is too fine for inputs of size 2 in float32"),
+    ],
+)
+def test_bad_steps_get_one_line(folder: Path, run: Run, grid: str, message: str) -> None:
+    answer = run("verify", "net.npz", *QUESTION, "1", f"--grid={grid}")
+    assert (answer.code, answer.out, answer.err) == (2, "", f"bnncert: {message}\n")
+
+
+def test_there_is_no_certificate_for_a_grid(folder: Path, run: Run) -> None:
+    answer = run("verify", "net.npz", *QUESTION, "0.4", "--grid", "1", "--certificate", "p")
+    assert "no certificate: certificates are about real inputs, not a grid" in answer.out
+    assert not Path("p").exists()

@@ -1,0 +1,139 @@
+"""Every method on grids against brute force over all grid points, on tiny networks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import product
+from typing import get_args
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import bnncert
+from bnncert import REGISTRY, Grid, Options
+from bnncert.problem import Ties
+from bnncert.regions import EmptyRegionError
+from tests.brute_force import TinyNetwork, TinyQuestion, last_layers_at, scores_of
+from tests.strategies import tiny_networks
+
+METHODS = [m.name for m in REGISTRY.all() if m.available()]
+KINDS = ("linf", "l1", "l2", "box", "polytope")
+
+#: Little work for what has no end of its own.
+SHORT_WORK = {"restarts": 8, "iterations": 5, "samples": 50, "threads": 1}
+
+MODES = ("feasibility", "optimum")
+
+#: Examples of a method; the slow ones get fewer.
+MANY, FEWER = 3, {"sdp-order2": 2}
+
+
+@dataclass(frozen=True, eq=False)
+class GridQuestion(TinyQuestion):
+    """A question about the grid points of a region, which are listed one by one."""
+
+    points: tuple[tuple[Fraction, ...], ...] = ()
+
+    @cached_property
+    def scores(self) -> list[list[Fraction]]:
+        lasts = set().union(*(last_layers_at(self.net, x) for x in self.points))
+        return scores_of(self.net, lasts)
+
+    def check(self, result: bnncert.Result, ties: str = "violation") -> None:
+        super().check(result, ties)
+        found = result.counterexample
+        if found is not None:
+            exact = found.exact or tuple(map(Fraction, found.point.tolist()))
+            assert exact in self.points
+
+
+def quarters(low: int, high: int) -> st.SearchStrategy[float]:
+    return st.integers(low, high).map(lambda v: v / 4)
+
+
+@st.composite
+def grid_regions(
+    draw: st.DrawFn, kind: str, *, inputs: int = 2
+) -> tuple[bnncert.Region, tuple[tuple[Fraction, ...], ...]] | None:
+    """A region on a grid and all its points; None if it has no points."""
+    step, origin = draw(st.sampled_from([0.25, 0.5, 0.75, 1.0, 2.0])), draw(quarters(-4, 4))
+    vector = st.lists(quarters(-6, 6), min_size=inputs, max_size=inputs)
+    grid = Grid(step, origin)
+    center, radius = draw(vector), draw(quarters(0, 10))
+    if draw(st.booleans()):
+        center = [origin + step * round((c - origin) / step) for c in center]
+    matrix, right = [draw(vector)], [draw(quarters(-4, 8))]
+    values = [Fraction(origin) + Fraction(step) * k for k in range(-60, 60)]
+
+    def inside(x: tuple[Fraction, ...]) -> bool:
+        gaps = [abs(v - Fraction(c)) for v, c in zip(x, center, strict=True)]
+        if kind == "l1":
+            return sum(gaps) <= Fraction(radius)
+        if kind == "l2":
+            return sum(g * g for g in gaps) <= Fraction(radius) ** 2
+        dot = sum((Fraction(a) * v for a, v in zip(matrix[0], x, strict=True)), Fraction(0))
+        return max(gaps) <= Fraction(radius) and (kind != "polytope" or dot <= Fraction(right[0]))
+
+    near = [[v for v in values if abs(v - Fraction(c)) <= Fraction(radius)] for c in center]
+    points = tuple(x for x in product(*near) if inside(x))
+    lo, hi = [c - radius for c in center], [c + radius for c in center]
+    try:
+        if kind == "box":
+            return bnncert.Box(lo, hi, grid), points
+        if kind == "polytope":
+            return bnncert.Polytope(matrix, right, lo, hi, grid), points
+        return bnncert.Ball(kind, center, radius, grid=grid), points  # type: ignore[arg-type]
+    except EmptyRegionError:
+        return None if not points else pytest.fail(f"not empty: {points}")
+
+
+@st.composite
+def grid_questions(draw: st.DrawFn, kind: str, net: TinyNetwork | None = None) -> GridQuestion:
+    """Questions with at least one grid point."""
+    net = draw(tiny_networks()) if net is None else net
+    made = draw(grid_regions(kind, inputs=net.weights[0].shape[1]).filter(lambda m: m and m[1]))
+    assert made is not None
+    label = draw(st.integers(0, net.weights[-1].shape[0] - 1))
+    return GridQuestion(net, made[0], label, made[1])
+
+
+def few(examples: int) -> settings:
+    return settings(
+        max_examples=examples,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+        derandomize=True,
+    )
+
+
+def answer(question: GridQuestion, method: str, ties: Ties, mode: str) -> bnncert.Result:
+    options = Options(mode=mode, **SHORT_WORK)  # type: ignore[arg-type]
+    problem = bnncert.robustness(question.network, question.region, question.label, "all", ties)
+    result = bnncert.solve([problem], method, None, options, None, check_centre=False)
+    question.check(result, ties)
+    return result
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_bounds_and_statuses_agree_with_all_grid_points(method: str) -> None:
+    engine = REGISTRY.make(method)
+    kinds = [kind for kind in KINDS if kind in engine.regions.split(", ")]
+    statuses: Counter[str] = Counter()
+
+    @few(FEWER.get(method, MANY))
+    @given(data=st.data())
+    def check(data: st.DataObject) -> None:
+        for kind in kinds:
+            question = data.draw(grid_questions(kind))
+            for ties, mode in product(get_args(Ties), MODES):
+                statuses[answer(question, method, ties, mode).status] += 1
+
+    check()
+    if "bound" in engine.promises:
+        assert statuses["robust"] > 0
+    if "counterexample" in engine.promises:
+        assert statuses["not_robust"] > 0
