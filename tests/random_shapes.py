@@ -6,7 +6,7 @@ Convolutions are unrolled into matrices.  Numbers lie on a coarse grid, as in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -14,11 +14,20 @@ from typing import Any
 import numpy as np
 
 import bnncert
-from tests.brute_force import TinyNetwork, reachable_first_layers, scores_of
+from tests.brute_force import (
+    TinyNetwork,
+    is_inside,
+    last_layers_at,
+    reachable_first_layers,
+    scores_of,
+)
 from tests.one_input_rows import reachable_patterns, reads_one_input
 from tests.random_questions import random_network, random_region
 
 SHAPES = ("dense", "deep", "binarised", "1-D convolution", "2-D convolution")
+
+#: Points of a grid that are evaluated one by one.
+MOST_POINTS = 400
 
 #: Channels, height and width.
 Image = tuple[int, int, int]
@@ -31,9 +40,15 @@ class ShapedQuestion:
     net: TinyNetwork
     region: bnncert.Region
     free: np.ndarray
+    #: Where the inputs are those on a grid: the region of these, and all of its points.
+    on_grid: bnncert.Region | None = None
+    points: tuple[tuple[Fraction, ...], ...] = ()
 
     def scores(self) -> list[list[Fraction]]:
         """Return all scores that the region reaches."""
+        if self.on_grid is not None:
+            lasts = set().union(*(last_layers_at(self.net, x) for x in self.points))
+            return scores_of(self.net, lasts)
         net, region = self._without_fixed_inputs()
         if reads_one_input(net) and not isinstance(region, bnncert.Polytope):
             current = reachable_patterns(net, region)
@@ -55,6 +70,38 @@ class ShapedQuestion:
         weights = (w[:, self.free], *self.net.weights[1:])
         net = TinyNetwork(weights, (bias, *self.net.biases[1:]), self.net.sign_zero)
         return net, bnncert.Box(self.region.lo[self.free], self.region.hi[self.free])
+
+
+def with_grid(rng: np.random.Generator, asked: ShapedQuestion) -> ShapedQuestion:
+    """Return the question about the points of a random grid; itself if that is refused or large."""
+    region = asked.region
+    step, origin = float(rng.choice([0.25, 0.5, 0.75, 1.0])), float(rng.integers(-4, 5)) / 4
+    first, last = np.ceil((region.lo - origin) / step), np.floor((region.hi - origin) / step)
+    counts = last - first + 1
+    if np.any(counts < 1) or np.prod(counts) > MOST_POINTS:
+        return asked
+    values = [
+        [Fraction(origin) + Fraction(step) * k for k in range(int(a), int(b) + 1)]
+        for a, b in zip(first, last, strict=True)
+    ]
+    points = tuple(x for x in product(*values) if is_inside(region, x))
+    if not points:
+        return asked
+    grid = bnncert.Grid(step, origin)
+    try:
+        return replace(asked, on_grid=_on_grid(region, grid), points=points)
+    except bnncert.InputError:
+        # A step that is larger than the data box.
+        return asked
+
+
+def _on_grid(region: bnncert.Region, grid: bnncert.Grid) -> bnncert.Region:
+    if isinstance(region, bnncert.Ball):
+        clip = region.clip_lo, region.clip_hi
+        return bnncert.Ball(region.norm, region.middle, region.radius, *clip, grid)
+    if isinstance(region, bnncert.Polytope):
+        return bnncert.Polytope(region.matrix, region.right, region.lo, region.hi, grid)
+    return bnncert.Box(region.lo, region.hi, grid)
 
 
 def _next_layer(

@@ -17,13 +17,14 @@ import warnings
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tests.brute_force import faults
 from tests.random_questions import KINDS, Ask, random_ask, random_options
-from tests.random_shapes import SHAPES, ShapedQuestion, random_shaped_question
+from tests.random_shapes import SHAPES, ShapedQuestion, random_shaped_question, with_grid
 
 import bnncert
 from benchmarks.soundness.part import Outcome
@@ -64,8 +65,9 @@ COMPLETE = ("auto", "bab", "elimination", "milp", "minp", "propagation")
 ENOUGH, SHORT = 60.0, (1e-4, 1e-3, 3e-3, 0.01, 0.03)
 
 #: How often limits of the engines are small, a search gets two processes (which take a second to
-#: start), signs are those of float32, and a certificate is written.
-SMALL, TWO_PROCESSES, FLOAT32, CERTIFICATE = 0.5, 0.1, 0.1, 0.3
+#: start), signs are those of float32, and a certificate is written; and how often the inputs of a
+#: case are those on a grid.
+SMALL, TWO_PROCESSES, FLOAT32, CERTIFICATE, GRID = 0.5, 0.1, 0.1, 0.3, 0.15
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +98,9 @@ def case(seed: int, number: int) -> Outcome:
     kind, shape = str(rng.choice(KINDS)), str(rng.choice(SHAPES))
     zero = str(rng.choice(["plus", "minus", "either"]))
     shaped = random_shaped_question(rng, shape, kind, zero)
-    network, region = shaped.net.build(), shaped.region
+    if rng.random() < GRID:
+        shaped = with_grid(rng, shaped)
+    network, region = shaped.net.build(), shaped.on_grid or shaped.region
     kind = region.norm if isinstance(region, bnncert.Ball) else type(region).__name__.lower()
     question = Question(shaped, network, shape, kind)
     scores = shaped.scores()
@@ -108,7 +112,8 @@ def case(seed: int, number: int) -> Outcome:
         ask = random_ask(rng, executed, region)
         try:
             result, objection = _answer(rng, question, ask, way)
-            found = faults(shaped.net, region, scores, ask.targets, result)
+            found = faults(shaped.net, shaped.region, scores, ask.targets, result)
+            found += _off_grid(shaped, result)
             found += [objection] if objection else []
             word = _word(ask, way, result)
             if result.certificate is not None:
@@ -116,10 +121,20 @@ def case(seed: int, number: int) -> Outcome:
         except Exception:
             found = ["exception: " + traceback.format_exc().strip().replace("\n", " | ")]
             word = "exception"
-        tally[f"{way.method}, {kind}, {shape}: {word}"] += 1
+        where = kind if shaped.on_grid is None else f"{kind} on a grid"
+        tally[f"{way.method}, {where}, {shape}: {word}"] += 1
         tally["of these: " + ("a failure exists" if ask.is_violated(scores) else "robust")] += 1
         wrong += [_described(question, ask, way, line) for line in found]
     return Outcome(ANSWERS, dict(tally), tuple(wrong))
+
+
+def _off_grid(shaped: ShapedQuestion, result: bnncert.Result) -> list[str]:
+    """Return what is wrong if a counterexample is not on the grid."""
+    point = result.counterexample
+    if shaped.on_grid is None or point is None:
+        return []
+    exact = point.exact or tuple(map(Fraction, point.point.tolist()))
+    return [] if exact in shaped.points else [f"the counterexample {exact} is not on the grid"]
 
 
 def _answer(
@@ -197,10 +212,12 @@ def _word(ask: Ask, way: Way, result: bnncert.Result) -> str:
     if way.limit in SHORT:
         return f"{result.status}, short limit"
     # Of conditions that fail only together bab and elimination bound one after another.  Signs of
-    # float32 may be undetermined, and small limits leave bounds that are not exact.
+    # float32 may be undetermined, bounds on a grid are those of real inputs, and small limits leave
+    # bounds that are not exact.
     several = max(len(target) for target in ask.targets) > 1
     incomplete = several and way.method in ("bab", "elimination")
     incomplete |= way.small and way.method == "elimination"
+    incomplete |= ask.problem.region.grid is not None
     incomplete |= way.arithmetic == "float32" or way.options.form != "lattice"
     if way.method in COMPLETE and not incomplete:
         return f"{result.status}, complete method"
@@ -214,5 +231,5 @@ def _described(question: Question, ask: Ask, way: Way, line: str) -> str:
         f"{way.method}, {question.shape}, {options.mode}, form {options.form}, "
         f"processes {options.processes}, limit {way.limit}, {way.arithmetic}, "
         f"small limits {way.small}, sign(0) {question.shaped.net.sign_zero}, "
-        f"{question.shaped.region.describe()}, {ask.text}: {line}"
+        f"{ask.problem.region.describe()}, {ask.text}: {line}"
     )
