@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import product
 from typing import get_args
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,11 +18,15 @@ import bnncert
 from bnncert import REGISTRY, Grid, Options
 from bnncert.problem import Ties
 from bnncert.regions import EmptyRegionError
+from bnncert.search.patterns.flips import UNITS, flip_budget
 from tests.brute_force import TinyNetwork, TinyQuestion, last_layers_at, scores_of
 from tests.strategies import tiny_networks
 
 METHODS = [m.name for m in REGISTRY.all() if m.available()]
 KINDS = ("linf", "l1", "l2", "box", "polytope")
+
+#: Methods that decide every question about so few grid points.
+COMPLETE = ("auto", "bab", "elimination", "milp", "minp", "propagation")
 
 #: Little work for what has no end of its own.
 SHORT_WORK = {"restarts": 8, "iterations": 5, "samples": 50, "threads": 1}
@@ -101,6 +106,15 @@ def grid_questions(draw: st.DrawFn, kind: str, net: TinyNetwork | None = None) -
     return GridQuestion(net, made[0], label, made[1])
 
 
+@st.composite
+def binarised(draw: st.DrawFn) -> TinyNetwork:
+    """Networks whose first layer binarises each of three inputs."""
+    net = draw(tiny_networks(inputs=3, max_depth=2))
+    signs = draw(st.lists(st.sampled_from([-1.0, 1.0]), min_size=3, max_size=3))
+    bias = draw(st.lists(quarters(-6, 6), min_size=3, max_size=3))
+    return TinyNetwork((np.diag(signs), *net.weights), (np.array(bias), *net.biases), net.sign_zero)
+
+
 def few(examples: int) -> settings:
     return settings(
         max_examples=examples,
@@ -130,10 +144,50 @@ def test_bounds_and_statuses_agree_with_all_grid_points(method: str) -> None:
         for kind in kinds:
             question = data.draw(grid_questions(kind))
             for ties, mode in product(get_args(Ties), MODES):
-                statuses[answer(question, method, ties, mode).status] += 1
+                result = answer(question, method, ties, mode)
+                statuses[result.status] += 1
+                if method in COMPLETE:
+                    assert result.status == question.expected(ties), (ties, mode)
+                if method in COMPLETE and method != "auto" and mode == "optimum":
+                    for target, minimum in question.targets(result):
+                        assert target.lower == target.upper == minimum
 
     check()
     if "bound" in engine.promises:
         assert statuses["robust"] > 0
     if "counterexample" in engine.promises:
         assert statuses["not_robust"] > 0
+
+
+@pytest.mark.parametrize("kind", ["l1", "l2", "linf"])
+@few(12)
+@given(data=st.data())
+def test_binarised_pixels_are_decided_by_their_budget(kind: str, data: st.DataObject) -> None:
+    question = data.draw(grid_questions(kind, data.draw(binarised())))
+    for ties, mode in product(get_args(Ties), MODES):
+        result = answer(question, "propagation", ties, mode)
+        assert result.status == question.expected(ties)
+        if mode == "optimum":
+            for target, minimum in question.targets(result):
+                assert target.lower == target.upper == minimum
+
+
+def test_a_flip_costs_the_first_grid_value_with_the_other_sign() -> None:
+    """Thresholds at 0.1 and at 1 from the centre, where sign(0) is +1: 1 and 2 pixels."""
+    net = TinyNetwork(
+        (np.diag([1.0, 1.0]), np.ones((2, 2))), (np.array([0.1, 1.0]), np.zeros(2)), "plus"
+    )
+    layer = net.build().layers[0]
+    neurons = np.arange(2)
+    ball = bnncert.Ball("l1", [0.0, 0.0], 4.0, -5.0, 5.0, grid=1.0)
+    budget = flip_budget(layer, neurons, ball)
+    assert budget is not None
+    assert np.allclose(4 * budget.cost / UNITS, [1.0, 2.0], atol=1e-4)
+    real = flip_budget(layer, neurons, bnncert.Ball("l1", [0.0, 0.0], 4.0, -5.0, 5.0))
+    assert real is not None
+    assert np.allclose(4 * real.cost / UNITS, [0.1, 1.0], atol=1e-4)
+    # In a data box that ends at -1, the second sign cannot change.
+    narrow = bnncert.Ball("l1", [0.0, 0.0], 4.0, -1.0, 5.0, grid=1.0)
+    budget = flip_budget(layer, neurons, narrow)
+    assert budget is not None
+    assert budget.cost[1] > UNITS

@@ -24,6 +24,7 @@ import scipy.sparse as sp
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
 from bnncert.reachability.feasibility import Feasibility, SignPattern, find_conflict
+from bnncert.reachability.grid import grid_feasibility
 from bnncert.reachability.polyhedron import polyhedral_feasibility
 from bnncert.regions import Ball, Box, Region, is_l2_ball
 from bnncert.solvers.clarabel_ import run_clarabel
@@ -34,6 +35,19 @@ SMALLEST_RADIUS = 1e-250
 
 def exact_feasibility(pattern: SignPattern, region: Region, deadline: Deadline) -> Feasibility:
     """Decide whether a pattern occurs in a region of any kind, in exact arithmetic."""
+    if region.values is not None:
+        found = grid_feasibility(pattern, region, None, deadline)
+        if found.point is not None or found.conflict is not None:
+            return found
+        real = _real_feasibility(pattern, region, deadline)
+        if real.point is None:
+            return real
+        return grid_feasibility(pattern, region, real.point, deadline)
+    return _real_feasibility(pattern, region, deadline)
+
+
+def _real_feasibility(pattern: SignPattern, region: Region, deadline: Deadline) -> Feasibility:
+    """Decide whether a pattern occurs in the convex set."""
     if is_l2_ball(region):
         return ball_feasibility(pattern, region, deadline)
     return polyhedral_feasibility(pattern, region, deadline)

@@ -6,8 +6,9 @@ sign takes at least
 
     L1:  g_j / max_i |w_ji|  of the radius r,          L2:  g_j^2 / |w_j|_2^2  of r^2,
 
-and for disjoint inputs these costs add up.  So a pattern is possible only if the costs of its flips
-fit the budget, and a sum of signs above can move by no more than the cheapest flips that help it.
+and for disjoint inputs these costs add up.  On a grid, a neuron that reads one input needs the
+first grid value with the other sign.  So a pattern is possible only if the costs of its flips fit
+the budget, and a sum of signs above can move by no more than the cheapest flips that help it.
 
 Costs are rounded down to integers of a 2^20th of the budget: their sums are exact in float32, and
 rounding only ever allows more.
@@ -158,11 +159,14 @@ def flip_budget(layer: ThresholdLayer, neurons: IntArray, region: Region) -> Fli
     if region.norm == "l1":
         largest = np.zeros(neurons.size)
         np.maximum.at(largest, owner, np.abs(rows.data))
-        share = gap / np.maximum(largest, 1e-300) / region.radius
+        distance = gap / np.maximum(largest, 1e-300)
     else:
         square = np.zeros(neurons.size)
         np.add.at(square, owner, rows.data**2)
-        share = (gap / region.radius) ** 2 / np.maximum(square, 1e-300)
+        distance = gap / np.sqrt(np.maximum(square, 1e-300))
+    if region.values is not None:
+        distance = np.maximum(distance, _distances_on_grid(layer, neurons, region, home, distance))
+    share = (distance / region.radius) ** (1 if region.norm == "l1" else 2)
     cost = np.floor(np.minimum(share * (1 - ROOM), 2.0) * UNITS)
     return FlipBudget(home, cost.astype(np.float32))
 
@@ -178,6 +182,43 @@ def _gaps(layer: ThresholdLayer, neurons: IntArray, region: Ball) -> tuple[SignA
     home = np.where(low + high >= 0, 1, -1).astype(np.int8)
     gap = np.where(home > 0, low, -high) - error
     return home, np.maximum(gap, 0.0)
+
+
+def _distances_on_grid(
+    layer: ThresholdLayer,
+    neurons: IntArray,
+    region: Ball,
+    home: SignArray,
+    distance: FloatArray,
+) -> FloatArray:
+    """Return how far the first grid value with the other sign is, for neurons of one input.
+
+    `distance` is a lower bound of it; 0 for other neurons, and infinity where there is none.
+    """
+    values, rows = region.values, layer.weights[neurons].astype(np.float64)
+    assert values is not None
+    alone = np.flatnonzero(np.diff(rows.indptr) == 1)
+    chosen, start = neurons[alone], rows.indptr[alone]
+    columns = rows.indices[start]
+    # The sign of the change of the input that leads to the other sign.
+    way = -home[alone] * np.sign(rows.data[start])
+    point = np.array(region.middle)
+    # Rounding is on the side of the centre.
+    point[columns] += way * distance[alone] * (1 - ROOM)
+    up = np.zeros(region.size, dtype=bool)
+    up[columns] = way > 0
+    places = np.where(up, values.first_from(point), values.last_until(point))
+    for _ in range(2):
+        point[columns] = values.at(places)[columns]
+        same = layer.exact_signs(point)[chosen] == home[alone]
+        places[columns] += np.where(same, way, 0)
+    found = values.at(places)[columns]
+    inside = (region.lo[columns] <= found) & (found <= region.hi[columns])
+    away = np.where(inside, np.abs(found - region.middle[columns]), np.inf)
+    made = np.zeros(neurons.size)
+    # Where the centre itself may have the other sign, nothing is known.
+    made[alone] = np.where(distance[alone] > 0, away, 0.0)
+    return made
 
 
 def fits_level(circuit: Circuit, level: Level) -> bool:

@@ -1,0 +1,264 @@
+r"""Feasibility check on a grid.
+
+A real point with the pattern is only a candidate.  Grid points are searched depth first: a node
+gives every input a range of grid values.  An inequality s_j (w_j.x + b_j) >= 0 whose left-hand side
+has the largest value M_j over the node leaves input i only values with
+
+    s_j w_ji x_i  >=  max (s_j w_ji x_i) - M_j,
+
+and in a norm ball an input may cost only what the least costs of the others leave of the radius.
+Floating-point bounds are widened by their rounding errors; single points are decided exactly.
+
+Inequalities are added when a point violates them, beginning with those that the centre violates: an
+infeasible part of the pattern is a conflict of few neurons.  It has no Farkas multipliers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bnncert.arrays import BoolArray, FloatArray, IntArray
+from bnncert.deadline import Deadline
+from bnncert.reachability.feasibility import Feasibility, SignPattern
+from bnncert.regions import Ball, Polytope, Region
+from bnncert.regions.grid import GridValues
+
+#: Nodes of one search, rounds of inequalities that are added, and rounds of tightening in a node.
+MOST_NODES, MOST_ROUNDS, TIGHTENINGS = 400, 30, 20
+
+#: Conflicts of at most this many neurons are made smaller by leaving out one neuron at a time.
+MOST_SHRUNK = 12
+
+#: Relative widening of bounds, far above the rounding errors of sums of a few thousand terms.
+WIDEN = 1e-11
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """A grid point that has the active signs, or which neurons exclude them; else undecided."""
+
+    point: FloatArray | None = None
+    blamed: IntArray | None = None
+
+
+def grid_feasibility(
+    pattern: SignPattern, region: Region, guide: FloatArray | None, deadline: Deadline
+) -> Feasibility:
+    """Look for a grid point of the region with the pattern, or for a conflict.
+
+    `guide` is a real point near which grid points are tried first.
+    """
+    search = _GridSearch(pattern, region, guide)
+    start = region.on_grid(region.center[None, :])[0]
+    active = np.flatnonzero(search.wrong(start))
+    for _ in range(MOST_ROUNDS):
+        found = search.run(active, deadline)
+        if found.blamed is not None and found.blamed.size:
+            return Feasibility(conflict=search.shrunk(found.blamed, deadline))
+        if found.point is None:
+            return Feasibility()
+        wrong = np.flatnonzero(search.wrong(found.point))
+        if not wrong.size:
+            return Feasibility.at([Fraction(v) for v in found.point.tolist()])
+        active = np.union1d(active, wrong)
+    return Feasibility()
+
+
+class _GridSearch:
+    """Searches grid points that have some of the signs of a pattern."""
+
+    def __init__(self, pattern: SignPattern, region: Region, guide: FloatArray | None) -> None:
+        assert region.values is not None
+        self._pattern, self._region = pattern, region
+        self.values: GridValues = region.values
+        layer, neurons = pattern.layer, pattern.neurons
+        bias_lo, bias_hi = layer.enclosure
+        signs = pattern.signs.astype(np.float64)
+        rows = sp.diags_array(signs) @ sp.csr_array(layer.weights[neurons]).astype(np.float64)
+        # Of an enclosed bias, the side that makes the wanted sign easier.
+        self.constant = signs * np.where(signs > 0, bias_hi[neurons], bias_lo[neurons])
+        first: Any = sp.csr_array(rows)
+        self._extra: Any = sp.csr_array((0, region.size))
+        if isinstance(region, Polytope):
+            self._extra = sp.csr_array(-region.matrix)
+            self.constant = np.concatenate([self.constant, region.right])
+        self.rows: Any = sp.csr_array(sp.vstack([first, self._extra]))
+        self.low = self.values.first_from(region.lo)
+        self.high = self.values.last_until(region.hi)
+        self.middle = region.middle if isinstance(region, Ball) else region.center
+        self.cost = _Cost.of(region)
+        self.home = self._nearest(self.middle)
+        self._guide = self.home if guide is None else self._nearest(guide)
+
+    def _nearest(self, point: FloatArray) -> FloatArray:
+        """Return the places of the nearest grid values, decided by their distances."""
+        middle = self.values.nearest(point)
+        tried = [np.clip(middle + k, self.low, self.high) for k in (0.0, -1.0, 1.0)]
+        gaps = np.abs(np.array([self.values.at(t) - point for t in tried]))
+        return np.asarray(np.choose(np.argmin(gaps, axis=0), tried))
+
+    def wrong(self, point: FloatArray) -> BoolArray:
+        """Return which neurons have the other sign at a grid point, exactly."""
+        signs = self._pattern.layer.exact_signs(point)[self._pattern.neurons]
+        return np.asarray(signs == -self._pattern.signs)
+
+    def run(self, active: IntArray, deadline: Deadline) -> _Found:
+        """Search a point that has the signs of the active neurons."""
+        count = self._pattern.size
+        extra = np.arange(count, count + self._extra.shape[0])
+        node = _Node.of(self, np.concatenate([active, extra]))
+        open_, blamed = [node], np.zeros(count + extra.size, dtype=bool)
+        for _ in range(MOST_NODES):
+            if not open_:
+                return _Found(blamed=np.flatnonzero(blamed[:count]))
+            if deadline.passed():
+                return _Found()
+            node = open_.pop()
+            if not node.tighten(blamed):
+                continue
+            point = self.values.at(np.clip(self._guide, node.low, node.high))
+            if node.is_point or node.is_likely(point):
+                # A tie or an enclosure may have the wanted sign, so it is not wrong.
+                wrong = np.intersect1d(np.flatnonzero(self.wrong(point)), active)
+                if not wrong.size and self._region.contains(point):
+                    return _Found(point=point)
+            if not node.is_point:
+                open_.extend(node.split(self._guide))
+            elif wrong.size:
+                blamed[wrong[0]] = True
+        return _Found()
+
+    def shrunk(self, blamed: IntArray, deadline: Deadline) -> IntArray:
+        """Return a conflict with fewer neurons, where leaving one out leaves a conflict."""
+        if blamed.size > MOST_SHRUNK:
+            return blamed
+        for neuron in blamed.tolist():
+            if neuron not in blamed or blamed.size == 1:
+                continue
+            found = self.run(blamed[blamed != neuron], deadline)
+            if found.blamed is not None and found.blamed.size:
+                blamed = found.blamed
+        return blamed
+
+
+@dataclass(frozen=True, eq=False)
+class _Cost:
+    """What inputs cost of a ball's radius: |x_i - c_i|^power, in all at most `budget`."""
+
+    power: int
+    budget: float
+
+    @staticmethod
+    def of(region: Region) -> _Cost | None:
+        """Return the cost in an L1 or L2 ball; other regions are boxes with inequalities."""
+        if not isinstance(region, Ball) or region.norm == "linf":
+            return None
+        power = 2 if region.norm == "l2" else 1
+        return _Cost(power, region.radius**power * (1 + WIDEN) + 1e-300)
+
+
+@dataclass(eq=False)
+class _Node:
+    """A range of grid values for every input that takes part; the others stay at home."""
+
+    search: _GridSearch
+    rows: Any
+    constant: FloatArray
+    numbers: IntArray
+    low: FloatArray
+    high: FloatArray
+
+    @staticmethod
+    def of(search: _GridSearch, active: IntArray) -> _Node:
+        """Return the node of all grid points, for some of the inequalities."""
+        rows = sp.csr_array(search.rows[active])
+        low, high = search.home.copy(), search.home.copy()
+        used = np.unique(rows.indices)
+        low[used], high[used] = search.low[used], search.high[used]
+        return _Node(search, rows, search.constant[active], active, low, high)
+
+    @property
+    def is_point(self) -> bool:
+        """Whether every input has one value."""
+        return bool(np.all(self.low == self.high))
+
+    def is_likely(self, point: FloatArray) -> bool:
+        """Whether a point satisfies the inequalities, in floating point."""
+        return bool(np.all(self.rows @ point + self.constant >= 0))
+
+    def split(self, guide: FloatArray) -> list[_Node]:
+        """Return two halves of the node, the one that is tried first last."""
+        i = int(np.argmax((self.high - self.low) * self.search.values.step))
+        at = float(np.clip(guide[i], self.low[i], self.high[i] - 1))
+        if guide[i] == self.high[i]:
+            at = float(self.high[i] - 1)
+        halves = []
+        for upper in (False, True):
+            low, high = self.low.copy(), self.high.copy()
+            if upper:
+                low[i] = at + 1
+            else:
+                high[i] = at
+            halves.append(_Node(self.search, self.rows, self.constant, self.numbers, low, high))
+        return halves if guide[i] > at else halves[::-1]
+
+    def tighten(self, blamed: BoolArray) -> bool:
+        """Shrink the ranges; False if none is left.  Notes which inequalities that took."""
+        for _ in range(TIGHTENINGS):
+            before = float((self.high - self.low).sum())
+            if not (self._by_rows(blamed) and self._by_cost()):
+                return False
+            if float((self.high - self.low).sum()) == before:
+                break
+        return True
+
+    def _by_rows(self, blamed: BoolArray) -> bool:
+        values, rows = self.search.values, self.rows
+        lo, hi = values.at(self.low), values.at(self.high)
+        owner = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+        a, column = rows.data, rows.indices
+        most = np.where(a > 0, a * hi[column], a * lo[column])
+        count = rows.shape[0]
+        size = np.bincount(owner, np.abs(a) * np.maximum(np.abs(lo), np.abs(hi))[column], count)
+        room = np.bincount(owner, most, count) + self.constant
+        room = room + WIDEN * (size + np.abs(self.constant)) + 1e-300
+        if np.any(room < 0):
+            blamed[self.numbers[np.flatnonzero(room < 0)[:1]]] = True
+            return False
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            move = np.where(a != 0, room[owner] / np.abs(a) * (1 + WIDEN), np.inf)
+        width = WIDEN * np.maximum(np.abs(lo), np.abs(hi))[column]
+        raised = np.where(a > 0, hi[column] - move - width, -np.inf)
+        lowered = np.where(a < 0, lo[column] + move + width, np.inf)
+        used = (raised > lo[column]) | (lowered < hi[column])
+        if not used.any():
+            return True
+        blamed[self.numbers[np.unique(owner[used])]] = True
+        np.maximum.at(lo, column, raised)
+        np.minimum.at(hi, column, lowered)
+        return self._within(lo, hi)
+
+    def _by_cost(self) -> bool:
+        cost, search = self.search.cost, self.search
+        if cost is None:
+            return True
+        nearest = search.values.at(np.clip(search.home, self.low, self.high))
+        least = np.abs(nearest - search.middle) ** cost.power
+        left = cost.budget - float(least.sum())
+        if left < -WIDEN * cost.budget:
+            return False
+        reach = (np.maximum(left, 0.0) + least + WIDEN * cost.budget) ** (1 / cost.power)
+        reach = reach * (1 + WIDEN) + WIDEN * np.abs(search.middle)
+        return self._within(search.middle - reach, search.middle + reach)
+
+    def _within(self, lo: FloatArray, hi: FloatArray) -> bool:
+        """Keep the grid values between lo and hi; False if an input has none."""
+        values = self.search.values
+        self.low = np.maximum(self.low, values.first_from(lo))
+        self.high = np.minimum(self.high, values.last_until(hi))
+        return bool(np.all(self.low <= self.high))
