@@ -16,6 +16,7 @@ from bnncert.deadline import Deadline
 from bnncert.problem import Problem, Target, robustness, score_objective
 from tests.brute_force import TinyNetwork
 from tests.checking.claims import SEEDS, answer, example, pack, robust_problem, unpack
+from tests.checking.eliminations import eliminated
 from tests.checking.pattern_trees import by_hand, one_by_one, robust_tree
 
 
@@ -83,6 +84,8 @@ def valid(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Valid]:
         made[name] = Valid(tiny, problem.network, sections)
         sections = one_by_one(problem, problem.network, tree)
         made[f"enumerated {name}"] = Valid(tiny, problem.network, sections)
+    tiny, sections = eliminated(path)
+    made["elimination"] = Valid(tiny, tiny.build(), sections)
     for one in made.values():
         assert check(pack(path, one.sections), one.network).targets > 0
     assert any(s.arrays["kind"].size > 3 for s in made["linf"].sections if s.name == "nodes")

@@ -295,6 +295,52 @@ def forge_patterns(rng: Random, sections: Sections) -> None:
     ]
 
 
+def forge_elimination(rng: Random, sections: Sections) -> None:
+    """Claim robustness by a random elimination for all targets, or some of them."""
+    fields = sections[0].fields
+    number = _targets(fields["property"])
+    fields["verdict"] = "robust"
+    order = rng.permutation(int(rng.integers(1, 14))).tolist()
+    parts = []
+    for k, v in enumerate(order):
+        for _ in range(int(rng.integers(1, 3))):
+            share = float(_pick(rng, [1.0, 1.0, 0.6]))
+            parts.append([v, *(w for w in order[k + 1 :] if rng.random() < share)])
+    facts = [s for s in sections[1:] if s.name in ("clashes", "clauses") and rng.integers(4)]
+    arrays = {
+        "sizes": np.array([len(part) for part in parts]),
+        "scopes": np.array([v for part in parts for v in part]),
+    }
+    sections[1:] = [
+        *facts,
+        Section("elimination", {"targets": [k for k in range(number) if rng.integers(8)]}),
+        Section("buckets", {}, arrays),
+    ]
+
+
+def change_part(rng: Random, sections: Sections) -> None:
+    """Remove or repeat a part of a bucket, or one of its variables, consistently."""
+    section = _pick(rng, [s for s in sections if s.name == "buckets"] or sections)
+    sizes = section.arrays.get("sizes")
+    if section.name != "buckets" or sizes is None:
+        return rearrange(rng, sections)
+    scopes = section.arrays["scopes"]
+    parts = [p.tolist() for p in np.split(scopes, np.cumsum(sizes.astype(int))[:-1])]
+    k, part = int(rng.integers(len(parts))), list(_pick(rng, parts))
+    change = int(rng.integers(4))
+    if change == 0:
+        del parts[k]
+    elif change == 1:
+        parts.insert(k, part)
+    elif change == 2:
+        parts[k].pop(int(rng.integers(len(parts[k]))))
+    else:
+        parts[k].append(int(_pick(rng, part)))
+    section.arrays["sizes"] = np.array([len(p) for p in parts])
+    section.arrays["scopes"] = np.array([v for p in parts for v in p])
+    return None
+
+
 def borrow(rng: Random, sections: Sections, others: Sequence[Sections]) -> None:
     """Take a section of another proof."""
     other = _pick(rng, list(others))
@@ -304,7 +350,7 @@ def borrow(rng: Random, sections: Sections, others: Sequence[Sections]) -> None:
 CHANGES: list[Callable[[Random, Sections], None]] = [
     *[change_number] * 6, rearrange, rearrange, drop_leaf, drop_clause, shuffle_sections,
     change_field, change_field, larger_region, change_claim, change_claim, smaller_region,
-    turn_clauses, forge, forge, forge_patterns, forge_patterns,
+    turn_clauses, forge, forge, forge_patterns, forge_patterns, forge_elimination, change_part,
 ]  # fmt: skip
 
 

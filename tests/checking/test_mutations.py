@@ -19,7 +19,7 @@ MUTANTS, SECONDS = 205, 5.0
 
 NAMES = (
     *("linf", "l2", "l1", "polytope", "deep", "one", "gates", "targets", "clauses", "point"),
-    *("patterns", "budget", "enumerated patterns", "enumerated budget"),
+    *("patterns", "budget", "enumerated patterns", "enumerated budget", "elimination"),
 )
 
 

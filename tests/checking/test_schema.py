@@ -91,6 +91,7 @@ def test_real_certificates_fit(valid: dict[str, Valid], tmp_path: Path) -> None:
             assert fits(fields, SCHEMA), fields
             seen.add(fields["section"])
     proofs = {"clashes", "clauses", "target", "nodes", "patterns", "tree"}
+    proofs |= {"elimination", "buckets"}
     assert seen == {"statement", *proofs, "point", "end"}
 
 

@@ -40,7 +40,7 @@ from bnncert.reachability.fast import fast_feasibility
 from bnncert.reachability.feasibility import SignPattern
 from bnncert.regions import Polytope, Region
 from bnncert.search.branching import choose_variable
-from bnncert.search.trace import PatternTrace, Trace
+from bnncert.search.trace import LearnedClause, Trace
 from bnncert.search.warm_start import Frame, NodeMultipliers
 
 #: theta of a pair is a multiple of 2^-12.
@@ -174,10 +174,10 @@ class Prover:
                 parts.append(self._proved(many(neurons, signs, theta)))
         return joined(parts)
 
-    def remember(self, trace: Trace | PatternTrace) -> None:
+    def remember(self, clauses: Sequence[LearnedClause]) -> None:
         """Add the conflicts of a search to the clauses in front of all trees."""
         parts = [self.clauses]
-        for neurons, signs, theta in trace.clauses:
+        for neurons, signs, theta in clauses:
             found = None if theta is None else self.prove_clause(neurons, signs, theta)
             parts += [] if found is None else [found]
         self.clauses = self.known = joined(parts)

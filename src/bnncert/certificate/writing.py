@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from bnncert.atomic import replacing
 from bnncert.certificate.certify import ProofNode, Prover
+from bnncert.certificate.elimination_proof import EliminationProof, prove_elimination
 from bnncert.certificate.pattern_proof import PatternProof, prove_patterns
 from bnncert.certificate.statement import classification, conditions, statement
 from bnncert.checking.checker import BOUND
@@ -24,7 +25,7 @@ from bnncert.errors import InputError
 from bnncert.network import Network
 from bnncert.presolve.pipeline import presolve
 from bnncert.problem import Problem
-from bnncert.search.trace import PatternTrace, SearchRecord, Trace
+from bnncert.search.trace import EliminationTrace, PatternTrace, SearchRecord
 from bnncert.verdict import Counterexample
 
 #: Numbers in one section, at most, before the next one begins.
@@ -62,8 +63,8 @@ def write_proof(
     claim = _read(section, stated)
     record = record or SearchRecord()
     prover = _prover(problem, stated, claim.space, record, arithmetic == "float32", limit)
-    trees = _trees(prover, problem, claim, record, limit)
-    proved = {number for tree in trees for number in tree.targets}
+    together = _together(prover, problem, claim, record, limit)
+    proved = {number for proof in together for number in proof.targets}
     with replacing(path) as file:
         writer = Writer(file)
         writer.add(section)
@@ -72,8 +73,8 @@ def write_proof(
                 writer.add(_clauses("clashes", clashes, {"layer": layer}))
         if prover.clauses.count:
             writer.add(_clauses("clauses", prover.clauses, {"layer": 0}))
-        for tree in trees:
-            for part in _tree_sections(tree):
+        for several in together:
+            for part in _shared_sections(several):
                 writer.add(part)
         for number, target in enumerate(problem.targets):
             if prover.skeleton.empty:
@@ -107,24 +108,35 @@ def _prover(
         # Triples are searched for when they are first asked for, and recorded then.
         presolved.triples_within(limit)
     prover = Prover(problem.network, stated, problem.region, space, presolved, float32=float32)
-    found: list[Trace | PatternTrace] = [*record.traces.values(), *record.patterns]
-    for trace in found:
-        prover.remember(trace)
+    found = [trace.clauses for trace in record.traces.values()]
+    found += [trace.clauses for trace in record.patterns]
+    found += [trace.clauses for trace in record.eliminations]
+    for clauses in found:
+        prover.remember(clauses)
     return prover
 
 
-def _trees(
+def _together(
     prover: Prover, problem: Problem, claim: Statement, record: SearchRecord, limit: Deadline
-) -> list[PatternProof]:
-    """Return proofs of several targets each, made of what searches over patterns left."""
+) -> list[PatternProof | EliminationProof]:
+    """Return proofs of several targets each, made of what searches for all targets left."""
     numbers = {target.name: k for k, target in enumerate(problem.targets)}
-    proofs = []
-    for trace in record.patterns:
-        if prover.skeleton.empty:
-            break
-        targets = {numbers[name]: claim.targets[numbers[name]] for name in trace.targets}
-        proof = prove_patterns(prover, targets, trace, limit)
-        proofs += [] if proof is None else [proof]
+    proofs: list[PatternProof | EliminationProof] = []
+    if prover.skeleton.empty:
+        return proofs
+    proved: set[int] = set()
+    traces: list[PatternTrace | EliminationTrace] = [*record.patterns, *record.eliminations]
+    for trace in traces:
+        chosen = [numbers[name] for name in trace.targets if numbers[name] not in proved]
+        targets = {number: claim.targets[number] for number in chosen}
+        found: PatternProof | EliminationProof | None
+        if isinstance(trace, PatternTrace):
+            found = prove_patterns(prover, targets, trace, limit)
+        else:
+            found = prove_elimination(prover, targets, trace, limit)
+        if found is not None:
+            proofs.append(found)
+            proved.update(found.targets)
     return proofs
 
 
@@ -228,8 +240,14 @@ def _clauses(name: str, clauses: Clauses, fields: dict[str, Any]) -> Section:
     return Section(name, fields, _clause_arrays(clauses))
 
 
-def _tree_sections(proof: PatternProof) -> list[Section]:
-    """Return a tree of first-layer signs as sections."""
+def _shared_sections(proof: PatternProof | EliminationProof) -> list[Section]:
+    """Return the proof of several targets as sections."""
+    if isinstance(proof, EliminationProof):
+        sizes = [len(part) for part in proof.parts]
+        scopes = [v for part in proof.parts for v in part]
+        arrays = {"sizes": _small(sizes), "scopes": _small(scopes)}
+        head = Section("elimination", {"targets": proof.targets})
+        return [head, Section("buckets", {}, arrays)]
     out = [Section("patterns", {"targets": proof.targets})]
     for start in range(0, proof.tree.size, SECTION_NUMBERS):
         part = proof.tree[start : start + SECTION_NUMBERS]

@@ -4,7 +4,8 @@ The walk through a file: the *statement* (network, region, property); *clashes* 
 of neurons that exclude each other, each with the multipliers that prove it; then for every target
 a tree of signs, in preorder, whose branches cover all cases because each one splits a variable
 into its two signs.  Its leaves are contradictions or bounds of f above zero; or, in a tree of
-first-layer signs for several targets (`patterns`), what propagation and enumeration close.
+first-layer signs for several targets (`patterns`), what propagation and enumeration close.  Several
+targets may also be proved by one elimination of variables (`elimination`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from bnncert.checking.container import (
     read_sections,
 )
 from bnncert.checking.counterexample import check_point
+from bnncert.checking.elimination import Elimination
 from bnncert.checking.geometry import Geometry
 from bnncert.checking.leaves import Goal
 from bnncert.checking.patterns import Patterns, PatternTree
@@ -35,8 +37,8 @@ from bnncert.network import Network
 #: Kinds of nodes besides a branch, whose number is its variable.
 CONFLICT, RANGES, BOUND, PATTERNS = -1, -2, -3, -4
 
-#: The sections that begin a tree, and those with its nodes.
-PARTS = {"target": "nodes", "patterns": "tree"}
+#: The sections that begin a proof, and those that it consists of.
+PARTS = {"target": "nodes", "patterns": "tree", "elimination": "buckets"}
 
 
 def check(
@@ -101,13 +103,15 @@ def _check_trees(
             raise RejectedError("a target does not exist, or occurs twice")
         done.update(chosen)
         targets = [statement.targets[k] for k in chosen]
-        walk: Walk | PatternTree
+        walk: Walk | PatternTree | Elimination
         if part == "nodes":
             objective = _objective(current, targets[0])
             goal = Goal(skeleton, objective.of(network), clauses)
             walk = Walk(goal, objective, geometry, clauses)
-        else:
+        elif part == "tree":
             walk = PatternTree(Patterns(skeleton, geometry, clauses, targets, current.budget))
+        else:
+            walk = Elimination(skeleton, clauses, targets, current.budget)
         current = next(sections, nothing)
         while current.name == part:
             walk.take(current)

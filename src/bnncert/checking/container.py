@@ -73,6 +73,8 @@ CONTENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "patterns": (("targets",), ()),
     "tree": ((), ("variables",)),
+    "elimination": (("targets",), ()),
+    "buckets": ((), ("sizes", "scopes")),
     "point": (("target", "exact"), ("point",)),
     "end": (("sha256",), ()),
 }

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from math import comb
+from math import comb, gcd
 
 import numpy as np
 
@@ -108,7 +108,7 @@ class Scores:
         owner = [k for k, target in enumerate(targets) for _ in target]
         width = members.size if len(skeleton.layers) > 1 else skeleton.size
         if len(owner) * width > MOST_WEIGHTS:
-            raise RejectedError("the property has too many weights for a tree of patterns")
+            raise RejectedError("the property has too many weights for one proof of all targets")
         weights, enough = np.zeros((len(owner), width)), np.zeros(len(owner))
         last = skeleton.layers[-1]
         objectives = (objective for target in targets for objective in target)
@@ -136,18 +136,21 @@ class Scores:
 
 def _in_units(function: Function, weights: Objects, constant: Fraction) -> tuple[FloatArray, int]:
     """Return whole weights, and from which value of their sum on the function is positive."""
-    reach = sum(map(abs, weights.tolist())) // function.denominator + 1
-    unit = min(FINEST, 51 - reach.bit_length())
-    if unit < 0:
-        raise RejectedError("the weights of the property are too large")
-    exact = weights << unit
-    whole = exact // function.denominator
-    # What the floor left out costs at most one unit for each weight.
-    lost = int(np.count_nonzero(whole * function.denominator != exact))
+    sizes, step = sum(map(abs, weights.tolist())), gcd(*weights.tolist()) or 1
+    if sizes // step < 2**51:
+        whole, lost, unit = weights // step, 0, Fraction(step, function.denominator)
+    else:
+        shift = min(FINEST, 51 - (sizes // function.denominator + 1).bit_length())
+        if shift < 0:
+            raise RejectedError("the weights of the property are too large")
+        exact, unit = weights << shift, Fraction(1, 1 << shift)
+        whole = exact // function.denominator
+        # What the floor left out costs at most one unit for each weight.
+        lost = int(np.count_nonzero(whole * function.denominator != exact))
     values = range(-(2**53), 2**53)
 
     def is_enough(value: int) -> bool:
-        return function.is_positive_from(constant + Fraction(value - lost, 1 << unit))
+        return function.is_positive_from(constant + (value - lost) * unit)
 
     return whole.astype(np.float64), values.start + bisect_left(values, True, key=is_enough)
 

@@ -25,6 +25,7 @@ from bnncert.search.elimination.factors import MOST_INPUTS, last_layer_scopes, l
 from bnncert.search.elimination.plan import EliminationPlan
 from bnncert.search.elimination.search import EliminationSearch, Ending
 from bnncert.search.elimination.tables import InexactTableError
+from bnncert.search.trace import EliminationTrace
 from bnncert.verdict import Counterexample, TargetResult
 
 #: Share of the time limit that one elimination may take by its estimate, and the seconds without
@@ -74,6 +75,8 @@ class EliminationEngine:
         #: Spacing of admissible input values, or None.
         self._step = step
         self.ending: Ending = "interrupted"
+        #: How many eliminations were looked at for a certificate, and the clauses before them.
+        self._traced, self._traced_clauses = 0, 0
         self._values = []
         if context.options.mode == "optimum":
             replayer = Replayer(problem)
@@ -85,6 +88,7 @@ class EliminationEngine:
     def run(self, deadline: Deadline) -> Ending:
         """Search until the deadline."""
         self.ending = self.search.run(deadline)
+        self._leave_traces()
         return self.ending
 
     def sample(self, deadline: Deadline, rounds: int | None = None) -> None:
@@ -100,6 +104,27 @@ class EliminationEngine:
                         return
         except (OutOfTimeError, InexactTableError):
             return
+
+    def _leave_traces(self) -> None:
+        """Leave the eliminations that proved targets since the last call for a certificate."""
+        record = self.context.record
+        if record is None:
+            return
+        presolved, search = self.presolved, self.search
+        places = np.stack([presolved.owner_layer, presolved.owner], axis=1)
+        for made in search.settling[self._traced :]:
+            numbers = dict.fromkeys(self.owner[k] for k in made.objectives)
+            trace = EliminationTrace(
+                tuple(self.targets[k].name for k in numbers if self._is_proved(k)),
+                tuple(places[list(scope)] for scope in made.active),
+                search.limits.memory,
+                made.seconds,
+                tuple(search.proofs[self._traced_clauses : made.learned]),
+            )
+            if trace.targets:
+                record.eliminations.append(trace)
+                self._traced_clauses = made.learned
+        self._traced = len(search.settling)
 
     def _is_done(self, number: int, lower: float) -> bool:
         """Whether an objective, or another one of its target, is settled."""

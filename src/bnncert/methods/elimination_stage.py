@@ -23,9 +23,6 @@ def eliminate(run: AutoRun, presolved: Presolved, *, exactly: bool) -> None:
     """Eliminate variables if the plan is cheap, and exact or not as the stage wants it."""
     end = run.share.for_proofs()
     own = tuple(t for t in run.problem.targets if t.name in run.open)
-    # A certificate has no place for eliminations: other stages prove the same.
-    if run.context.tracing:
-        return
     if exactly:
         run.elimination = local_plan(presolved, sum(len(t.objectives) for t in own), end)
     if run.elimination is None or run.elimination.is_exact != exactly:

@@ -74,6 +74,27 @@ class PatternTrace:
     clauses: tuple[LearnedClause, ...] = ()
 
 
+@dataclass(frozen=True, eq=False)
+class EliminationTrace:
+    """An elimination of variables that has proved several targets.
+
+    Attributes
+    ----------
+    joined
+        The neurons of each clause that was active: rows (layer, neuron).
+    memory, seconds
+        The limits that the elimination was planned for: gigabytes, and estimated seconds.
+    clauses
+        What the search has learned since the elimination before that is recorded.
+    """
+
+    targets: tuple[str, ...]
+    joined: tuple[IntArray, ...]
+    memory: float
+    seconds: float
+    clauses: tuple[LearnedClause, ...] = ()
+
+
 @dataclass(eq=False)
 class SearchRecord:
     """What a method leaves for a certificate: the presolved network, and traces by target."""
@@ -81,6 +102,7 @@ class SearchRecord:
     presolved: Presolved | None = None
     traces: dict[str, Trace] = field(default_factory=dict)
     patterns: list[PatternTrace] = field(default_factory=list)
+    eliminations: list[EliminationTrace] = field(default_factory=list)
 
 
 def trace_of(tree: Tree, presolved: Presolved, objective: int) -> Trace:

@@ -74,6 +74,26 @@ class EliminationCounts:
         self.seconds[part] = self.seconds.get(part, 0.0) + time.monotonic() - since
 
 
+@dataclass(frozen=True, eq=False)
+class SettlingElimination:
+    """An elimination after which nothing more is wanted of some objectives.
+
+    Attributes
+    ----------
+    active
+        The variables of each clause that was active.
+    seconds
+        The estimated seconds that the elimination was planned for.
+    learned
+        How many clauses were learned before.
+    """
+
+    objectives: tuple[int, ...]
+    active: tuple[tuple[int, ...], ...]
+    seconds: float
+    learned: int
+
+
 class EliminationSearch:
     """One search for all objectives; `run` may be called again to continue.
 
@@ -113,6 +133,8 @@ class EliminationSearch:
         self.counts.spent("tables", started)
         #: What was learned, as certificates have it.
         self.proofs: list[LearnedClause] = []
+        #: The eliminations that settled objectives, for a certificate.
+        self.settling: list[SettlingElimination] = []
         self.lower = np.full(len(objectives), -np.inf)
         self._stuck: set[int] = set()
         self._prepared: Prepared | None = None
@@ -179,6 +201,7 @@ class EliminationSearch:
                 deadline.check()
                 patterns = self._eliminate(wanted, deadline)
                 left = {k: p for k, p in patterns.items() if not self._is_done(k, self.lower[k])}
+                self._record([k for k in wanted if k not in left])
                 started = time.monotonic()
                 found = self._learn(left, deadline)
                 self.counts.spent("checks", started)
@@ -188,6 +211,13 @@ class EliminationSearch:
             return "interrupted"
         except InexactTableError:
             return "stuck"
+
+    def _record(self, settled: list[int]) -> None:
+        """Record what settled objectives."""
+        if settled:
+            active = tuple(self.pool.scopes[i] for i in self.pool.active)
+            made = SettlingElimination(tuple(settled), active, self._effort, len(self.proofs))
+            self.settling.append(made)
 
     def _widen(self) -> bool:
         """Allow wider tables for what is stuck; False if no bucket is split, or at the limit."""

@@ -1,0 +1,88 @@
+"""Proofs by elimination: the buckets are planned over the checker's own tables and tried out there.
+
+The search eliminates the variables of presolve, the checker those of its own skeleton.  They differ
+little, so the search only says which clauses joined variables and what an elimination might take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bnncert.certificate.certify import Prover
+from bnncert.checking.container import RejectedError
+from bnncert.checking.elimination import MOST_INPUTS, MOST_LIVE, Elimination, SplitOrder
+from bnncert.checking.skeleton import Skeleton
+from bnncert.checking.statement import ScoreFunction
+from bnncert.deadline import Deadline, OutOfTimeError
+from bnncert.search.elimination.bound import EliminationLimits, prepare
+from bnncert.search.trace import EliminationTrace
+
+#: Where the checker refuses the tables as too large, they are planned for less memory, so often.
+ATTEMPTS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class EliminationProof:
+    """The parts of all buckets over the checker's variables, and the targets that they prove."""
+
+    targets: list[int]
+    parts: list[tuple[int, ...]]
+
+
+def prove_elimination(
+    prover: Prover,
+    targets: Mapping[int, Sequence[ScoreFunction]],
+    trace: EliminationTrace,
+    deadline: Deadline,
+) -> EliminationProof | None:
+    """Return a proof of as many targets as the checker accepts, or None."""
+    try:
+        own = Elimination(prover.skeleton, prover.clauses, list(targets.values()))
+        own.parts = _parts(own, trace, deadline)
+        proved = own.excluded()
+    except (OutOfTimeError, RejectedError):
+        return None
+    kept = [number for number, fine in zip(targets, proved.tolist(), strict=True) if fine]
+    return EliminationProof(kept, own.parts) if kept else None
+
+
+def _parts(own: Elimination, trace: EliminationTrace, deadline: Deadline) -> list[tuple[int, ...]]:
+    """Return buckets that the checker has the memory for, or the last ones that were tried."""
+    scopes = [*own.groups, *_gates(own)]
+    known = {v for scope in scopes for v in scope}
+    joined = [_variables(own.skeleton, neurons) for neurons in trace.joined]
+    active = [scope for scope in joined if scope and known.issuperset(scope)]
+    limits = EliminationLimits(trace.memory, trace.seconds)
+    parts: list[tuple[int, ...]] = []
+    for _ in range(ATTEMPTS):
+        plan = prepare(scopes, active, own.scores.enough.size, limits, deadline).plan
+        parts = [mini.scope for bucket in plan.buckets for mini in bucket]
+        if own.peak(SplitOrder.of(parts)) <= MOST_LIVE:
+            break
+        limits = replace(limits, memory=limits.memory / 4)
+    return parts
+
+
+def _gates(own: Elimination) -> list[tuple[int, ...]]:
+    """Return the variables of the tables of hidden neurons, from the last layer downwards."""
+    waiting = sorted({v for scope in own.groups for v in scope})
+    seen, found = set(waiting), []
+    while waiting:
+        v = waiting.pop()
+        if own.skeleton.owner[v][0] == 0:
+            continue
+        inputs = own.gate(v)[0].tolist()
+        if len(inputs) <= MOST_INPUTS:
+            found.append((*inputs, v))
+            waiting += [u for u in inputs if u not in seen]
+            seen.update(inputs)
+    return found
+
+
+def _variables(skeleton: Skeleton, neurons: np.ndarray) -> tuple[int, ...]:
+    """Return the checker's variables of neurons that are open."""
+    layers = [(skeleton.layers[number], j) for number, j in neurons.tolist()]
+    return tuple(sorted({int(layer.variable[j]) for layer, j in layers if layer.state[j] == 0}))
