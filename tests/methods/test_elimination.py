@@ -10,7 +10,9 @@ import pytest
 
 import bnncert
 from bnncert import Options
-from bnncert.methods import elimination, elimination_stage
+from bnncert.checking import check
+from bnncert.checking.container import read_sections
+from bnncert.methods import elimination
 
 
 def line(
@@ -62,9 +64,7 @@ def test_it_agrees_with_milp_on_a_line(seed: int) -> None:
     assert verdict.status == other.status
 
 
-def test_auto_eliminates_where_the_network_is_local(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_auto_eliminates_where_the_network_is_local(tmp_path: Path) -> None:
     region, label, net = question(5, 40, 0.2, lead=60)
     result = bnncert.verify(net, region, label, timeout=30)
     stages = {t.stage for t in result.targets}
@@ -72,12 +72,11 @@ def test_auto_eliminates_where_the_network_is_local(
     done = next(t.details["elimination"] for t in result.targets if "elimination" in t.details)
     assert done["width"] < done["variables"] / 2
     assert done["split buckets"] == 0
-    # Where a certificate is wanted, what has none does not run.
-    monkeypatch.setattr(
-        elimination_stage, "local_plan", lambda *_: pytest.fail("no plan was wanted")
-    )
-    proof = bnncert.verify(net, region, label, timeout=30, certificate=tmp_path / "proof")
+    path = tmp_path / "proof"
+    proof = bnncert.verify(net, region, label, timeout=30, certificate=path)
     assert proof.status == "robust" and proof.certificate is not None
+    assert check(path, net).targets == len(result.targets)
+    assert "elimination" in {section.name for section in read_sections(path)}
 
 
 def test_time_and_memory_are_limited_where_tables_would_explode() -> None:

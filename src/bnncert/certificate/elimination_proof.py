@@ -23,6 +23,9 @@ from bnncert.search.trace import EliminationTrace
 #: Where the checker refuses the tables as too large, they are planned for less memory, so often.
 ATTEMPTS = 4
 
+#: Multiples of the search's estimated seconds: the buckets may be split in another way here.
+EFFORTS = (1.0, 16.0)
+
 
 @dataclass(frozen=True, eq=False)
 class EliminationProof:
@@ -37,16 +40,24 @@ def prove_elimination(
     targets: Mapping[int, Sequence[ScoreFunction]],
     trace: EliminationTrace,
     deadline: Deadline,
-) -> EliminationProof | None:
-    """Return a proof of as many targets as the checker accepts, or None."""
-    try:
-        own = Elimination(prover.skeleton, prover.clauses, list(targets.values()))
-        own.parts = _parts(own, trace, deadline)
-        proved = own.excluded()
-    except (OutOfTimeError, RejectedError):
-        return None
-    kept = [number for number, fine in zip(targets, proved.tolist(), strict=True) if fine]
-    return EliminationProof(kept, own.parts) if kept else None
+) -> list[EliminationProof]:
+    """Return proofs of as many targets as the checker accepts."""
+    proofs: list[EliminationProof] = []
+    rest = dict(targets)
+    for factor in EFFORTS:
+        if not rest:
+            break
+        try:
+            own = Elimination(prover.skeleton, prover.clauses, list(rest.values()))
+            own.parts = _parts(own, replace(trace, seconds=factor * trace.seconds), deadline)
+            proved = own.excluded()
+        except (OutOfTimeError, RejectedError):
+            break
+        kept = [number for number, fine in zip(rest, proved.tolist(), strict=True) if fine]
+        if kept:
+            proofs.append(EliminationProof(kept, own.parts))
+        rest = {number: target for number, target in rest.items() if number not in kept}
+    return proofs
 
 
 def _parts(own: Elimination, trace: EliminationTrace, deadline: Deadline) -> list[tuple[int, ...]]:

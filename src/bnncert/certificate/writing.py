@@ -129,14 +129,14 @@ def _together(
     for trace in traces:
         chosen = [numbers[name] for name in trace.targets if numbers[name] not in proved]
         targets = {number: claim.targets[number] for number in chosen}
-        found: PatternProof | EliminationProof | None
+        if not targets:
+            continue
         if isinstance(trace, PatternTrace):
-            found = prove_patterns(prover, targets, trace, limit)
+            tree = prove_patterns(prover, targets, trace, limit)
+            proofs += [] if tree is None else [tree]
         else:
-            found = prove_elimination(prover, targets, trace, limit)
-        if found is not None:
-            proofs.append(found)
-            proved.update(found.targets)
+            proofs += prove_elimination(prover, targets, trace, limit)
+        proved.update(number for proof in proofs for number in proof.targets)
     return proofs
 
 
