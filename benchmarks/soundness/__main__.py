@@ -31,7 +31,15 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     # Each worker has one core; this is set before NumPy is loaded.
     os.environ.setdefault(name, "1")
 
-PARTS = ("onnx_graphs", "brute_force", "convolutions", "certificates", "files", "time_limits")
+PARTS = (
+    "onnx_graphs",
+    "brute_force",
+    "convolutions",
+    "between_methods",
+    "certificates",
+    "files",
+    "time_limits",
+)
 
 
 def one_case(part: str, seed: int, number: int) -> dict[str, object]:
