@@ -43,6 +43,7 @@ ROOMS = (
     "certificate",
     "verification",
     "radius",
+    "smallest",
     "batch",
     "report",
     "competition",

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from bnncert.radius import RadiusResult, find_radius
     from bnncert.regions import Ball, Box, Grid, Polytope, Region
     from bnncert.relaxations.moments.polynomial import Polynomial
+    from bnncert.smallest import SmallestResult, find_smallest
     from bnncert.verdict import Counterexample, Result, TargetResult
     from bnncert.verification import bound, solve, verify, verify_specification
 
@@ -75,6 +76,7 @@ __all__ = [
     "RadiusResult",
     "Region",
     "Result",
+    "SmallestResult",
     "Specification",
     "Target",
     "TargetResult",
@@ -84,6 +86,7 @@ __all__ = [
     "bound",
     "bound_polynomial",
     "find_radius",
+    "find_smallest",
     "from_torch",
     "from_vnnlib",
     "last_sign",
@@ -151,6 +154,10 @@ _HOMES = {
         "Grid",
         "Polytope",
         "Region",
+    ),
+    "bnncert.smallest": (
+        "SmallestResult",
+        "find_smallest",
     ),
     "bnncert.verdict": (
         "Counterexample",

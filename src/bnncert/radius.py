@@ -16,6 +16,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from bnncert.network import Network
 from bnncert.problem import Problem, Targets, Ties, robustness
 from bnncert.regions import LARGEST_VALUE, Ball, Norm
 from bnncert.replay import OnnxRuntime, Replayer
-from bnncert.verdict import Counterexample, Status, finite_or_none
+from bnncert.verdict import Counterexample, Result, Status, finite_or_none
 from bnncert.verification import verify
 
 #: The first radius is this share of the data box's width (in each coordinate).
@@ -168,17 +169,17 @@ def find_radius(
         raise InputError(f"the largest radius is {maximum}; expected a number > 0")
     deadline = Deadline(timeout)
     centre = Ball(norm, point, 0.0, clip_lo, clip_hi)
-    search = _Bisection(centre, maximum, tolerance)
-    verifier = _Verifier(network, centre, label, targets, ties, options, progress, deadline)
+    search = Bisection(centre, maximum, tolerance)
+    verifier = BallVerifier(network, centre, label, targets, ties, options, progress, deadline)
     try:
-        _bisect(search, verifier, method)
+        bisect(search, verifier, method)
     except KeyboardInterrupt as stop:
         raise RadiusInterrupt(search.result(label, deadline)) from stop
     return search.result(label, deadline)
 
 
 @dataclass(frozen=True, eq=False)
-class _Verifier:
+class BallVerifier:
     """Verifies balls around one centre, within the time of the whole search."""
 
     network: Network
@@ -191,7 +192,8 @@ class _Verifier:
     deadline: Deadline
 
     @cached_property
-    def _runtime(self) -> OnnxRuntime | None:
+    def runtime(self) -> OnnxRuntime | None:
+        """The model file as onnxruntime executes it, if there is one."""
         return OnnxRuntime.of(self.network)
 
     def verify(
@@ -201,8 +203,7 @@ class _Verifier:
         left = self.deadline.remaining()
         # At least a millisecond, so that the centre is always evaluated.
         limit = None if math.isinf(left) else max(left * share, 1e-3)
-        centre, progress = self.centre, self.progress
-        ball = Ball(centre.norm, centre.middle, radius, centre.clip_lo, centre.clip_hi)
+        ball, progress = self.ball(radius), self.progress
         result = verify(
             self.network,
             ball,
@@ -212,16 +213,38 @@ class _Verifier:
             method=method,
             timeout=limit,
             options=self.options,
-            progress=None if progress is None else _prefixed(progress, f"radius {radius:.4g}: "),
+            progress=None if progress is None else _prefixed(progress, self.prefix(radius)),
+            certificate=self.certificate(),
         )
+        self.finish(radius, result)
         found = result.counterexample
         if found is not None:
             problem = robustness(self.network, ball, self.label, self.targets, self.ties)
-            found = _nearer(problem, self._runtime, found)
+            found = self.nearer(problem, found)
         return Probe(radius, method, result.status, result.seconds), found
 
+    def ball(self, radius: float) -> Ball:
+        """Return the ball of a radius."""
+        centre = self.centre
+        return Ball(centre.norm, centre.middle, radius, centre.clip_lo, centre.clip_hi)
 
-def _bisect(search: _Bisection, verifier: _Verifier, method: str) -> None:
+    def prefix(self, radius: float) -> str:
+        """Return the beginning of the lines of progress about a radius."""
+        return f"radius {radius:.4g}: "
+
+    def certificate(self) -> Path | None:
+        """Return the file to which the next verification writes its certificate."""
+        return None
+
+    def finish(self, radius: float, result: Result) -> None:
+        """Look at an answer and at its certificate."""
+
+    def nearer(self, problem: Problem, found: Counterexample) -> Counterexample:
+        """Return a counterexample that is nearer to the centre, or this one."""
+        return _nearer(problem, self.runtime, found)
+
+
+def bisect(search: Bisection, verifier: BallVerifier, method: str) -> None:
     """Verify one radius after the other until the gap is small or the time is up."""
     search.learn(*verifier.verify(0.0, 1.0, method))
     share = FIRST_SLICE
@@ -270,7 +293,7 @@ def _nearer(problem: Problem, runtime: OnnxRuntime | None, found: Counterexample
 
 
 @dataclass
-class _Bisection:
+class Bisection:
     """What is known so far, and where to look next."""
 
     centre: Ball
@@ -316,12 +339,16 @@ class _Bisection:
             counterexample=self.counterexample,
         )
 
+    def measure(self, found: Counterexample) -> float:
+        """Return the distance of a counterexample from the centre, rounded up."""
+        return distance(self.centre.norm, self.centre.middle, found)
+
     def learn(self, probe: Probe, found: Counterexample | None) -> None:
         """Enter one answer."""
         radius, status = probe.radius, probe.status
         self.probes.append(probe)
         if found is not None:
-            far = distance(self.centre.norm, self.centre.middle, found)
+            far = self.measure(found)
             if far < self.upper:
                 self.upper, self.counterexample = far, found
         elif status == "robust":
@@ -360,16 +387,16 @@ class _Bisection:
         if self.upper == 0 or certified >= self.limit:
             return None, False
         if self.undecided is None:
-            return self._between(certified, self.upper), False
-        below = self._between(certified, self.undecided[0])
-        above = self._between(self.undecided[1], self.upper)
+            return self.between(certified, self.upper), False
+        below = self.between(certified, self.undecided[0])
+        above = self.between(self.undecided[1], self.upper)
         # Both sides take turns, so that a slow side does not use all the time.
         self._above_next = not self._above_next
         if above is not None and (self._above_next or below is None):
             return above, True
         return below, False
 
-    def _between(self, low: float, high: float) -> float | None:
+    def between(self, low: float, high: float) -> float | None:
         """Return a radius that halves the interval between two, or None if it is small."""
         if math.isinf(high):
             if self.maximum is not None and low < self.limit:

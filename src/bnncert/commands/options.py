@@ -69,6 +69,14 @@ CertificateOption = Annotated[
     Path | None,
     typer.Option("--certificate", help="Write a proof of the verdict for `bnncert check`."),
 ]
+GridOption = Annotated[
+    str | None,
+    typer.Option(
+        "--grid",
+        help="Only inputs at multiples of a step from the lower end of the data box count: "
+        "1px for integer pixels, or a step in input units.",
+    ),
+]
 SaveCounterexampleOption = Annotated[
     Path | None,
     typer.Option(
@@ -151,14 +159,7 @@ class BallOptions(PointOptions):
             "--radius", help="Radius in input units, in pixels as in 1px, or as in 0.25delta."
         ),
     ] = None
-    grid: Annotated[
-        str | None,
-        typer.Option(
-            "--grid",
-            help="Only inputs at multiples of a step from the lower end of the data box count: "
-            "1px for integer pixels, or a step in input units.",
-        ),
-    ] = None
+    grid: GridOption = None
 
 
 @dataclass(frozen=True)

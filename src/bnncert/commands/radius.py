@@ -1,9 +1,12 @@
-"""`bnncert radius`: the largest certified and the smallest falsified radius."""
+"""`bnncert radius`: the largest certified and the smallest falsified radius, or the minimum."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -13,22 +16,26 @@ from bnncert.commands.cluster import with_cluster
 from bnncert.commands.console import PlainConsole, watch
 from bnncert.commands.grouping import grouped
 from bnncert.commands.options import (
+    GridOption,
     JsonOption,
     MethodOption,
     MethodOptions,
     ModelArgument,
     PointOptions,
+    SaveCounterexampleOption,
     ScalingOptions,
     SchedulerOption,
     TiesOption,
 )
 from bnncert.commands.output import json_path, refuse_unwritable, write_json
-from bnncert.commands.question import read_network, read_question
+from bnncert.commands.question import CommandQuestion, read_network, read_question
 from bnncert.commands.results import network_tree, replay_text
-from bnncert.commands.unused import refuse_unread
+from bnncert.commands.smallest import SmallestView
+from bnncert.commands.unused import refuse_together, refuse_unread, refuse_without
 from bnncert.errors import InputError
 from bnncert.radius import RadiusInterrupt, RadiusResult, find_radius
 from bnncert.report.summary import radius_table
+from bnncert.smallest import SmallestInterrupt, find_smallest
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,30 @@ class SearchOptions:
     tolerance: Annotated[
         float | None,
         typer.Option("--tolerance", help="Gap to end at (default: 1 % of the falsified radius)."),
+    ] = None
+    exact: Annotated[
+        bool,
+        typer.Option(
+            "--exact", help="Find the smallest perturbation itself, on the inputs of --grid."
+        ),
+    ] = False
+    grid: GridOption = None
+
+
+@dataclass(frozen=True)
+class ExactOutputs:
+    """The files of `--exact`."""
+
+    certificate: Annotated[
+        Path | None,
+        typer.Option(
+            "--certificate", help="With --exact: write a proof of the certified side for `check`."
+        ),
+    ] = None
+    save_counterexample: SaveCounterexampleOption = None
+    resume: Annotated[
+        Path | None,
+        typer.Option("--resume", help="With --exact: go on from the --json file of a search."),
     ] = None
 
 
@@ -56,31 +87,37 @@ def radius(
     method: MethodOption = "auto",
     settings: MethodOptions,
     cluster: SchedulerOption = None,
+    outputs: ExactOutputs,
     json_: JsonOption = None,
 ) -> None:
     """Find the largest certified and the smallest falsified radius around a point."""
     refuse_unread(ctx, method)
+    refuse_together(ctx, "exact", {"tolerance": "the search ends at the minimum"})
+    refuse_without(ctx, "exact", ("grid", "certificate", "save_counterexample", "resume"))
     options = settings.options()
-    refuse_unwritable(json_path(json_), read=(model, point.input_, point.labels))
+    written = (outputs.certificate, outputs.save_counterexample, json_path(json_))
+    refuse_unwritable(*written, read=(model, point.input_, point.labels))
     if point.input_ is None:
         raise InputError("--input is missing; give the point to search around")
-    question = read_question(read_network(model, settings.sign_zero), point, "0", scaling)
+    network = read_network(model, settings.sign_zero)
+    question = read_question(network, point, "0", scaling, search.grid)
     console = PlainConsole(stderr=json_ == "-")
     title = f"{model.name}, {question.title}: {question.label_text}, norm {point.norm}"
+    about = {
+        **network_tree(question.network),
+        "input": question.where,
+        "labels": question.labels,
+        "method": method,
+        "seed": settings.seed,
+    }
+    find, show = _search(question, search, outputs, {**about, "ties": ties})
     try:
         with (
             with_cluster(options, cluster) as options,
             watch(PlainConsole(stderr=True)) as progress,
         ):
-            result = find_radius(
-                question.network,
-                question.region.middle,
-                question.label,
-                point.norm,
-                clip_lo=question.region.clip_lo,
-                clip_hi=question.region.clip_hi,
+            result = find(
                 maximum=search.maximum,
-                tolerance=search.tolerance,
                 targets=question.targets,
                 ties=ties,
                 method=method,
@@ -88,24 +125,43 @@ def radius(
                 options=options,
                 progress=progress,
             )
-    except RadiusInterrupt as stop:
-        _show(console, title, stop.result)
-        console.print(f"interrupted after {stop.result.seconds:.2f} s: the search is not finished")
+    except (RadiusInterrupt, SmallestInterrupt) as stop:
+        found = stop.result
+        tree = show(console, title, found)
+        console.print(f"interrupted after {found.seconds:.2f} s: the search is not finished")
+        if search.exact:
+            # The search can go on from this file.
+            write_json(json_, {**about, **tree})
         raise
-    _show(console, title, result)
-    tree = {
-        **network_tree(question.network),
-        "input": question.where,
-        "labels": question.labels,
-        "method": method,
-        "seed": settings.seed,
-        **result.to_dict(),
-    }
-    write_json(json_, tree)
+    write_json(json_, {**about, **show(console, title, result)})
 
 
-def _show(console: Console, title: str, result: RadiusResult) -> None:
-    """Print the radii and the counterexample, if there is one."""
+def _search(
+    question: CommandQuestion,
+    search: SearchOptions,
+    outputs: ExactOutputs,
+    about: dict[str, Any],
+) -> tuple[Callable[..., Any], Callable[..., dict[str, Any]]]:
+    """Return the function that searches and the one that shows what it found."""
+    network, ball, label = question.network, question.region, question.label
+    if search.exact:
+        shown = SmallestView(question, outputs.save_counterexample, about)
+        known = None if outputs.resume is None else shown.known(outputs.resume)
+        certificate = outputs.certificate
+        find = partial(find_smallest, network, ball, label, certificate=certificate, known=known)
+        return find, shown
+    interval = partial(
+        find_radius,
+        *(network, ball.middle, label, ball.norm),
+        clip_lo=ball.clip_lo,
+        clip_hi=ball.clip_hi,
+        tolerance=search.tolerance,
+    )
+    return interval, _show
+
+
+def _show(console: Console, title: str, result: RadiusResult) -> dict[str, Any]:
+    """Print the radii and the counterexample, if there is one; return them for JSON."""
     console.print(title, soft_wrap=True)
     console.print(radius_table(result))
     found = result.counterexample
@@ -114,3 +170,4 @@ def _show(console: Console, title: str, result: RadiusResult) -> None:
     elif result.lower >= result.limit:
         reach = "the whole data box" if result.covers_data else "the largest radius looked at"
         console.print(f"robust up to {reach}", soft_wrap=True)
+    return result.to_dict()

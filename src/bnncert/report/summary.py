@@ -11,6 +11,7 @@ from bnncert.batch.rows import LabelSource, Row, label_source
 from bnncert.radius import RadiusResult
 from bnncert.report.counts import COUNT_TITLES, Count, count_answers, count_cells
 from bnncert.report.plain_table import plain_table
+from bnncert.smallest import SmallestResult
 
 #: Titles of the column with the share of robust inputs.
 CERTIFIED: dict[LabelSource, str] = {
@@ -52,6 +53,18 @@ def radius_table(result: RadiusResult) -> Table:
         _exact(result.upper),
         f"{result.gap:.3g}" if math.isfinite(result.gap) else "-",
         str(result.calls),
+        f"{result.seconds:.2f}",
+    )
+    return table
+
+
+def smallest_table(result: SmallestResult) -> Table:
+    """Return the table of a search for the smallest perturbation, which has one line."""
+    table = plain_table("minimum", "certified", "falsified", "verify calls", "seconds")
+    text = result.counts.text
+    table.add_row(
+        *(text(count) for count in (result.minimum, result.certified, result.falsified)),
+        str(len(result.probes)),
         f"{result.seconds:.2f}",
     )
     return table

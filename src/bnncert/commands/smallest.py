@@ -1,0 +1,99 @@
+"""What `bnncert radius --exact` prints and writes, and where a search goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from bnncert.commands.question import CommandQuestion
+from bnncert.commands.results import replay_text
+from bnncert.errors import FormatError, InputError
+from bnncert.formats.reading import parse_json, read_bytes
+from bnncert.report.saved_counterexample import CounterexampleFile
+from bnncert.report.summary import smallest_table
+from bnncert.smallest import Known, SmallestResult
+
+#: The fields of the JSON file that have to agree for a search to go on from it.
+QUESTION = ("network_hash", "sign_zero", "ties", "targets", "label", "region")
+
+
+class SmallestView:
+    """Shows the smallest perturbation of one question.
+
+    Parameters
+    ----------
+    saved
+        The file that the witness goes to.
+    about
+        What the JSON file says about the network.
+    """
+
+    def __init__(
+        self, question: CommandQuestion, saved: Path | None, about: dict[str, Any]
+    ) -> None:
+        ball = question.region
+        self._file = None
+        if saved is not None:
+            self._file = CounterexampleFile.around(
+                saved, question.network, ball.middle, ball.clip_lo, ball.clip_hi
+            )
+        self._about = {
+            "ties": about["ties"],
+            "targets": question.targets,
+            "label": question.label,
+            "region": ball.to_dict(),
+        }
+        self._network = {name: about[name] for name in ("network_hash", "sign_zero")}
+
+    def __call__(self, console: Console, title: str, result: SmallestResult) -> dict[str, Any]:
+        """Print both sides and the witness, save the witness, and return all for JSON."""
+        console.print(title, soft_wrap=True)
+        console.print(smallest_table(result))
+        console.print(_sentence(result), soft_wrap=True)
+        if result.certificate is not None:
+            sure = result.counts.text(result.certified)
+            console.print(f"certificate: {result.certificate} (robust up to {sure})")
+        elif result.no_certificate:
+            console.print(f"no certificate: {result.no_certificate}", soft_wrap=True)
+        if self._file is not None:
+            console.print(self._file.write(result.witness), soft_wrap=True)
+        return {**self._about, **result.to_dict()}
+
+    def known(self, path: Path) -> Known:
+        """Return where the search of a JSON file ended, after a check that it is about this."""
+        tree = parse_json(read_bytes(path), str(path))
+        try:
+            asked = {name: tree[name] for name in QUESTION}
+            certified, witness = tree["counts"]["certified"], tree["witness"]
+            point = None if witness is None else np.array(witness["input"], dtype=np.float64)
+        except (ValueError, KeyError, TypeError) as error:
+            raise FormatError(f"{path}: not a file that `radius --exact --json` wrote") from error
+        for name, value in {**self._network, **self._about}.items():
+            if asked[name] != value:
+                raise InputError(f"{path}: a search about another question ({name} differs)")
+        is_count = certified is None or (type(certified) is int and certified >= 0)
+        if not is_count or (point is not None and point.shape != (len(asked["region"]["center"]),)):
+            raise FormatError(f"{path}: not a file that `radius --exact --json` wrote")
+        return Known(certified, point)
+
+
+def _sentence(result: SmallestResult) -> str:
+    """Return the answer in words."""
+    found, counts = result.witness, result.counts
+    if result.minimum == 0 and found is not None:
+        return f"the input itself is a counterexample for {found.target}, {replay_text(found)}"
+    if result.minimum is not None and found is not None:
+        distance = f"{counts.radius(result.minimum):.6g}"
+        what = f"smallest perturbation: {counts.text(result.minimum)}"
+        if result.norm != "l0":
+            what += f" ({distance} in input units)"
+        return f"{what}, {found.target}, {replay_text(found)}"
+    if found is not None:
+        return f"the minimum is open; counterexample for {found.target}, {replay_text(found)}"
+    if result.is_closed:
+        reach = "the data box" if result.covers_data else "the largest radius looked at"
+        return f"no perturbation within {reach} changes the class"
+    return "the minimum is open; no counterexample was found"

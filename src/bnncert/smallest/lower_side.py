@@ -1,0 +1,52 @@
+"""The certificate of the lower side: that of the largest count that is proved robust."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from bnncert.verdict import Result
+
+
+class LowerSide:
+    """Keeps the certificate of the last proof in a file; counts are proved in increasing order.
+
+    Attributes
+    ----------
+    count
+        The count that the certificate is about, or None if there is no certificate.
+    reason
+        Why the last proof has no certificate.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.count: float | None = None
+        self.reason = ""
+        self._part: Path | None = None
+
+    def next_file(self) -> Path | None:
+        """Return where the next certificate goes until its verdict is known."""
+        if self.path is None:
+            return None
+        # A counterexample has a certificate, too, which must not replace that of a proof.
+        self._part = self.path.with_name(f".bnncert-{secrets.token_hex(8)}{self.path.suffix[:16]}")
+        return self._part
+
+    def finish(self, count: float, result: Result) -> None:
+        """Keep the certificate if it is one of a proof."""
+        part, path = self._part, self.path
+        if part is None or path is None:
+            return
+        self._part = None
+        try:
+            if result.status == "robust" and result.certificate is not None:
+                os.replace(part, path)
+                self.count, self.reason = count, ""
+            elif result.status == "robust":
+                if self.count is not None:
+                    path.unlink(missing_ok=True)
+                self.count, self.reason = None, result.notes[-1] if result.notes else ""
+        finally:
+            part.unlink(missing_ok=True)

@@ -1,0 +1,301 @@
+"""The smallest perturbation that changes the class, by bisection on whole numbers.
+
+    lower = the largest count that verification called robust,
+    upper = the least count of a counterexample,
+
+and the minimum is known when upper = lower + 1: the ball of count `lower` has a proof, and the
+counterexample of count `upper` is the witness.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bnncert.arrays import FloatArray
+from bnncert.deadline import Deadline
+from bnncert.description.model import SignZero
+from bnncert.errors import InputError
+from bnncert.methods import REGISTRY, Options, Progress
+from bnncert.network import Network
+from bnncert.problem import Problem, Targets, Ties, robustness
+from bnncert.radius import BallVerifier, Bisection, Probe, bisect
+from bnncert.regions import Ball
+from bnncert.replay import Replayer
+from bnncert.smallest.counts import LARGEST_COUNT, Counts
+from bnncert.smallest.lower_side import LowerSide
+from bnncert.smallest.shrinking import Shrinking
+from bnncert.verdict import Counterexample, Result
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What an earlier search found: the largest certified count and a witness."""
+
+    certified: int | None = None
+    witness: FloatArray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class SmallestResult:
+    """What is known about the smallest perturbation, in counts (see `smallest.counts`).
+
+    Attributes
+    ----------
+    certified
+        The largest certified count; None if not even the centre is.
+    falsified
+        The count of the witness; None if there is none.
+    limit
+        The search looked no further than this count.
+    covers_data
+        Whether that is the whole data box.
+    certificate
+        The file with the proof of `certified`, if one was asked for and written.
+    no_certificate
+        Why there is none.
+    """
+
+    norm: str
+    label: int
+    counts: Counts
+    certified: int | None
+    falsified: int | None
+    limit: int
+    covers_data: bool
+    probes: tuple[Probe, ...]
+    seconds: float
+    witness: Counterexample | None = None
+    certificate: str | None = None
+    no_certificate: str = ""
+
+    @property
+    def minimum(self) -> int | None:
+        """The count of the smallest perturbation; None while it is not known."""
+        below = -1 if self.certified is None else self.certified
+        return self.falsified if self.falsified == below + 1 else None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the minimum is known, or that the region of interest has no counterexample."""
+        return self.minimum is not None or self.certified == self.limit
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON: distances in input units, and their counts."""
+        known = {"certified": self.certified, "falsified": self.falsified, "minimum": self.minimum}
+        return {
+            "norm": self.norm,
+            "label": self.label,
+            **{name: None if n is None else self.counts.radius(n) for name, n in known.items()},
+            "counts": known,
+            "step": self.counts.step,
+            "limit": self.limit,
+            "covers_data": self.covers_data,
+            "calls": len(self.probes),
+            "seconds": self.seconds,
+            "probes": [asdict(probe) for probe in self.probes],
+            "witness": self.witness and self.witness.to_dict(),
+            "certificate": self.certificate,
+        }
+
+
+class SmallestInterrupt(KeyboardInterrupt):
+    """Ctrl-C during a search; `result` is what was known by then."""
+
+    def __init__(self, result: SmallestResult) -> None:
+        super().__init__("interrupted")
+        self.result = result
+
+
+def find_smallest(
+    network: Network,
+    centre: Ball,
+    label: int,
+    *,
+    maximum: float | None = None,
+    targets: Targets = "all",
+    ties: Ties = "violation",
+    method: str = "auto",
+    timeout: float | None = None,
+    sign_zero: SignZero | None = None,
+    options: Options | None = None,
+    progress: Progress | None = None,
+    certificate: Path | None = None,
+    known: Known | None = None,
+) -> SmallestResult:
+    """Find the smallest perturbation of a point that the network does not answer with `label`.
+
+    Parameters
+    ----------
+    centre
+        A ball around the point, which states norm, data box and grid; its radius does not matter.
+    maximum
+        The largest radius of interest, in input units.
+    timeout
+        Seconds for the whole search.
+    certificate
+        Where to write the certificate of the largest count that is proved.
+    known
+        Where an earlier search ended.  Its witness is replayed, its certified count is believed.
+
+    Raises
+    ------
+    InputError
+        If the distances from the point are not whole numbers (no grid, and not L0).
+    SmallestInterrupt
+        On Ctrl-C, with what is known by then.
+    """
+    network = network.with_sign_zero(sign_zero)
+    REGISTRY.make(method)
+    counts = Counts(centre)
+    if maximum is not None and not 0 < maximum < math.inf:
+        raise InputError(f"the largest radius is {maximum}; expected a number > 0")
+    deadline = Deadline(timeout)
+    search = CountBisection(centre, maximum, None, counts=counts)
+    verifier = CountVerifier(
+        *(network, centre, label, targets, ties, options, progress, deadline),
+        search=search,
+        lower=LowerSide(certificate),
+    )
+    try:
+        if known is not None:
+            _resume(search, verifier, known)
+        bisect(search, verifier, method)
+        _certify_known(search, verifier, method)
+    except KeyboardInterrupt as stop:
+        raise SmallestInterrupt(search.smallest(verifier)) from stop
+    return search.smallest(verifier)
+
+
+def _resume(search: CountBisection, verifier: CountVerifier, known: Known) -> None:
+    """Enter what an earlier search found."""
+    if known.certified is not None:
+        search.lower = float(known.certified)
+    if known.witness is None:
+        return
+    count = search.counts.count(known.witness)
+    problem = verifier.problem(verifier.ball(float(count)))
+    replayer = Replayer(problem, verifier.runtime)
+    for target in problem.targets:
+        found = replayer.confirm(target, known.witness)
+        if found is not None:
+            search.learn(Probe(float(count), "replay", "not_robust", 0.0), found)
+            return
+    raise InputError("the witness of the earlier search is not a counterexample of this question")
+
+
+def _certify_known(search: CountBisection, verifier: CountVerifier, method: str) -> None:
+    """Prove the lower side of an earlier search again if its certificate is wanted."""
+    lower = verifier.lower
+    proved_here = any(p.status == "robust" and p.radius == search.lower for p in search.probes)
+    if lower.path is not None and search.lower >= 0 and not proved_here:
+        search.learn(*verifier.verify(search.lower, 1.0, method))
+
+
+@dataclass
+class CountBisection(Bisection):
+    """Bisection on counts: every radius of the search is a count."""
+
+    counts: Counts = None  # type: ignore[assignment]
+    _least_first: bool = False
+
+    def __post_init__(self) -> None:
+        """Find the largest count of interest."""
+        farthest = self.counts.farthest
+        limit = min(farthest, LARGEST_COUNT)
+        if self.maximum is not None:
+            limit = min(limit, self.counts.within(self.maximum))
+        self.limit, self.first = float(limit), 1.0
+        self.covers_data = limit >= farthest
+
+    def measure(self, found: Counterexample) -> float:
+        """Return the count of a counterexample."""
+        return float(self.counts.count(found.point))
+
+    def learn(self, probe: Probe, found: Counterexample | None) -> None:
+        """Enter one answer."""
+        if found is not None and self.measure(found) > probe.radius:
+            # Large balls have room for the rounding of the grid's values, and so for points of a
+            # larger count.
+            far = self.measure(found)
+            if far < self.upper:
+                self.upper, self.counterexample = far, found
+            probe, found = replace(probe, status="unknown"), None
+        super().learn(probe, found)
+
+    def between(self, low: float, high: float) -> float | None:
+        """Return the whole number in the middle of two, if there is one between them."""
+        if math.isinf(high):
+            grown = min(max(2 * low, 1.0), self.limit)
+            return grown if grown > low else None
+        # The least count is the easiest to prove, and without its proof no other one helps.
+        middle = low + 1 if self._least_first else float((low + high) // 2)
+        return middle if low < middle < high else None
+
+    def forget_undecided(self) -> None:
+        """Allow undecided counts to be verified again, from the least one on."""
+        super().forget_undecided()
+        self._least_first = True
+
+    def smallest(self, verifier: CountVerifier) -> SmallestResult:
+        """Return what is known now."""
+        lower = verifier.lower
+        has_certificate = lower.count is not None and lower.count == self.lower
+        return SmallestResult(
+            norm=self.centre.norm,
+            label=int(verifier.label),
+            counts=self.counts,
+            certified=int(self.lower) if math.isfinite(self.lower) else None,
+            falsified=int(self.upper) if math.isfinite(self.upper) else None,
+            limit=int(self.limit),
+            covers_data=self.covers_data,
+            probes=tuple(self.probes),
+            seconds=verifier.deadline.elapsed(),
+            witness=self.counterexample,
+            certificate=str(lower.path) if has_certificate else None,
+            no_certificate=lower.reason,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class CountVerifier(BallVerifier):
+    """Verifies the balls of counts around one centre."""
+
+    search: CountBisection
+    lower: LowerSide
+
+    def problem(self, ball: Ball) -> Problem:
+        """Return the question about a ball."""
+        return robustness(self.network, ball, self.label, self.targets, self.ties)
+
+    def ball(self, radius: float) -> Ball:
+        """Return the ball of a count."""
+        return ball_of_radius(self.centre, self.search.counts.radius(radius))
+
+    def prefix(self, radius: float) -> str:
+        """Return both sides and the count that is asked about."""
+        search, text = self.search, self.search.counts.text
+        sides = f"certified {text(search.lower)}, falsified {text(search.upper)}"
+        return f"{sides}, at {text(radius)}: "
+
+    def certificate(self) -> Path | None:
+        """Return the file of the next certificate."""
+        return self.lower.next_file()
+
+    def finish(self, radius: float, result: Result) -> None:
+        """Keep the certificate of a proof."""
+        self.lower.finish(radius, result)
+
+    def nearer(self, problem: Problem, found: Counterexample) -> Counterexample:
+        """Return a counterexample with a smaller count, or this one."""
+        shrink = Shrinking(problem, self.search.counts, self.deadline)
+        return shrink(Replayer(problem, self.runtime), found)
+
+
+def ball_of_radius(centre: Ball, radius: float) -> Ball:
+    """Return the ball with another radius."""
+    return Ball(
+        *(centre.norm, centre.middle, radius, centre.clip_lo, centre.clip_hi), grid=centre.grid
+    )

@@ -1,0 +1,279 @@
+"""The smallest perturbation against brute force over all grid points, on tiny networks."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import bnncert
+from bnncert import Ball, Grid, InputError, Network, Options, Result
+from bnncert.smallest import Known, SmallestInterrupt, find_smallest
+from bnncert.smallest import search as search_module
+from bnncert.smallest.counts import Counts
+from bnncert.smallest.lower_side import LowerSide
+from tests.brute_force import TinyNetwork, last_layers_at, scores_of
+from tests.in_process import command_line
+from tests.strategies import tiny_networks
+
+NORMS: tuple[Any, ...] = ("linf", "l1", "l2")
+
+#: Little work for what has no end of its own.
+SHORT_WORK = Options(restarts=8, iterations=5, samples=50, threads=1)
+
+
+def count(norm: str, places: tuple[int, ...], home: tuple[int, ...]) -> int:
+    gaps = [abs(a - b) for a, b in zip(places, home, strict=True)]
+    if norm == "linf":
+        return max(gaps)
+    return sum(g * g for g in gaps) if norm == "l2" else sum(gaps)
+
+
+def is_violated(net: TinyNetwork, point: tuple[Fraction, ...], label: int, ties: str) -> bool:
+    """Whether some class is at least as good as the label at a point, for some tie of signs."""
+    for scores in scores_of(net, last_layers_at(net, point)):
+        best = max(s for k, s in enumerate(scores) if k != label)
+        if best > scores[label] or (best == scores[label] and ties == "violation"):
+            return True
+    return False
+
+
+def true_minimum(
+    net: TinyNetwork,
+    norm: str,
+    home: tuple[int, ...],
+    step: float,
+    *,
+    label: int,
+    ties: str,
+) -> int | None:
+    """Return the least count of all grid points that violate the property."""
+    found = [
+        count(norm, places, home)
+        for places in product(range(-4, 5), repeat=len(home))
+        if is_violated(net, tuple(Fraction(step) * k for k in places), label, ties)
+    ]
+    return min(found, default=None)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_the_minimum_is_that_of_all_grid_points(norm: Any) -> None:
+    seen: Counter[str] = Counter()
+
+    @settings(
+        max_examples=30,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    @given(data=st.data())
+    def check(data: st.DataObject) -> None:
+        net = data.draw(tiny_networks())
+        inputs = net.weights[0].shape[1]
+        step = data.draw(st.sampled_from([0.25, 0.5, 1.0]))
+        home = tuple(data.draw(st.lists(st.integers(-4, 4), min_size=inputs, max_size=inputs)))
+        network, point = net.build(), step * np.array(home, dtype=np.float64)
+        label = int(network.classify(point)[0])
+        ties = data.draw(st.sampled_from(["violation", "robust"]))
+        ball = Ball(norm, point, 0.0, -4 * step, 4 * step, grid=Grid(step))
+        result = find_smallest(network, ball, label, ties=ties, options=SHORT_WORK, timeout=1.0)
+        expected = true_minimum(net, norm, home, step, label=label, ties=ties)
+        certified = -1 if result.certified is None else result.certified
+        assert certified < (result.limit + 1 if expected is None else expected)
+        if result.witness is not None:
+            exact = tuple(map(Fraction, result.witness.point.tolist()))
+            assert is_violated(net, exact, label, ties)
+            places = tuple(np.rint(result.witness.point / step).astype(int).tolist())
+            assert count(norm, places, home) == result.falsified
+        if result.is_closed:
+            assert result.minimum == expected
+            assert expected is not None or (result.covers_data and result.witness is None)
+        seen["closed"] += result.is_closed
+        seen["some"] += expected is not None and expected > 0
+        seen["none"] += expected is None
+
+    check()
+    assert seen["some"] > 5
+    assert seen["none"] > 5
+    assert seen["closed"] > 25
+
+
+# --- a network whose minima are known ----------------------------------------------------------
+
+#: Class 1 wins iff x0 + x1 + x2 >= 7 (integers): from 0 that takes 7 steps in L1, 3 in L-inf, and
+#: (3, 2, 2) with a squared length of 17.
+SUM = Network.from_arrays(
+    [np.ones((1, 3)), np.array([[-1], [1]])], [np.array([-6.99]), np.zeros(2)]
+)
+MINIMA = {"linf": 3, "l1": 7, "l2": 17}
+
+
+def integers(norm: Any, point: Any = (0.0, 0.0, 0.0), **options: Any) -> Ball:
+    return Ball(norm, point, 1.0, 0.0, 9.0, **{"grid": Grid(1.0), **options})
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_both_sides_of_a_known_minimum(norm: Any) -> None:
+    result = find_smallest(SUM, integers(norm), 0, timeout=20)
+    assert (result.certified, result.falsified) == (MINIMA[norm] - 1, MINIMA[norm])
+    assert result.minimum == MINIMA[norm]
+    assert result.witness is not None
+    assert result.witness.point.sum() >= 7
+    tree = result.to_dict()
+    radius = math.sqrt(17) if norm == "l2" else MINIMA[norm]
+    assert tree["minimum"] == tree["falsified"] == radius
+    assert tree["counts"] == {
+        "certified": MINIMA[norm] - 1,
+        "falsified": MINIMA[norm],
+        "minimum": MINIMA[norm],
+    }
+    # Both sides by questions of their own.
+    for radius, status in ((tree["certified"], "robust"), (tree["falsified"], "not_robust")):
+        ball = Ball(norm, np.zeros(3), radius, 0.0, 9.0, grid=Grid(1.0))
+        assert bnncert.verify(SUM, ball, 0, timeout=20).status == status
+
+
+def test_a_wrong_centre_has_the_minimum_zero() -> None:
+    result = find_smallest(SUM, integers("l1"), 1)
+    assert (result.certified, result.falsified, result.minimum) == (None, 0, 0)
+
+
+def test_a_largest_radius_ends_the_search() -> None:
+    result = find_smallest(SUM, integers("linf"), 0, maximum=2.5)
+    assert (result.certified, result.limit, result.minimum) == (2, 2, None)
+    assert result.is_closed
+    assert not result.covers_data
+
+
+def test_a_method_that_only_attacks_leaves_the_minimum_open() -> None:
+    result = find_smallest(SUM, integers("linf"), 0, method="attack")
+    assert (result.certified, result.minimum) == (None, None)
+    assert result.falsified is not None
+    assert result.to_dict()["minimum"] is None
+
+
+def test_a_search_goes_on_where_another_ended() -> None:
+    witness = np.array([9.0, 0.0, 0.0])
+    result = find_smallest(SUM, integers("l1"), 0, known=Known(6, witness), timeout=20)
+    assert result.minimum == 7
+    # The centre, the witness, and nothing below the certified count.
+    assert all(p.radius in (0.0, 7.0, 8.0, 9.0) for p in result.probes)
+    with pytest.raises(InputError, match="not a counterexample"):
+        find_smallest(SUM, integers("l1"), 0, known=Known(None, np.array([1.0, 2.0, 3.0])))
+
+
+def test_an_interrupt_keeps_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(search: Any, verifier: Any, method: str) -> None:
+        search.learn(*verifier.verify(2.0, 1.0, method))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(search_module, "bisect", stopped)
+    with pytest.raises(SmallestInterrupt) as caught:
+        find_smallest(SUM, integers("l1"), 0)
+    assert caught.value.result.certified == 2
+
+
+@pytest.mark.parametrize(
+    ("ball", "words"),
+    [
+        (integers("linf", grid=None), r"needs a grid \(--grid 1px\) or norm l0"),
+        (integers("linf", (0.0, 0.5, 1.0)), "a centre on the grid: input 1 = 0.5 is not on it"),
+        (integers("l1", grid=Grid([1.0, 1.0, 3.0])), "one grid step for all inputs"),
+    ],
+)
+def test_distances_that_are_not_whole_numbers_are_refused(ball: Ball, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        find_smallest(SUM, ball, 0)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_counts_and_radii_belong_together(norm: Any) -> None:
+    step = 2 / 255
+    point = (np.arange(4) * 40 * step - 1).astype(np.float32).astype(np.float64)
+    counts = Counts(Ball(norm, point, 0.0, -1.0, 1.0, grid=Grid(step, -1.0)))
+    for number in (1, 2, 3, 5, 100, 1000, 12345):
+        assert counts.within(counts.radius(number)) == number
+        assert counts.within(counts.radius(number) * (1 - 1e-5)) == number - 1
+    away = counts.home + np.array([1.0, -2.0, 0.0, 3.0])
+    assert counts.count(counts.points(away)) == {"linf": 3, "l1": 6, "l2": 14}[norm]
+    # Every side of the box: 255, 215, 175 and 135 levels away at most.
+    assert (
+        counts.farthest
+        == {
+            "linf": 255,
+            "l1": 255 + 215 + 175 + 135,
+            "l2": 255**2 + 215**2 + 175**2 + 135**2,
+        }[norm]
+    )
+
+
+def test_the_certificate_is_that_of_the_last_proof(tmp_path: Path) -> None:
+    path = tmp_path / "proof.bnncert"
+    side = LowerSide(path)
+
+    def answer(status: Any, content: str | None, number: float) -> None:
+        file = side.next_file()
+        assert file is not None
+        if content is not None:
+            file.write_text(content)
+        name = None if content is None else str(file)
+        notes = ("no certificate: too hard",)
+        side.finish(number, Result(status, (), 0.0, "auto", certificate=name, notes=notes))
+
+    answer("robust", "proof of 2", 2.0)
+    answer("not_robust", "counterexample of 4", 4.0)
+    answer("timeout", None, 3.0)
+    assert (path.read_text(), side.count) == ("proof of 2", 2.0)
+    answer("robust", None, 3.0)
+    # The proof of 2 is not one of the certified side any more.
+    assert (side.count, side.reason) == (None, "no certificate: too hard")
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- the command line --------------------------------------------------------------------------
+
+
+def test_the_command_prints_and_saves_both_sides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    SUM.save("net.npz")
+    np.save("x.npy", np.zeros(3))
+    run = command_line(monkeypatch, capfd)
+    question = ("radius", "net.npz", "--input", "x.npy", "--norm", "l1", "--clip", "0", "9")
+    exact = (*question, "--exact", "--grid", "1")
+    ended = run(*exact, "--json", "out.json", "--save-counterexample", "c.npy")
+    assert (ended.code, ended.err) == (0, "")
+    assert "smallest perturbation: 7 steps (7 in input units), class 1" in ended.out
+    tree = json.loads(Path("out.json").read_text())
+    assert (tree["certified"], tree["falsified"], tree["minimum"]) == (6.0, 7.0, 7.0)
+    assert tree["witness"]["input"] == np.load("c.npy").tolist()
+    again = run(*exact, "--resume", "out.json", "--json", "out.json")
+    assert again.code == 0
+    assert json.loads(Path("out.json").read_text())["counts"]["minimum"] == 7
+    for words, line in (
+        (
+            (
+                *question[1:],
+                "--exact",
+            ),
+            "needs a grid (--grid 1px) or norm l0",
+        ),
+        ((*question[1:], "--grid", "1"), "--grid belongs to --exact, which was not given"),
+        ((*exact[1:], "--tolerance", "1"), "--tolerance is not used with --exact"),
+        ((*exact[1:], "--resume", "x.npy"), "x.npy"),
+        ((*exact[1:], "--resume", "out.json", "--label", "1"), "another question (label differs)"),
+        ((*exact[1:], "--save-counterexample", "c.jpg"), "expected .png (picture) or .npy"),
+    ):
+        refused = run("radius", *words)
+        assert (refused.code, refused.err.count("\n")) == (2, 1)
+        assert line in refused.err
