@@ -26,7 +26,7 @@ import numpy as np
 
 from bnncert.arrays import BoolArray, FloatArray
 from bnncert.checking.container import Budget, RejectedError, Section, UnreadableError
-from bnncert.checking.patterns import Scores
+from bnncert.checking.levels import Scores
 from bnncert.checking.reading import Clauses
 from bnncert.checking.skeleton import MOST_REACH, Skeleton
 from bnncert.checking.sparse import Integers, SparseRows

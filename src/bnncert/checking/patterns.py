@@ -11,148 +11,42 @@ function of the scores has a lower bound; a target is excluded where one of its 
 positive.  Pairs of signs that exclude each other, proved clauses and the budget of a ball (`flips`)
 say which nodes and patterns do not occur.
 
-All sums are integers of at most 2^24 (`skeleton` refuses larger ones), so float32 products and sums
-are exact in any order.  Functions are sums of integers below 2^53 in float64.
+All patterns of a leaf are evaluated by products, or by a compiled loop (`flip_sets`) where numba is
+installed and there are many.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
-from fractions import Fraction
-from functools import lru_cache
-from math import comb, gcd
+from functools import cached_property, lru_cache
+from math import comb
 
 import numpy as np
 
-from bnncert.arrays import BoolArray, Float32Array, FloatArray
+from bnncert.arrays import BoolArray
 from bnncert.arrays import SignArray as Signs
 from bnncert.checking.container import Budget, RejectedError, Section
+from bnncert.checking.flip_sets import FlipOrder, FlipSets, consistent
 from bnncert.checking.flips import Flips, FlipSums
-from bnncert.checking.function import Function, Objects
 from bnncert.checking.geometry import Geometry
+from bnncert.checking.levels import LayerLevel, Scores
 from bnncert.checking.reading import Clauses
-from bnncert.checking.skeleton import MOST_REACH, Layer, Skeleton
+from bnncert.checking.skeleton import Skeleton
 from bnncert.checking.sparse import Integers, SparseRows
 from bnncert.checking.statement import ScoreFunction
 
 #: Patterns of one leaf, at most.
 MOST_PATTERNS = 2**20
 
-#: Weights between open neurons, and of all functions together, at most.
-MOST_ENTRIES, MOST_WEIGHTS = 2**27, 2**25
-
 #: Leaves that are propagated together, patterns that are evaluated together, and clauses that are
 #: looked at together.
 LEAVES, TOGETHER, CLAUSES = 1024, 8192, 1024
 
+#: Patterns from which on a node goes to the compiled loop, where several have so many together.
+LOOP, LOOP_TOGETHER = 2**12, 2**17
+
 #: The node of a tree that is not a branch.
 LEAF = -1
-
-#: The finest unit of a function is 2^-FINEST.
-FINEST = 48
-
-
-class LayerLevel:
-    """Neurons of one layer as functions of the variables below."""
-
-    def __init__(self, layer: Layer, neurons: Integers, outputs: Integers) -> None:
-        rows = layer.rows.matrix.take(neurons)
-        #: The variables of the sums, and those that the neurons are (none for the last layer).
-        self.inputs, column = np.unique(rows.columns, return_inverse=True)
-        self.outputs = outputs
-        if self.inputs.size * neurons.size > MOST_ENTRIES:
-            raise RejectedError("a layer has too many weights for a tree of patterns")
-        used = SparseRows(rows.start, column, rows.values, self.inputs.size)
-        self.rows: Float32Array = used.dense().astype(np.float32)
-        self.sizes = np.abs(self.rows)
-        # No sum is beyond MOST_REACH, so thresholds beyond it may be moved.
-        most = MOST_REACH + 2
-        numbers = layer.low, layer.high, layer.plus, layer.minus
-        moved = (np.clip(n[neurons], -most, most).astype(np.float32) for n in numbers)
-        self.low, self.high, self.plus, self.minus = moved
-
-    def bounds(self, states: Float32Array) -> tuple[Float32Array, Float32Array]:
-        """Return the least and the largest value of every sum."""
-        below = states[:, self.inputs]
-        middle, open_ = below @ self.rows.T, below == 0
-        if not open_.any():
-            return middle, middle
-        radius = open_.astype(np.float32) @ self.sizes.T
-        return middle - radius, middle + radius
-
-    def settle(self, least: Float32Array, most: Float32Array) -> tuple[Float32Array, BoolArray]:
-        """Return the sign of every neuron, 0 if open, and the nodes without a contradiction."""
-        least, most = np.maximum(least, self.low), np.minimum(most, self.high)
-        signs = (least > self.minus).astype(np.float32) - (most < self.plus)
-        return signs, ~np.any(least > most, axis=1)
-
-
-@dataclass(frozen=True, eq=False)
-class Scores:
-    """Lower bounds of functions in whole units: column k proves `target[k]` from `enough[k]` on."""
-
-    weights: FloatArray
-    enough: FloatArray
-    target: Integers
-
-    @staticmethod
-    def of(
-        skeleton: Skeleton, members: Integers, targets: Sequence[Sequence[ScoreFunction]]
-    ) -> Scores:
-        """Return the functions of all targets over the open neurons `members` of the last layer.
-
-        In a network of one layer they are functions of the variables.
-        """
-        owner = [k for k, target in enumerate(targets) for _ in target]
-        width = members.size if len(skeleton.layers) > 1 else skeleton.size
-        if len(owner) * width > MOST_WEIGHTS:
-            raise RejectedError("the property has too many weights for one proof of all targets")
-        weights, enough = np.zeros((len(owner), width)), np.zeros(len(owner))
-        last = skeleton.layers[-1]
-        objectives = (objective for target in targets for objective in target)
-        for k, objective in enumerate(objectives):
-            function = objective.of(skeleton.network)
-            fixed = int((function.weights * last.state.astype(object)).sum())
-            constant = function.constant + Fraction(fixed, function.denominator)
-            own = function.weights[members]
-            if len(skeleton.layers) == 1:
-                total = np.zeros(width, dtype=object)
-                np.add.at(total, last.variable[members], own * last.sign[members])
-                own = total
-            weights[k], enough[k] = _in_units(function, own, constant)
-        return Scores(weights, enough, np.array(owner, dtype=np.int64))
-
-    def excluded(self, last: Float32Array, targets: int) -> BoolArray:
-        """Return the targets that the last layer's signs exclude, one row for each node."""
-        signs, open_ = last.astype(np.float64), (last == 0).astype(np.float64)
-        least = signs @ self.weights.T - open_ @ np.abs(self.weights).T
-        table = np.zeros((last.shape[0], targets), dtype=bool)
-        for k, target in enumerate(self.target.tolist()):
-            table[:, target] |= least[:, k] >= self.enough[k]
-        return table
-
-
-def _in_units(function: Function, weights: Objects, constant: Fraction) -> tuple[FloatArray, int]:
-    """Return whole weights, and from which value of their sum on the function is positive."""
-    sizes, step = sum(map(abs, weights.tolist())), gcd(*weights.tolist()) or 1
-    if sizes // step < 2**51:
-        whole, lost, unit = weights // step, 0, Fraction(step, function.denominator)
-    else:
-        shift = min(FINEST, 51 - (sizes // function.denominator + 1).bit_length())
-        if shift < 0:
-            raise RejectedError("the weights of the property are too large")
-        exact, unit = weights << shift, Fraction(1, 1 << shift)
-        whole = exact // function.denominator
-        # What the floor left out costs at most one unit for each weight.
-        lost = int(np.count_nonzero(whole * function.denominator != exact))
-    values = range(-(2**53), 2**53)
-
-    def is_enough(value: int) -> bool:
-        return function.is_positive_from(constant + (value - lost) * unit)
-
-    return whole.astype(np.float64), values.start + bisect_left(values, True, key=is_enough)
 
 
 class Patterns:
@@ -252,14 +146,60 @@ class Patterns:
         kept = kept[~self.broken(nodes[index[kept]])]
         return nodes[index[kept]], targets[kept], index[kept]
 
-    def countable(self, nodes: Signs) -> BoolArray:
-        """Return which nodes have at most MOST_PATTERNS patterns, by the number of flips."""
+    def counts(self, nodes: Signs) -> Integers:
+        """Return upper bounds of the numbers of patterns, up to MOST_PATTERNS + 1."""
         open_, flips = np.count_nonzero(nodes == 0, axis=1), self.flips.most(nodes)
         pairs = zip(open_.tolist(), flips.tolist(), strict=True)
-        return np.array([_few(*pair) for pair in pairs], dtype=bool)
+        return np.array([_count(*pair) for pair in pairs], dtype=np.int64)
+
+    def countable(self, nodes: Signs) -> BoolArray:
+        """Return which nodes have at most MOST_PATTERNS patterns, by the number of flips."""
+        return self.counts(nodes) <= MOST_PATTERNS
 
     def counterexample(self, nodes: Signs, targets: BoolArray) -> Signs | None:
-        """Return a pattern of the nodes that reaches one of their targets, or None.
+        """Return a pattern of the nodes that reaches one of their targets, or None."""
+        counts = self.counts(nodes)
+        large = counts >= LOOP
+        if counts[large].sum() < LOOP_TOGETHER or self.flip_sets is None:
+            return self._counterexample(nodes, targets)
+        for k in np.flatnonzero(large).tolist():
+            found = self._counterexample_of_one(nodes[k], targets[k])
+            if found is not None:
+                return found
+        return self._counterexample(nodes[~large], targets[~large])
+
+    @cached_property
+    def flip_sets(self) -> FlipSets | None:
+        """The form for the compiled loop, or None where it cannot be used."""
+        return FlipSets.of(self.inputs, self.skeleton.size, self.levels, self.scores.weights)
+
+    def _counterexample_of_one(self, node: Signs, targets: BoolArray) -> Signs | None:
+        """Do the same for one node, by the compiled loop; what it finds is evaluated again."""
+        assert self.flip_sets is not None
+        base = np.where(node == 0, self.flips.home, node)
+        if not self.flips.cost.any():
+            base = consistent(node, base, self.excluded)
+        left = float(self.flips.left(node[None, :])[0])
+        rules = FlipOrder.of(node, base, self.flips.cost, left, self.excluded)
+        owner = self.scores.target
+        own = np.flatnonzero(targets[owner])
+        first = np.searchsorted(owner[own], np.append(np.flatnonzero(targets), self.targets))
+        enough = self.scores.enough[own]
+        for patterns in self.flip_sets.reaching(base, rules, own, enough, first):
+            self.budget.refuse_late()
+            found = self._first_occurring(patterns, np.tile(targets, (patterns.shape[0], 1)))
+            if found is not None:
+                return found
+        return None
+
+    def _first_occurring(self, patterns: Signs, targets: BoolArray) -> Signs | None:
+        """Return the first pattern that reaches a target of its row and is not excluded."""
+        wrong = patterns[np.any(self.reached(patterns) & targets, axis=1)]
+        wrong = wrong[self.implied(wrong)[1] & ~self.broken(wrong)]
+        return np.asarray(wrong[0]) if wrong.shape[0] else None
+
+    def _counterexample(self, nodes: Signs, targets: BoolArray) -> Signs | None:
+        """Do the same for many nodes together, by products.
 
         The first pattern of a node has no more flips.  Every other one has a first flip, before
         which all signs are those of the centre; the patterns with this one are a node again.
@@ -273,10 +213,9 @@ class Patterns:
             stack += [(nodes[count:], targets[count:])] if count < nodes.shape[0] else []
             nodes, targets = nodes[:count], targets[:count]
             complete = np.where(nodes == 0, self.flips.home, nodes)
-            wrong = complete[np.any(self.reached(complete) & targets, axis=1)]
-            wrong = wrong[self.implied(wrong)[1] & ~self.broken(wrong)]
-            if wrong.shape[0]:
-                return np.asarray(wrong[0])
+            found = self._first_occurring(complete, targets)
+            if found is not None:
+                return found
             who, flip = np.nonzero(nodes == 0)
             if who.size:
                 child = nodes[who]
@@ -297,14 +236,14 @@ class Patterns:
 
 
 @lru_cache(maxsize=10_000)
-def _few(open_: int, flips: int) -> bool:
-    """Whether so many signs have at most MOST_PATTERNS patterns with so many flips."""
+def _count(open_: int, flips: int) -> int:
+    """Return how many patterns so many signs have with so many flips, up to MOST_PATTERNS + 1."""
     total = 0
     for k in range(min(open_, flips) + 1):
         total += comb(open_, k)
         if total > MOST_PATTERNS:
-            return False
-    return True
+            return MOST_PATTERNS + 1
+    return total
 
 
 def _literals(nodes: Signs) -> BoolArray:

@@ -1,0 +1,180 @@
+"""All patterns of a leaf as sets of flips, for the compiled loop over them.
+
+A pattern is a set of flips from one that is chosen as the base.  Sets are extended by later flips
+only, so that each occurs once.  Left out are sets whose flips do not fit the budget of a ball, and
+sets with a pair of signs that exclude each other: two flips that clash, or a flip that excludes the
+base's sign of an earlier variable that is not flipped.  A set that is left out has no point, and so
+have all sets that extend it in this way.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.arrays import BoolArray, Float32Array, FloatArray
+from bnncert.arrays import SignArray as Signs
+from bnncert.checking.levels import LayerLevel
+from bnncert.checking.sparse import Integers
+
+#: Sets that are evaluated in one call of the loop, and those that one call returns, at most.
+CALL, FOUND = 2**16, 256
+
+#: The gates of a level are padded to a multiple of this.
+PADDED = 32
+
+#: Sums are kept in 16 bits.
+LARGEST = 2**15 - 1
+
+#: Weights of all items in all sums, at most.
+MOST_TABLE = 2**26
+
+
+def is_compiled() -> bool:
+    """Whether numba is installed."""
+    return importlib.util.find_spec("numba") is not None
+
+
+@dataclass(frozen=True, eq=False)
+class FlipOrder:
+    """The open variables in the order of their flips, what these cost, exclude and need."""
+
+    variables: Integers
+    cost: Integers
+    left: int
+    clash: BoolArray
+    need: BoolArray
+
+    @staticmethod
+    def of(
+        node: Signs, base: Signs, cost: FloatArray, left: float, excluded: Float32Array
+    ) -> FlipOrder:
+        """Return the rules for the open signs of a node; row 2v of `excluded` is about x_v = +1."""
+        open_ = np.flatnonzero(node == 0)
+        home, flip = (2 * open_ + (sign[open_] < 0) for sign in (base, -base))
+        clash, need = (excluded[np.ix_(flip, other)] > 0 for other in (flip, home))
+        # What a flip needs comes before it, where the cost allows that.
+        order = np.lexsort((need.sum(axis=1), cost[open_]))
+        clash, need = clash[np.ix_(order, order)], np.tril(need[np.ix_(order, order)], -1)
+        if not clash.any() and not need.any():
+            clash = need = clash[:0, :0]
+        flips = open_[order]
+        return FlipOrder(flips, cost[flips].astype(np.int64), int(left), clash, need)
+
+    @property
+    def depth(self) -> int:
+        """The most flips of a set."""
+        return int(np.count_nonzero(np.cumsum(self.cost) <= self.left))
+
+
+def consistent(node: Signs, home: Signs, excluded: Float32Array) -> Signs:
+    """Return a pattern of a node without an excluded pair, as far as going one by one finds it."""
+    base = node.copy()
+    known = np.flatnonzero(node)
+    false: BoolArray = np.any(excluded[2 * known + (node[known] < 0)] > 0, axis=0)
+    for v in np.flatnonzero(node == 0).tolist():
+        base[v] = -home[v] if false[2 * v + int(home[v] < 0)] else home[v]
+        false |= excluded[2 * v + int(base[v] < 0)] > 0
+    return np.asarray(base)
+
+
+class FlipSets:
+    """The levels of a network and the functions over its last level, in one table each."""
+
+    def __init__(
+        self, inputs: int, size: int, levels: Sequence[LayerLevel], weights: FloatArray
+    ) -> None:
+        padded = [-(-level.rows.shape[0] // PADDED) * PADDED for level in levels]
+        self.level = np.cumsum([0, *padded])
+        gates = int(self.level[-1])
+        self.inputs = inputs
+        #: The weights of each level, and the items that they are for.
+        self.rows: list[tuple[Float32Array, Integers]] = []
+        #: The item of each variable of the skeleton, and of each entry of a function.
+        item = np.arange(size)
+        self.table = np.zeros((inputs + gates, gates), dtype=np.int16)
+        #: The limit of a gate that only pads a level is never exceeded.
+        self.limits = np.full(gates, LARGEST, dtype=np.int16)
+        #: The last level that reads an item; functions come after all levels.
+        self.until = np.full(inputs + gates, -1)
+        members = item[:inputs]
+        for number, level in enumerate(levels):
+            mine = slice(self.level[number], self.level[number] + level.rows.shape[0])
+            members = inputs + np.arange(mine.start, mine.stop)
+            below = item[level.inputs]
+            self.rows.append((level.rows, below))
+            self.table[below, mine] = level.rows.T
+            self.limits[mine] = np.clip(level.minus, -LARGEST - 1, LARGEST)
+            self.until[below] = number
+            item[level.outputs] = members[: level.outputs.size]
+        self.weights = np.zeros((inputs + gates, weights.shape[0]))
+        self.weights[members] = weights.T
+        self.until[members] = len(levels)
+
+    @staticmethod
+    def of(
+        inputs: int, size: int, levels: Sequence[LayerLevel], weights: FloatArray
+    ) -> FlipSets | None:
+        """Return the tables, or None where numba is absent, ties exist or sums are too large."""
+        gates = sum(level.rows.shape[0] + PADDED for level in levels)
+        known = all(np.all(level.minus < level.plus) for level in levels)
+        small = all(np.all(level.sizes.sum(axis=1) < LARGEST) for level in levels)
+        fits = (inputs + gates) * max(gates, weights.shape[0]) <= MOST_TABLE
+        if is_compiled() and known and small and fits:
+            return FlipSets(inputs, size, levels, weights)
+        return None
+
+    def reaching(
+        self,
+        base: Signs,
+        rules: FlipOrder,
+        functions: Integers,
+        enough: FloatArray,
+        first: Integers,
+    ) -> Iterator[Signs]:
+        """Yield the patterns at which some target is not excluded, a few at a time.
+
+        Target t has the `functions` with places first[t] to first[t + 1], and is excluded where one
+        of them is at least `enough`.
+        """
+        # Imported on use: numba takes a third of a second to import.
+        from bnncert.checking.flip_loop import advance
+
+        weights = np.ascontiguousarray(self.weights[:, functions])
+        sums, signs, scores = self._start(base, weights, rules.depth + 2)
+        state, stack = np.array([0, 0, rules.left, 1]), np.zeros(rules.depth + 2, dtype=np.int64)
+        found = np.zeros((FOUND, rules.cost.size), dtype=np.int8)
+        moved = np.zeros(self.limits.size, dtype=np.uint8)
+        changed, factors = (np.zeros(self.until.size, dtype=t) for t in (np.int64, np.int16))
+        factor = np.where(base[rules.variables] > 0, -2, 2).astype(np.int16)
+        needs = rules.need.sum(axis=1)
+        while state[0] >= 0:
+            count = advance(
+                state, stack, found, CALL, rules.variables, factor, rules.cost, rules.clash,
+                rules.need, needs, sums, signs, scores, self.level, self.limits, self.until,
+                self.table.reshape(-1), weights, enough, first, moved, changed, factors,
+            )  # fmt: skip
+            patterns = np.repeat(base[None, :], count, axis=0)
+            patterns[:, rules.variables] *= 1 - 2 * found[:count]
+            yield patterns
+
+    def _start(
+        self, base: Signs, weights: FloatArray, depth: int
+    ) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.uint8], FloatArray]:
+        """Return sums, signs and values of functions, one row after the other; the base's first."""
+        gates = self.limits.size
+        sums, signs = np.zeros((depth, gates), np.int16), np.zeros((depth, gates), np.uint8)
+        values = np.concatenate([base, np.full(gates, -1)]).astype(np.float32)
+        for (rows, below), first in zip(self.rows, self.level.tolist(), strict=False):
+            mine = slice(first, first + rows.shape[0])
+            # Sums of at most 2^24 are exact.
+            sums[0, mine] = rows @ values[below]
+            signs[0, mine] = sums[0, mine] > self.limits[mine]
+            values[self.inputs :][mine] = np.where(signs[0, mine], 1, -1)
+        scores = np.zeros((depth, weights.shape[1]))
+        scores[0] = values.astype(np.float64) @ weights
+        return sums.reshape(-1), signs.reshape(-1), scores.reshape(-1)

@@ -1,0 +1,192 @@
+"""The loop over sets of flips finds a pattern exactly where products do."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections import Counter
+from itertools import pairwise, product
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bnncert
+from bnncert.checking import flip_sets, patterns
+from bnncert.checking.flip_sets import FlipOrder, consistent
+from bnncert.checking.geometry import Geometry
+from bnncert.checking.patterns import Patterns
+from bnncert.checking.reading import joined
+from bnncert.checking.skeleton import Skeleton
+from bnncert.checking.statement import Statement
+from bnncert.problem import Problem, robustness
+from tests.checking.claims import Judge, accepted, pack
+from tests.checking.pattern_trees import (
+    by_hand,
+    random_deep,
+    random_deep_question,
+    random_tree,
+    variables_of,
+)
+from tests.random_questions import KINDS, random_region
+
+
+@pytest.fixture(autouse=True)
+def _loop_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use the loop for every node; without numba it runs as plain Python."""
+    if importlib.util.find_spec("numba") is None:
+        if int(np.__version__.split(".")[0]) < 2:
+            pytest.skip("plain Python adds unsigned numbers as the loop does from NumPy 2 on")
+        stub = ModuleType("numba")
+        stub.njit = lambda **_: lambda function: function  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "numba", stub)
+        # The module that is made of it ends with the test.
+        monkeypatch.delitem(sys.modules, "bnncert.checking.flip_loop", raising=False)
+        monkeypatch.setattr(flip_sets, "is_compiled", lambda: True)
+    monkeypatch.setattr(patterns, "LOOP", 1)
+    monkeypatch.setattr(patterns, "LOOP_TOGETHER", 1)
+    # Calls end in the middle of a leaf.
+    monkeypatch.setattr(flip_sets, "CALL", 7)
+    monkeypatch.setattr(flip_sets, "FOUND", 2)
+
+
+def patterns_of(problem: Problem) -> Patterns:
+    """Return the patterns of a question, as the checker derives them."""
+    network = problem.network
+    claim = Statement.read(by_hand(problem, network, [-1])[0], network)
+    geometry = Geometry(network.layers[0], claim.space)
+    return Patterns(Skeleton(network, geometry, {}), geometry, joined([]), claim.targets)
+
+
+def wide_patterns(rng: np.random.Generator, inputs: int, width: int) -> Patterns:
+    """Return the patterns of binarised inputs that may all change, with three wide layers."""
+    sizes = [inputs, width, width + 3, width, 2]
+    weights = [np.eye(inputs), *(rng.integers(-1, 2, (b, a)) for a, b in pairwise(sizes))]
+    biases = [np.zeros(len(w)) + 0.5 * (k > 0) for k, w in enumerate(weights)]
+    network = bnncert.Network.from_arrays(weights, biases)
+    return patterns_of(robustness(network, bnncert.Ball("linf", np.zeros(inputs), 1.0), 0))
+
+
+def random_patterns(rng: np.random.Generator, kind: str, inputs: int) -> Patterns:
+    """Return the patterns of a random network, some pairs of which are taken as excluded."""
+    zero = "either" if rng.random() < 0.1 else str(rng.choice(["plus", "minus"]))
+    tiny = random_deep(rng, inputs, diagonal=bool(rng.integers(2)), sign_zero=zero)
+    network, region = tiny.build(), random_region(rng, kind, inputs)
+    made = patterns_of(robustness(network, region, int(rng.integers(3))))
+    for _ in range(int(rng.integers(4))):
+        if made.inputs > 1:
+            v, w = rng.choice(made.inputs, 2, replace=False)
+            a, b = 2 * v + rng.integers(2), 2 * w + rng.integers(2)
+            made.excluded[a, b] = made.excluded[b, a] = 1
+    return made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_loop_finds_a_pattern_where_products_do(kind: str) -> None:
+    rng = np.random.default_rng([KINDS.index(kind), 1])
+    outcomes: Counter[bool] = Counter()
+    for _ in range(40):
+        made = random_patterns(rng, kind, 5)
+        if made.flip_sets is None or not made.inputs:
+            continue
+        nodes = rng.choice([-1, 0, 0, 0, 1], (3, made.inputs)).astype(np.int8)
+        nodes[0] = 0
+        nodes, possible = made.implied(nodes)
+        for node in nodes[possible]:
+            targets = rng.random(made.targets) < 0.7
+            expected = made._counterexample(node[None, :], targets[None, :])
+            found = made.counterexample(node[None, :], targets[None, :])
+            assert (found is None) == (expected is None)
+            outcomes[found is None] += 1
+            if found is not None:
+                assert np.all((node == 0) | (found == node))
+                assert np.any(made.reached(found[None, :])[0] & targets)
+                assert made.implied(found[None, :])[1].all()
+    assert min(outcomes[True], outcomes[False]) > 4, outcomes
+
+
+def test_the_loop_goes_through_exactly_the_sets_that_fit() -> None:
+    """No target is ever excluded, so that every set is found; each once."""
+    rng = np.random.default_rng(2)
+    sizes = []
+    for _ in range(60):
+        made = random_patterns(rng, str(rng.choice(["linf", "l1", "l2"])), 5)
+        if made.flip_sets is None or made.inputs < 2:
+            continue
+        (node,), possible = made.implied(np.zeros((1, made.inputs), dtype=np.int8))
+        if not possible[0]:
+            continue
+        base = np.where(node == 0, made.flips.home, node)
+        if not made.flips.cost.any():
+            base = consistent(node, base, made.excluded)
+        left = float(made.flips.left(node[None, :])[0])
+        rules = FlipOrder.of(node, base, made.flips.cost, left, made.excluded)
+        own = np.arange(made.scores.enough.size)
+        enough, first = np.full(own.size, np.inf), np.array([0, own.size])
+        found = [
+            p for part in made.flip_sets.reaching(base, rules, own, enough, first) for p in part
+        ]
+        seen = Counter(tuple(p.tolist()) for p in found)
+        assert set(seen.values()) == {1}
+        whole = np.array(list(product((-1, 1), repeat=made.inputs)), dtype=np.int8)
+        whole = whole[np.all((node == 0) | (whole == node), axis=1)]
+        fits = whole[made.implied(whole)[1]]
+        assert {tuple(p.tolist()) for p in fits} <= set(seen)
+        assert all(made.flips.left(np.array([p], dtype=np.int8))[0] >= 0 for p in seen)
+        sizes.append((len(seen), whole.shape[0]))
+    assert len(sizes) > 20 and any(few < all_ for few, all_ in sizes)
+
+
+def test_scores_of_the_loop_are_those_of_products() -> None:
+    """With the value of one pattern as the limit, the patterns below it are found."""
+    rng = np.random.default_rng(4)
+    compared = 0
+    for k in range(40):
+        made = random_patterns(rng, "linf", 5) if k else wide_patterns(rng, 5, 40)
+        if made.flip_sets is None or made.inputs < 2:
+            continue
+        made.excluded[:] = 0
+        node, own = np.zeros(made.inputs, dtype=np.int8), np.arange(1)
+        whole = np.array(list(product((-1, 1), repeat=made.inputs)), dtype=np.int8)
+        values = np.array([_score(made, pattern) for pattern in whole])
+        base = rng.choice([-1, 1], made.inputs).astype(np.int8)
+        rules = FlipOrder.of(node, base, made.flips.cost, 2.0**20, made.excluded)
+        enough, first = np.array([rng.choice(values)]), np.array([0, 1])
+        found = [
+            p for part in made.flip_sets.reaching(base, rules, own, enough, first) for p in part
+        ]
+        expected = {tuple(p.tolist()) for p in whole[values < enough[0]]}
+        assert {tuple(p.tolist()) for p in found} == expected
+        compared += bool(expected)
+    assert compared > 5
+
+
+def _score(made: Patterns, pattern: Any) -> float:
+    """Return the first function's value at a pattern, evaluated layer by layer."""
+    states = np.zeros(made.skeleton.size)
+    states[: made.inputs] = pattern
+    last = states
+    for level in made.levels:
+        last = np.where(level.rows @ states[level.inputs] > level.minus, 1.0, -1.0)
+        if level.outputs.size:
+            states[level.outputs] = last
+    return float(made.scores.weights[0] @ last)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_tree_proves_by_the_loop_is_true(kind: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng([KINDS.index(kind), 5])
+    outcomes: Counter[tuple[bool, bool]] = Counter()
+    for _ in range(15):
+        question = random_deep_question(rng, kind)
+        problem, network = question.problem, question.network
+        tree = random_tree(rng, variables_of(problem, network, question.arithmetic), 0.3)
+        sections = by_hand(problem, network, tree, question.arithmetic)
+        report = accepted(pack(tmp_path / "one.cert", sections), network)
+        judge = Judge(question.tiny)
+        if report is not None:
+            assert judge.objection(report, sections[0]) is None
+        outcomes[report is not None, judge.decide(sections[0])[0]] += 1
+    assert outcomes[True, True] and not outcomes[True, False]
