@@ -117,7 +117,7 @@ def test_the_attack_has_a_third_of_the_time_whatever_the_proofs_take(
     monkeypatch.setattr(Attack, "run", attack)
     monkeypatch.setattr(PatternEngine, "run", search)
     monkeypatch.setattr(ProofStage, "prove", prove)
-    monkeypatch.setattr(auto, "eliminate", lambda run, presolved, *, exactly: None)
+    monkeypatch.setattr(auto, "eliminate", lambda run, presolved, kind: None)
     generator = np.random.default_rng(0)
     weights = [generator.choice([-1.0, 1.0], (n, m)) for m, n in ((6, 9), (9, 7), (7, 3))]
     network = bnncert.Network.from_arrays(weights, [np.zeros(9), np.zeros(7), [0.5, 0, 0]])

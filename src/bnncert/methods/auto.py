@@ -18,7 +18,7 @@ from bnncert.methods.auto_run import (
 )
 from bnncert.methods.base import Context, Method, register
 from bnncert.methods.elimination import EliminationMethod
-from bnncert.methods.elimination_stage import eliminate
+from bnncert.methods.elimination_stage import PlanKind, eliminate
 from bnncert.methods.proof_stages import BAB, LP, MILP, SDP, SHORT_BAB, SMALL_SDP, ProofStage
 from bnncert.methods.propagation import PropagationMethod
 from bnncert.presolve.pipeline import Presolved
@@ -46,10 +46,8 @@ def _patterns(seconds: Callable[[Presolved, float], float]) -> AutoStage:
     return AutoStage(PropagationMethod, work)
 
 
-def _elimination(*, exactly: bool) -> AutoStage:
-    return AutoStage(
-        EliminationMethod, lambda run, presolved: eliminate(run, presolved, exactly=exactly)
-    )
+def _elimination(kind: PlanKind) -> AutoStage:
+    return AutoStage(EliminationMethod, lambda run, presolved: eliminate(run, presolved, kind))
 
 
 def _short_search(presolved: Presolved, remaining: float) -> float:
@@ -70,11 +68,12 @@ def _suits_patterns(presolved: Presolved) -> bool:
 #: The plan, in order.  Each stage works on the targets that are still open.
 STAGES = (
     _patterns(_short_search),
-    _elimination(exactly=True),
+    _elimination("local"),
     _proof(SMALL_SDP),
+    _elimination("dense"),
     AutoStage(AttackMethod, AutoRun.quick_attack),
     _patterns(_long_search),
-    _elimination(exactly=False),
+    _elimination("split"),
     _proof(LP),
     _proof(SDP),
     _proof(SHORT_BAB),
