@@ -216,6 +216,23 @@ def robust_problem(tiny: TinyNetwork, region: bnncert.Region, ties: str = "viola
     return robustness(network, region, label, "all", ties)  # type: ignore[arg-type]
 
 
+def excluding_pair() -> tuple[Problem, dict[str, np.ndarray]]:
+    """Return a question, and a pair of signs without which its target would be reached.
+
+    x > 1 and x < -1 exclude each other.
+    """
+    weights = [np.array([[1.0], [-1.0]]), np.ones((1, 2)), np.array([[-1.0], [0.0]])]
+    biases = [np.array([-1.0, -1.0]), np.array([-2.0]), np.array([0.5, 0.0])]
+    network = bnncert.Network.from_arrays(weights, biases)
+    arrays = {
+        "sizes_of_clauses": np.array([2]),
+        "neurons": np.array([0, 1]),
+        "signs": np.array([1, 1]),
+        "theta": np.array([1, 1]),
+    }
+    return robustness(network, bnncert.Ball("linf", np.zeros(1), 2.0), 0), arrays
+
+
 #: Seeds whose proofs have several leaves, learned clauses and (deep) gates.
 SEEDS = {"linf": 298, "l2": 196, "l1": 207, "polytope": 70, "deep": 382, "one": 166}
 SIZES = {"polytope": [2, 8, 6, 3], "deep": [2, 7, 5, 4, 3], "one": [2, 9, 3]}

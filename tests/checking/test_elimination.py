@@ -20,7 +20,15 @@ from bnncert.search.elimination import bound
 from bnncert.search.elimination.plan import UNLIMITED
 from bnncert.verification import Wanted, solve
 from tests.brute_force import TinyNetwork
-from tests.checking.claims import Judge, accepted, pack, random_network, robust_problem, unpack
+from tests.checking.claims import (
+    Judge,
+    accepted,
+    excluding_pair,
+    pack,
+    random_network,
+    robust_problem,
+    unpack,
+)
 from tests.checking.eliminations import by_hand, elimination_of, random_parts
 from tests.checking.pattern_trees import random_deep_question
 from tests.checking.random_claims import SIZES
@@ -158,21 +166,11 @@ def test_an_elimination_ends_when_time_is_up(tmp_path: Path) -> None:
 
 
 def test_proved_clauses_exclude_patterns(tmp_path: Path) -> None:
-    """x > 1 and x < -1 exclude each other: without that the pattern would reach the target."""
-    weights = [np.array([[1.0], [-1.0]]), np.ones((1, 2)), np.array([[-1.0], [0.0]])]
-    biases = [np.array([-1.0, -1.0]), np.array([-2.0]), np.array([0.5, 0.0])]
-    network = bnncert.Network.from_arrays(weights, biases)
-    problem = robustness(network, bnncert.Ball("linf", np.zeros(1), 2.0), 0)
-    path = tmp_path / "one.cert"
+    problem, arrays = excluding_pair()
+    network, path = problem.network, tmp_path / "one.cert"
     sections = by_hand(problem, network, [(0, 1), (1,)])
     with pytest.raises(RejectedError, match="does not exclude a target"):
         check(pack(path, sections), network)
-    arrays = {
-        "sizes_of_clauses": np.array([2]),
-        "neurons": np.array([0, 1]),
-        "signs": np.array([1, 1]),
-        "theta": np.array([1, 1]),
-    }
     for theta, fine in ((np.array([1, 1]), True), (np.array([1, 0]), False)):
         known = Section("clauses", {"layer": 0}, {**arrays, "theta": theta})
         report = accepted(pack(path, [sections[0], known, *sections[1:]]), network)

@@ -22,7 +22,7 @@ from bnncert.checking.statement import Statement
 from bnncert.problem import robustness
 from bnncert.verification import Wanted, solve
 from tests.brute_force import TinyNetwork, reachable_first_layers
-from tests.checking.claims import Judge, accepted, pack, unpack
+from tests.checking.claims import Judge, accepted, excluding_pair, pack, unpack
 from tests.checking.pattern_trees import (
     by_hand,
     one_by_one,
@@ -181,20 +181,11 @@ def test_a_check_of_patterns_ends_when_time_is_up(tmp_path: Path) -> None:
 
 
 def test_proved_clauses_drop_patterns(tmp_path: Path) -> None:
-    """x > 1 and x < -1 exclude each other: without that the pattern would reach the target."""
-    weights = [np.array([[1.0], [-1.0]]), np.ones((1, 2)), np.array([[-1.0], [0.0]])]
-    biases = [np.array([-1.0, -1.0]), np.array([-2.0]), np.array([0.5, 0.0])]
-    network = bnncert.Network.from_arrays(weights, biases)
-    problem = robustness(network, bnncert.Ball("linf", np.zeros(1), 2.0), 0)
-    sections, path = by_hand(problem, network, [-1]), tmp_path / "one.cert"
+    problem, arrays = excluding_pair()
+    network, path = problem.network, tmp_path / "one.cert"
+    sections = by_hand(problem, network, [-1])
     with pytest.raises(RejectedError, match="reaches a target"):
         check(pack(path, sections), network)
-    arrays = {
-        "sizes_of_clauses": np.array([2]),
-        "neurons": np.array([0, 1]),
-        "signs": np.array([1, 1]),
-        "theta": np.array([1, 1]),
-    }
     for name in ("clauses", "clashes"):
         known = [sections[0], Section(name, {"layer": 0}, arrays), *sections[1:]]
         assert check(pack(path, known), network).clauses == 1

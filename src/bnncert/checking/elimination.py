@@ -101,10 +101,9 @@ class Elimination:
         skeleton: Skeleton,
         clauses: Clauses,
         targets: Sequence[Sequence[ScoreFunction]],
-        budget: Budget | None = None,
+        budget: Budget,
     ) -> None:
-        self.skeleton, self.targets = skeleton, len(targets)
-        self.budget = Budget() if budget is None else budget
+        self.skeleton, self.targets, self.budget = skeleton, len(targets), budget
         last = skeleton.layers[-1]
         members = np.flatnonzero(last.state == 0)
         self.scores = Scores.of(skeleton, members, targets)
