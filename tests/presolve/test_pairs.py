@@ -323,3 +323,29 @@ def test_a_layer_that_shares_too_much_and_a_passed_deadline_give_no_pairs(
     assert conflicting_pairs(region, weights, zero + 3.5, zero - 3.5, late).size == 0
     monkeypatch.setattr("bnncert.presolve.pairs.MOST_WORK", 100)
     assert conflicting_pairs(region, weights, zero + 3.5, zero - 3.5).size == 0
+
+
+@pytest.mark.parametrize("ternary", [True, False])
+def test_over_a_box_neurons_with_disjoint_inputs_have_no_pairs(
+    ternary: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every pair of signs occurs at a corner, so that no search is made."""
+    rng = np.random.default_rng(8)
+    for _ in range(10):
+        weights = np.kron(np.eye(4), np.ones(2)) * rng.choice([-1.0, 1.0], 8)
+        weights = weights if ternary else weights * rng.uniform(0.5, 2, 8)
+        at, reach = rng.uniform(-0.4, 0.4, 4), np.abs(weights).sum(axis=1)
+        corners = np.array(list(product((-1.0, 1.0), repeat=8)))
+        signs = np.where(corners @ weights.T >= at * reach, 1, -1)
+        assert all(
+            {(1, 1), (1, -1), (-1, 1), (-1, -1)} == set(map(tuple, signs[:, [a, b]].tolist()))
+            for a, b in combinations(range(4), 2)
+        )
+        rows, box = sp.csr_array(weights), bnncert.Box(np.full(8, -1.0), np.full(8, 1.0))
+        with monkeypatch.context() as patch:
+            patch.setattr(pairs, "_blocks", lambda *_: pytest.fail("pairs are looked for"))
+            assert conflicting_pairs(box, rows, at * reach, at * reach).size == 0
+        # Where two neurons share an input, pairs are looked for.
+        shared = np.vstack([weights, weights[0]])
+        own = np.append(at, at[0]) * np.append(reach, reach[0])
+        assert conflicting_pairs(box, sp.csr_array(shared), own, own - 0.01).size > 0

@@ -126,3 +126,19 @@ def test_rows_without_entries() -> None:
     assert (low.tolist(), high.tolist()) == ([0.0, -2.0], [0.0, 0.0])
     low, high = sum_ranges(sp.csr_array((3, 0), dtype=np.int64), np.zeros((0, 0), dtype=bool))
     assert low.tolist() == high.tolist() == [0.0, 0.0, 0.0]
+
+
+@given(case=sums(), data=st.data())
+@FEW
+def test_a_variable_without_conflicts_adds_its_weight(
+    case: tuple[Array, ConflictingPairs], data: st.DataObject
+) -> None:
+    weights, conflicts = case
+    rows, n = weights.shape
+    low, high = sum_ranges(sp.csr_array(weights), conflicts.matrix(n))
+    entry = st.integers(-6, 6)
+    own = np.array(data.draw(st.lists(entry, min_size=rows, max_size=rows)))
+    wider = sp.csr_array(np.column_stack([weights, own]))
+    wider_low, wider_high = sum_ranges(wider, conflicts.matrix(n + 1))
+    np.testing.assert_array_equal(wider_low, low - np.abs(own))
+    np.testing.assert_array_equal(wider_high, high + np.abs(own))

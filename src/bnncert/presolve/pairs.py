@@ -64,16 +64,19 @@ def conflicting_pairs(
     used = np.unique(weights.indices)
     if count < 2 or not used.size:
         return ConflictingPairs.none()
+    is_ball = isinstance(region, Ball) and region.norm != "linf"
+    is_box = not is_ball and not isinstance(region, Polytope)
+    if is_box and used.size == weights.indices.size:
+        # Over a box, neurons that read disjoint inputs take their signs independently.
+        return ConflictingPairs.none()
     deadline = deadline or Deadline(None)
     if count > MOST_DENSE:
         sharing = np.bincount(weights.indices).astype(np.float64)
         if float(sharing @ sharing) > MOST_WORK:
             return ConflictingPairs.none()
     need = np.stack([-plus_from, minus_upto])
-    is_ball = isinstance(region, Ball) and region.norm != "linf"
     part = weights[:, used]
     lo, hi = region.lo[used], region.hi[used]
-    is_box = not is_ball and not isinstance(region, Polytope)
     if count > MOST_DENSE and is_box and _is_ternary(weights):
         return _sparse_ternary_box(part, need, lo, hi, deadline)
     first, second = _candidates(weights, share=not is_ball)

@@ -51,9 +51,10 @@ def _upper(weights: Any, excluded: BoolArray, sense: int, deadline: Deadline) ->
     columns, values = _padded(weights)
     size = np.abs(values)
     up = literal(columns, sense * values)
-    left = size > 0
+    # Literals that exclude no other literal are sets of their own.
+    left = (size > 0) & np.any(excluded, axis=1)[up]
     everyone = np.arange(count)
-    bound = np.zeros(count)
+    bound: FloatArray = np.where(left, 0.0, size).sum(axis=1)
     while left.any():
         if deadline.passed():
             return np.asarray(bound + (size * left).sum(axis=1))
