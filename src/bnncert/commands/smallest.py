@@ -57,7 +57,7 @@ class SmallestView:
             sure = result.counts.text(result.certified)
             console.print(f"certificate: {result.certificate} (robust up to {sure})")
         elif result.no_certificate:
-            console.print(f"no certificate: {result.no_certificate}", soft_wrap=True)
+            console.print(f"the proof is not written: {result.no_certificate}", soft_wrap=True)
         if self._file is not None:
             console.print(self._file.write(result.witness), soft_wrap=True)
         return {**self._about, **result.to_dict()}
