@@ -28,7 +28,7 @@ from tests.random_shapes import SHAPES, ShapedQuestion, random_shaped_question, 
 
 import bnncert
 from benchmarks.soundness.part import Outcome
-from benchmarks.soundness.small_limits import small_limits
+from benchmarks.soundness.small_limits import OF_CHECKER, small_limits
 from bnncert import REGISTRY, Options
 from bnncert.checking import RejectedError, UnreadableError, check
 from bnncert.float32 import float32_network
@@ -161,7 +161,8 @@ def _answer(
             )
         if result.certificate is not None:
             try:
-                report = check(path, question.network)
+                with small_limits(rng, OF_CHECKER):
+                    report = check(path, question.network)
             except (RejectedError, UnreadableError) as error:
                 return result, f"the certificate is refused: {error}"
             if report.verdict != result.status:

@@ -23,7 +23,7 @@ from tests.random_questions import random_ask
 from tests.random_shapes import SHAPES, random_shaped_question
 
 from benchmarks.soundness.part import Outcome
-from benchmarks.soundness.small_limits import small_limits
+from benchmarks.soundness.small_limits import OF_CHECKER, small_limits
 from bnncert.certificate.writing import CertificateError, write_counterexample, write_proof
 from bnncert.checking import RejectedError, UnreadableError, check
 from bnncert.deadline import Deadline
@@ -118,7 +118,8 @@ def _judge(
         zero = None if k == 0 or rng.integers(4) else str(rng.choice(["plus", "minus", "either"]))
         started, reason = time.process_time(), None
         try:
-            report = check(path, question.network, sign_zero=zero)  # type: ignore[arg-type]
+            with small_limits(rng, OF_CHECKER):
+                report = check(path, question.network, sign_zero=zero)  # type: ignore[arg-type]
         except (RejectedError, UnreadableError) as error:
             tally["refused"] += 1
             reason = "the certificate itself was refused" if k == 0 else None

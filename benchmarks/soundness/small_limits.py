@@ -7,15 +7,17 @@ and an elimination never splits a bucket.  Each draw changes some of the limits 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 from unittest import mock
 
 import numpy as np
 
-#: Groups of limits that are changed together: module, name, and the values to draw from.
-GROUPS: dict[str, tuple[tuple[str, str, tuple[Any, ...]], ...]] = {
+#: Limits that are changed together: module, name, and the values to draw from.
+Limits: TypeAlias = tuple[tuple[str, str, tuple[Any, ...]], ...]
+
+GROUPS: dict[str, Limits] = {
     "nodes of bab": (
         ("search.node_patterns", "WORTH_IT", (0,)),
         ("search.node_patterns", "MOST_OPEN", (2, 4, 15)),
@@ -62,15 +64,32 @@ GROUPS: dict[str, tuple[tuple[str, str, tuple[Any, ...]], ...]] = {
     ),
 }
 
+#: The same for the checker.
+OF_CHECKER: dict[str, Limits] = {
+    "the compiled loop": (
+        ("checking.patterns", "LOOP", (1, 4)),
+        ("checking.patterns", "LOOP_TOGETHER", (1, 8)),
+        ("checking.flip_sets", "CALL", (1, 3)),
+        ("checking.flip_sets", "FOUND", (1, 2)),
+    ),
+    "leaves": (
+        ("checking.patterns", "LEAVES", (1, 3)),
+        ("checking.patterns", "TOGETHER", (1, 4)),
+        ("checking.patterns", "CLAUSES", (1, 2)),
+    ),
+    "tables": (("checking.elimination", "BLOCK", (1, 16)),),
+    "budgets": (("checking.flips", "MOST_CLASSES", (1, 2)),),
+}
+
 #: How often a group is drawn.
 SHARE = 0.4
 
 
 @contextmanager
-def small_limits(rng: np.random.Generator) -> Iterator[None]:
+def small_limits(rng: np.random.Generator, groups: Mapping[str, Limits] = GROUPS) -> Iterator[None]:
     """Change some groups of limits for a while."""
     with ExitStack() as stack:
-        for limits in GROUPS.values():
+        for limits in groups.values():
             if rng.random() > SHARE:
                 continue
             for module, name, values in limits:
