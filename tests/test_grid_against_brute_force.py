@@ -23,7 +23,7 @@ from tests.brute_force import TinyNetwork, TinyQuestion, last_layers_at, scores_
 from tests.strategies import tiny_networks
 
 METHODS = [m.name for m in REGISTRY.all() if m.available()]
-KINDS = ("linf", "l1", "l2", "box", "polytope")
+KINDS = ("linf", "l1", "l2", "l0", "box", "polytope")
 
 #: Methods that decide every question about so few grid points.
 COMPLETE = ("auto", "bab", "elimination", "milp", "minp", "propagation")
@@ -71,7 +71,10 @@ def grid_regions(
     center, radius = draw(vector), draw(quarters(0, 10))
     if draw(st.booleans()):
         center = [origin + step * round((c - origin) / step) for c in center]
+    if kind == "l0":
+        center = [origin + step * round((c - origin) / step) for c in center]
     matrix, right = [draw(vector)], [draw(quarters(-4, 8))]
+    changes = draw(st.integers(0, inputs))
     values = [Fraction(origin) + Fraction(step) * k for k in range(-60, 60)]
 
     def inside(x: tuple[Fraction, ...]) -> bool:
@@ -80,6 +83,8 @@ def grid_regions(
             return sum(gaps) <= Fraction(radius)
         if kind == "l2":
             return sum(g * g for g in gaps) <= Fraction(radius) ** 2
+        if kind == "l0" and sum(g > 0 for g in gaps) > changes:
+            return False
         dot = sum((Fraction(a) * v for a, v in zip(matrix[0], x, strict=True)), Fraction(0))
         return max(gaps) <= Fraction(radius) and (kind != "polytope" or dot <= Fraction(right[0]))
 
@@ -87,6 +92,8 @@ def grid_regions(
     points = tuple(x for x in product(*near) if inside(x))
     lo, hi = [c - radius for c in center], [c + radius for c in center]
     try:
+        if kind == "l0":
+            return bnncert.L0Ball(center, changes, within=radius, grid=grid), points
         if kind == "box":
             return bnncert.Box(lo, hi, grid), points
         if kind == "polytope":
@@ -124,7 +131,7 @@ def few(examples: int) -> settings:
     )
 
 
-def answer(question: GridQuestion, method: str, ties: Ties, mode: str) -> bnncert.Result:
+def answer(question: TinyQuestion, method: str, ties: Ties, mode: str) -> bnncert.Result:
     options = Options(mode=mode, **SHORT_WORK)  # type: ignore[arg-type]
     problem = bnncert.robustness(question.network, question.region, question.label, "all", ties)
     result = bnncert.solve([problem], method, None, options, None, check_centre=False)
@@ -159,7 +166,7 @@ def test_bounds_and_statuses_agree_with_all_grid_points(method: str) -> None:
         assert statuses["not_robust"] > 0
 
 
-@pytest.mark.parametrize("kind", ["l1", "l2", "linf"])
+@pytest.mark.parametrize("kind", ["l1", "l2", "l0", "linf"])
 @few(12)
 @given(data=st.data())
 def test_binarised_pixels_are_decided_by_their_budget(kind: str, data: st.DataObject) -> None:

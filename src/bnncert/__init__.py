@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         score,
     )
     from bnncert.radius import RadiusResult, find_radius
-    from bnncert.regions import Ball, Box, Grid, Polytope, Region
+    from bnncert.regions import Ball, Box, Grid, L0Ball, Polytope, Region
     from bnncert.relaxations.moments.polynomial import Polynomial
     from bnncert.smallest import SmallestResult, find_smallest
     from bnncert.verdict import Counterexample, Result, TargetResult
@@ -61,6 +61,7 @@ __all__ = [
     "FormatError",
     "Grid",
     "InputError",
+    "L0Ball",
     "Limits",
     "Method",
     "Network",
@@ -152,6 +153,7 @@ _HOMES = {
         "Ball",
         "Box",
         "Grid",
+        "L0Ball",
         "Polytope",
         "Region",
     ),

@@ -79,3 +79,54 @@ def test_there_is_no_certificate_for_a_grid(folder: Path, run: Run) -> None:
     answer = run("verify", "net.npz", *QUESTION, "0.4", "--grid", "1", "--certificate", "p")
     assert "no certificate: certificates are about real inputs, not a grid" in answer.out
     assert not Path("p").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "status"),
+    [
+        (("1",), "not_robust"),
+        (("1", "--within", "0.9"), "robust"),
+        (("2", "--within", "0.9"), "not_robust"),
+        (("2", "--within", "0.9px", "--grid", "1px"), "robust"),
+        (("0",), "robust"),
+    ],
+)
+def test_few_inputs_change(folder: Path, run: Run, more: tuple[str, ...], status: str) -> None:
+    answer = run("verify", "net.npz", "--norm", "l0", *QUESTION, *more, "--json", "out.json")
+    assert answer.code == 0
+    tree = read_json(folder / "out.json")
+    assert tree["status"] == status
+    assert (tree["region"]["norm"], tree["region"]["radius"]) == ("l0", int(more[0]))
+    if status == "not_robust":
+        point = np.array(tree["counterexample"]["input"])
+        assert np.count_nonzero(point != [1.0, 0.0]) <= int(more[0])
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("1.5",), "x.npy: radius is 1.5; the l0 norm expects a number of inputs >= 0"),
+        (("-1",), "x.npy: radius is -1; the l0 norm expects a number of inputs >= 0"),
+        (("nan",), "x.npy: radius is nan; the l0 norm expects a number of inputs >= 0"),
+        (("3",), "x.npy: radius is 3, but there are 2 inputs that can change"),
+        (("1px",), "--radius is '1px'; --norm l0 expects the number of inputs that may change"),
+        (
+            ("1", "--within", "far"),
+            "--within is 'far'; expected finite numbers >= 0, also as in 1px or 0.25delta",
+        ),
+        (
+            ("1", "--grid", "0.75"),
+            "x.npy: input 1 = 0 is not on the grid; an l0 ball needs its centre there",
+        ),
+    ],
+)
+def test_bad_numbers_of_changes_get_one_line(
+    folder: Path, run: Run, more: tuple[str, ...], message: str
+) -> None:
+    answer = run("verify", "net.npz", "--norm", "l0", *QUESTION, *more)
+    assert (answer.code, answer.out, answer.err) == (2, "", f"bnncert: {message}\n")
+
+
+def test_within_belongs_to_l0(folder: Path, run: Run) -> None:
+    answer = run("verify", "net.npz", *QUESTION, "1", "--within", "1")
+    assert answer.err == "bnncert: --within belongs to --norm l0; the norm is linf\n"

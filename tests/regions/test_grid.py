@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from bnncert import Ball, Box, Grid, InputError
+from bnncert import Ball, Box, Grid, InputError, L0Ball
 
 PIXELS = Grid(1 / 127.5, -1.0)
 
@@ -127,3 +127,33 @@ def test_regions_without_grid_points_are_empty() -> None:
     # Each input has a grid value near by, but no point has both.
     with pytest.raises(InputError, match="the grid has no point in the ball"):
         Ball("l1", [0.4, 0.4], 0.6, grid=1.0)
+
+
+def test_support_of_few_changes_is_that_of_the_best_ones() -> None:
+    """Against all choices of inputs that change, each to an end of its range."""
+    generator = np.random.default_rng(3)
+    for _ in range(20):
+        centre, k = generator.uniform(-1, 1, 5), int(generator.integers(0, 6))
+        ball = L0Ball(centre, k, -1.0, 1.0, within=float(generator.uniform(0, 1)))
+        v = generator.standard_normal((3, 5)) * (generator.random((3, 5)) < 0.8)
+        gains = np.maximum(v * (ball.hi - centre), v * (ball.lo - centre))
+        best = v @ centre + np.sort(gains, axis=1)[:, 5 - k :].sum(axis=1)
+        assert np.all(ball.support(v) >= best)
+        assert np.allclose(ball.support(v), best, atol=1e-12)
+        points = np.concatenate([ball.sample(generator, 20), ball.project(3 * v)])
+        assert all(ball.contains(p) for p in points)
+        assert np.all(points @ v.T <= ball.support(v) + 1e-12)
+
+
+def test_membership_counts_the_inputs_that_differ() -> None:
+    ball = L0Ball([0.1, 0.2, 0.3], 1, -1.0, 1.0, within=0.5)
+    assert ball.contains(np.array([0.1, 0.2, 0.3]))
+    assert ball.contains(np.array([0.6, 0.2, 0.3]))
+    assert not ball.contains(np.array([0.7, 0.2, 0.3]))
+    assert not ball.contains(np.array([0.6, 0.21, 0.3]))
+    assert not ball.contains([Fraction(1, 10), Fraction(2, 10), Fraction(3, 10)])
+    settled = ball.settle(np.array([0.11, 0.2, 0.9]))
+    assert settled is not None
+    assert settled.tolist()[:2] == [0.1, 0.2]
+    # No number but 0.1 itself is unchanged, and it is not one of float32.
+    assert ball.settle(np.array([0.11, 0.2, 0.9]), np.float32) is None

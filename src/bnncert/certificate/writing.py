@@ -25,6 +25,7 @@ from bnncert.errors import InputError
 from bnncert.network import Network
 from bnncert.presolve.pipeline import presolve
 from bnncert.problem import Problem
+from bnncert.regions import L0Ball
 from bnncert.search.trace import EliminationTrace, PatternTrace, SearchRecord
 from bnncert.verdict import Counterexample
 
@@ -179,8 +180,9 @@ def _statement(
     arithmetic: str,
     sign_zero: SignZero | None,
 ) -> Section:
-    if problem.region.grid is not None:
-        raise CertificateError("no certificate: certificates are about real inputs, not a grid")
+    if problem.region.grid is not None or isinstance(problem.region, L0Ball):
+        kind = "a grid" if problem.region.grid is not None else "an l0 ball"
+        raise CertificateError(f"no certificate: certificates are about real inputs, not {kind}")
     targets: list[list[tuple[dict[int, Fraction], Fraction, bool]]] = []
     for target in problem.targets:
         made = []

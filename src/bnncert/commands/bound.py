@@ -44,7 +44,7 @@ def bound(
     options = settings.options()
     refuse_unwritable(json_path(json_), read=(model, ball.input_, ball.labels))
     network = read_network(model, settings.sign_zero)
-    question = read_question(network, ball, ball.radius, scaling, ball.grid)
+    question = read_question(network, ball, ball.shape, scaling)
     console = PlainConsole(stderr=json_ == "-")
     title = f"{model.name}, {question.title}: {question.label_text}, {question.region.describe()}"
     title += f", method {method}"

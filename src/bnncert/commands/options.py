@@ -109,8 +109,18 @@ FLAGS = {
 
 
 @dataclass(frozen=True)
+class BallShape:
+    """The ball around a point, as the options describe it."""
+
+    norm: Literal["linf", "l2", "l1", "l0"]
+    radius: str | None
+    within: str | None = None
+    grid: str | None = None
+
+
+@dataclass(frozen=True)
 class PointOptions:
-    """A point, its true class and the norm of the ball around it."""
+    """A point and its true class."""
 
     input_: Annotated[
         str | None, typer.Option("--input", help="Point: .npy, FILE.npz:KEY, or an image file.")
@@ -120,6 +130,12 @@ class PointOptions:
         int | None, typer.Option("--label", help="True class (default: as --labels).")
     ] = None
     labels: LabelsOption = None
+
+
+@dataclass(frozen=True)
+class CentreOptions(PointOptions):
+    """A labelled point, and the norm of the balls around it."""
+
     norm: NormOption = "linf"
 
 
@@ -153,13 +169,30 @@ class ScalingOptions:
 class BallOptions(PointOptions):
     """A labelled point and the ball around it."""
 
+    norm: Annotated[
+        Literal["linf", "l2", "l1", "l0"],
+        typer.Option("--norm", help="Norm of the ball; l0: at most --radius inputs change."),
+    ] = "linf"
     radius: Annotated[
         str | None,
         typer.Option(
             "--radius", help="Radius in input units, in pixels as in 1px, or as in 0.25delta."
         ),
     ] = None
+    within: Annotated[
+        str | None,
+        typer.Option(
+            "--within",
+            help="By how much an input may change (--norm l0), in units of --radius (default: "
+            "anything in the data box).",
+        ),
+    ] = None
     grid: GridOption = None
+
+    @property
+    def shape(self) -> BallShape:
+        """The ball alone."""
+        return BallShape(self.norm, self.radius, self.within, self.grid)
 
 
 @dataclass(frozen=True)

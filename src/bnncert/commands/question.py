@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from bnncert.batch.labelled_points import OWN, read_data
 from bnncert.batch.radii import read_radius
 from bnncert.batch.rows import LabelSource
 from bnncert.commands.options import (
+    BallShape,
     PointOptions,
     ScalingOptions,
     read_clip,
@@ -25,7 +27,7 @@ from bnncert.errors import InputError
 from bnncert.formats.inputs import pick_point
 from bnncert.network import Network, load
 from bnncert.problem import Targets
-from bnncert.regions import Ball, Grid, Norm
+from bnncert.regions import Ball, Grid, L0Ball, Norm
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class CommandQuestion:
     """
 
     network: Network
-    region: Ball
+    region: Ball | L0Ball
     label: int
     labels: LabelSource
     targets: Targets
@@ -92,18 +94,43 @@ def grid_option(text: str, network: Network, lo: FloatArray | float | None) -> G
     return Grid(size, 0.0 if lo is None else lo)
 
 
+def _region(
+    shape: BallShape, network: Network, clip: tuple[float, float] | None, lo: Any, hi: Any
+) -> Callable[[FloatArray], Ball | L0Ball]:
+    """Return what makes the region around a centre."""
+    assert shape.radius is not None
+    grid = None if shape.grid is None else grid_option(shape.grid, network, lo)
+    if shape.norm != "l0":
+        if shape.within is not None:
+            raise InputError(f"--within belongs to --norm l0; the norm is {shape.norm}")
+        norm, size = shape.norm, radius_option(shape.radius, network, shape.norm, clip)
+        return lambda centre: Ball(norm, centre, size, lo, hi, grid=grid)
+    try:
+        changes = float(shape.radius)
+    except ValueError:
+        raise InputError(
+            f"--radius is {shape.radius!r}; --norm l0 expects the number of inputs that may change"
+        ) from None
+    within = None
+    if shape.within is not None:
+        try:
+            within = radius_option(shape.within, network, "linf", clip)
+        except InputError as error:
+            raise InputError(str(error).replace("radius", "within")) from error
+    return lambda centre: L0Ball(centre, changes, lo, hi, within, grid)
+
+
 def read_question(
     network: Network,
     point: PointOptions,
-    radius: str | None,
+    shape: BallShape,
     scaling: ScalingOptions,
-    grid: str | None = None,
 ) -> CommandQuestion:
     """Return the ball around a point that the options describe."""
     scale, clip = read_scale(scaling.scale, scaling.mean, scaling.std), read_clip(scaling.clip)
     network = network if scale is None else scale.on(network)
     source, index = point.input_, point.index
-    if source is None or radius is None:
+    if source is None or shape.radius is None:
         missing = "--input" if source is None else "--radius"
         raise InputError(f"{missing} is missing; give --input and --radius, or a .vnnlib file")
     data_box = None
@@ -117,15 +144,14 @@ def read_question(
     centre = pick_point(data.array, index, network.input_shape, data_box, source)
     lo: Any = network.input_lo if clip is None else clip[0]
     hi: Any = network.input_hi if clip is None else clip[1]
-    size = radius_option(radius, network, point.norm, clip)
-    stated = None if grid is None else grid_option(grid, network, lo)
-    if stated is not None:
-        # A model gets its pixels as float32 numbers.
+    if shape.grid is not None or shape.norm == "l0":
+        # A model gets its pixels as float32 numbers, and those that do not change stay as they are.
         centre = _as_float32(centre)
         lo, hi = (None if v is None else _as_float32(v) for v in (lo, hi))
     where = source if index is None else f"{source} [{index}]"
+    make = _region(shape, network, clip, lo, hi)
     try:
-        region = Ball(point.norm, centre, size, lo, hi, grid=stated)
+        region = make(centre)
     except InputError as error:
         raise InputError(f"{where}: {error}") from error
     label = data.label(index, network) if point.label is None else point.label

@@ -16,12 +16,13 @@ from bnncert.commands.cluster import with_cluster
 from bnncert.commands.console import PlainConsole, watch
 from bnncert.commands.grouping import grouped
 from bnncert.commands.options import (
+    BallShape,
+    CentreOptions,
     GridOption,
     JsonOption,
     MethodOption,
     MethodOptions,
     ModelArgument,
-    PointOptions,
     SaveCounterexampleOption,
     ScalingOptions,
     SchedulerOption,
@@ -34,6 +35,7 @@ from bnncert.commands.smallest import SmallestView
 from bnncert.commands.unused import refuse_together, refuse_unread, refuse_without
 from bnncert.errors import InputError
 from bnncert.radius import RadiusInterrupt, RadiusResult, find_radius
+from bnncert.regions import Ball
 from bnncert.report.summary import radius_table
 from bnncert.smallest import SmallestInterrupt, find_smallest
 
@@ -80,7 +82,7 @@ def radius(
     *,
     ctx: typer.Context,
     model: ModelArgument,
-    point: PointOptions,
+    point: CentreOptions,
     search: SearchOptions,
     scaling: ScalingOptions,
     ties: TiesOption = "violation",
@@ -100,7 +102,8 @@ def radius(
     if point.input_ is None:
         raise InputError("--input is missing; give the point to search around")
     network = read_network(model, settings.sign_zero)
-    question = read_question(network, point, "0", scaling, search.grid)
+    shape = BallShape(point.norm, "0", grid=search.grid)
+    question = read_question(network, point, shape, scaling)
     console = PlainConsole(stderr=json_ == "-")
     title = f"{model.name}, {question.title}: {question.label_text}, norm {point.norm}"
     about = {
@@ -144,6 +147,8 @@ def _search(
 ) -> tuple[Callable[..., Any], Callable[..., dict[str, Any]]]:
     """Return the function that searches and the one that shows what it found."""
     network, ball, label = question.network, question.region, question.label
+    # `radius` has no l0 norm.
+    assert isinstance(ball, Ball)
     if search.exact:
         shown = SmallestView(question, outputs.save_counterexample, about)
         known = None if outputs.resume is None else shown.known(outputs.resume)

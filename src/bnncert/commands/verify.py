@@ -38,7 +38,7 @@ from bnncert.formats.vnnlib.query import Specification
 from bnncert.formats.vnnlib.reader import read_vnnlib
 from bnncert.network import Network
 from bnncert.problem import Ties
-from bnncert.regions import Ball, Region
+from bnncert.regions import Ball, L0Ball, Region
 from bnncert.report.saved_counterexample import CounterexampleFile
 from bnncert.report.witness import vnncomp_result
 from bnncert.verdict import Result
@@ -104,7 +104,7 @@ def verify(
     if spec is not None:
         asked = _query(network, model, spec)
     else:
-        question = read_question(network, ball, ball.radius, scaling, ball.grid)
+        question = read_question(network, ball, ball.shape, scaling)
         asked = _ball(model, question, ties)
     saved = _saved(outputs.save_counterexample, asked)
     with (
@@ -168,7 +168,7 @@ def _saved(path: Path | None, asked: _Asked) -> CounterexampleFile | None:
     if path is None:
         return None
     network, ball = asked.network, asked.region
-    if not isinstance(ball, Ball):
+    if not isinstance(ball, Ball | L0Ball):
         return CounterexampleFile(path, network.input_shape)
     return CounterexampleFile.around(path, network, ball.middle, ball.clip_lo, ball.clip_hi)
 

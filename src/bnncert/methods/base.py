@@ -225,7 +225,7 @@ class Method(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     promises: ClassVar[tuple[Promise, ...]]
-    regions: ClassVar[str] = "linf, l2, l1, box, polytope"
+    regions: ClassVar[str] = "linf, l2, l1, l0, box, polytope"
     extra: ClassVar[str | None] = None
     package: ClassVar[str | None] = None
     #: The fields of :class:`Options` that it reads; another one on the command line is an error.

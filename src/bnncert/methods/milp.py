@@ -17,7 +17,7 @@ class MilpMethod(ExactMethod):
 
     name = "milp"
     summary = "exact mixed-integer program (HiGHS), in lattice form or the paper's Soft form"
-    regions = "linf, l1, box, polytope"
+    regions = "linf, l1, l0, box, polytope"
     own_solver = "highs"
 
     def check_region(self, region: Region) -> None:

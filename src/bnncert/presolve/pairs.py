@@ -25,7 +25,7 @@ from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline
 from bnncert.presolve.conflicts import ConflictingPairs
 from bnncert.presolve.literals import literal, sign_of, variable_of
-from bnncert.regions import Ball, Polytope, Region, is_l2_ball
+from bnncert.regions import Ball, L0Ball, Polytope, Region, is_l2_ball
 
 UNIT = 2.0**-52
 
@@ -64,7 +64,7 @@ def conflicting_pairs(
     used = np.unique(weights.indices)
     if count < 2 or not used.size:
         return ConflictingPairs.none()
-    is_ball = isinstance(region, Ball) and region.norm != "linf"
+    is_ball = isinstance(region, L0Ball) or (isinstance(region, Ball) and region.norm != "linf")
     is_box = not is_ball and not isinstance(region, Polytope)
     if is_box and used.size == weights.indices.size:
         # Over a box, neurons that read disjoint inputs take their signs independently.

@@ -25,8 +25,9 @@ from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
 from bnncert.reachability.feasibility import Feasibility, SignPattern, find_conflict
 from bnncert.reachability.grid import grid_feasibility
+from bnncert.reachability.l0 import l0_feasibility
 from bnncert.reachability.polyhedron import polyhedral_feasibility
-from bnncert.regions import Ball, Box, Region, is_l2_ball
+from bnncert.regions import Ball, Box, L0Ball, Region, is_l2_ball
 from bnncert.solvers.clarabel_ import run_clarabel
 
 #: Division by a smaller radius may overflow.
@@ -47,7 +48,14 @@ def exact_feasibility(pattern: SignPattern, region: Region, deadline: Deadline) 
 
 
 def _real_feasibility(pattern: SignPattern, region: Region, deadline: Deadline) -> Feasibility:
-    """Decide whether a pattern occurs in the convex set."""
+    """Decide whether a pattern occurs at real points of the region."""
+    if isinstance(region, L0Ball):
+        found = l0_feasibility(pattern, region, deadline)
+        if found.point is not None or found.conflict is not None:
+            return found
+        hull = polyhedral_feasibility(pattern, region, deadline)
+        # A point of the convex hull may change more inputs: only a conflict counts.
+        return Feasibility(conflict=hull.conflict, multipliers=hull.multipliers)
     if is_l2_ball(region):
         return ball_feasibility(pattern, region, deadline)
     return polyhedral_feasibility(pattern, region, deadline)

@@ -9,14 +9,12 @@ has the largest value M_j over the node leaves input i only values with
 and in a norm ball an input may cost only what the least costs of the others leave of the radius.
 Floating-point bounds are widened by their rounding errors; single points are decided exactly.
 
-Inequalities are added when a point violates them, beginning with those that the centre violates: an
-infeasible part of the pattern is a conflict of few neurons.  It has no Farkas multipliers.
+Conflicts that are found in this way have no Farkas multipliers.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -24,26 +22,16 @@ import scipy.sparse as sp
 
 from bnncert.arrays import BoolArray, FloatArray, IntArray
 from bnncert.deadline import Deadline
+from bnncert.reachability.active_signs import ActiveSearch, Found
 from bnncert.reachability.feasibility import Feasibility, SignPattern
-from bnncert.regions import Ball, Polytope, Region
+from bnncert.regions import Ball, L0Ball, Polytope, Region
 from bnncert.regions.grid import GridValues
 
-#: Nodes of one search, rounds of inequalities that are added, and rounds of tightening in a node.
-MOST_NODES, MOST_ROUNDS, TIGHTENINGS = 400, 30, 20
-
-#: Conflicts of at most this many neurons are made smaller by leaving out one neuron at a time.
-MOST_SHRUNK = 12
+#: Nodes of one search, and rounds of tightening in a node.
+MOST_NODES, TIGHTENINGS = 400, 20
 
 #: Relative widening of bounds, far above the rounding errors of sums of a few thousand terms.
 WIDEN = 1e-11
-
-
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """A grid point that has the active signs, or which neurons exclude them; else undecided."""
-
-    point: FloatArray | None = None
-    blamed: IntArray | None = None
 
 
 def grid_feasibility(
@@ -53,28 +41,17 @@ def grid_feasibility(
 
     `guide` is a real point near which grid points are tried first.
     """
-    search = _GridSearch(pattern, region, guide)
     start = region.on_grid(region.center[None, :])[0]
-    active = np.flatnonzero(search.wrong(start))
-    for _ in range(MOST_ROUNDS):
-        found = search.run(active, deadline)
-        if found.blamed is not None and found.blamed.size:
-            return Feasibility(conflict=search.shrunk(found.blamed, deadline))
-        if found.point is None:
-            return Feasibility()
-        wrong = np.flatnonzero(search.wrong(found.point))
-        if not wrong.size:
-            return Feasibility.at([Fraction(v) for v in found.point.tolist()])
-        active = np.union1d(active, wrong)
-    return Feasibility()
+    return _GridSearch(pattern, region, guide).decide(start, deadline)
 
 
-class _GridSearch:
+class _GridSearch(ActiveSearch):
     """Searches grid points that have some of the signs of a pattern."""
 
     def __init__(self, pattern: SignPattern, region: Region, guide: FloatArray | None) -> None:
         assert region.values is not None
-        self._pattern, self._region = pattern, region
+        super().__init__(pattern)
+        self._region = region
         self.values: GridValues = region.values
         layer, neurons = pattern.layer, pattern.neurons
         bias_lo, bias_hi = layer.enclosure
@@ -90,7 +67,7 @@ class _GridSearch:
         self.rows: Any = sp.csr_array(sp.vstack([first, self._extra]))
         self.low = self.values.first_from(region.lo)
         self.high = self.values.last_until(region.hi)
-        self.middle = region.middle if isinstance(region, Ball) else region.center
+        self.middle = region.middle if isinstance(region, Ball | L0Ball) else region.center
         self.cost = _Cost.of(region)
         self.home = self._nearest(self.middle)
         self._guide = self.home if guide is None else self._nearest(guide)
@@ -102,22 +79,17 @@ class _GridSearch:
         gaps = np.abs(np.array([self.values.at(t) - point for t in tried]))
         return np.asarray(np.choose(np.argmin(gaps, axis=0), tried))
 
-    def wrong(self, point: FloatArray) -> BoolArray:
-        """Return which neurons have the other sign at a grid point, exactly."""
-        signs = self._pattern.layer.exact_signs(point)[self._pattern.neurons]
-        return np.asarray(signs == -self._pattern.signs)
-
-    def run(self, active: IntArray, deadline: Deadline) -> _Found:
+    def run(self, active: IntArray, deadline: Deadline) -> Found:
         """Search a point that has the signs of the active neurons."""
-        count = self._pattern.size
+        count = self.pattern.size
         extra = np.arange(count, count + self._extra.shape[0])
         node = _Node.of(self, np.concatenate([active, extra]))
         open_, blamed = [node], np.zeros(count + extra.size, dtype=bool)
         for _ in range(MOST_NODES):
             if not open_:
-                return _Found(blamed=np.flatnonzero(blamed[:count]))
+                return Found(blamed=np.flatnonzero(blamed[:count]))
             if deadline.passed():
-                return _Found()
+                return Found()
             node = open_.pop()
             if not node.tighten(blamed):
                 continue
@@ -126,36 +98,29 @@ class _GridSearch:
                 # A tie or an enclosure may have the wanted sign, so it is not wrong.
                 wrong = np.intersect1d(np.flatnonzero(self.wrong(point)), active)
                 if not wrong.size and self._region.contains(point):
-                    return _Found(point=point)
+                    return Found(point=point)
             if not node.is_point:
                 open_.extend(node.split(self._guide))
             elif wrong.size:
                 blamed[wrong[0]] = True
-        return _Found()
-
-    def shrunk(self, blamed: IntArray, deadline: Deadline) -> IntArray:
-        """Return a conflict with fewer neurons, where leaving one out leaves a conflict."""
-        if blamed.size > MOST_SHRUNK:
-            return blamed
-        for neuron in blamed.tolist():
-            if neuron not in blamed or blamed.size == 1:
-                continue
-            found = self.run(blamed[blamed != neuron], deadline)
-            if found.blamed is not None and found.blamed.size:
-                blamed = found.blamed
-        return blamed
+        return Found()
 
 
 @dataclass(frozen=True, eq=False)
 class _Cost:
-    """What inputs cost of a ball's radius: |x_i - c_i|^power, in all at most `budget`."""
+    """What inputs cost of a ball's radius: |x_i - c_i|^power, in all at most `budget`.
+
+    With the power 0, every input that differs from the centre costs 1.
+    """
 
     power: int
     budget: float
 
     @staticmethod
     def of(region: Region) -> _Cost | None:
-        """Return the cost in an L1 or L2 ball; other regions are boxes with inequalities."""
+        """Return the cost in a ball; other regions are boxes with inequalities."""
+        if isinstance(region, L0Ball):
+            return _Cost(0, float(region.changes))
         if not isinstance(region, Ball) or region.norm == "linf":
             return None
         power = 2 if region.norm == "l2" else 1
@@ -248,6 +213,13 @@ class _Node:
         if cost is None:
             return True
         nearest = search.values.at(np.clip(search.home, self.low, self.high))
+        if not cost.power:
+            stays = nearest == search.middle
+            more = cost.budget - float(np.count_nonzero(~stays))
+            if more == 0:
+                self.low = np.where(stays, search.home, self.low)
+                self.high = np.where(stays, search.home, self.high)
+            return more >= 0
         least = np.abs(nearest - search.middle) ** cost.power
         left = cost.budget - float(least.sum())
         if left < -WIDEN * cost.budget:

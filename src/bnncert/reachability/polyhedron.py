@@ -17,7 +17,7 @@ import numpy as np
 
 from bnncert.deadline import Deadline
 from bnncert.reachability.feasibility import Feasibility, SignPattern
-from bnncert.regions import Ball, Polytope, Region, is_l2_ball
+from bnncert.regions import Ball, L0Ball, Polytope, Region, is_l2_ball
 from bnncert.solvers.exact_lp import Bound, ExactProgram, solve_exactly
 
 
@@ -60,6 +60,16 @@ def _polyhedron(region: Region) -> _Polyhedron:
         total = {j: Fraction(1) for j in range(2 * n)}
         return _Polyhedron([zero] * (2 * n), upper, [total], [radius], inputs)
     low, high = ([Fraction(v) for v in side.tolist()] for side in (region.lo, region.hi))
+    if isinstance(region, L0Ball):
+        # The convex hull: the shares of their ranges by which inputs move add up to k at most.
+        middle = [Fraction(c) for c in region.middle.tolist()]
+        n = len(middle)
+        sides = [h - m for h, m in zip(high, middle, strict=True)]
+        sides += [m - a for a, m in zip(low, middle, strict=True)]
+        inputs = [(((i, 1), (n + i, -1)), middle[i]) for i in range(n)]
+        total = {j: 1 / side for j, side in enumerate(sides) if side}
+        changes = Fraction(region.changes)
+        return _Polyhedron([zero] * (2 * n), sides, [total], [changes], inputs)
     rows: list[dict[int, Fraction]] = []
     right: list[Bound] = []
     if isinstance(region, Polytope):

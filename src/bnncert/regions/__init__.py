@@ -5,6 +5,7 @@ from __future__ import annotations
 from bnncert.regions.ball import Ball, Norm, is_l2_ball
 from bnncert.regions.box import Box
 from bnncert.regions.grid import Grid
+from bnncert.regions.l0_ball import L0Ball
 from bnncert.regions.polytope import Polytope
 from bnncert.regions.region import LARGEST_VALUE, EmptyRegionError, Point, Region
 
@@ -13,6 +14,7 @@ __all__ = [
     "Box",
     "EmptyRegionError",
     "Grid",
+    "L0Ball",
     "LARGEST_VALUE",
     "Norm",
     "Point",

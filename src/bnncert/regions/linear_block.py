@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.regions.ball import Ball, is_l2_ball
+from bnncert.regions.l0_ball import L0Ball
 from bnncert.regions.polytope import Polytope
 from bnncert.regions.region import Region
 
@@ -61,6 +62,8 @@ def input_block(region: Region, used: IntArray) -> InputBlock:
         return _l1_block(region, used)
     if is_l2_ball(region):
         return _l2_block(region, used)
+    if isinstance(region, L0Ball):
+        return _l0_block(region, used)
     inputs = scaled_inputs(region, used)
     used, base, half = inputs.index, inputs.base, inputs.half
     rows, right = sp.csr_array((0, used.size)), np.zeros(0)
@@ -94,6 +97,22 @@ def _l1_block(region: Ball, used: IntArray) -> InputBlock:
         np.concatenate([up, down]),
         sp.csr_array(np.ones((1, 2 * n))),
         np.array([GROW]),
+    )
+
+
+def _l0_block(region: L0Ball, used: IntArray) -> InputBlock:
+    """Describe the hull of the L0 ball: x = m + up v+ - down v- with 0 <= v <= 1, sum v <= k."""
+    n, middle = used.size, region.middle[used]
+    up, down = region.hi[used] - middle, middle - region.lo[used]
+    up, down = (np.where(side > 0, np.nextafter(side, np.inf), 0.0) for side in (up, down))
+    return InputBlock(
+        used,
+        middle,
+        sp.csr_array(sp.hstack([sp.diags_array(up), -sp.diags_array(down)])),
+        np.zeros(2 * n),
+        np.ones(2 * n),
+        sp.csr_array(np.ones((1, 2 * n))),
+        np.array([region.changes * GROW]),
     )
 
 

@@ -141,3 +141,24 @@ def l1_support(
     value = _row_sums(excess + shift, rows, count) + m * radius
     reach = _row_sums(np.abs(shift) + np.abs(data) * room, rows, count) + m * radius
     return value + rounding_error(v, reach)
+
+
+def l0_support(
+    v: Any, center: FloatArray, changes: int, lo: FloatArray, hi: FloatArray
+) -> FloatArray:
+    r"""Bound max v.x where at most k inputs leave c, for others in lo <= x <= hi (c inside).
+
+    h(v) = v.c + the sum of the k largest max(v_i (hi_i - c_i), v_i (lo_i - c_i)).
+    """
+    count, rows = v.shape[0], _row_ids(v)
+    data = v.data.astype(np.float64)
+    high = np.nextafter((hi - center)[v.indices], np.inf)
+    low = np.nextafter((lo - center)[v.indices], -np.inf)
+    gain = np.maximum(data * high, data * low)
+    order = np.lexsort((-gain, rows))
+    rank = np.empty(order.size, dtype=np.int64)
+    rank[order] = np.arange(order.size)
+    kept = np.where(rank - v.indptr[:-1][rows] < changes, gain, 0.0)
+    shift = data * center[v.indices]
+    value = _row_sums(kept + shift, rows, count)
+    return value + rounding_error(v, _row_sums(np.abs(shift) + kept, rows, count))

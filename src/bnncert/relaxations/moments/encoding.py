@@ -19,7 +19,7 @@ from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
 from bnncert.errors import InputError
 from bnncert.presolve.reduction import UnstableLayer, UnstableProblem
-from bnncert.regions import Ball, Polytope, Region, is_l2_ball
+from bnncert.regions import Ball, L0Ball, Polytope, Region, is_l2_ball
 from bnncert.regions.linear_block import ScaledInputs, scaled_inputs
 from bnncert.relaxations.moments.polynomial import Polynomial, PolynomialProblem, Variable
 
@@ -184,7 +184,7 @@ def _input_constraints(region: Region, inputs: ScaledInputs) -> list[tuple[str, 
         terms[()] = square + 2.0**-50 * (count + 8) * size
         scale = 1.0 / max(region.radius**2, 1e-300)
         out.append(("ball", Polynomial({m: c for m, c in terms.items() if c}) * scale))
-    elif isinstance(region, Ball) and region.norm == "l1":
+    elif isinstance(region, L0Ball) or (isinstance(region, Ball) and region.norm == "l1"):
         raise InputError("the polynomial encodings take L-inf and L2 balls, boxes and polytopes")
     elif isinstance(region, Polytope):
         for number, (row, b) in enumerate(zip(region.matrix, region.right, strict=True)):

@@ -1,10 +1,11 @@
 r"""Balls as budgets: what it costs to change the sign of a first-layer neuron.
 
-In an L1 or L2 ball around c, first-layer neurons that read disjoint inputs share the radius as a
-budget.  Let g_j = |w_j.c + b_j| be the distance of neuron j from its threshold at c.  Changing its
-sign takes at least
+In an L0, L1 or L2 ball around c, first-layer neurons that read disjoint inputs share the radius as
+a budget.  Let g_j = |w_j.c + b_j| be the distance of neuron j from its threshold at c.  Changing
+its sign takes at least
 
     L1:  g_j / max_i |w_ji|  of the radius r,          L2:  g_j^2 / |w_j|_2^2  of r^2,
+    L0:  of k changes, as many as it takes to reach the threshold with the largest ones first,
 
 and for disjoint inputs these costs add up.  On a grid, a neuron that reads one input needs the
 first grid value with the other sign.  So a pattern is possible only if the costs of its flips fit
@@ -18,12 +19,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from bnncert.arrays import Float32Array, FloatArray, IntArray, SignArray
 from bnncert.network.layers import ROUNDOFF, ThresholdLayer
-from bnncert.regions import Ball, Region
+from bnncert.regions import Ball, L0Ball, Region
 from bnncert.search.patterns.circuit import Circuit, Level
 from bnncert.search.patterns.propagation import Sums
 
@@ -145,15 +147,45 @@ class BudgetedSums:
 
 
 def flip_budget(layer: ThresholdLayer, neurons: IntArray, region: Region) -> FlipBudget | None:
-    """Return the budget of an L1 or L2 ball over neurons with disjoint inputs, else None."""
-    if not isinstance(region, Ball) or region.norm == "linf" or not neurons.size:
-        return None
-    if region.radius <= 0:
+    """Return the budget of an L0, L1 or L2 ball over neurons with disjoint inputs, else None."""
+    if not isinstance(region, Ball | L0Ball) or not neurons.size:
         return None
     rows = layer.weights[neurons].astype(np.float64)
     if np.unique(rows.indices).size != rows.indices.size:
         return None
-    home, gap = _gaps(layer, neurons, region)
+    if isinstance(region, L0Ball):
+        home, gap = _gaps(layer, neurons, region.middle)
+        share = _changes(rows, home, gap, region) / max(region.changes, 1)
+    elif region.norm == "linf" or region.radius <= 0:
+        return None
+    else:
+        home, gap = _gaps(layer, neurons, region.middle)
+        share = _shares(layer, neurons, region, home, gap)
+    cost = np.floor(np.minimum(share * (1 - ROOM), 2.0) * UNITS)
+    return FlipBudget(home, cost.astype(np.float32))
+
+
+def _changes(rows: Any, home: SignArray, gap: FloatArray, region: L0Ball) -> FloatArray:
+    """Return how many inputs have to change at least for the other sign; inf if it is not enough.
+
+    The inputs that move a neuron most towards its threshold change first.
+    """
+    count = np.zeros(gap.size)
+    for j in np.flatnonzero(gap > 0).tolist():
+        inputs = rows.indices[rows.indptr[j] : rows.indptr[j + 1]]
+        push = -home[j] * rows.data[rows.indptr[j] : rows.indptr[j + 1]]
+        up, down = (side[inputs] - region.middle[inputs] for side in (region.hi, region.lo))
+        gains = np.sort(np.maximum(push * up, push * down))[::-1]
+        reached = np.flatnonzero(np.cumsum(gains) * (1 + ROOM) >= gap[j])
+        count[j] = reached[0] + 1 if reached.size else np.inf
+    return count
+
+
+def _shares(
+    layer: ThresholdLayer, neurons: IntArray, region: Ball, home: SignArray, gap: FloatArray
+) -> FloatArray:
+    """Return the shares of the budget that flips take at least, in an L1 or L2 ball."""
+    rows = layer.weights[neurons].astype(np.float64)
     counts = np.diff(rows.indptr)
     owner = np.repeat(np.arange(neurons.size), counts)
     if region.norm == "l1":
@@ -166,18 +198,18 @@ def flip_budget(layer: ThresholdLayer, neurons: IntArray, region: Region) -> Fli
         distance = gap / np.sqrt(np.maximum(square, 1e-300))
     if region.values is not None:
         distance = np.maximum(distance, _distances_on_grid(layer, neurons, region, home, distance))
-    share = (distance / region.radius) ** (1 if region.norm == "l1" else 2)
-    cost = np.floor(np.minimum(share * (1 - ROOM), 2.0) * UNITS)
-    return FlipBudget(home, cost.astype(np.float32))
+    return np.asarray((distance / region.radius) ** (1 if region.norm == "l1" else 2))
 
 
-def _gaps(layer: ThresholdLayer, neurons: IntArray, region: Ball) -> tuple[SignArray, FloatArray]:
+def _gaps(
+    layer: ThresholdLayer, neurons: IntArray, center: FloatArray
+) -> tuple[SignArray, FloatArray]:
     """Return the sign of each neuron at the centre and a lower bound of its distance to flip."""
     assert layer.bias_lo is not None and layer.bias_hi is not None
     rows = layer.weights[neurons].astype(np.float64)
-    value = np.asarray(rows @ region.middle)
+    value = np.asarray(rows @ center)
     low, high = value + layer.bias_lo[neurons], value + layer.bias_hi[neurons]
-    size = np.asarray(abs(rows) @ np.abs(region.middle)) + np.abs(layer.bias_hi[neurons])
+    size = np.asarray(abs(rows) @ np.abs(center)) + np.abs(layer.bias_hi[neurons])
     error = 2 * (np.diff(rows.indptr) + 4) * ROUNDOFF * size + 1e-300
     home = np.where(low + high >= 0, 1, -1).astype(np.int8)
     gap = np.where(home > 0, low, -high) - error
