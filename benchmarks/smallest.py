@@ -70,7 +70,11 @@ def processor_seconds() -> float:
 
 
 def search(
-    network: bnncert.Network, ball: bnncert.Ball, label: int, method: str, seconds: float
+    network: bnncert.Network,
+    ball: bnncert.Ball | bnncert.L0Ball,
+    label: int,
+    method: str,
+    seconds: float,
 ) -> tuple[bnncert.SmallestResult, float, str]:
     """Return the result, its processor time and what the checker says about the certificate."""
     with tempfile.TemporaryDirectory() as folder:
@@ -102,12 +106,12 @@ def proved_optima(arguments: argparse.Namespace) -> Iterator[Answer]:
             name = f"{case.name} {norm}"
             if arguments.only not in name:
                 continue
-            try:
-                ball = bnncert.Ball(norm, point, 0.0, 0.0, 255.0, grid=bnncert.Grid(1.0))
-            except bnncert.InputError as error:
-                print(f"{name} is left out: {error}")
-                continue
-            limit = arguments.seconds
+            limit, box = arguments.seconds, (0.0, 255.0)
+            ball: bnncert.Ball | bnncert.L0Ball
+            if norm == "l0":
+                ball = bnncert.L0Ball(point, 0, *box, grid=bnncert.Grid(1.0))
+            else:
+                ball = bnncert.Ball(norm, point, 0.0, *box, grid=bnncert.Grid(1.0))
             found, cpu, proof = search(network, ball, case.label, arguments.method, limit)
             yield Answer(
                 name, found, cpu, proof, _replayed(folder, case, norm, found), case.optimum(norm)

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bnncert
-from bnncert import Ball, Grid, InputError, Network, Options, Result
+from bnncert import Ball, Grid, InputError, L0Ball, Network, Options, Result
 from bnncert.smallest import Known, SmallestInterrupt, find_smallest
 from bnncert.smallest import search as search_module
 from bnncert.smallest.counts import Counts
@@ -25,16 +25,26 @@ from tests.brute_force import TinyNetwork, last_layers_at, scores_of
 from tests.in_process import command_line
 from tests.strategies import tiny_networks
 
-NORMS: tuple[Any, ...] = ("linf", "l1", "l2")
+NORMS: tuple[Any, ...] = ("linf", "l1", "l2", "l0")
 
 #: Little work for what has no end of its own.
 SHORT_WORK = Options(restarts=8, iterations=5, samples=50, threads=1)
+
+
+def ball_around(
+    norm: Any, point: Any, lo: float, hi: float, step: float, radius: float = 0.0
+) -> Ball | L0Ball:
+    if norm == "l0":
+        return L0Ball(point, radius, lo, hi, grid=Grid(step))
+    return Ball(norm, point, radius, lo, hi, grid=Grid(step))
 
 
 def count(norm: str, places: tuple[int, ...], home: tuple[int, ...]) -> int:
     gaps = [abs(a - b) for a, b in zip(places, home, strict=True)]
     if norm == "linf":
         return max(gaps)
+    if norm == "l0":
+        return sum(g > 0 for g in gaps)
     return sum(g * g for g in gaps) if norm == "l2" else sum(gaps)
 
 
@@ -84,7 +94,7 @@ def test_the_minimum_is_that_of_all_grid_points(norm: Any) -> None:
         network, point = net.build(), step * np.array(home, dtype=np.float64)
         label = int(network.classify(point)[0])
         ties = data.draw(st.sampled_from(["violation", "robust"]))
-        ball = Ball(norm, point, 0.0, -4 * step, 4 * step, grid=Grid(step))
+        ball = ball_around(norm, point, -4 * step, 4 * step, step)
         result = find_smallest(network, ball, label, ties=ties, options=SHORT_WORK, timeout=1.0)
         expected = true_minimum(net, norm, home, step, label=label, ties=ties)
         certified = -1 if result.certified is None else result.certified
@@ -114,7 +124,7 @@ def test_the_minimum_is_that_of_all_grid_points(norm: Any) -> None:
 SUM = Network.from_arrays(
     [np.ones((1, 3)), np.array([[-1], [1]])], [np.array([-6.99]), np.zeros(2)]
 )
-MINIMA = {"linf": 3, "l1": 7, "l2": 17}
+MINIMA = {"linf": 3, "l1": 7, "l2": 17, "l0": 1}
 
 
 def integers(norm: Any, point: Any = (0.0, 0.0, 0.0), **options: Any) -> Ball:
@@ -123,7 +133,7 @@ def integers(norm: Any, point: Any = (0.0, 0.0, 0.0), **options: Any) -> Ball:
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_both_sides_of_a_known_minimum(norm: Any) -> None:
-    result = find_smallest(SUM, integers(norm), 0, timeout=20)
+    result = find_smallest(SUM, ball_around(norm, np.zeros(3), 0.0, 9.0, 1.0), 0, timeout=20)
     assert (result.certified, result.falsified) == (MINIMA[norm] - 1, MINIMA[norm])
     assert result.minimum == MINIMA[norm]
     assert result.witness is not None
@@ -138,7 +148,7 @@ def test_both_sides_of_a_known_minimum(norm: Any) -> None:
     }
     # Both sides by questions of their own.
     for radius, status in ((tree["certified"], "robust"), (tree["falsified"], "not_robust")):
-        ball = Ball(norm, np.zeros(3), radius, 0.0, 9.0, grid=Grid(1.0))
+        ball = ball_around(norm, np.zeros(3), 0.0, 9.0, 1.0, radius)
         assert bnncert.verify(SUM, ball, 0, timeout=20).status == status
 
 
@@ -195,7 +205,18 @@ def test_distances_that_are_not_whole_numbers_are_refused(ball: Ball, words: str
         find_smallest(SUM, ball, 0)
 
 
-@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize(("within", "minimum"), [(9.0, 1), (4.0, 2), (3.0, 3), (2.0, None)])
+def test_inputs_that_change_little_need_more_of_them(within: float, minimum: int | None) -> None:
+    # Real inputs: each one adds at most `within` to the sum.
+    result = find_smallest(SUM, L0Ball(np.zeros(3), 0, 0.0, 9.0, within=within), 0, timeout=20)
+    assert result.minimum == minimum
+    assert result.is_closed
+    assert result.certified == (3 if minimum is None else minimum - 1)
+    # Larger changes are in the data box, so that is not covered.
+    assert not result.covers_data
+
+
+@pytest.mark.parametrize("norm", NORMS[:3])
 def test_counts_and_radii_belong_together(norm: Any) -> None:
     step = 2 / 255
     point = (np.arange(4) * 40 * step - 1).astype(np.float32).astype(np.float64)
@@ -260,7 +281,13 @@ def test_the_command_prints_and_saves_both_sides(
     again = run(*exact, "--resume", "out.json", "--json", "out.json")
     assert again.code == 0
     assert json.loads(Path("out.json").read_text())["counts"]["minimum"] == 7
+    sparse = ("net.npz", "--input", "x.npy", "--clip", "0", "9", "--norm", "l0", "--within", "4")
+    ended = run("radius", *sparse, "--exact")
+    assert (ended.code, ended.err) == (0, "")
+    assert "smallest perturbation: 2 inputs, class 1" in ended.out
     for words, line in (
+        (sparse, "--within belongs to --exact, which was not given"),
+        (sparse[:-2], "--norm l0 has whole numbers for radii; give --exact"),
         (
             (
                 *question[1:],

@@ -29,7 +29,7 @@ from bnncert.errors import BnncertError, InputError
 from bnncert.methods import REGISTRY, Options, Progress
 from bnncert.network import Network
 from bnncert.problem import Problem, Targets, Ties, robustness
-from bnncert.regions import LARGEST_VALUE, Ball, Norm
+from bnncert.regions import LARGEST_VALUE, Ball, Norm, Region
 from bnncert.replay import OnnxRuntime, Replayer
 from bnncert.verdict import Counterexample, Result, Status, finite_or_none
 from bnncert.verification import verify
@@ -223,7 +223,7 @@ class BallVerifier:
             found = self.nearer(problem, found)
         return Probe(radius, method, result.status, result.seconds), found
 
-    def ball(self, radius: float) -> Ball:
+    def ball(self, radius: float) -> Region:
         """Return the ball of a radius."""
         centre = self.centre
         return Ball(centre.norm, centre.middle, radius, centre.clip_lo, centre.clip_hi)
@@ -260,7 +260,7 @@ def bisect(search: Bisection, verifier: BallVerifier, method: str) -> None:
             # A radius above an undecided one is even harder to prove: only an attack may help.
             search.learn(*verifier.verify(radius, share * ATTACK_SLICE, "attack"))
         else:
-            search.learn(*verifier.verify(radius, share, method))
+            search.learn(*verifier.verify(radius, search.share(share), method))
 
 
 def distance(norm: Norm, center: npt.ArrayLike, found: Counterexample) -> float:
@@ -375,6 +375,10 @@ class Bisection:
             self.undecided = least, least
         elif least <= self.lower:
             self.undecided = largest, largest
+
+    def share(self, share: float) -> float:
+        """Return the share of the time left that the next question gets."""
+        return share
 
     def forget_undecided(self) -> None:
         """Allow undecided radii to be verified again."""

@@ -69,6 +69,18 @@ CertificateOption = Annotated[
     Path | None,
     typer.Option("--certificate", help="Write a proof of the verdict for `bnncert check`."),
 ]
+BallNormOption = Annotated[
+    Literal["linf", "l2", "l1", "l0"],
+    typer.Option("--norm", help="Norm of the ball; l0: at most --radius inputs change."),
+]
+WithinOption = Annotated[
+    str | None,
+    typer.Option(
+        "--within",
+        help="By how much an input may change (--norm l0), in units of --radius (default: "
+        "anything in the data box).",
+    ),
+]
 GridOption = Annotated[
     str | None,
     typer.Option(
@@ -136,7 +148,10 @@ class PointOptions:
 class CentreOptions(PointOptions):
     """A labelled point, and the norm of the balls around it."""
 
-    norm: NormOption = "linf"
+    norm: Annotated[
+        Literal["linf", "l2", "l1", "l0"],
+        typer.Option("--norm", help="Norm of the balls; l0, the number of inputs: with --exact."),
+    ] = "linf"
 
 
 @dataclass(frozen=True)
@@ -169,24 +184,14 @@ class ScalingOptions:
 class BallOptions(PointOptions):
     """A labelled point and the ball around it."""
 
-    norm: Annotated[
-        Literal["linf", "l2", "l1", "l0"],
-        typer.Option("--norm", help="Norm of the ball; l0: at most --radius inputs change."),
-    ] = "linf"
+    norm: BallNormOption = "linf"
     radius: Annotated[
         str | None,
         typer.Option(
             "--radius", help="Radius in input units, in pixels as in 1px, or as in 0.25delta."
         ),
     ] = None
-    within: Annotated[
-        str | None,
-        typer.Option(
-            "--within",
-            help="By how much an input may change (--norm l0), in units of --radius (default: "
-            "anything in the data box).",
-        ),
-    ] = None
+    within: WithinOption = None
     grid: GridOption = None
 
     @property

@@ -27,6 +27,7 @@ from bnncert.commands.options import (
     ScalingOptions,
     SchedulerOption,
     TiesOption,
+    WithinOption,
 )
 from bnncert.commands.output import json_path, refuse_unwritable, write_json
 from bnncert.commands.question import CommandQuestion, read_network, read_question
@@ -38,6 +39,9 @@ from bnncert.radius import RadiusInterrupt, RadiusResult, find_radius
 from bnncert.regions import Ball
 from bnncert.report.summary import radius_table
 from bnncert.smallest import SmallestInterrupt, find_smallest
+
+#: Files of `--exact` alone.
+EXACT_FILES = ("certificate", "save_counterexample", "resume")
 
 
 @dataclass(frozen=True)
@@ -54,10 +58,12 @@ class SearchOptions:
     exact: Annotated[
         bool,
         typer.Option(
-            "--exact", help="Find the smallest perturbation itself, on the inputs of --grid."
+            "--exact",
+            help="Find the smallest perturbation itself, on the inputs of --grid or for --norm l0.",
         ),
     ] = False
     grid: GridOption = None
+    within: WithinOption = None
 
 
 @dataclass(frozen=True)
@@ -95,14 +101,16 @@ def radius(
     """Find the largest certified and the smallest falsified radius around a point."""
     refuse_unread(ctx, method)
     refuse_together(ctx, "exact", {"tolerance": "the search ends at the minimum"})
-    refuse_without(ctx, "exact", ("grid", "certificate", "save_counterexample", "resume"))
+    refuse_without(ctx, "exact", ("grid", "within", *EXACT_FILES))
+    if point.norm == "l0" and not search.exact:
+        raise InputError("--norm l0 has whole numbers for radii; give --exact")
     options = settings.options()
     written = (outputs.certificate, outputs.save_counterexample, json_path(json_))
     refuse_unwritable(*written, read=(model, point.input_, point.labels))
     if point.input_ is None:
         raise InputError("--input is missing; give the point to search around")
     network = read_network(model, settings.sign_zero)
-    shape = BallShape(point.norm, "0", grid=search.grid)
+    shape = BallShape(point.norm, "0", search.within, search.grid)
     question = read_question(network, point, shape, scaling)
     console = PlainConsole(stderr=json_ == "-")
     title = f"{model.name}, {question.title}: {question.label_text}, norm {point.norm}"
@@ -147,14 +155,14 @@ def _search(
 ) -> tuple[Callable[..., Any], Callable[..., dict[str, Any]]]:
     """Return the function that searches and the one that shows what it found."""
     network, ball, label = question.network, question.region, question.label
-    # `radius` has no l0 norm.
-    assert isinstance(ball, Ball)
     if search.exact:
         shown = SmallestView(question, outputs.save_counterexample, about)
         known = None if outputs.resume is None else shown.known(outputs.resume)
         certificate = outputs.certificate
         find = partial(find_smallest, network, ball, label, certificate=certificate, known=known)
         return find, shown
+    # The l0 norm needs --exact.
+    assert isinstance(ball, Ball)
     interval = partial(
         find_radius,
         *(network, ball.middle, label, ball.norm),

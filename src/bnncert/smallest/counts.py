@@ -18,7 +18,7 @@ import numpy as np
 
 from bnncert.arrays import FloatArray
 from bnncert.errors import InputError
-from bnncert.regions import Ball
+from bnncert.regions import Ball, L0Ball
 
 #: Counts beyond this one cannot be told from the next by their radius as a float.
 LARGEST_COUNT = 2**28
@@ -33,9 +33,9 @@ class Counts:
         If the distances are not whole numbers of one step.
     """
 
-    def __init__(self, ball: Ball) -> None:
+    def __init__(self, ball: Ball | L0Ball) -> None:
         self.ball = ball
-        self.norm = str(ball.norm)
+        self.norm = "l0" if isinstance(ball, L0Ball) else str(ball.norm)
         self._values = ball.values
         self.step = 1.0
         if self.norm == "l0":
@@ -86,6 +86,13 @@ class Counts:
     def radius(self, count: float) -> float:
         """Return the radius of the ball that holds the points up to a count."""
         return self.step * (math.sqrt(count) if self.norm == "l2" else count)
+
+    def ball_of(self, count: float) -> Ball | L0Ball:
+        """Return the ball of the points up to a count."""
+        ball, box = self.ball, (self.ball.clip_lo, self.ball.clip_hi)
+        if isinstance(ball, L0Ball):
+            return L0Ball(ball.middle, count, *box, ball.within, ball.grid)
+        return Ball(ball.norm, ball.middle, self.radius(count), *box, grid=ball.grid)
 
     def within(self, radius: float) -> int:
         """Return the largest count of a radius."""

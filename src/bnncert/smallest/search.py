@@ -22,7 +22,7 @@ from bnncert.methods import REGISTRY, Options, Progress
 from bnncert.network import Network
 from bnncert.problem import Problem, Targets, Ties, robustness
 from bnncert.radius import BallVerifier, Bisection, Probe, bisect
-from bnncert.regions import Ball
+from bnncert.regions import Ball, L0Ball, Region
 from bnncert.replay import Replayer
 from bnncert.smallest.counts import LARGEST_COUNT, Counts
 from bnncert.smallest.lower_side import LowerSide
@@ -111,7 +111,7 @@ class SmallestInterrupt(KeyboardInterrupt):
 
 def find_smallest(
     network: Network,
-    centre: Ball,
+    centre: Ball | L0Ball,
     label: int,
     *,
     maximum: float | None = None,
@@ -153,9 +153,11 @@ def find_smallest(
     if maximum is not None and not 0 < maximum < math.inf:
         raise InputError(f"the largest radius is {maximum}; expected a number > 0")
     deadline = Deadline(timeout)
-    search = CountBisection(centre, maximum, None, counts=counts)
+    # Only the point and its data box; norm and grid are those of the counts.
+    point = Ball("linf", centre.middle, 0.0, centre.clip_lo, centre.clip_hi)
+    search = CountBisection(point, maximum, None, counts=counts)
     verifier = CountVerifier(
-        *(network, centre, label, targets, ties, options, progress, deadline),
+        *(network, point, label, targets, ties, options, progress, deadline),
         search=search,
         lower=LowerSide(certificate),
     )
@@ -208,7 +210,9 @@ class CountBisection(Bisection):
         if self.maximum is not None:
             limit = min(limit, self.counts.within(self.maximum))
         self.limit, self.first = float(limit), 1.0
-        self.covers_data = limit >= farthest
+        ball = self.counts.ball
+        has_data_box = not isinstance(ball, L0Ball) or ball.within is None
+        self.covers_data = limit >= farthest and has_data_box
 
     def measure(self, found: Counterexample) -> float:
         """Return the count of a counterexample."""
@@ -234,6 +238,10 @@ class CountBisection(Bisection):
         middle = low + 1 if self._least_first else float((low + high) // 2)
         return middle if low < middle < high else None
 
+    def share(self, share: float) -> float:
+        """Return all the time for the last count that is not settled."""
+        return 1.0 if self.upper - max(self.lower, 0.0) == 2 else share
+
     def forget_undecided(self) -> None:
         """Allow undecided counts to be verified again, from the least one on."""
         super().forget_undecided()
@@ -244,7 +252,7 @@ class CountBisection(Bisection):
         lower = verifier.lower
         has_certificate = lower.count is not None and lower.count == self.lower
         return SmallestResult(
-            norm=self.centre.norm,
+            norm=self.counts.norm,
             label=int(verifier.label),
             counts=self.counts,
             certified=int(self.lower) if math.isfinite(self.lower) else None,
@@ -266,13 +274,13 @@ class CountVerifier(BallVerifier):
     search: CountBisection
     lower: LowerSide
 
-    def problem(self, ball: Ball) -> Problem:
+    def problem(self, ball: Region) -> Problem:
         """Return the question about a ball."""
         return robustness(self.network, ball, self.label, self.targets, self.ties)
 
-    def ball(self, radius: float) -> Ball:
+    def ball(self, radius: float) -> Region:
         """Return the ball of a count."""
-        return ball_of_radius(self.centre, self.search.counts.radius(radius))
+        return self.search.counts.ball_of(radius)
 
     def prefix(self, radius: float) -> str:
         """Return both sides and the count that is asked about."""
@@ -292,10 +300,3 @@ class CountVerifier(BallVerifier):
         """Return a counterexample with a smaller count, or this one."""
         shrink = Shrinking(problem, self.search.counts, self.deadline)
         return shrink(Replayer(problem, self.runtime), found)
-
-
-def ball_of_radius(centre: Ball, radius: float) -> Ball:
-    """Return the ball with another radius."""
-    return Ball(
-        *(centre.norm, centre.middle, radius, centre.clip_lo, centre.clip_hi), grid=centre.grid
-    )
