@@ -100,8 +100,9 @@ class Scores:
 
     def excluded(self, last: Float32Array, targets: int) -> BoolArray:
         """Return the targets that the last layer's signs exclude, one row for each node."""
-        signs, open_ = last.astype(np.float64), (last == 0).astype(np.float64)
-        least = signs @ self.weights.T - open_ @ np.abs(self.weights).T
+        least, open_ = last.astype(np.float64) @ self.weights.T, last == 0
+        if open_.any():
+            least -= open_.astype(np.float64) @ np.abs(self.weights).T
         table = np.zeros((last.shape[0], targets), dtype=bool)
         for k, target in enumerate(self.target.tolist()):
             table[:, target] |= least[:, k] >= self.enough[k]
