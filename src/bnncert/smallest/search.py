@@ -235,7 +235,8 @@ class CountBisection(Bisection):
             grown = min(max(2 * low, 1.0), self.limit)
             return grown if grown > low else None
         # The least count is the easiest to prove, and without its proof no other one helps.
-        middle = low + 1 if self._least_first else float((low + high) // 2)
+        is_least = self._least_first and low == max(self.lower, 0.0)
+        middle = low + 1 if is_least else float((low + high) // 2)
         return middle if low < middle < high else None
 
     def share(self, share: float) -> float:
