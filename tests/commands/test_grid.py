@@ -75,9 +75,17 @@ def test_bad_steps_get_one_line(folder: Path, run: Run, grid: str, message: str)
     assert (answer.code, answer.out, answer.err) == (2, "", f"bnncert: {message}\n")
 
 
-def test_there_is_no_certificate_for_a_grid(folder: Path, run: Run) -> None:
-    answer = run("verify", "net.npz", *QUESTION, "0.4", "--grid", "1", "--certificate", "p")
-    assert "no certificate: certificates are about real inputs, not a grid" in answer.out
+def test_a_certificate_states_the_grid(folder: Path, run: Run) -> None:
+    answer = run("verify", "net.npz", *QUESTION, "0.9", "--grid", "1", "--certificate", "p")
+    assert answer.code == 0
+    checked = run("check", "p", "--model", "net.npz")
+    assert checked.code == 0
+    assert "on the grid of step 1 from -2 in float32" in checked.out
+
+
+def test_there_is_no_certificate_for_few_changes(folder: Path, run: Run) -> None:
+    asked = ("verify", "net.npz", "--norm", "l0", *QUESTION, "0", "--certificate", "p")
+    assert "no certificate: there are none about l0 balls" in run(*asked).out
     assert not Path("p").exists()
 
 

@@ -62,6 +62,9 @@ def conditions(targets: list[list[tuple[dict[int, Fraction], Fraction, bool]]]) 
 
 def _region(region: Region) -> Section:
     section = Section("statement")
+    if region.values is not None:
+        section.fields["grid"] = region.values.dtype.name
+        section.arrays |= {"grid_step": region.values.step, "grid_origin": region.values.origin}
     if isinstance(region, Ball):
         section.fields |= {"region": region.norm, "radius": str(Fraction(region.radius))}
         section.arrays["center"] = region.middle

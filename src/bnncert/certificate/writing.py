@@ -25,7 +25,7 @@ from bnncert.errors import InputError
 from bnncert.network import Network
 from bnncert.presolve.pipeline import presolve
 from bnncert.problem import Problem
-from bnncert.regions import L0Ball
+from bnncert.regions import L0Ball, Polytope
 from bnncert.search.trace import EliminationTrace, PatternTrace, SearchRecord
 from bnncert.verdict import Counterexample
 
@@ -180,9 +180,10 @@ def _statement(
     arithmetic: str,
     sign_zero: SignZero | None,
 ) -> Section:
-    if problem.region.grid is not None or isinstance(problem.region, L0Ball):
-        kind = "a grid" if problem.region.grid is not None else "an l0 ball"
-        raise CertificateError(f"no certificate: certificates are about real inputs, not {kind}")
+    if isinstance(problem.region, L0Ball):
+        raise CertificateError("no certificate: there are none about l0 balls")
+    if problem.region.grid is not None and isinstance(problem.region, Polytope):
+        raise CertificateError("no certificate: there are none about the grid points of a polytope")
     targets: list[list[tuple[dict[int, Fraction], Fraction, bool]]] = []
     for target in problem.targets:
         made = []

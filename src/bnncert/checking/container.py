@@ -60,9 +60,12 @@ CONTENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "statement": (
         (
             *("verdict", "network", "sizes", "sign_zero", "arithmetic", "property"),
-            *("region", "radius", "inequalities"),
+            *("region", "radius", "inequalities", "grid"),
         ),
-        ("center", "clip_lo", "clip_hi", "lo", "hi", "matrix", "right", "inside"),
+        (
+            *("center", "clip_lo", "clip_hi", "lo", "hi", "matrix", "right", "inside"),
+            *("grid_step", "grid_origin"),
+        ),
     ),
     "clashes": (("layer",), CLAUSE_ARRAYS),
     "clauses": (("layer",), CLAUSE_ARRAYS),

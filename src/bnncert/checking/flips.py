@@ -5,6 +5,8 @@ the other sign, |w_j.(x - c)| >= g_j.  Over the inputs that neuron j reads,
 
     L1:  |x - c|_1 >= g_j / max_k |w_jk|,          L2:  |x - c|_2^2 >= g_j^2 / |w_j|_2^2.
 
+On a grid, a neuron with one input needs the first grid value beyond its threshold.
+
 For neurons that read disjoint inputs these lengths add up to at most r, or r^2 for L2.  The cost of
 a flip is its share of that, in units of 2^-20 and rounded down: the costs of all flips of a pattern
 that occurs add up to at most 2^20.  Rounding only ever allows more patterns.
@@ -13,6 +15,7 @@ that occurs add up to at most 2^20.  Rounding only ever allows more patterns.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -56,10 +59,13 @@ class Flips:
             # Of an enclosed bias, the side that makes the flip easier.
             home[place] = 1 if low + high >= 0 else -1
             gap = max(low if low + high >= 0 else -high, 0)
+            gap_to_threshold = gap
             reach = max(weights, default=0) * geometry.radius
             if geometry.space.norm == "l2":
                 gap, reach = gap**2, sum(w * w for w in weights) * geometry.radius**2
-            if gap:
+            if gap and geometry.space.grid is not None and len(weights) == 1:
+                cost[place] = _cost_on_grid(geometry, j, int(home[place]), gap_to_threshold)
+            elif gap:
                 cost[place] = min(gap * UNITS // reach, 2 * UNITS) if reach else 2 * UNITS
         return Flips(home, cost)
 
@@ -86,6 +92,31 @@ class Flips:
         """Return how many more flips fit each node at most: the cheapest ones."""
         costs = np.sort(np.where(nodes == 0, self.cost, np.inf), axis=1)
         return np.asarray((np.cumsum(costs, axis=1) <= self.left(nodes)[:, None]).sum(axis=1))
+
+
+def _cost_on_grid(geometry: Geometry, j: int, home: int, gap: int) -> int:
+    """Return the cost of the first grid value of the only input with which neuron j may flip."""
+    space, row = geometry.space, slice(*geometry.rows[0].start[j : j + 2].tolist())
+    assert space.grid is not None
+    weight = sum(int(part.values[row][0]) << (BITS * k) for k, part in enumerate(geometry.rows))
+    i = int(geometry.rows[0].columns[row][0])
+    center, radius = (Fraction(v, 1 << space.shift) for v in (int(space.center[i]), space.radius))
+    if not weight or not radius:
+        return 2 * UNITS
+    # The input has to change this way, by this much at least.
+    way = -home if weight > 0 else home
+    length = Fraction(gap, abs(weight)) / (1 << geometry.point_shift)
+    strict = bool(geometry.strict[-home][j])
+    found = Fraction(space.grid.beyond(i, center + way * length, way, strict=strict))
+    if (
+        not Fraction(int(space.lower[i]), 1 << space.shift)
+        <= found
+        <= Fraction(int(space.upper[i]), 1 << space.shift)
+    ):
+        return 2 * UNITS
+    share = abs(found - center) / radius
+    share = share * share if space.norm == "l2" else share
+    return min(int(share * UNITS), 2 * UNITS)
 
 
 class FlipSums:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from bnncert.checking.container import RejectedError, Section, UnreadableError, exactly
 from bnncert.checking.function import Function, Objects, scaled
+from bnncert.checking.grid import GRID_ARRAYS, StatedGrid
 from bnncert.network import Network
 
 Floats = npt.NDArray[np.float64]
@@ -74,7 +75,8 @@ class Report:
 class Space:
     """The region: a box, optionally a ball inside it and inequalities matrix.x <= right.
 
-    The numbers of box and ball are integers in units of 2^-shift.
+    The numbers of box and ball are integers in units of 2^-shift.  On a grid, only grid points
+    belong to the region, and the box ends at the outermost of them.
     """
 
     lower: Objects
@@ -85,6 +87,7 @@ class Space:
     shift: int
     matrix: Floats
     right: Floats
+    grid: StatedGrid | None = None
 
     def rationals(self, numbers: Objects) -> list[Fraction]:
         """Return numbers of the box or the ball as rationals."""
@@ -93,6 +96,8 @@ class Space:
     def contains(self, point: list[Fraction]) -> bool:
         """Whether an exact point lies in the region."""
         lower, upper = self.rationals(self.lower), self.rationals(self.upper)
+        if self.grid is not None and not self.grid.contains(point):
+            return False
         if not all(a <= x <= b for a, x, b in zip(lower, point, upper, strict=True)):
             return False
         for row, limit in zip(self.matrix, self.right.tolist(), strict=True):
@@ -107,6 +112,8 @@ class Space:
 
     def has_float32(self) -> bool:
         """Whether an input of float32 numbers lies in a box or a ball (inequalities aside)."""
+        if self.grid is not None:
+            return self.grid.single and self.has_grid_point()
         center = self.center if self.center.size else self.lower
         nearest = np.minimum(np.maximum(center, self.lower), self.upper)
         numbers = (self.rationals(v) for v in (nearest, self.lower, self.upper))
@@ -115,6 +122,13 @@ class Space:
         plain = replace(self, matrix=self.matrix[:0], right=self.right[:0])
         point = [x for x in found if x is not None]
         return len(point) == len(found) and plain.contains(point)
+
+    def has_grid_point(self) -> bool:
+        """Whether the grid point nearest to the centre lies in the region."""
+        assert self.grid is not None
+        lower, upper = self.rationals(self.lower), self.rationals(self.upper)
+        center = self.rationals(self.center) if self.center.size else lower
+        return self.contains(self.grid.nearest(center, lower, upper))
 
 
 @dataclass(frozen=True)
@@ -227,11 +241,13 @@ def _space(section: Section, network: Network) -> tuple[Space, str, str]:
     kind, size = section.text("region", tuple(REGIONS)), network.inputs
     fields, needed, optional = REGIONS[kind]
     # What belongs to another kind of region could be taken for a part of the claim.
-    if section.fields.keys() & {"radius", "inequalities"} != set(fields):
+    gridded = kind != "polytope" and "grid" in section.fields
+    fields, needed = (*fields, *["grid"] * gridded), (*needed, *GRID_ARRAYS * gridded)
+    if section.fields.keys() & {"radius", "inequalities", "grid"} != set(fields):
         raise UnreadableError(f"section statement: the fields are not those of region {kind}")
     if not set(needed) <= section.arrays.keys() <= {*needed, *optional}:
         raise UnreadableError(f"section statement: the arrays are not those of region {kind}")
-    names = [k for k in section.arrays if k not in ("matrix", "right", "inside")]
+    names = [k for k in section.arrays if k not in ("matrix", "right", "inside", *GRID_ARRAYS)]
     given = {name: section.floats(name, size) for name in names}
     matrix, right = np.zeros((0, size)), np.zeros(0)
     if kind == "polytope":
@@ -240,6 +256,10 @@ def _space(section: Section, network: Network) -> tuple[Space, str, str]:
         if np.count_nonzero(matrix) > MOST_COEFFICIENTS:
             raise RejectedError(f"the inequalities have more than {MOST_COEFFICIENTS} coefficients")
     radius = _radius(section.fields["radius"]) if "radius" in fields else 0.0
+    known = ("clip_lo", "clip_hi", "lo", "hi", "center")
+    grid = StatedGrid.read(section, size, [given[k] for k in known if k in given])
+    if grid is not None:
+        given |= grid.box(given, radius)
     _refuse_wide(np.concatenate([*given.values(), [radius]]))
     _refuse_wide(np.concatenate([matrix.ravel(), right]))
     whole, shift = scaled(np.concatenate([*given.values(), [radius]]))
@@ -256,6 +276,12 @@ def _space(section: Section, network: Network) -> tuple[Space, str, str]:
         box = f"the region's own bounds {bounds}"
         words = f"a box in {size} dimensions with bounds {bounds}"
         words = f"a polytope of {right.size} inequalities in {words}" if right.size else words
+    if grid is not None:
+        lower, upper = exact["grid_lo"], exact["grid_hi"]
+        if space.norm is not None:  # Its centre need not be on the grid.
+            lower, upper = np.minimum(lower, space.center), np.maximum(upper, space.center)
+        space = replace(space, lower=lower, upper=upper, grid=grid)
+        words = f"{words} {grid.words}"
     if np.any(space.lower > space.upper):
         raise RejectedError("the region is empty")
     return space, words, box
@@ -338,6 +364,8 @@ def _nearest_float32(x: Fraction, low: Fraction, high: Fraction) -> Fraction | N
 
 def _has_input(section: Section, space: Space, float32: bool) -> bool:
     """Whether the region has an input: boxes and balls do; of a polytope one has to be given."""
+    if space.grid is not None:
+        return space.has_grid_point()
     if not space.right.size:
         return True
     if "inside" not in section.arrays:

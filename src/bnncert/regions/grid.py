@@ -116,6 +116,11 @@ class GridValues:
                 self._known.append((place, np.asarray(x), near))
                 self.rounding = np.maximum(self.rounding, np.where(near, 2 * gap, 0.0))
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type that the values are rounded to."""
+        return np.dtype(self._dtype)
+
     def _formula(self, places: FloatArray) -> FloatArray:
         value = self.origin + self.step * places
         return np.asarray(value.astype(self._dtype), dtype=np.float64)

@@ -1,0 +1,131 @@
+"""Grids in claims: which values inputs can take, and the outermost ones between two bounds.
+
+The values of input i are, for integers k, origin_i + step_i k in float64 arithmetic, then rounded
+to float32 if the claim says so.  Where a number of the claim (the centre of a ball, a side of the
+box) lies within a thousandth of a step of such a value, that number is the value instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.checking.container import RejectedError, Section
+
+Floats = npt.NDArray[np.float64]
+
+#: The arrays of a claim about a grid.
+GRID_ARRAYS = ("grid_step", "grid_origin")
+
+#: Share of a step by which a number of the claim may differ from the formula.
+TOLERANCE = 1e-3
+
+#: Steps from a rough place to the right one, at most.
+MOST_STEPS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class StatedGrid:
+    """The grid of a claim; `known` are its own numbers, the last of which count most."""
+
+    step: list[float]
+    origin: list[float]
+    single: bool
+    known: Sequence[list[float]]
+    _places: list[dict[int, float]] = field(default_factory=list)
+
+    @staticmethod
+    def read(section: Section, size: int, known: Sequence[Floats]) -> StatedGrid | None:
+        """Return the grid of a claim, or None if it is about real inputs."""
+        if "grid" not in section.fields:
+            return None
+        single = section.text("grid", ("float32", "float64")) == "float32"
+        step, origin = (section.floats(name, size).tolist() for name in GRID_ARRAYS)
+        if not all(s > 0 for s in step):
+            raise RejectedError("a step of the grid is not positive")
+        grid = StatedGrid(step, origin, single, [x.tolist() for x in known])
+        for i in range(size):
+            grid._places.append(grid._known_values(i))
+        return grid
+
+    def _known_values(self, i: int) -> dict[int, float]:
+        found = {}
+        for numbers in self.known:
+            k = self._rough(i, Fraction(numbers[i]))
+            if abs(numbers[i] - self._formula(i, k)) <= TOLERANCE * self.step[i]:
+                found[k] = numbers[i]
+        return found
+
+    def _rough(self, i: int, x: Fraction) -> int:
+        """Return the integer whose value is about x."""
+        return round((x - Fraction(self.origin[i])) / Fraction(self.step[i]))
+
+    def _formula(self, i: int, k: int) -> float:
+        try:
+            value = self.origin[i] + self.step[i] * k
+        except OverflowError:
+            raise RejectedError("the grid is too fine") from None
+        return float(np.float32(value)) if self.single else value
+
+    def value(self, i: int, k: int) -> float:
+        """Return the value of input i for the integer k."""
+        return self._places[i].get(k, self._formula(i, k))
+
+    def beyond(self, i: int, bound: Fraction, way: int, *, strict: bool = False) -> float:
+        """Return the first value x with way (x - bound) >= 0, or > 0 if `strict`."""
+        k = self._rough(i, bound) - 2 * way
+        # Values are ordered as the integers are, except for a thousandth of a step.
+        if way * (Fraction(self._formula(i, k)) - bound) > -Fraction(self.step[i]):
+            raise RejectedError("the grid is too fine for its floating-point numbers")
+        for _ in range(MOST_STEPS):
+            gap = way * (Fraction(self.value(i, k)) - bound)
+            if gap > 0 or (gap == 0 and not strict):
+                break
+            k += way
+        found, after = self.value(i, k), self.value(i, k + way)
+        # All values after the next one lie beyond this one, too.
+        if (gap > 0 or (gap == 0 and not strict)) and way * (after - found) > self.step[i] / 2:
+            return found
+        raise RejectedError("the grid is too fine for its floating-point numbers")
+
+    def box(self, given: dict[str, Floats], radius: float) -> dict[str, Floats]:
+        """Return the outermost grid values of every input of a box, or of a ball in a box."""
+        exact = {name: [Fraction(v) for v in numbers.tolist()] for name, numbers in given.items()}
+        lower, upper = exact.get("lo", []), exact.get("hi", [])
+        if "center" in exact:
+            lower = [c - Fraction(radius) for c in exact["center"]]
+            upper = [c + Fraction(radius) for c in exact["center"]]
+            lower = list(map(max, lower, exact.get("clip_lo", lower)))
+            upper = list(map(min, upper, exact.get("clip_hi", upper)))
+        return {
+            "grid_lo": np.array([self.beyond(i, x, 1) for i, x in enumerate(lower)]),
+            "grid_hi": np.array([self.beyond(i, x, -1) for i, x in enumerate(upper)]),
+        }
+
+    def contains(self, point: Sequence[Fraction]) -> bool:
+        """Whether all coordinates are values of the grid."""
+        return all(Fraction(self.value(i, self._rough(i, x))) == x for i, x in enumerate(point))
+
+    def nearest(
+        self, center: Sequence[Fraction], lower: Sequence[Fraction], upper: Sequence[Fraction]
+    ) -> list[Fraction]:
+        """Return the nearest grid point to a centre, each coordinate between bounds if possible."""
+        found = []
+        for i, (c, low, high) in enumerate(zip(center, lower, upper, strict=True)):
+            beside = [Fraction(self.beyond(i, c, way)) for way in (-1, 1)]
+            inside = [x for x in beside if low <= x <= high] or beside
+            found.append(min(inside, key=lambda x, c=c: abs(x - c)))  # type: ignore[misc]
+        return found
+
+    @property
+    def words(self) -> str:
+        """The grid in words."""
+        steps, origins = set(self.step), set(self.origin)
+        step = f"{self.step[0]:.9g}" if len(steps) == 1 else "its own for each input"
+        origin = f"{self.origin[0]:.9g}" if len(origins) == 1 else "an own number for each input"
+        kind = "float32" if self.single else "float64"
+        return f"on the grid of step {step} from {origin} in {kind}"
