@@ -87,6 +87,8 @@ def content(folder: Path) -> dict[str, bytes]:
         "bound NET IN --json x.npz",
         "radius net.npz --input x.npz:x --json net.npz",
         "radius net.npz --input x.npz:x --json x.npz",
+        "radius net.npz --input x.npz:x --exact --grid 1 --certificate net.npz",
+        "radius net.npz --input x.npz:x --exact --grid 1 --resume r.sqlite --certificate r.sqlite",
         "info net.npz --json net.npz",
         "check c.bnncert --model net.npz --json net.npz",
         "check c.bnncert --model net.npz --json c.bnncert",

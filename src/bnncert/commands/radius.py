@@ -29,7 +29,7 @@ from bnncert.commands.options import (
     TiesOption,
     WithinOption,
 )
-from bnncert.commands.output import json_path, refuse_unwritable, write_json
+from bnncert.commands.output import json_path, refuse_clashes, refuse_unwritable, write_json
 from bnncert.commands.question import CommandQuestion, read_network, read_question
 from bnncert.commands.results import network_tree, replay_text
 from bnncert.commands.smallest import SmallestView
@@ -82,6 +82,15 @@ class ExactOutputs:
         typer.Option("--resume", help="With --exact: go on from the --json file of a search."),
     ] = None
 
+    def refuse_unwritable(
+        self, json_file: Path | None, read: tuple[str | Path | None, ...]
+    ) -> None:
+        """Raise before the work if a file cannot or must not be written."""
+        written = (self.certificate, self.save_counterexample)
+        refuse_unwritable(*written, json_file, read=read)
+        # The JSON file may replace the one from which the search goes on.
+        refuse_clashes(written, (self.resume,))
+
 
 @grouped
 def radius(
@@ -100,13 +109,9 @@ def radius(
 ) -> None:
     """Find the largest certified and the smallest falsified radius around a point."""
     refuse_unread(ctx, method)
-    refuse_together(ctx, "exact", {"tolerance": "the search ends at the minimum"})
-    refuse_without(ctx, "exact", ("grid", "within", *EXACT_FILES))
-    if point.norm == "l0" and not search.exact:
-        raise InputError("--norm l0 has whole numbers for radii; give --exact")
+    _refuse_useless(ctx, point, search)
     options = settings.options()
-    written = (outputs.certificate, outputs.save_counterexample, json_path(json_))
-    refuse_unwritable(*written, read=(model, point.input_, point.labels))
+    outputs.refuse_unwritable(json_path(json_), (model, point.input_, point.labels))
     if point.input_ is None:
         raise InputError("--input is missing; give the point to search around")
     network = read_network(model, settings.sign_zero)
@@ -145,6 +150,14 @@ def radius(
             write_json(json_, {**about, **tree})
         raise
     write_json(json_, {**about, **show(console, title, result)})
+
+
+def _refuse_useless(ctx: typer.Context, point: CentreOptions, search: SearchOptions) -> None:
+    """Raise if options are given that do not belong together."""
+    refuse_together(ctx, "exact", {"tolerance": "the search ends at the minimum"})
+    refuse_without(ctx, "exact", ("grid", "within", *EXACT_FILES))
+    if point.norm == "l0" and not search.exact:
+        raise InputError("--norm l0 has whole numbers for radii; give --exact")
 
 
 def _search(

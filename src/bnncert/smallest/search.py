@@ -150,8 +150,6 @@ def find_smallest(
     network = network.with_sign_zero(sign_zero)
     REGISTRY.make(method)
     counts = Counts(centre)
-    if maximum is not None and not 0 < maximum < math.inf:
-        raise InputError(f"the largest radius is {maximum}; expected a number > 0")
     deadline = Deadline(timeout)
     # Only the point and its data box; norm and grid are those of the counts.
     point = Ball("linf", centre.middle, 0.0, centre.clip_lo, centre.clip_hi)
@@ -205,6 +203,8 @@ class CountBisection(Bisection):
 
     def __post_init__(self) -> None:
         """Find the largest count of interest."""
+        if self.maximum is not None and not 0 < self.maximum < math.inf:
+            raise InputError(f"the largest radius is {self.maximum}; expected a number > 0")
         farthest = self.counts.farthest
         limit = min(farthest, LARGEST_COUNT)
         if self.maximum is not None:
