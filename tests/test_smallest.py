@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import bnncert
 from bnncert import Ball, Grid, InputError, L0Ball, Network, Options, Result
 from bnncert.bundled import load_demo_images, load_demo_network
+from bnncert.checking import check as check_certificate
 from bnncert.smallest import Known, SmallestInterrupt, find_smallest
 from bnncert.smallest import search as search_module
 from bnncert.smallest.counts import Counts
@@ -268,6 +269,23 @@ def test_the_certificate_is_that_of_the_last_proof(tmp_path: Path) -> None:
     # The proof of 2 is not one of the certified side any more.
     assert (side.count, side.reason) == (None, "no certificate: too hard")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("norm", ["linf", "l1"])
+def test_the_certificate_of_the_lower_side_is_accepted(norm: Any, tmp_path: Path) -> None:
+    path = tmp_path / "proof.bnncert"
+    ball = integers(norm)
+    result = find_smallest(SUM, ball, 0, timeout=20, certificate=path)
+    assert result.minimum == MINIMA[norm]
+    assert (result.certificate, result.no_certificate) == (str(path), "")
+    report = check_certificate(path, SUM)
+    assert report.verdict == "robust"
+    assert f"radius {MINIMA[norm] - 1}" in report.statement
+    # The certificate of a search that goes on is that of its certified side, too.
+    again = tmp_path / "again.bnncert"
+    known = Known(result.certified)
+    find_smallest(SUM, ball, 0, timeout=20, certificate=again, known=known)
+    assert check_certificate(again, SUM).statement == report.statement
 
 
 # --- the command line --------------------------------------------------------------------------
