@@ -7,6 +7,7 @@ each layer brought to its fixed point before the next, is the fixed point of all
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -115,6 +116,10 @@ class Presolved:
         return found
 
 
+#: Bounds of the sums of a later layer, rows over the variables of the layers below.
+SumBounds = Callable[[Presolved, Any, Deadline], tuple[FloatArray, FloatArray]]
+
+
 def over_variables(
     layer: ThresholdLayer, below: PresolvedLayer, variables: int
 ) -> tuple[Any, FloatArray]:
@@ -132,8 +137,11 @@ def over_variables(
 
 
 class _Presolve:
-    def __init__(self, network: Network, region: Region, deadline: Deadline) -> None:
+    def __init__(
+        self, network: Network, region: Region, deadline: Deadline, further: SumBounds | None
+    ) -> None:
         self.network, self.region, self.deadline = network, region, deadline
+        self.further = further
         self.record = PresolveRecord()
         self.layers: list[PresolvedLayer] = []
         self.owner_layer: list[IntArray] = []
@@ -146,6 +154,9 @@ class _Presolve:
         for number, layer in enumerate(self.network.layers):
             made = self._later(number, layer) if number else self._first(layer)
             self.layers.append(made)
+        return self._so_far()
+
+    def _so_far(self) -> Presolved:
         return Presolved(
             self.network,
             self.region,
@@ -177,6 +188,15 @@ class _Presolve:
         low, high = sum_ranges(rows, self._table(), self.deadline)
         reach = np.asarray(abs(rows).sum(axis=1), dtype=np.float64).reshape(-1)
         bounds = settle_states(layer, shift + low, shift + high)
+        if self.further is not None and not self.deadline.passed():
+            open_ = bounds.unstable
+            lower, upper = self.further(self._so_far(), rows[open_], self.deadline)
+            # An empty range: no pattern of the layers below is left.
+            empty = lower > upper
+            self.contradiction = self.contradiction or bool(empty.any())
+            low[open_] = np.where(empty, low[open_], np.maximum(low[open_], lower))
+            high[open_] = np.where(empty, high[open_], np.minimum(high[open_], upper))
+            bounds = settle_states(layer, shift + low, shift + high)
         self._stable(number, bounds.state)
         tight = np.flatnonzero((bounds.state == 0) & ((high < reach) | (low > -reach)))
         self.record.add(
@@ -334,10 +354,17 @@ def _literals(rows: Any, plus: FloatArray, minus: FloatArray) -> tuple[IntArray,
     return variable, sign
 
 
-def presolve(network: Network, region: Region, *, deadline: Deadline | None = None) -> Presolved:
+def presolve(
+    network: Network,
+    region: Region,
+    *,
+    deadline: Deadline | None = None,
+    further: SumBounds | None = None,
+) -> Presolved:
     """Apply every rule to a network on a region.
 
     After the deadline only the rules that cost nothing are applied; OutOfTimeError is raised if a
-    large layer is left then.
+    large layer is left then.  `further` bounds the sums that the rules leave open once more; a
+    certificate cannot refer to such bounds.
     """
-    return _Presolve(network, region, deadline or Deadline(None)).run()
+    return _Presolve(network, region, deadline or Deadline(None), further).run()

@@ -57,6 +57,11 @@ class Gate:
     variables: tuple[int, ...]
     possible: npt.NDArray[np.bool_]
 
+    def table(self) -> Table:
+        """Return 0 for the patterns that occur and +infinity for the others."""
+        values = np.where(self.possible, 0.0, np.inf).astype(np.float32)
+        return Table(self.variables, values.reshape((*(2,) * len(self.variables), 1)), 0)
+
 
 @dataclass(frozen=True, eq=False)
 class Factors:
@@ -113,10 +118,7 @@ class Factors:
         for group in self.groups:
             weights = weight_matrix(objectives, group.neurons)
             tables.append(_table(group.variables, group.signs, weights))
-        for gate in self.gates:
-            values = np.where(gate.possible, 0.0, np.inf).astype(np.float32)
-            shape = (*(2,) * len(gate.variables), 1)
-            tables.append(Table(gate.variables, values.reshape(shape), 0))
+        tables += [gate.table() for gate in self.gates]
         used = {v for table in tables for v in table.scope}
         kept = [c for c in (*self.pairs, *clauses) if used.issuperset(variable_of(c).tolist())]
         return Model(tuple(tables), tuple(kept), count)
@@ -240,26 +242,33 @@ def _gates(presolved: Presolved, used: set[int]) -> tuple[tuple[Gate, ...], int]
     waiting = sorted(v for v in used if presolved.owner_layer[v] > 0)
     seen = set(waiting)
     while waiting:
-        v = waiting.pop()
-        number, neuron = int(presolved.owner_layer[v]), int(presolved.owner[v])
-        layer, thresholds = presolved.layers[number], presolved.network.layers[number]
-        row = layer.rows[[neuron]]
-        if row.indices.size > MOST_INPUTS:
+        gate = gate_of(presolved, waiting.pop(), MOST_INPUTS)
+        if gate is None:
             free += 1
             continue
-        scope = tuple(row.indices.tolist())
-        sums = sign_patterns(len(scope)).astype(np.float64) @ row.data.astype(np.float64)
-        shift = layer.shift[neuron]
-        possible = np.stack(
-            [
-                sums >= thresholds.plus_from[neuron] - shift,
-                sums <= thresholds.minus_upto[neuron] - shift,
-            ],
-            axis=1,
-        )
-        gates.append(Gate((*scope, v), possible))
-        for u in scope:
+        gates.append(gate)
+        for u in gate.variables[:-1]:
             if presolved.owner_layer[u] > 0 and u not in seen:
                 seen.add(u)
                 waiting.append(u)
     return tuple(gates), free
+
+
+def gate_of(presolved: Presolved, v: int, most: int) -> Gate | None:
+    """Return the gate of a variable above the first layer; None if it reads more than `most`."""
+    number, neuron = int(presolved.owner_layer[v]), int(presolved.owner[v])
+    layer, thresholds = presolved.layers[number], presolved.network.layers[number]
+    own = slice(layer.rows.indptr[neuron], layer.rows.indptr[neuron + 1])
+    scope = tuple(layer.rows.indices[own].tolist())
+    if len(scope) > most:
+        return None
+    sums = sign_patterns(len(scope)).astype(np.float64) @ layer.rows.data[own].astype(np.float64)
+    shift = layer.shift[neuron]
+    possible = np.stack(
+        [
+            sums >= thresholds.plus_from[neuron] - shift,
+            sums <= thresholds.minus_upto[neuron] - shift,
+        ],
+        axis=1,
+    )
+    return Gate((*scope, v), possible)

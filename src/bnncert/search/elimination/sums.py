@@ -1,13 +1,15 @@
 r"""Exact ranges of sums u = w.x of signs of which some exclude each other.
 
 The sum of a hidden neuron is a model whose tables have one variable each, so that only the clauses
-join variables.  Rows that read the same variables, as the channels of one position of a convolution
+join variables, and gates: a variable above the first layer may bring the variables that it is a
+function of.  Rows that read the same variables, as the channels of one position of a convolution
 do, are objectives of one elimination: w for the minimum and -w for the maximum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,57 +17,116 @@ import numpy as np
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.presolve.literals import variable_of
-from bnncert.search.elimination.bound import EliminationLimits, minimise, prepare
-from bnncert.search.elimination.factors import linear_table
+from bnncert.search.elimination.bound import EliminationLimits, columns, prepare
+from bnncert.search.elimination.buckets import eliminate
+from bnncert.search.elimination.factors import Gate, linear_table
 from bnncert.search.elimination.tables import InexactTableError, Model
 
 
+@dataclass(frozen=True, eq=False)
+class _SameScope:
+    """Rows over one set of variables, the gates below it, and all variables of both."""
+
+    scope: tuple[int, ...]
+    rows: tuple[int, ...]
+    gates: tuple[Gate, ...]
+    variables: frozenset[int]
+
+    @property
+    def gates_exclude(self) -> bool:
+        """Whether gates may exclude patterns: not if nothing that one reads is in use elsewhere."""
+        inputs = [u for gate in self.gates for u in gate.variables[:-1]]
+        return len({*inputs, *self.scope}) < len(inputs) + len(self.scope)
+
+
+def no_gate(_: int) -> None:
+    """Every variable is free."""
+
+
 def eliminated_sum_ranges(
-    rows: Any, clauses: Sequence[IntArray], limits: EliminationLimits, deadline: Deadline
+    rows: Any,
+    clauses: Sequence[IntArray],
+    limits: EliminationLimits,
+    deadline: Deadline,
+    gate_of: Callable[[int], Gate | None] = no_gate,
 ) -> tuple[FloatArray, FloatArray]:
     """Return (Lo, U) of every row of a CSR matrix of integers over the variables.
 
-    The range is exact over the patterns that violate no clause among the row's variables, or
-    contains that one where the limits ask for mini-buckets.  After the deadline rows count in full.
-    An empty range, (inf, -inf), means that every pattern violates a clause.
+    The range is exact over the patterns that violate no gate and no clause among the row's
+    variables and those of their gates, or contains that one where the limits ask for mini-buckets.
+    The sums with the fewest variables come first; after the deadline rows count in full.
+    An empty range, (inf, -inf), means that every pattern violates something.
     """
     upper = np.asarray(abs(rows).sum(axis=1), dtype=np.float64).reshape(-1)
     lower = -upper
+    others: dict[int, list[int]] = {}
+    for number, clause in enumerate(clauses):
+        for v in variable_of(clause).tolist():
+            others.setdefault(v, []).append(number)
+    try:
+        for sums in _by_variables(rows, gate_of, deadline):
+            near = sorted({i for v in sums.variables for i in others.get(v, ())})
+            kept = [c for c in (clauses[i] for i in near) if _is_inside(c, sums.variables)]
+            if not kept and not sums.gates_exclude:
+                continue
+            least = _minima(rows, sums, kept, limits, deadline)
+            own = list(sums.rows)
+            lower[own], upper[own] = least[: len(own)], -least[len(own) :]
+    except (OutOfTimeError, InexactTableError):
+        # What is left counts in full.
+        pass
+    return lower, upper
+
+
+def _is_inside(clause: IntArray, variables: frozenset[int]) -> bool:
+    return variables.issuperset(variable_of(clause).tolist())
+
+
+def _by_variables(
+    rows: Any, gate_of: Callable[[int], Gate | None], deadline: Deadline
+) -> list[_SameScope]:
+    """Return the rows by the variables that they read, those with the fewest first."""
     members: dict[tuple[int, ...], list[int]] = {}
     for j in range(rows.shape[0]):
         scope = tuple(rows.indices[rows.indptr[j] : rows.indptr[j + 1]].tolist())
         members.setdefault(scope, []).append(j)
-    clauses_of: dict[int, list[int]] = {}
-    for number, clause in enumerate(clauses):
-        for v in variable_of(clause).tolist():
-            clauses_of.setdefault(v, []).append(number)
+    known: dict[int, Gate | None] = {}
+    found = []
     for scope, own in members.items():
-        inside = set(scope)
-        near = sorted({i for v in scope for i in clauses_of.get(v, ())})
-        kept = [clauses[i] for i in near if inside.issuperset(variable_of(clauses[i]).tolist())]
-        if not kept:
-            continue
-        try:
-            least = _minima(rows, scope, own, kept, limits, deadline)
-        except (OutOfTimeError, InexactTableError):
-            continue
-        lower[own], upper[own] = least[: len(own)], -least[len(own) :]
-    return lower, upper
+        deadline.check()
+        gates, seen, waiting = [], set(scope), list(scope)
+        while waiting:
+            v = waiting.pop()
+            if v not in known:
+                known[v] = gate_of(v)
+            gate = known[v]
+            if gate is None:
+                continue
+            gates.append(gate)
+            waiting += [u for u in gate.variables if u not in seen]
+            seen.update(gate.variables)
+        found.append(_SameScope(scope, tuple(own), tuple(gates), frozenset(seen)))
+    return sorted(found, key=lambda sums: len(sums.variables))
 
 
 def _minima(
     rows: Any,
-    scope: tuple[int, ...],
-    own: list[int],
+    sums: _SameScope,
     clauses: list[IntArray],
     limits: EliminationLimits,
     deadline: Deadline,
 ) -> FloatArray:
     """Return the minima of w.x for some rows over one set of variables, then those of -w.x."""
-    weights = np.stack([rows.data[rows.indptr[j] : rows.indptr[j + 1]] for j in own])
+    weights = np.stack([rows.data[rows.indptr[j] : rows.indptr[j + 1]] for j in sums.rows])
     both = np.concatenate([weights, -weights]).astype(np.float64)
-    tables = tuple(linear_table(v, both[:, i]) for i, v in enumerate(scope))
-    model = Model(tables, tuple(clauses), len(both))
+    tables = [linear_table(v, both[:, i]) for i, v in enumerate(sums.scope)]
+    tables += [gate.table() for gate in sums.gates]
+    model = Model(tuple(tables), tuple(clauses), len(both))
     scopes = model.scopes()
-    prepared = prepare(scopes[: len(scope)], scopes[len(scope) :], len(both), limits, deadline)
-    return minimise(model, prepared.plan, limits, deadline).values
+    plan = prepare(scopes[: len(tables)], scopes[len(tables) :], len(both), limits, deadline).plan
+    size = limits.together(plan)
+    parts = [
+        columns(model, np.arange(start, min(start + size, len(both))))
+        for start in range(0, len(both), size)
+    ]
+    return np.concatenate([eliminate(p, plan, deadline, patterns=False).minimum for p in parts])

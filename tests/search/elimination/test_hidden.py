@@ -1,0 +1,110 @@
+"""Ranges of hidden sums against all inputs of tiny networks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import bnncert
+from bnncert.deadline import Deadline
+from bnncert.presolve.pipeline import Presolved, presolve
+from bnncert.search.elimination import hidden
+from bnncert.search.elimination.bound import EliminationLimits
+from bnncert.search.elimination.hidden import HiddenSums
+from tests.brute_force import TinyNetwork, reachable_first_layers
+from tests.random_questions import random_region
+from tests.search.elimination.test_search import SIGN_RULES, later_signs
+
+REGIONS = ("linf", "polytope", "linf", "box", "l1")
+
+
+def pooled_network(rng: np.random.Generator, sign_zero: str) -> TinyNetwork:
+    """Return two convolutions along a line with pooling in between, and 2 classes."""
+    first = np.zeros((6, 3))
+    for row in range(6):
+        first[row, row % 2 : row % 2 + 2] = rng.choice([-1.0, 1.0], 2)
+    sizes = [6, 3, 4, *([3] if rng.random() < 0.5 else [])]
+    weights, biases = [first], [rng.integers(-3, 4, 6) / 2]
+    for number, (below, above) in enumerate(pairwise(sizes)):
+        window = np.zeros((above, below))
+        for row in range(above):
+            start = 2 * row if number == 0 else row % (below - 1)
+            # Pooling is the maximum: -1 only if all inputs are.
+            signs = [1, 1] if number == 0 else rng.choice([-1, 0, 1], 2, p=[0.45, 0.1, 0.45])
+            window[row, start : start + 2] = signs
+        weights.append(window)
+        biases.append(np.ones(above) if number == 0 else rng.integers(-3, 4, above) / 2)
+    weights.append(rng.choice([-1.0, 1.0], (2, sizes[-1])))
+    biases.append(rng.integers(-3, 4, 2) / 2)
+    return TinyNetwork(tuple(weights), tuple(biases), sign_zero)  # type: ignore[arg-type]
+
+
+def check_ranges(presolved: Presolved, signs: list[np.ndarray]) -> None:
+    """Compare bounds and states with the sums and signs of all inputs."""
+    for number in range(1, presolved.network.depth):
+        weights, bounds = presolved.network.layers[number].weights, presolved.bounds[number]
+        for y in signs:
+            sums = weights @ y.astype(np.int64)
+            assert np.all(bounds.lower <= sums) and np.all(sums <= bounds.upper)
+        signs = later_signs(presolved, number, signs)
+        for y in signs:
+            assert np.all((bounds.state == 0) | (bounds.state == y))
+
+
+def narrower(before: Presolved, after: Presolved) -> tuple[int, int]:
+    """Return how many neurons are fixed, and how many bounds are tighter, than before."""
+    fixed = ends = 0
+    for old, new in zip(before.bounds, after.bounds, strict=True):
+        assert np.all((old.state == 0) | (old.state == new.state))
+        assert np.all(new.lower >= old.lower) and np.all(new.upper <= old.upper)
+        fixed += old.unstable.size - new.unstable.size
+        ends += np.count_nonzero(new.lower > old.lower) + np.count_nonzero(new.upper < old.upper)
+    return fixed, ends
+
+
+@pytest.mark.parametrize("rule", SIGN_RULES)
+def test_ranges_contain_the_sums_of_all_inputs(rule: str) -> None:
+    rng = np.random.default_rng(SIGN_RULES.index(rule))
+    narrow = HiddenSums(limits=EliminationLimits(seconds=0.0))
+    gains: Counter[str] = Counter()
+    with mock.patch.object(hidden, "LOCAL", 1.0):
+        for number in range(50):
+            net = pooled_network(rng, rule)
+            region = random_region(rng, REGIONS[number % 5], 3)
+            network = net.build()
+            before = presolve(network, region)
+            signs: list[np.ndarray] = []
+            for kind, sums in (("exact", HiddenSums()), ("narrow", narrow)):
+                after = presolve(network, region, further=sums)
+                assert not after.contradiction
+                fixed, ends = narrower(before, after)
+                gains[kind] += fixed
+                # What is as before is a matter of the tests of presolve.
+                if ends:
+                    signs = signs or [np.array(p) for p in reachable_first_layers(net, region)]
+                    check_ranges(after, signs)
+    assert gains["exact"] > 5
+    assert gains["exact"] >= gains["narrow"]
+
+
+def test_dense_layers_and_late_rows_count_in_full() -> None:
+    rng = np.random.default_rng(3)
+    weights = [rng.choice([-1.0, 1.0], shape) for shape in ((6, 3), (5, 6), (4, 5), (2, 4))]
+    network = bnncert.Network.from_arrays(weights, [np.zeros(w.shape[0]) for w in weights])
+    region = bnncert.Ball("linf", np.zeros(3), 1.0)
+    before, after = presolve(network, region), presolve(network, region, further=HiddenSums())
+    for old, new in zip(before.bounds, after.bounds, strict=True):
+        assert np.array_equal(old.lower, new.lower) and np.array_equal(old.upper, new.upper)
+    with mock.patch.object(hidden, "LOCAL", 1.0):
+        late = HiddenSums()(_below(before), before.layers[1].rows, Deadline(1e-9))
+    reach = abs(before.layers[1].rows).sum(axis=1)
+    assert np.array_equal(late[0], -reach) and np.array_equal(late[1], reach)
+
+
+def _below(presolved: Presolved) -> Presolved:
+    return replace(presolved, layers=presolved.layers[:1])
