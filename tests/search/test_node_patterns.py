@@ -12,9 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bnncert
+from bnncert import Options
 from bnncert.checking import check
 from bnncert.checking.checker import PATTERNS
 from bnncert.search import node_patterns
+from tests.brute_force import TinyNetwork, TinyQuestion
 from tests.checking.claims import unpack
 from tests.strategies import NORMS, questions
 
@@ -61,3 +63,26 @@ def test_certificates_have_enumerated_leaves(most_open: int, tmp_path: Path) -> 
         for section in unpack(path):
             kinds |= set(section.arrays.get("kind", np.zeros(0)).tolist())
     assert PATTERNS in kinds
+
+
+def test_variables_without_influence_do_not_make_patterns_impossible() -> None:
+    """Of signs that f does not depend on, +1 may be what no input has together with the others."""
+    weights = (
+        np.array([[-1.0, 1, 0, 0], [0, -1, 1, 0], [0, 0, -1, 1], [0, 0, 0, -1]]),
+        np.array([[1.0, -1, 1, 1], [1, 1, 1, 1]]),
+        np.array([[1.0, -1], [1, 0], [0, 1]]),
+        np.array([[-1.0, -1, 0], [-1, 1, -1], [-1, 0, -1], [-1, -1, -1]]),
+    )
+    biases = ([-1.5] * 4, [0.75, 0.125], [-1.0, 3, 3], [1.5, 1, -1.5, 1.5])
+    net = TinyNetwork(weights, tuple(np.array(b) for b in biases), "minus")
+    matrix = [[-2.0, 0, -1, 2], [1, -2, -1, 2], [0, 2, 1, 0]]
+    region = bnncert.Polytope(matrix, [6.0, 1.5, 2.0], [-2.0, -1, -1, 0], [0.0, 1, 1, 2])
+    question = TinyQuestion(net, region, 2)
+    problem = bnncert.robustness(question.network, region, 2)
+    assert question.expected() == "not_robust"
+    for mode in ("feasibility", "optimum"):
+        options = Options(mode=mode, threads=1)  # type: ignore[arg-type]
+        with ALWAYS:
+            result = bnncert.solve([problem], "bab", 60, options, check_centre=False)
+        question.check(result)
+        assert result.status == "not_robust"

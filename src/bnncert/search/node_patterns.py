@@ -41,20 +41,6 @@ class NodePatterns:
     def _circuit(self) -> Circuit:
         return build_circuit(self._presolved, (Target("", (self._objective,)),))
 
-    @cached_property
-    def _idle(self) -> IntArray:
-        """First-layer variables that no sum of the objective depends on."""
-        circuit = self._circuit
-        if circuit.last is None:
-            needed = np.any(circuit.coefficients != 0, axis=0)
-            return np.flatnonzero(~needed[: circuit.inputs])
-        needed = np.zeros(circuit.size, dtype=bool)
-        needed[circuit.last.inputs] = True
-        for level in reversed(circuit.levels):
-            used = needed[level.outputs]
-            needed[level.inputs[np.any(level.rows[used] != 0, axis=0)]] = True
-        return np.flatnonzero(~needed[: circuit.inputs])
-
     def is_worth_it(self, left: Restriction) -> bool:
         """Whether a node is enumerated: few open signs below many open gates."""
         few = np.count_nonzero(left.signs[self._inputs] == 0) <= MOST_OPEN
@@ -65,8 +51,8 @@ class NodePatterns:
     def _node(self, left: Restriction) -> SignArray:
         """Return the node's signs of all first-layer variables, as one row."""
         node = np.zeros((1, self._circuit.inputs), dtype=np.int8)
-        # f does not depend on them, so one value stands for both.
-        node[0, self._idle] = 1
+        # Variables that f does not depend on stay open, too: with a sign that no input has, gates
+        # that conflicts make stable would contradict the pattern, and it would count as impossible.
         node[0, self._numbers] = left.signs[self._inputs]
         return node
 
