@@ -109,7 +109,10 @@ def _variables(trace: Trace, skeleton: Skeleton) -> tuple[IntArray, SignArray]:
 
 def _keys(rows: IntArray) -> list[tuple[bytes, int]]:
     """Return a key of each row that is the same for its negative, and the sign between both."""
-    first = np.argmax(rows != 0, axis=1) if rows.shape[1] else np.zeros(rows.shape[0], dtype=int)
+    if not rows.shape[1]:
+        # The checker may have fixed every variable.
+        return [(b"", 1)] * rows.shape[0]
+    first = np.argmax(rows != 0, axis=1)
     flip = [-1 if row[k] < 0 else 1 for row, k in zip(rows, first.tolist(), strict=True)]
     return [((f * row).tobytes(), f) for row, f in zip(rows, flip, strict=True)]
 
