@@ -117,7 +117,7 @@ def test_a_part_takes_what_it_does_not_say_from_the_top(folder: Path) -> None:
         ("sizes: [4, 3, 2]", "sizes: [4, 0, 2]", 5, "size is 0; expected a whole number >= 1"),
         ("zeros: 0.5", "zeros: 1", 5, "zeros is 1; expected 0 <= zeros < 1"),
         ("  - lp", "  - simplex", 15, "no method 'simplex'"),
-        ("  - lp", "  - milp", 15, "method milp has no l2 ball; only linf, l1, box, polytope"),
+        ("  - lp", "  - milp", 15, "method milp has no l2 ball; only linf, l1, l0, box, polytope"),
         ("  - lp", "  - {method: lp, form: soft}", 15, "method lp does not use form"),
         ("  - lp", "  - {method: lp, samples: 3}", 15, "method lp does not use samples"),
         ("[linf, l2]", "[linf, l3]", 9, "norm is 'l3'; expected linf, l2 or l1"),
