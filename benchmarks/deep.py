@@ -36,6 +36,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,9 @@ from benchmarks.deep_tables import (
 
 #: Parts that another checkout answers, too.
 COMPARED = ("trained", "bundled")
+
+#: Seconds that numba has to compile before the first question.
+COMPILATION_SECONDS = 60.0
 
 #: Times the limit that solving and writing a certificate may take together.
 CERTIFICATE_SHARE = 3.0
@@ -188,8 +192,8 @@ def answers_before(part: str, arguments: argparse.Namespace) -> Iterator[Answer]
 def warm_up(arguments: argparse.Namespace) -> None:
     """Answer two small questions and ignore the answers.
 
-    Modules are imported on use and numba compiles on first use: the first question of the benchmark
-    shall not pay for that.
+    Modules are imported on use and numba compiles on first use, beside the search: the first
+    question of the benchmark does not pay for that.
     """
     network = random_network((40, 40), 40)
     for norm, radius in (("linf", 1.1), ("l1", 2.5)):
@@ -197,6 +201,11 @@ def warm_up(arguments: argparse.Namespace) -> None:
         label = int(network.classify(region.center)[0])
         for method in (arguments.method, "propagation"):
             ask(Question("", "", network, region, label, 1.0), method, 1)
+    # Another checkout may have no such module.
+    with suppress(ImportError):
+        from bnncert.search.patterns.compilation import ENUMERATION
+
+        ENUMERATION.wait(COMPILATION_SECONDS)
 
 
 def speed(source: Source) -> tuple[list[str], list[list[str]]]:

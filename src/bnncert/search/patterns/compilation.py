@@ -37,6 +37,10 @@ class Compilation:
             self._ready.wait(max(0.0, min(PATIENCE, limit.remaining() / 2)))
         return self._ready.is_set()
 
+    def wait(self, seconds: float) -> bool:
+        """Wait for a call that has been made; return whether the function is ready."""
+        return self._thread is not None and self._ready.wait(seconds)
+
     def _run(self, call: Callable[[], None]) -> None:
         # Where the compiler fails, for example without a place for its cache, NumPy does the work.
         with suppress(Exception):
