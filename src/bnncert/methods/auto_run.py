@@ -127,7 +127,8 @@ class AutoRun:
             plain = self.context.record_presolved(self.plain())
             end = self.share.for_proofs()
             self.search_patterns(plain, min(SHORT_BUDGET, SHORT_SHARE * end.remaining()), end)
-        if self.is_large and not self.is_over:
+        # A search over flips looks for counterexamples itself.
+        if self.is_large and plain is None and not self.is_over:
             self.attack(min(FIRST_SECONDS, FIRST_SHARE * self.context.deadline.remaining()))
         if plain is not None and not self.is_over:
             self.quick_attack(plain)

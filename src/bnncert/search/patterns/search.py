@@ -256,12 +256,13 @@ class PatternSearch:
         left_open: BoolArray = np.ones(len(batch), dtype=bool)
         late: BoolArray = np.zeros(len(batch), dtype=bool)
         for k in range(len(batch)):
+            # One node is looked at in any case, so that every call gets further.
+            if k and deadline.passed():
+                late[k:] = True
+                break
             parts = self._patterns(batch, k, made, int(kept[k]), bool(few[k]))
             if parts is None:
                 continue
-            if deadline.passed():
-                late[k:] = True
-                break
             end = self._go_through(parts, batch, k)
             if end == "found":
                 return True
