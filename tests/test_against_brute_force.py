@@ -10,7 +10,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
@@ -18,40 +18,13 @@ from bnncert import REGISTRY, Options
 from bnncert.problem import Ties
 from tests.brute_force import TinyNetwork, TinyQuestion, is_inside, reachable_first_layers
 from tests.brute_force import check_counterexample as check_counterexample
+from tests.every_mode import COMPLETE, MODES, agree_in_every_mode, answer, few
 from tests.strategies import NORMS, questions
 
 METHODS = [m.name for m in REGISTRY.all() if m.available()]
 
-#: Methods that decide every question on a polyhedron, and others that decide some.
-COMPLETE = ("auto", "bab", "elimination", "milp", "minp", "propagation")
-
 #: Examples of a method that is slower than the others, of which there are MANY.
 MANY, FEWER = 36, {"minp": 20, "sdp-order2": 8}
-
-#: Little work for what has no end of its own.
-SHORT_WORK = {"restarts": 8, "iterations": 5, "samples": 50, "threads": 1}
-
-MODES = ("feasibility", "optimum")
-
-
-def few(examples: int) -> settings:
-    return settings(
-        max_examples=examples,
-        deadline=None,
-        suppress_health_check=[HealthCheck.too_slow],
-        derandomize=True,
-    )
-
-
-def answer(
-    question: TinyQuestion, method: str, ties: Ties, mode: str, limit: float | None = None
-) -> bnncert.Result:
-    """Ask without a look at the centre first: the method has to find what is there itself."""
-    options = Options(mode=mode, **SHORT_WORK)  # type: ignore[arg-type]
-    problem = bnncert.robustness(question.network, question.region, question.label, "all", ties)
-    result = bnncert.solve([problem], method, limit, options, None, check_centre=False)
-    question.check(result, ties)
-    return result
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -65,14 +38,7 @@ def test_bounds_and_statuses_agree_with_brute_force(method: str) -> None:
     @given(data=st.data())
     def check(data: st.DataObject) -> None:
         question = data.draw(questions(data.draw(st.sampled_from(kinds)), inputs=2))
-        for ties, mode in product(get_args(Ties), MODES):
-            result = answer(question, method, ties, mode)
-            statuses[result.status] += 1
-            if method in COMPLETE:
-                assert result.status == question.expected(ties), (ties, mode)
-            if method in COMPLETE and method != "auto" and mode == "optimum":
-                for target, minimum in question.targets(result):
-                    assert target.lower == target.upper == minimum
+        statuses.update(agree_in_every_mode(question, method))
 
     check()
     if "bound" in engine.promises:

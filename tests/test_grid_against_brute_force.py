@@ -11,27 +11,20 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
-from bnncert import REGISTRY, Grid, Options
+from bnncert import REGISTRY, Grid
 from bnncert.problem import Ties
 from bnncert.regions import EmptyRegionError
 from bnncert.search.patterns.flips import UNITS, flip_budget
 from tests.brute_force import TinyNetwork, TinyQuestion, last_layers_at, scores_of
+from tests.every_mode import MODES, agree_in_every_mode, answer, few
 from tests.strategies import tiny_networks
 
 METHODS = [m.name for m in REGISTRY.all() if m.available()]
 KINDS = ("linf", "l1", "l2", "l0", "box", "polytope")
-
-#: Methods that decide every question about so few grid points.
-COMPLETE = ("auto", "bab", "elimination", "milp", "minp", "propagation")
-
-#: Little work for what has no end of its own.
-SHORT_WORK = {"restarts": 8, "iterations": 5, "samples": 50, "threads": 1}
-
-MODES = ("feasibility", "optimum")
 
 #: Examples of a method; the slow ones get fewer.
 MANY, FEWER = 3, {"sdp-order2": 2}
@@ -122,23 +115,6 @@ def binarised(draw: st.DrawFn) -> TinyNetwork:
     return TinyNetwork((np.diag(signs), *net.weights), (np.array(bias), *net.biases), net.sign_zero)
 
 
-def few(examples: int) -> settings:
-    return settings(
-        max_examples=examples,
-        deadline=None,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-        derandomize=True,
-    )
-
-
-def answer(question: TinyQuestion, method: str, ties: Ties, mode: str) -> bnncert.Result:
-    options = Options(mode=mode, **SHORT_WORK)  # type: ignore[arg-type]
-    problem = bnncert.robustness(question.network, question.region, question.label, "all", ties)
-    result = bnncert.solve([problem], method, None, options, None, check_centre=False)
-    question.check(result, ties)
-    return result
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_bounds_and_statuses_agree_with_all_grid_points(method: str) -> None:
     engine = REGISTRY.make(method)
@@ -150,14 +126,7 @@ def test_bounds_and_statuses_agree_with_all_grid_points(method: str) -> None:
     def check(data: st.DataObject) -> None:
         for kind in kinds:
             question = data.draw(grid_questions(kind))
-            for ties, mode in product(get_args(Ties), MODES):
-                result = answer(question, method, ties, mode)
-                statuses[result.status] += 1
-                if method in COMPLETE:
-                    assert result.status == question.expected(ties), (ties, mode)
-                if method in COMPLETE and method != "auto" and mode == "optimum":
-                    for target, minimum in question.targets(result):
-                        assert target.lower == target.upper == minimum
+            statuses.update(agree_in_every_mode(question, method))
 
     check()
     if "bound" in engine.promises:

@@ -18,8 +18,9 @@ import bnncert
 from bnncert import REGISTRY
 from bnncert.problem import Ties
 from tests.brute_force import TinyQuestion, reachable_last_layers, scores_of
+from tests.every_mode import MODES, agree_in_every_mode, answer, few
 from tests.strategies import tiny_networks
-from tests.test_grid_against_brute_force import COMPLETE, MODES, answer, binarised, few, quarters
+from tests.test_grid_against_brute_force import binarised, quarters
 
 METHODS = [m.name for m in REGISTRY.all() if m.available() and "l0" in m.regions.split(", ")]
 
@@ -66,14 +67,7 @@ def test_bounds_and_statuses_agree_with_all_choices_of_inputs(method: str) -> No
     @given(data=st.data())
     def check(data: st.DataObject) -> None:
         question = data.draw(sparse_questions())
-        for ties, mode in product(get_args(Ties), MODES):
-            result = answer(question, method, ties, mode)
-            statuses[result.status] += 1
-            if method in COMPLETE:
-                assert result.status == question.expected(ties), (ties, mode)
-            if method in COMPLETE and method != "auto" and mode == "optimum":
-                for target, minimum in question.targets(result):
-                    assert target.lower == target.upper == minimum
+        statuses.update(agree_in_every_mode(question, method))
 
     check()
     assert statuses["robust"] > 0 or "bound" not in REGISTRY.make(method).promises

@@ -17,7 +17,8 @@ from bnncert.regions.grid import GridValues
 from tests.brute_force import TinyNetwork
 from tests.checking.claims import accepted, pack, unpack
 from tests.commands.diamond import DIAMOND
-from tests.test_grid_against_brute_force import binarised, few, grid_questions
+from tests.every_mode import few
+from tests.test_grid_against_brute_force import binarised, grid_questions
 
 KINDS = ("linf", "l1", "l2", "box")
 

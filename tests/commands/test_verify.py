@@ -274,6 +274,13 @@ def test_names_are_printed_as_they_are(folder: Path, run: Run) -> None:
     assert run("info", "[red]net.npz").out.startswith("[red]net.npz (npz)")
 
 
+def test_a_timeout_names_the_start_up_that_the_limit_includes(folder: Path) -> None:
+    answer = command("verify", *HARD, "--method", "milp", "--timeout", "0.01", cwd=folder)
+    assert answer.code == 0
+    start_up = re.search(r"timeout in .* after (\S+) s of start-up, which the limit", answer.out)
+    assert start_up is not None and float(start_up[1]) > 0.01
+
+
 def test_the_time_limit_ends_a_hard_run_with_timeout(folder: Path, run: Run) -> None:
     answer = run("verify", *HARD, "--method", "milp", "--timeout", "1", "--json", "out.json")
     assert (answer.code, answer.err) == (0, "")

@@ -10,6 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from bnncert.commands.clock import process_age
 from bnncert.network import Network
 from bnncert.regions import Region
 from bnncert.report.tables import number, result_table, status_text
@@ -62,6 +63,10 @@ def show_result(console: Console, title: str, result: Result) -> None:
     console.print(title, soft_wrap=True)
     console.print(result_table(result))
     summary = f" in {result.seconds:.2f} s"
+    if result.status == "timeout" and process_age():
+        # The limit counts from the start of the process, so its first part is not in the seconds.
+        before = max(0.0, process_age() - result.seconds)
+        summary += f" after {before:.2f} s of start-up, which the limit includes"
     found = result.counterexample
     if found is not None:
         what = f"counterexample for {found.target}"

@@ -10,7 +10,7 @@ counterexample of count `upper` is the witness.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -198,7 +198,7 @@ def _certify_known(search: CountBisection, verifier: CountVerifier, method: str)
 class CountBisection(Bisection):
     """Bisection on counts: every radius of the search is a count."""
 
-    counts: Counts = None  # type: ignore[assignment]
+    counts: Counts = field(kw_only=True)
     _least_first: bool = False
 
     def __post_init__(self) -> None:
