@@ -83,27 +83,19 @@ class InstanceGroup:
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """One question: whether every point of a ball is classified as its label.
-
-    Attributes
-    ----------
-    predicted
-        The network's own class of the centre.
-    network, radius
-        Names for the reader: the network's, and the radius as the user wrote it.
-    labels
-        Where the label comes from.
-    certificate
-        The file name of its certificate; None if no certificate is asked for.
-    """
+    """One question: whether every point of a ball is classified as its label."""
 
     key: InstanceKey
     ball: Ball
+    #: The network's own class of the centre.
     predicted: int
     settings: Settings
+    #: Names for the reader: the network's, and the radius as the user wrote it.
     network: str
     radius: str
+    #: Where the label comes from.
     labels: LabelSource = "own"
+    #: The file name of its certificate; None if no certificate is asked for.
     certificate: str | None = None
 
     @property

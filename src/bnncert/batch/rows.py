@@ -144,21 +144,15 @@ class Row:
 
 @dataclass(frozen=True)
 class NetworkRecord:
-    """What a model hash stands for; a file of version 1 does not say more than the hash.
-
-    Attributes
-    ----------
-    name, source
-        The name for the reader, and the file or recipe of the network.
-    input_lo, input_hi
-        The data box if it is the same for all inputs, else None.
-    """
+    """What a model hash stands for; a file of version 1 does not say more than the hash."""
 
     model_hash: str
+    #: The name for the reader, and the file or recipe of the network.
     name: str
     source: str = ""
     sizes: tuple[int, ...] = ()
     input_shape: tuple[int, ...] = ()
+    #: The data box if it is the same for all inputs, else None.
     input_lo: float | None = None
     input_hi: float | None = None
     pixel_step: float | None = None

@@ -36,30 +36,20 @@ GRACE = 1.0
 
 @dataclass(frozen=True, eq=False)
 class CompetitionAnswer:
-    """The answer to one instance.
+    """The answer to one instance."""
 
-    Attributes
-    ----------
-    word
-        sat, unsat, unknown, timeout or error.
-    result
-        The answer in full; None after an error and after a process was stopped at the limit.
-    reason
-        Why there is no verdict, where something is to be said about it.
-    seconds
-        Wall time of everything: starting the process, loading, verifying.
-    stage
-        What decided it.
-    memory
-        Most memory in bytes that its largest process held, 0 if the system does not tell.  Linux
-        counts in what the process that asks had held before, so that one had better be small.
-    """
-
+    #: sat, unsat, unknown, timeout or error.
     word: str
+    #: The answer in full; None after an error and after a process was stopped at the limit.
     result: Result | None = None
+    #: Why there is no verdict, where something is to be said about it.
     reason: str = ""
+    #: Wall time of everything: starting the process, loading, verifying.
     seconds: float = 0.0
+    #: What decided it.
     stage: str = ""
+    #: Most memory in bytes that its largest process held, 0 if the system does not tell.  Linux
+    #: counts in what the process that asks had held before, so that one had better be small.
     memory: int = 0
 
     @property

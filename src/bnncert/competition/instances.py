@@ -17,24 +17,17 @@ from bnncert.formats.reading import read_text
 
 @dataclass(frozen=True)
 class CategoryInstance:
-    """One row of an instances.csv.
-
-    Attributes
-    ----------
-    onnx, vnnlib
-        The files as the row names them.
-    model, query
-        The files that are there, perhaps gzipped.
-    name
-        Name of the result file; no two instances of a category share one.
-    """
+    """One row of an instances.csv."""
 
     category: str
+    #: The files as the row names them.
     onnx: str
     vnnlib: str
     timeout: float
+    #: The files that are there, perhaps gzipped.
     model: Path
     query: Path
+    #: Name of the result file; no two instances of a category share one.
     name: str
 
 

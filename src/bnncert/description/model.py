@@ -82,29 +82,19 @@ class Convolution:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """One linear map and the elementwise steps after it; a sign follows, except in the last stage.
+    """One linear map and the elementwise steps after it, and a sign, except in the last stage."""
 
-    Attributes
-    ----------
-    weights
-        Sparse (rows are neurons).  Integer dtype when exact integers, float64 otherwise.
-    steps
-        Applied in order to ``weights @ x``.
-    sign_zero
-        The value of sign(0) as the file defines it, or None if it does not define it.
-    pool
-        Sparse 0/1 incidence: the steps apply to the *maximum* over each of its rows.
-    name
-        Where in the file the stage comes from, for messages.
-    structural
-        Whether integer weights other than -1, 0, 1 arise from pooling rather than from the file.
-    """
-
+    #: Sparse (rows are neurons).  Integer dtype when exact integers, float64 otherwise.
     weights: Any
+    #: Applied in order to ``weights @ x``.
     steps: tuple[ElementwiseStep, ...]
+    #: Where in the file the stage comes from, for messages.
     name: str
+    #: The value of sign(0) as the file defines it, or None if it does not define it.
     sign_zero: SignZero | None = None
+    #: Sparse 0/1 incidence: the steps apply to the *maximum* over each of its rows.
     pool: Any = None
+    #: Whether integer weights other than -1, 0, 1 arise from pooling rather than from the file.
     structural: bool = False
     convolution: Convolution | None = None
 

@@ -49,26 +49,17 @@ _Chain: TypeAlias = list[_Link]
 
 @dataclass(frozen=True, eq=False)
 class LatticeThresholds:
-    """Thresholds of neurons with integer pre-activations, one entry for each neuron.
+    """Thresholds of neurons with integer pre-activations, one entry for each neuron."""
 
-    Attributes
-    ----------
-    direction
-        The sign of a; 0 for a constant neuron.
-    on_from
-        The smallest lattice point p with F(p) >= 0.
-    tie
-        Whether F(p) = 0.
-    bias
-        A float bias that describes the same neuron.
-    ambiguous
-        Whether a float32 execution may decide the neuron differently.
-    """
-
+    #: The sign of a; 0 for a constant neuron.
     direction: npt.NDArray[np.int8]
+    #: The smallest lattice point p with F(p) >= 0.
     on_from: IntArray
+    #: Whether F(p) = 0.
     tie: npt.NDArray[np.bool_]
+    #: A float bias that describes the same neuron.
     bias: FloatArray
+    #: Whether a float32 execution may decide the neuron differently.
     ambiguous: npt.NDArray[np.bool_]
 
 

@@ -83,23 +83,16 @@ class FileLayer:
 
 @dataclass(frozen=True)
 class ConvolutionGeometry:
-    """How a 2-D convolution moves over its input.
-
-    Attributes
-    ----------
-    pads
-        The rows and columns added at (top, left, bottom, right), or None for no padding.
-    same
-        Whether to pad for an output of size / stride instead, with the odd cell at the end.
-    fill
-        The value of the padding.
-    """
+    """How a 2-D convolution moves over its input."""
 
     strides: tuple[int, int] = (1, 1)
     dilations: tuple[int, int] = (1, 1)
+    #: The rows and columns added at (top, left, bottom, right), or None for no padding.
     pads: tuple[int, int, int, int] | None = None
+    #: Whether to pad for an output of size / stride instead, with the odd cell at the end.
     same: bool = False
     groups: int = 1
+    #: The value of the padding.
     fill: float = 0.0
 
 
@@ -109,23 +102,16 @@ class WaitingPool:
 
     sign(F(max u)) is max sign(F(u)) for an increasing F and min sign(F(u)) for a decreasing one,
     so the pooling can be delayed while only batch normalisation by channel comes before the sign.
-
-    Attributes
-    ----------
-    node
-        The operator, on (1, C, H, W).
-    axis
-        The current axis of the channels.
-    rising
-        For each channel whether F increases (1.0) or decreases (-1.0).
-    shapes
-        The shapes that later layers give to the pooled tensor, with these layers.
     """
 
     layer: FileLayer
+    #: The operator, on (1, C, H, W).
     node: LayerNode
+    #: The current axis of the channels.
     axis: int
+    #: For each channel whether F increases (1.0) or decreases (-1.0).
     rising: FloatArray
+    #: The shapes that later layers give to the pooled tensor, with these layers.
     shapes: tuple[tuple[FileLayer, tuple[int, ...]], ...] = ()
 
 

@@ -361,21 +361,14 @@ class AutoStage:
 
 @dataclass(frozen=True, eq=False)
 class Engine:
-    """A complete method that works in slices of time.
-
-    Attributes
-    ----------
-    run
-        Works until the deadline; False if it has nothing more to find.
-    suits
-        Whether it is the method of choice for such a network.
-    trusts_solver
-        Whether its verdict rests on trust in a solver.
-    """
+    """A complete method that works in slices of time."""
 
     method: type[Method]
+    #: Works until the deadline; False if it has nothing more to find.
     run: Callable[[AutoRun, Presolved, Deadline], bool]
+    #: Whether it is the method of choice for such a network.
     suits: Callable[[Presolved], bool] = lambda presolved: False
+    #: Whether its verdict rests on trust in a solver.
     trusts_solver: bool = False
 
 

@@ -94,21 +94,14 @@ class ProofTask:
 
 @dataclass(frozen=True, eq=False)
 class ProofStage:
-    """One way to prove a target.
+    """One way to prove a target."""
 
-    Attributes
-    ----------
-    method
-        The method that it is; results show its name.
-    work
-        Does the work; returns None for a target that the stage is not meant for.
-    share_if_large, share_if_deep
-        The share of the remaining time that the stage may take on a large problem, and on a network
-        with many sign layers.
-    """
-
+    #: The method that it is; results show its name.
     method: type[Method]
+    #: Does the work; returns None for a target that the stage is not meant for.
     work: Callable[[ProofTask], TargetResult | None]
+    #: The share of the remaining time that the stage may take on a large problem, and on a network
+    #: with many sign layers.
     share_if_large: float = 1.0
     share_if_deep: float = 1.0
 

@@ -49,23 +49,15 @@ class SignPattern:
 
 @dataclass(frozen=True, eq=False)
 class Feasibility:
-    """The result of a feasibility check; it is undecided if everything is None.
+    """The result of a feasibility check; it is undecided if everything is None."""
 
-    Attributes
-    ----------
-    point
-        An input where the pattern is found, in floating point.
-    exact_point
-        The same input in rationals, if the signs are proved there.
-    conflict
-        Places in the list of neurons whose signs cannot occur together.
-    multipliers
-        The Farkas multipliers that prove the conflict, in its order.
-    """
-
+    #: An input where the pattern is found, in floating point.
     point: FloatArray | None = None
+    #: The same input in rationals, if the signs are proved there.
     exact_point: tuple[Fraction, ...] | None = None
+    #: Places in the list of neurons whose signs cannot occur together.
     conflict: IntArray | None = None
+    #: The Farkas multipliers that prove the conflict, in its order.
     multipliers: FloatArray | tuple[Fraction, ...] | None = None
 
     @classmethod

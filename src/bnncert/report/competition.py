@@ -35,17 +35,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Line:
-    """One row of results.csv.
-
-    Attributes
-    ----------
-    certificate
-        Bytes of the certificate, 0 if there is none, None if none was asked for.
-    memory
-        Most bytes that the largest process held.
-    replayed
-        Where the witness was executed: "exact", "exact+onnxruntime", or "".
-    """
+    """One row of results.csv."""
 
     category: str
     onnx: str
@@ -58,8 +48,11 @@ class Line:
     word: str = ""
     seconds: float = 0.0
     stage: str = ""
+    #: Bytes of the certificate, 0 if there is none, None if none was asked for.
     certificate: int | None = None
+    #: Most bytes that the largest process held.
     memory: int = 0
+    #: Where the witness was executed: "exact", "exact+onnxruntime", or "".
     replayed: str = ""
     reason: str = ""
 

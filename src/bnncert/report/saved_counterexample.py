@@ -41,19 +41,13 @@ def check_suffix(path: Path) -> None:
 
 @dataclass(frozen=True, eq=False)
 class CounterexampleFile:
-    """Where counterexamples go, and what a picture needs.
-
-    Attributes
-    ----------
-    original
-        The point beside which a picture shows the counterexample; a query has none.
-    lo, hi
-        The inputs that become black and white, if they are known.
-    """
+    """Where counterexamples go, and what a picture needs."""
 
     path: Path
     shape: tuple[int, ...]
+    #: The point beside which a picture shows the counterexample; a query has none.
     original: FloatArray | None = None
+    #: The inputs that become black and white, if they are known.
     lo: FloatArray | None = None
     hi: FloatArray | None = None
 

@@ -146,23 +146,16 @@ class Improvement:
 
 @dataclass(frozen=True, eq=False)
 class Gap:
-    """Bounds of the instances at one radius, sorted by upper bound.
-
-    Attributes
-    ----------
-    upper_name
-        Where the upper bounds come from.
-    images
-        Number of the input of each instance.
-    lower
-        For each series, a lower bound or None for each instance.
-    """
+    """Bounds of the instances at one radius, sorted by upper bound."""
 
     radius: float
     question: str
+    #: Where the upper bounds come from.
     upper_name: str
+    #: Number of the input of each instance.
     images: tuple[int, ...]
     upper: tuple[float | None, ...]
+    #: For each series, a lower bound or None for each instance.
     lower: dict[str, tuple[float | None, ...]]
     improvements: tuple[Improvement, ...]
 

@@ -24,28 +24,19 @@ LearnedClause: TypeAlias = tuple[IntArray, SignArray, FloatArray | tuple[Fractio
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """The leaves of a tree and the clauses it learned.
+    """The leaves of a tree and the clauses it learned."""
 
-    Attributes
-    ----------
-    objective
-        The number of the objective that the tree proves.
-    problem
-        The reduced problem that the leaves are about.
-    layer, neuron
-        The neuron that each variable of the problem is.
-    leaves
-        The closed nodes; a relaxation that is proved without branching is one leaf.
-    clauses
-        First-layer neurons, their signs, and the Farkas multipliers that exclude them (None where
-        only exact arithmetic has them).
-    """
-
+    #: The number of the objective that the tree proves.
     objective: int
+    #: The reduced problem that the leaves are about.
     problem: ReducedProblem
+    #: The neuron that each variable of the problem is.
     layer: IntArray
     neuron: IntArray
+    #: The closed nodes; a relaxation that is proved without branching is one leaf.
     leaves: tuple[TracedLeaf, ...]
+    #: First-layer neurons, their signs, and the Farkas multipliers that exclude them (None where
+    #: only exact arithmetic has them).
     clauses: tuple[LearnedClause, ...] = ()
 
 
@@ -76,22 +67,15 @@ class PatternTrace:
 
 @dataclass(frozen=True, eq=False)
 class EliminationTrace:
-    """An elimination of variables that has proved several targets.
-
-    Attributes
-    ----------
-    joined
-        The neurons of each clause that was active: rows (layer, neuron).
-    memory, seconds
-        The limits that the elimination was planned for: gigabytes, and estimated seconds.
-    clauses
-        What the search has learned since the elimination before that is recorded.
-    """
+    """An elimination of variables that has proved several targets."""
 
     targets: tuple[str, ...]
+    #: The neurons of each clause that was active: rows (layer, neuron).
     joined: tuple[IntArray, ...]
+    #: The limits that the elimination was planned for: gigabytes, and estimated seconds.
     memory: float
     seconds: float
+    #: What the search has learned since the elimination before that is recorded.
     clauses: tuple[LearnedClause, ...] = ()
 
 

@@ -99,23 +99,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class TreeOptions:
-    """Settings of a search.
+    """Settings of a search."""
 
-    Attributes
-    ----------
-    seed
-        Seed of all randomness.
-    keep_leaves
-        Whether closed nodes are kept, for a certificate.
-    max_nodes
-        The search stops after this many nodes.
-    memory
-        Gigabytes that the open nodes may take before the search goes deepest first.
-    """
-
+    #: Seed of all randomness.
     seed: int = 0
+    #: Whether closed nodes are kept, for a certificate.
     keep_leaves: bool = False
+    #: The search stops after this many nodes.
     max_nodes: int = 10**9
+    #: Gigabytes that the open nodes may take before the search goes deepest first.
     memory: float = MEMORY
 
 

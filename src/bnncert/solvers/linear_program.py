@@ -28,21 +28,14 @@ LinearStatus: TypeAlias = Literal["optimal", "infeasible", "feasible", "limit", 
 
 @dataclass(frozen=True, eq=False)
 class LinearSolution:
-    """What a solver returned.
-
-    Attributes
-    ----------
-    point
-        The best solution found, if any.
-    dual_bound
-        A lower bound of the objective of a mixed-integer program.
-    multipliers
-        The row multipliers of a linear program, if the solver has them.
-    """
+    """What a solver returned."""
 
     status: LinearStatus
+    #: The best solution found, if any.
     point: FloatArray | None = None
+    #: A lower bound of the objective of a mixed-integer program.
     dual_bound: float = -np.inf
+    #: The row multipliers of a linear program, if the solver has them.
     multipliers: FloatArray | None = None
 
 

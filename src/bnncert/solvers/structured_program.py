@@ -32,20 +32,13 @@ MARGIN = 5.0
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Tables that all have the same features.
+    """Tables that all have the same features."""
 
-    Attributes
-    ----------
-    values
-        (tables, points); rows are padded by repeating a point.
-    features
-        (tables, points, F); feature 0 is the constant 1.
-    left, right
-        (tables, F - 1): the two vectors of Z whose product is the link of each other feature.
-    """
-
+    #: (tables, points); rows are padded by repeating a point.
     values: FloatArray
+    #: (tables, points, F); feature 0 is the constant 1.
     features: FloatArray
+    #: (tables, F - 1): the two vectors of Z whose product is the link of each other feature.
     left: IntArray
     right: IntArray
 

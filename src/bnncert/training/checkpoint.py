@@ -21,26 +21,18 @@ ADDED: dict[str, Any] = {"binarise_input": False, "stride": 1}
 
 @dataclass
 class TrainingState:
-    """The state on which the next epoch depends.
-
-    Attributes
-    ----------
-    epoch
-        The number of finished epochs.
-    best
-        The model after the epoch with the best held-out accuracy, if one is kept.
-    waited
-        Epochs since then.
-    history
-        One entry for each finished epoch.
-    """
+    """The state on which the next epoch depends."""
 
     model: dict[str, Any]
     optimiser: dict[str, Any]
+    #: The number of finished epochs.
     epoch: int = 0
+    #: The model after the epoch with the best held-out accuracy, if one is kept.
     best: dict[str, Any] | None = None
     best_accuracy: float = -1.0
+    #: Epochs since then.
     waited: int = 0
+    #: One entry for each finished epoch.
     history: list[dict[str, float]] = field(default_factory=list)
 
 

@@ -19,17 +19,12 @@ class Scaling:
     """How stored images become a network's inputs.
 
     Bytes p enter as p / 127.5 - 1, other numbers as they are.
-
-    Attributes
-    ----------
-    lo, hi
-        The data box, if it is known.
-    pixel_step
-        Input units per pixel level, if it is known.
     """
 
+    #: The data box, if it is known.
     lo: float | None
     hi: float | None
+    #: Input units per pixel level, if it is known.
     pixel_step: float | None
 
     def points(self, images: npt.NDArray[Any]) -> FloatArray:
@@ -54,20 +49,14 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Images to train on and to test with.
-
-    Attributes
-    ----------
-    input_shape
-        Of one image: (channels, height, width), or (values,) where no image shape is known.
-    classes
-        How many there are; labels run from 0 to classes - 1.
-    """
+    """Images to train on and to test with."""
 
     name: str
     train: Split
     test: Split
+    #: Of one image: (channels, height, width), or (values,) where no image shape is known.
     input_shape: tuple[int, ...]
+    #: How many there are; labels run from 0 to classes - 1.
     classes: int
     scaling: Scaling
 

@@ -16,40 +16,28 @@ MOST_STRIDE = 3
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """Architecture and optimisation of one training.
+    """Architecture and optimisation of one training."""
 
-    Attributes
-    ----------
-    hidden
-        Sizes of the dense hidden layers.
-    conv
-        Channels of the convolutions before them (3 x 3).
-    stride
-        Stride of the convolutions; those of stride 1 are followed by 2 x 2 max-pooling.
-    zeros
-        Share of zero weights in every layer; 0 makes the weights binary.
-    patience
-        Epochs without a better held-out accuracy before training stops; None trains on all
-        images for all epochs.
-    robust
-        Weight of the penalties that make the network easier to verify; 0 leaves them out.
-    delta
-        Radius of the L-inf balls of these penalties, in pixel levels.
-    binarise_input
-        Whether the first layer takes the sign of every input about the middle of the data box.
-    """
-
+    #: Sizes of the dense hidden layers.
     hidden: tuple[int, ...] = (500, 500)
+    #: Channels of the convolutions before them (3 x 3).
     conv: tuple[int, ...] = ()
+    #: Share of zero weights in every layer; 0 makes the weights binary.
     zeros: float = 0.34
     epochs: int = 40
     batch: int = 200
     rate: float = 1e-3
     seed: int = 0
+    #: Epochs without a better held-out accuracy before training stops; None trains on all
+    #: images for all epochs.
     patience: int | None = None
+    #: Weight of the penalties that make the network easier to verify; 0 leaves them out.
     robust: float = 0.0
+    #: Radius of the L-inf balls of these penalties, in pixel levels.
     delta: float = 0.5
+    #: Whether the first layer takes the sign of every input about the middle of the data box.
     binarise_input: bool = False
+    #: Stride of the convolutions; those of stride 1 are followed by 2 x 2 max-pooling.
     stride: int = 1
 
     def __post_init__(self) -> None:

@@ -29,24 +29,16 @@ from bnncert.formats.onnx.windows import image_of, incidence, windows_of
 
 @dataclass(frozen=True, eq=False)
 class _Pooling:
-    """The windows of one pooling node.
-
-    Attributes
-    ----------
-    shape
-        The shape of the result.
-    windows
-        Sparse 0/1 incidence of windows and positions of the value.
-    steps
-        The steps of the value, with one entry for each window.
-    direction
-        For each position whether the steps increase (1), decrease (-1) or are constant (0).
-    """
+    """The windows of one pooling node."""
 
     node: OnnxNode
+    #: The shape of the result.
     shape: tuple[int, ...]
+    #: Sparse 0/1 incidence of windows and positions of the value.
     windows: Any
+    #: The steps of the value, with one entry for each window.
     steps: tuple[ElementwiseStep, ...]
+    #: For each position whether the steps increase (1), decrease (-1) or are constant (0).
     direction: FloatArray
 
 

@@ -38,46 +38,32 @@ LARGEST_INTEGER, MOST_INTEGER_STEPS = 8, 6
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """A tensor, as an affine (or windowed) function of the last signs or of the input.
+    """A tensor, as an affine (or windowed) function of the last signs or of the input."""
 
-    Attributes
-    ----------
-    shape
-        Its shape, with a batch axis of 1.
-    index
-        Flat position -> row of `pool`, else row of `matrix`, else entry of the source.
-    width
-        The number of entries of the source.
-    signs
-        Whether the source is a stage's signs (rather than the network's input).
-    matrix, factor
-        Sparse rows over the source, and a positive factor for each of them.
-    pool
-        Sparse 0/1 incidence of windows and rows of `matrix`.
-    steps
-        Applied to each position, in order.
-    dtype
-        The element type of the tensor in the file.
-    clipped
-        Whether a Clip around zero was applied, after which only a sign is supported.
-    open_stages
-        Stages that this value depends on and whose sign(0) is not defined so far.
-    """
-
+    #: Its shape, with a batch axis of 1.
     shape: tuple[int, ...]
+    #: Flat position -> row of `pool`, else row of `matrix`, else entry of the source.
     index: IntArray
+    #: The number of entries of the source.
     width: int
+    #: Whether the source is a stage's signs (rather than the network's input).
     signs: bool = False
+    #: Sparse rows over the source, and a positive factor for each of them.
     matrix: Any = None
     factor: FloatArray | None = None
+    #: Sparse 0/1 incidence of windows and rows of `matrix`.
     pool: Any = None
+    #: Applied to each position, in order.
     steps: tuple[ElementwiseStep, ...] = ()
     convolution: Convolution | None = None
     structural: bool = False
+    #: The element type of the tensor in the file.
     dtype: np.dtype[Any] = np.dtype(np.float32)  # noqa: RUF009
+    #: Whether a Clip around zero was applied, after which only a sign is supported.
     clipped: bool = False
     transform: OutputTransform = "scores"
     name: str = ""
+    #: Stages that this value depends on and whose sign(0) is not defined so far.
     open_stages: tuple[int, ...] = ()
 
     @property

@@ -36,23 +36,16 @@ class LinearConstraint:
 
     It states ``sum_i inputs[i] * X_i + sum_j outputs[j] * Y_j + constant <= 0``, and ``< 0`` when
     `strict`. One of the two sums is empty.
-
-    Attributes
-    ----------
-    inputs, outputs : tuple of (int, Fraction)
-        Index and coefficient, by increasing index, without zero coefficients.
-    constant : Fraction
-        The term without a variable.
-    strict : bool
-        Whether equality is excluded.
-    line : int
-        The line of the file where the comparison starts.
     """
 
+    #: Index and coefficient, by increasing index, without zero coefficients.
     inputs: tuple[tuple[int, Fraction], ...]
     outputs: tuple[tuple[int, Fraction], ...]
+    #: The term without a variable.
     constant: Fraction
+    #: Whether equality is excluded.
     strict: bool
+    #: The line of the file where the comparison starts.
     line: int
 
 
@@ -71,25 +64,18 @@ class Disjunct:
     The set ``{(X, Y) : lower <= X <= upper, X in ball and every constraint holds}``. Strict bounds
     on a single input and strict balls are relaxed to non-strict ones: the set is the closure, which
     can only add points.
-
-    Attributes
-    ----------
-    lower, upper : tuple of Fraction
-        The tightest bounds per input. Disjuncts with equal boxes share the tuple objects wherever
-        the file states the box once.
-    input_constraints : tuple of LinearConstraint
-        The constraints over two or more inputs.
-    output_constraints : tuple of LinearConstraint
-        The constraints over outputs; empty when every output is a violation.
-    ball : EuclideanBall or None
-        The ball that contains the inputs, if the query has one (VNN-LIB 2.0); then there are no
-        `input_constraints`, and bounds that the query leaves out are those of the ball.
     """
 
+    #: The tightest bounds per input. Disjuncts with equal boxes share the tuple objects wherever
+    #: the file states the box once.
     lower: tuple[Fraction, ...]
     upper: tuple[Fraction, ...]
+    #: The constraints over two or more inputs.
     input_constraints: tuple[LinearConstraint, ...]
+    #: The constraints over outputs; empty when every output is a violation.
     output_constraints: tuple[LinearConstraint, ...]
+    #: The ball that contains the inputs, if the query has one (VNN-LIB 2.0); then there are no
+    #: `input_constraints`, and bounds that the query leaves out are those of the ball.
     ball: EuclideanBall | None = None
 
 
@@ -109,23 +95,15 @@ class Instruction(NamedTuple):
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """The finite numbers of a floating-point type: ``m * 2^e`` with ``|m| < 2^digits``.
+    """The finite numbers of a floating-point type: ``m * 2^e`` with ``|m| < 2^digits``."""
 
-    Attributes
-    ----------
-    name : str
-        The name of the type in the query.
-    digits : int
-        Binary digits of the significand, the implicit one included.
-    exponent : int
-        The smallest e, that of the subnormal numbers.
-    largest : Fraction
-        The largest finite number.
-    """
-
+    #: The name of the type in the query.
     name: str
+    #: Binary digits of the significand, the implicit one included.
     digits: int
+    #: The smallest e, that of the subnormal numbers.
     exponent: int
+    #: The largest finite number.
     largest: Fraction
 
     def contains(self, value: Fraction) -> bool:

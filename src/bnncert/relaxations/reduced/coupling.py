@@ -49,29 +49,19 @@ LEAST_WEIGHT = 0.01
 
 @dataclass(frozen=True, eq=False)
 class Coupling:
-    """First-layer variables as gates over real sums.
+    """First-layer variables as gates over real sums."""
 
-    Attributes
-    ----------
-    rows
-        R: one row for each gate over the variables y.
-    points
-        p_0 <= p_1 (x = -1) and p_2 <= p_3 (x = +1) for each gate.
-    outputs
-        The variable, as z of the problem counts them, that each gate determines.
-    is_ball
-        Whether the sum of all y_i^2 is bounded, or every y_i^2 by 1.
-    reach
-        A bound of sum y_i^2.
-    weights, basis
-        For an ellipsoid: d, and G' scaled such that s = G' y for what the gates read; else empty.
-    """
-
+    #: R: one row for each gate over the variables y.
     rows: FloatArray
+    #: p_0 <= p_1 (x = -1) and p_2 <= p_3 (x = +1) for each gate.
     points: FloatArray
+    #: The variable, as z of the problem counts them, that each gate determines.
     outputs: IntArray
+    #: Whether the sum of all y_i^2 is bounded, or every y_i^2 by 1.
     is_ball: bool
+    #: A bound of sum y_i^2.
     reach: float
+    #: For an ellipsoid: d, and G' scaled such that s = G' y for what the gates read; else empty.
     weights: FloatArray
     basis: FloatArray
 

@@ -16,26 +16,17 @@ from bnncert.relaxations.reduced.problem import UNIT, ReducedProblem
 
 @dataclass(frozen=True, eq=False)
 class DualPoint:
-    """Multipliers that prove a bound.
+    """Multipliers that prove a bound."""
 
-    Attributes
-    ----------
-    table
-        (tables, 2): b and c of the quadratic  b u + c u^2.
-    gate
-        (gates, 4): b, c, e and g of  b u + c u^2 + e x + g x u.
-    diagonal
-        kappa for the diagonal of (1, x, y).
-    pair
-        pi of each conflicting pair.
-    input
-        (gates over the input, 3): b, e and g of  b v + e x + g x v; empty without a coupling.
-    """
-
+    #: (tables, 2): b and c of the quadratic  b u + c u^2.
     table: FloatArray
+    #: (gates, 4): b, c, e and g of  b u + c u^2 + e x + g x u.
     gate: FloatArray
+    #: kappa for the diagonal of (1, x, y).
     diagonal: FloatArray
+    #: pi of each conflicting pair.
     pair: FloatArray
+    #: (gates over the input, 3): b, e and g of  b v + e x + g x v; empty without a coupling.
     input: FloatArray = field(default_factory=lambda: np.zeros((0, 3)))
 
     def tables_over(self, shift: FloatArray) -> FloatArray:

@@ -54,39 +54,28 @@ class Lattice:
 
 @dataclass(frozen=True, eq=False)
 class ReducedProblem:
-    """What is left of one objective.
+    """What is left of one objective."""
 
-    Attributes
-    ----------
-    variables
-        Numbers of the presolved network's variables that z holds, in order.
-    constant, slack
-        f = constant + linear.x + tables, up to +-slack.
-    table, values
-        The last layer: lattice and phi on it.
-    gates, gate_signs, outputs
-        Hidden neurons above the first layer: lattice, the sign at each point (a point where both
-        signs are allowed occurs twice), and the variable that each determines.
-    pair_first, pair_second
-        Literals of z's variables that exclude each other.
-    triples
-        Rows of three literals that exclude each other.
-    coupling
-        The input as further variables, or None.
-    """
-
+    #: Numbers of the presolved network's variables that z holds, in order.
     variables: IntArray
+    #: f = constant + linear.x + tables, up to +-slack.
     constant: float
     slack: float
     linear: FloatArray
+    #: The last layer: lattice and phi on it.
     table: Lattice
     values: FloatArray
+    #: Hidden neurons above the first layer: lattice, the sign at each point (a point where both
+    #: signs are allowed occurs twice), and the variable that each determines.
     gates: Lattice
     gate_signs: FloatArray
     outputs: IntArray
+    #: Literals of z's variables that exclude each other.
     pair_first: IntArray
     pair_second: IntArray
+    #: Rows of three literals that exclude each other.
     triples: IntArray = field(default_factory=lambda: np.zeros((0, 3), dtype=np.int64))
+    #: The input as further variables, or None.
     coupling: Coupling | None = None
 
     @property

@@ -32,17 +32,11 @@ ENTRY_SECONDS, BUCKET_SECONDS = 6e-9, 6e-5
 
 @dataclass(frozen=True)
 class EliminationLimits:
-    """What one elimination of all objectives may take.
+    """What one elimination of all objectives may take."""
 
-    Attributes
-    ----------
-    memory
-        Gigabytes of all tables together.
-    seconds
-        Estimated seconds for all objectives together.
-    """
-
+    #: Gigabytes of all tables together.
     memory: float = 1.0
+    #: Estimated seconds for all objectives together.
     seconds: float = 10.0
 
     def allow(self, plan: EliminationPlan, objectives: int) -> bool:

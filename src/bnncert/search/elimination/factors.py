@@ -65,32 +65,22 @@ class Gate:
 
 @dataclass(frozen=True, eq=False)
 class Factors:
-    """What all objectives share.
+    """What all objectives share."""
 
-    Attributes
-    ----------
-    fixed
-        The signs of last-layer neurons that are stable, 0 for the others.
-    groups, gates
-        Functions of few variables.
-    equal, equal_to, equal_sign
-        Last-layer neurons that are a variable, or its negation.
-    loose
-        Last-layer neurons that read too many variables for a table.
-    free_gates
-        Hidden neurons above the first layer that read too many variables.
-    pairs
-        Conflicting pairs of literals.
-    """
-
+    #: The signs of last-layer neurons that are stable, 0 for the others.
     fixed: IntArray
+    #: Functions of few variables.
     groups: tuple[FactorGroup, ...]
     gates: tuple[Gate, ...]
+    #: Last-layer neurons that are a variable, or its negation.
     equal: IntArray
     equal_to: IntArray
     equal_sign: IntArray
+    #: Last-layer neurons that read too many variables for a table.
     loose: IntArray
+    #: Hidden neurons above the first layer that read too many variables.
     free_gates: int
+    #: Conflicting pairs of literals.
     pairs: tuple[IntArray, ...]
 
     @property

@@ -29,23 +29,15 @@ LOCAL = 0.25
 
 @dataclass(frozen=True)
 class HiddenSums:
-    """Bounds of the sums of a layer over the variables of the layers below.
+    """Bounds of the sums of a layer over the variables of the layers below."""
 
-    Attributes
-    ----------
-    seconds
-        For all sums of one layer together.
-    share
-        The share of the time that is left, if that is less.
-    limits
-        Those of one elimination, for all sums over the same variables.
-    most_inputs
-        Gates that read more variables are left out.
-    """
-
+    #: For all sums of one layer together.
     seconds: float = 10.0
+    #: The share of the time that is left, if that is less.
     share: float = 0.05
+    #: Those of one elimination, for all sums over the same variables.
     limits: EliminationLimits = field(default_factory=lambda: EliminationLimits(0.25, 0.5))
+    #: Gates that read more variables are left out.
     most_inputs: int = 6
 
     def __call__(

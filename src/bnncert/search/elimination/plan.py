@@ -21,46 +21,31 @@ UNLIMITED = 10**6
 
 @dataclass(frozen=True)
 class MiniBucket:
-    """Tables that are summed and minimised over `variable`.
-
-    Attributes
-    ----------
-    scope
-        The variable and then the others, in the order of elimination.
-    tables, clauses
-        Numbers of tables (those of the model, then messages) and of clauses.
-    message
-        The number of the table that results.
-    """
+    """Tables that are summed and minimised over `variable`."""
 
     variable: int
+    #: The variable and then the others, in the order of elimination.
     scope: tuple[int, ...]
+    #: Numbers of tables (those of the model, then messages) and of clauses.
     tables: tuple[int, ...]
     clauses: tuple[int, ...]
+    #: The number of the table that results.
     message: int
 
 
 @dataclass(frozen=True, eq=False)
 class EliminationPlan:
-    """The buckets in the order of elimination.
-
-    Attributes
-    ----------
-    width
-        The largest number of variables of a message.
-    entries
-        Entries of all tables that are summed, for one objective.
-    split
-        How many buckets are split.
-    dropped
-        How many clauses do not fit into their bucket, or any of its mini-buckets.
-    """
+    """The buckets in the order of elimination."""
 
     order: tuple[int, ...]
     buckets: tuple[tuple[MiniBucket, ...], ...]
+    #: The largest number of variables of a message.
     width: int
+    #: Entries of all tables that are summed, for one objective.
     entries: int
+    #: How many buckets are split.
     split: int
+    #: How many clauses do not fit into their bucket, or any of its mini-buckets.
     dropped: int
 
     @property

@@ -76,21 +76,14 @@ class EliminationCounts:
 
 @dataclass(frozen=True, eq=False)
 class SettlingElimination:
-    """An elimination after which nothing more is wanted of some objectives.
-
-    Attributes
-    ----------
-    active
-        The variables of each clause that was active.
-    seconds
-        The estimated seconds that the elimination was planned for.
-    learned
-        How many clauses were learned before.
-    """
+    """An elimination after which nothing more is wanted of some objectives."""
 
     objectives: tuple[int, ...]
+    #: The variables of each clause that was active.
     active: tuple[tuple[int, ...], ...]
+    #: The estimated seconds that the elimination was planned for.
     seconds: float
+    #: How many clauses were learned before.
     learned: int
 
 

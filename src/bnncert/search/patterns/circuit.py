@@ -29,28 +29,19 @@ ROUNDING = 2.0**-52
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """Gates whose sums run over variables of lower levels.
+    """Gates whose sums run over variables of lower levels."""
 
-    Attributes
-    ----------
-    inputs
-        The variables that the rows run over.
-    rows
-        One row of integer weights for each gate.
-    plus_from, minus_upto
-        The gate may be +1 iff u >= plus_from, and -1 iff u <= minus_upto.
-    lower, upper
-        Bounds of u from presolve.
-    outputs
-        The variable of each gate; empty for the last level, whose gates only meet the objectives.
-    """
-
+    #: The variables that the rows run over.
     inputs: IntArray
+    #: One row of integer weights for each gate.
     rows: Float32Array
+    #: The gate may be +1 iff u >= plus_from, and -1 iff u <= minus_upto.
     plus_from: Float32Array
     minus_upto: Float32Array
+    #: Bounds of u from presolve.
     lower: Float32Array
     upper: Float32Array
+    #: The variable of each gate; empty for the last level, whose gates only meet the objectives.
     outputs: IntArray
 
     @property
@@ -76,25 +67,19 @@ class Circuit:
     f_k = constant_k + coefficients_k . x, where x is the last level, or the variables themselves
     for a network with one sign layer.  A lower bound of f_k above `enough_k` proves objective k,
     and a target is excluded as soon as one of its objectives is proved.
-
-    Attributes
-    ----------
-    neurons
-        The first-layer neuron of each first-layer variable.
-    slack
-        What rounding and the objective's own error may take from a computed lower bound.
-    target
-        The target of each objective.
     """
 
+    #: The first-layer neuron of each first-layer variable.
     neurons: IntArray
     size: int
     levels: tuple[Level, ...]
     last: Level | None
     coefficients: FloatArray
     constant: FloatArray
+    #: What rounding and the objective's own error may take from a computed lower bound.
     slack: FloatArray
     enough: FloatArray
+    #: The target of each objective.
     target: IntArray
     targets: int
 

@@ -33,26 +33,17 @@ CALL_WEIGHTS, NODE_WEIGHTS = 2**35, 2**38
 
 @dataclass(frozen=True, eq=False)
 class Enumerated:
-    """What one part of an enumeration found.
+    """What one part of an enumeration found."""
 
-    Attributes
-    ----------
-    count
-        Patterns evaluated.
-    violating
-        Those that reach a wanted target, at most MOST_FOUND.
-    least
-        For each target the least bound of F among the patterns at which it is excluded.
-    complete
-        Whether all patterns of the part were evaluated.
-    last
-        Whether no part follows.
-    """
-
+    #: Patterns evaluated.
     count: int
+    #: Those that reach a wanted target, at most MOST_FOUND.
     violating: SignArray
+    #: For each target the least bound of F among the patterns at which it is excluded.
     least: FloatArray
+    #: Whether all patterns of the part were evaluated.
     complete: bool
+    #: Whether no part follows.
     last: bool
 
 

@@ -23,17 +23,11 @@ WORD = 64
 
 @dataclass(frozen=True, eq=False)
 class FlipRules:
-    """What the flips of a set exclude and need, as bits.
+    """What the flips of a set exclude and need, as bits."""
 
-    Attributes
-    ----------
-    order
-        The open variables, each after those that it needs.
-    clash, need
-        For each of them, in this order, the flips that it excludes, and earlier ones that it needs.
-    """
-
+    #: The open variables, each after those that it needs.
     order: IntArray
+    #: For each of them, in this order, the flips that it excludes, and earlier ones that it needs.
     clash: Words
     need: Words
 

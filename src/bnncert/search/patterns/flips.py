@@ -41,17 +41,11 @@ ROOM = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class FlipBudget:
-    """What flips cost, in units of which there are `UNITS`.
+    """What flips cost, in units of which there are `UNITS`."""
 
-    Attributes
-    ----------
-    home
-        The sign of each first-layer variable at the centre.
-    cost
-        The integer cost of the other sign.
-    """
-
+    #: The sign of each first-layer variable at the centre.
     home: SignArray
+    #: The integer cost of the other sign.
     cost: Float32Array
 
     @cached_property

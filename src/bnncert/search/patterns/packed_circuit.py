@@ -34,34 +34,24 @@ MOST_PARTS = 6
 
 @dataclass(frozen=True, eq=False)
 class PackedCircuit:
-    """Limits and columns of all levels, one after the other, and the objectives' words.
-
-    Attributes
-    ----------
-    gate
-        The first gate of each level, and the number of all gates; multiples of WORD.
-    above
-        The largest sum at which each gate is -1; NEVER for padding.
-    gains
-        The weights of each first-layer variable in the first level's sums, one row for each.
-    columns
-        The same for the gates of each level and the next one, row by row; `start[k]` is where those
-        of level k begin.
-    part_signs, part_masks
-        The objectives' words: one row for each word, one column for each size of an objective's
-        weights.
-    part
-        The objective of each column; `scale` is the size, and `reach` the sum of all sizes.
-    """
+    """Limits and columns of all levels, one after the other, and the objectives' words."""
 
     levels: tuple[Level, ...]
+    #: The first gate of each level, and the number of all gates; multiples of WORD.
     gate: npt.NDArray[np.int64]
+    #: The largest sum at which each gate is -1; NEVER for padding.
     above: Int16Array
+    #: The weights of each first-layer variable in the first level's sums, one row for each.
     gains: Int8Array
+    #: The same for the gates of each level and the next one, row by row; `start[k]` is where those
+    #: of level k begin.
     columns: Int8Array
     start: npt.NDArray[np.int64]
+    #: The objectives' words: one row for each word, one column for each size of an objective's
+    #: weights.
     part_signs: Words
     part_masks: Words
+    #: The objective of each column; `scale` is the size, and `reach` the sum of all sizes.
     part: npt.NDArray[np.int64]
     scale: FloatArray
     reach: FloatArray

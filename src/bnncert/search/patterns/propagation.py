@@ -18,23 +18,15 @@ from bnncert.search.patterns.circuit import Circuit, Level
 
 @dataclass(frozen=True, eq=False)
 class Propagated:
-    """What follows for a batch of nodes.
+    """What follows for a batch of nodes."""
 
-    Attributes
-    ----------
-    states
-        All variables, -1, 0 or +1, one row per node.
-    last
-        The last level's gates, likewise (the variables themselves for one sign layer).
-    lower
-        Lower bounds of the objectives, one column each.
-    possible
-        False for nodes whose fixed signs contradict each other.
-    """
-
+    #: All variables, -1, 0 or +1, one row per node.
     states: Float32Array
+    #: The last level's gates, likewise (the variables themselves for one sign layer).
     last: Float32Array
+    #: Lower bounds of the objectives, one column each.
     lower: FloatArray
+    #: False for nodes whose fixed signs contradict each other.
     possible: BoolArray
 
 

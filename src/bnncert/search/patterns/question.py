@@ -26,35 +26,24 @@ from bnncert.verdict import Counterexample
 
 @dataclass(frozen=True, eq=False)
 class PatternQuestion:
-    """One search over sign patterns, as it is sent to other processes.
-
-    Attributes
-    ----------
-    layer
-        The first layer, whose neurons `circuit.neurons` are the variables.
-    excluded
-        Symmetric table of first-layer literals that exclude each other.
-    budget
-        What flips cost, where the region is such a budget.
-    home
-        The signs of the variables at the region's centre, from which patterns are counted.
-    minimum
-        Whether the minimum of F is asked for, instead of its sign.
-    recording
-        Whether trees and clauses are recorded for a certificate.
-    only_float32
-        Whether counterexamples have to be float32 numbers.
-    """
+    """One search over sign patterns, as it is sent to other processes."""
 
     problem: Problem
     targets: tuple[Target, ...]
+    #: The first layer, whose neurons `circuit.neurons` are the variables.
     layer: ThresholdLayer
     circuit: Circuit
+    #: Symmetric table of first-layer literals that exclude each other.
     excluded: BoolArray
+    #: What flips cost, where the region is such a budget.
     budget: FlipBudget | None
+    #: The signs of the variables at the region's centre, from which patterns are counted.
     home: SignArray | None = None
+    #: Whether the minimum of F is asked for, instead of its sign.
     minimum: bool = False
+    #: Whether trees and clauses are recorded for a certificate.
     recording: bool = False
+    #: Whether counterexamples have to be float32 numbers.
     only_float32: bool = False
 
     def search(self, realiser: Realiser) -> PatternSearch:

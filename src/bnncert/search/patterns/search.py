@@ -68,21 +68,14 @@ Realise: TypeAlias = Callable[[SignArray, BoolArray], Realisation]
 
 @dataclass(eq=False)
 class SearchOutcome:
-    """What the search found.
-
-    Attributes
-    ----------
-    lower
-        For each target the least lower bound of F over the nodes in which it is excluded.
-    closed
-        Which targets are excluded on the whole region.
-    nodes, patterns
-        Nodes propagated and patterns evaluated.
-    """
+    """What the search found."""
 
     status: SearchStatus
+    #: For each target the least lower bound of F over the nodes in which it is excluded.
     lower: FloatArray
+    #: Which targets are excluded on the whole region.
     closed: BoolArray
+    #: Nodes propagated and patterns evaluated.
     nodes: int = 0
     patterns: int = 0
     conflicts: list[IntArray] = field(default_factory=list)

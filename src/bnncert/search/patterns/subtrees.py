@@ -22,58 +22,40 @@ from bnncert.search.trace import LearnedClause
 
 @dataclass(frozen=True, eq=False)
 class Subtrees:
-    """Nodes to search below.
-
-    Attributes
-    ----------
-    clauses
-        Literals that exclude each other, all that are known.
-    upper, goal
-        The least values met so far, and the goals, see :class:`Realiser`.
-    seconds
-        How long to search.
-    limit
-        Seconds until the time limit of the question: the check of one pattern may take as long.
-    """
+    """Nodes to search below."""
 
     nodes: NodeBatch
+    #: Literals that exclude each other, all that are known.
     clauses: tuple[IntArray, ...]
+    #: The least values met so far, and the goals, see :class:`Realiser`.
     upper: FloatArray
     goal: FloatArray
+    #: How long to search.
     seconds: float
+    #: Seconds until the time limit of the question: the check of one pattern may take as long.
     limit: float
 
 
 @dataclass(frozen=True, eq=False)
 class Searched:
-    """What became of subtrees.
+    """What became of subtrees."""
 
-    Attributes
-    ----------
-    rest
-        The nodes that are still open; their numbers are those of `record`, in which the nodes that
-        were given come first.
-    lower, nodes, patterns
-        As in the outcome of a search.
-    undecided
-        Whether a pattern was neither found in the region nor excluded from it.
-    clauses, proofs
-        What was learned: literals, and the multipliers if a certificate is wanted.
-    lowest
-        Where the minimum is asked for: points for the targets, lower than those known before.
-    violation
-        The number of a target and a point that reaches it; the search ended there.
-    """
-
+    #: The nodes that are still open; their numbers are those of `record`, in which the nodes that
+    #: were given come first.
     rest: NodeBatch
     record: TreeRecord | None
+    #: As in the outcome of a search.
     lower: FloatArray
     nodes: int
     patterns: int
+    #: Whether a pattern was neither found in the region nor excluded from it.
     undecided: bool
+    #: What was learned: literals, and the multipliers if a certificate is wanted.
     clauses: tuple[IntArray, ...] = ()
     proofs: tuple[LearnedClause, ...] = ()
+    #: Where the minimum is asked for: points for the targets, lower than those known before.
     lowest: tuple[tuple[int, Point], ...] = ()
+    #: The number of a target and a point that reaches it; the search ended there.
     violation: tuple[int, Point] | None = None
 
 
