@@ -19,6 +19,9 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any, NamedTuple, NoReturn
 
+#: Seconds to wait for a worker that was told to end.
+JOIN = 0.5
+
 #: What a process of its own runs: a function of a module, on texts; the other arguments are the
 #: search path of the parent, without the folder that `-c` puts first.
 _CALL = """import signal
@@ -98,6 +101,38 @@ class WorkerProcess(NamedTuple):
     def join(self, seconds: float | None = None) -> None:
         """Wait until the process has ended, at most so many seconds."""
         self.process.join(seconds)
+
+
+class WorkerTeam:
+    """Worker processes that have all exited when the block is left."""
+
+    def __init__(self) -> None:
+        self.members: list[WorkerProcess] = []
+
+    def __enter__(self) -> WorkerTeam:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self.members:
+            worker.kill()
+        for worker in self.members:
+            worker.join(JOIN)
+        self.members = []
+
+    def start(self, target: Callable[..., None], *arguments: object) -> WorkerProcess | None:
+        """Start one more worker; None if the system has no room for another process."""
+        try:
+            worker = WorkerProcess.start(target, *arguments)
+        except (OSError, MemoryError):
+            return None
+        self.members.append(worker)
+        return worker
+
+    def end(self, worker: WorkerProcess) -> None:
+        """End one worker."""
+        worker.kill()
+        worker.join(JOIN)
+        self.members.remove(worker)
 
 
 def _work(lifeline: Connection, target: Callable[..., None], *arguments: object) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from bnncert import Options
 from bnncert.bundled import load_demo_images, load_demo_network
 from bnncert.deadline import Deadline
 from bnncert.presolve.pipeline import presolve
+from bnncert.processes import WorkerProcess
 from bnncert.relaxations.reduced.problem import reduce_objective
 from bnncert.search import parallel
 from bnncert.search.tree import Tree, TreeOptions
@@ -105,16 +105,29 @@ def _busy(task: object) -> Any:
 
 
 def test_a_busy_worker_ends_with_the_process_it_works_for() -> None:
-    context = get_context("spawn")
-    mine, its = context.Pipe()
-    watched, lifeline = context.Pipe(duplex=False)
-    process = context.Process(target=parallel._serve, args=(its, watched, _busy, None), daemon=True)
-    process.start()
-    watched.close()
-    process.join(0.5)
-    assert process.is_alive()
+    worker = WorkerProcess.start(parallel._serve, _busy, None)
+    worker.join(0.5)
+    assert worker.process.is_alive()
     # As when the first process ends, by whatever means.
-    lifeline.close()
-    process.join(20)
-    assert process.exitcode == 1
-    mine.close()
+    worker.lifeline.close()
+    worker.join(20)
+    assert worker.process.exitcode == 1
+    worker.connection.close()
+
+
+def test_processes_that_cannot_be_started_are_not_needed(
+    question: tuple[bnncert.Network, bnncert.Region, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = []
+
+    def refuse(*arguments: object) -> None:
+        refused.append(arguments)
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(WorkerProcess, "start", refuse)
+    monkeypatch.setattr(parallel, "ALONE", 0.3)
+    result = bnncert.verify(
+        *question, targets="runner-up", method="bab", timeout=120, options=Options(processes=2)
+    )
+    assert result.status == "robust"
+    assert refused

@@ -3,8 +3,6 @@
 The first process searches alone for some seconds, which is enough for most trees.  Then the open
 nodes are distributed in rounds: every process works on its part of the nodes for some seconds and
 returns the open ones, which are distributed again.  The first process shares its learned clauses.
-
-A worker is a process with two pipes, and exits when they are closed.
 """
 
 from __future__ import annotations
@@ -14,10 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -25,7 +21,7 @@ from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline
 from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Objective, Problem, Target
-from bnncert.processes import become_worker, interrupts_later
+from bnncert.processes import WorkerProcess, WorkerTeam
 from bnncert.relaxations.reduced.problem import ReducedProblem
 from bnncert.replay import Replayer
 from bnncert.search.tree import ClosedNode, Confirm, Outcome, Tree, TreeOptions
@@ -35,9 +31,6 @@ ALONE, FIRST_ROUND, LONGEST_ROUND = 3.0, 3.0, 20.0
 
 #: Seconds after the time limit that a worker may take to answer.
 GRACE = 0.5
-
-#: Seconds to wait for a process that was told to end.
-JOIN = 0.5
 
 SentNode: TypeAlias = tuple[SignArray, float]
 Proof: TypeAlias = tuple[IntArray, FloatArray | None]
@@ -91,14 +84,8 @@ def _prepare(task: TreeTask) -> Tree:
     return task.tree()
 
 
-def _serve(
-    connection: Connection,
-    lifeline: Connection,
-    prepare: Callable[[TreeTask], Tree],
-    task: TreeTask,
-) -> None:
-    """Answer messages in a worker process until the pipe is closed."""
-    become_worker(lifeline)
+def _serve(connection: Connection, prepare: Callable[[TreeTask], Tree], task: TreeTask) -> None:
+    """Answer messages in a worker process until the connection is closed."""
     try:
         tree = prepare(task)
         while True:
@@ -108,7 +95,7 @@ def _serve(
             tree.outcome.upper = upper
             connection.send(work_on_nodes(tree, nodes, seconds))
     except (EOFError, OSError, MemoryError):
-        # The first process has exited, or this one cannot continue, which closes the pipe.
+        # The first process has exited, or this one cannot continue, which closes the connection.
         return
 
 
@@ -139,76 +126,25 @@ def work_on_nodes(tree: Tree, nodes: Sequence[SentNode], seconds: float) -> Roun
     )
 
 
-class _TreeWorker(NamedTuple):
-    """A process, the pipe for messages, and the pipe whose closing ends the process."""
+def _send(worker: WorkerProcess, *message: object) -> bool:
+    """Send a message to a worker; False if it has exited."""
+    try:
+        worker.connection.send(message)
+    except OSError:
+        return False
+    return True
 
-    process: SpawnProcess
-    connection: Connection
-    lifeline: Connection
 
-
-class Workers:
-    """Processes that work on parts of nodes; all of them have exited when the block is left."""
-
-    def __init__(self, count: int, task: TreeTask) -> None:
-        self._task = task
-        self._count = count
-        self._all: list[_TreeWorker] = []
-
-    def __enter__(self) -> Workers:
-        context = get_context("spawn")
-        try:
-            with interrupts_later():
-                for _ in range(self._count):
-                    mine, its = context.Pipe()
-                    watched, lifeline = context.Pipe(duplex=False)
-                    process = context.Process(
-                        target=_serve, args=(its, watched, _prepare, self._task), daemon=True
-                    )
-                    process.start()
-                    # Only the worker may hold its ends, so that its exit closes the pipes.
-                    its.close()
-                    watched.close()
-                    self._all.append(_TreeWorker(process, mine, lifeline))
-        except (OSError, MemoryError):
-            # The first process continues with fewer workers, or with none.
-            pass
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for worker in self._all:
-            worker.lifeline.close()
-            worker.connection.close()
-            worker.process.kill()
-        for worker in self._all:
-            worker.process.join(JOIN)
-        self._all = []
-
-    def __len__(self) -> int:
-        return len(self._all)
-
-    def send(self, number: int, *message: object) -> bool:
-        """Send a message to a worker; False if it has exited."""
-        try:
-            self._all[number].connection.send(message)
-        except OSError:
-            return False
-        return True
-
-    def collect(self, number: int, deadline: Deadline) -> RoundResult | None:
-        """Wait for the result of a worker; None if it has exited or is late."""
-        connection = self._all[number].connection
-        left = deadline.remaining() + GRACE
-        try:
-            if not connection.poll(max(left, 0.0) if np.isfinite(left) else None):
-                return None
-            result: RoundResult = connection.recv()
-        except (EOFError, OSError):
+def _collect(worker: WorkerProcess, deadline: Deadline) -> RoundResult | None:
+    """Wait for the result of a worker; None if it has exited or is late."""
+    left = deadline.remaining() + GRACE
+    try:
+        if not worker.connection.poll(max(left, 0.0) if np.isfinite(left) else None):
             return None
-        return result
+        result: RoundResult = worker.connection.recv()
+    except (EOFError, OSError):
+        return None
+    return result
 
 
 def search_together(tree: Tree, task: TreeTask, deadline: Deadline, processes: int) -> Outcome:
@@ -220,22 +156,24 @@ def search_together(tree: Tree, task: TreeTask, deadline: Deadline, processes: i
     if outcome.status != "interrupted" or outcome.exhausted or deadline.passed():
         return outcome
     options = replace(task.options, memory=task.options.memory / processes)
-    with Workers(processes - 1, replace(task, options=options)) as workers:
+    with WorkerTeam() as team:
+        # The first process continues with fewer workers, or with none, if some do not start.
+        for _ in range(processes - 1):
+            team.start(_serve, _prepare, replace(task, options=options))
         whole = tree.open.limit
         # Each process has its share of the memory.
         tree.open.limit = whole / processes
-        finished = _rounds(tree, workers, deadline)
+        finished = _rounds(tree, team.members, deadline)
         tree.open.limit = whole
     return outcome if finished else tree.search(deadline)
 
 
-def _rounds(tree: Tree, workers: Workers, deadline: Deadline) -> bool:
+def _rounds(tree: Tree, workers: Sequence[WorkerProcess], deadline: Deadline) -> bool:
     """Distribute nodes until all is decided; False if the first process has to continue alone."""
     outcome = tree.outcome
     closed, unresolved = tree.closed, tree.unresolved
     seconds = FIRST_ROUND
-    shared, count = 0, len(workers)
-    processes = 1 + count
+    shared, processes = 0, 1 + len(workers)
     while True:
         nodes = tree.take()
         for signs, bound in nodes:
@@ -247,11 +185,14 @@ def _rounds(tree: Tree, workers: Workers, deadline: Deadline) -> bool:
         fresh = tree.proofs[shared:]
         shared = len(tree.proofs)
         parts = [nodes[k::processes] for k in range(processes)]
-        sent = [workers.send(k, parts[k + 1], fresh, outcome.upper, share) for k in range(count)]
+        sent = [
+            _send(worker, part, fresh, outcome.upper, share)
+            for worker, part in zip(workers, parts[1:], strict=True)
+        ]
         results = [work_on_nodes(tree, parts[0], share)]
         if outcome.status == "violated":
             return True
-        answers = [workers.collect(k, deadline) if sent[k] else None for k in range(count)]
+        answers = [_collect(w, deadline) if sent[k] else None for k, w in enumerate(workers)]
         # The nodes of a worker that exited (out of memory) or is late stay open.
         results += [a or RoundResult(parts[k + 1], np.inf, np.inf) for k, a in enumerate(answers)]
         for result in results:

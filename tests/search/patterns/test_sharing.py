@@ -17,8 +17,9 @@ from bnncert import Options
 from bnncert.checking import check
 from bnncert.deadline import Deadline
 from bnncert.methods import propagation
+from bnncert.processes import WorkerProcess
 from bnncert.replay import Replayer
-from bnncert.search.patterns import enumeration, process_pool, sharing
+from bnncert.search.patterns import enumeration, sharing
 from bnncert.search.patterns import search as pattern_search
 from bnncert.search.patterns.batch import NodeBatch
 from bnncert.search.patterns.process_pool import ProcessPool
@@ -275,7 +276,7 @@ def test_processes_that_cannot_be_started_are_not_needed(monkeypatch: pytest.Mon
     def refuse(*_: object) -> None:
         raise OSError("no more processes")
 
-    monkeypatch.setattr(process_pool.WorkerProcess, "start", refuse)
+    monkeypatch.setattr(WorkerProcess, "start", refuse)
     monkeypatch.setattr(propagation, "ALONE", 1e-9)
     rng = np.random.default_rng(13)
     net = deep_network(rng, 5, (5, 5, 4), diagonal=True)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 
-from bnncert.processes import WorkerProcess
+from bnncert.processes import WorkerProcess, WorkerTeam
 from bnncert.search.patterns.question import PatternQuestion
 from bnncert.search.patterns.subtrees import Searched, Subtrees, SubtreeSolver
 from bnncert.solvers.threads import at_most_threads
@@ -20,9 +20,6 @@ SECONDS = 0.5
 
 #: New processes in place of those that ended, at most.
 MOST_REPLACED = 8
-
-#: Seconds to wait for a process that was told to end.
-JOIN = 0.5
 
 
 @dataclass(eq=False)
@@ -42,6 +39,7 @@ class ProcessPool:
 
     def __init__(self, question: PatternQuestion, processes: int) -> None:
         self._question, self._count = question, processes
+        self._team = WorkerTeam()
         self._searchers: list[_Searcher] = []
         self._tickets = self._ended = 0
         # Of the cores of this machine, also for the process that asks.
@@ -57,19 +55,14 @@ class ProcessPool:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for searcher in self._searchers:
-            searcher.worker.kill()
-        for searcher in self._searchers:
-            searcher.worker.join(JOIN)
+        self._team.__exit__()
         self._searchers = []
 
     def _start(self) -> None:
-        try:
-            worker = WorkerProcess.start(_serve, self._question, self._threads)
-        except (OSError, MemoryError):
-            # The search goes on with fewer processes, or with none.
-            return
-        self._searchers.append(_Searcher(worker))
+        """Start one process; without it, the search goes on with fewer, or with none."""
+        worker = self._team.start(_serve, self._question, self._threads)
+        if worker is not None:
+            self._searchers.append(_Searcher(worker))
 
     @property
     def trouble(self) -> str:
@@ -111,8 +104,7 @@ class ProcessPool:
 
     def _replace(self, searcher: _Searcher) -> None:
         """Start a new process in place of one that has ended."""
-        searcher.worker.kill()
-        searcher.worker.join(JOIN)
+        self._team.end(searcher.worker)
         self._searchers.remove(searcher)
         self._ended += 1
         if self._ended <= MOST_REPLACED:
