@@ -224,7 +224,7 @@ def test_bad_arguments_are_refused(diamond: Network) -> None:
         ({"timeout": 0.0}, "timeout is 0.0"),
         ({"method": "magic"}, "no method 'magic'"),
         ({"norm": "l3"}, "norm is 'l3'"),
-        ({"clip_lo": 2.0, "clip_hi": 3.0}, "does not meet the data box"),
+        ({"clip_lo": 2.0, "clip_hi": 3.0}, "has no point in the data box"),
     )
     for options, words in bad:
         with pytest.raises(InputError, match=words):

@@ -73,7 +73,7 @@ def test_radii_in_each_unit() -> None:
         ({"data": {"file": "data.npz", "indices": [4]}}, "index 4; it holds points 0 to 3"),
         ({"data": "net.npz"}, "net.npz: holds"),
         ({"targets": 7}, "target is 7"),
-        ({"clip": [0.7, 1.0]}, "does not meet the data box"),
+        ({"clip": [0.7, 1.0]}, "has no point in the data box"),
     ],
 )
 def test_what_only_the_files_show_is_named_with_its_line(

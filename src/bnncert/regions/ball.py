@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
 from bnncert.errors import InputError
+from bnncert.network.layers import ROUNDOFF
 from bnncert.regions.grid import Grid, GridLike, GridValues, as_grid
-from bnncert.regions.grid_ball import BallRounding, nearest_distance, radius_on_grid
+from bnncert.regions.grid_ball import BallRounding, nearest_distances, radius_on_grid
 from bnncert.regions.region import (
     LARGEST_VALUE,
-    ROUNDING_PER_TERM,
     EmptyRegionError,
     Point,
     Region,
@@ -29,8 +29,8 @@ Norm: TypeAlias = Literal["linf", "l2", "l1"]
 class Ball(Region):
     """``|x - center|_norm <= radius``, intersected with a data box clip_lo <= x <= clip_hi.
 
-    On a grid, `radius` has room for the rounding of the grid's values (`radius_on_grid`);
-    `stated_radius` is what the caller gave.
+    On a grid, `radius` includes the rounding errors of the grid's values (`radius_on_grid`);
+    `stated_radius` is the radius that the caller gave.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Ball(Region):
             known = [v for v in (self.clip_lo, self.clip_hi, self.middle) if v is not None]
             self.values = self._values(self.grid, known)
             self.radius = radius_on_grid(norm, self.radius, self.values, self.middle)
-        # c - r need not be a float: rounded outwards unless the subtraction was exact.
+        # c - r is rounded outwards unless the subtraction is exact.
         self.lo = _outward(self.middle, -self.radius, -np.inf)
         self.hi = _outward(self.middle, self.radius, np.inf)
         if self.clip_lo is not None:
@@ -70,8 +70,8 @@ class Ball(Region):
         if np.any(self.lo > self.hi):
             i = int(np.flatnonzero(self.lo > self.hi)[0])
             raise EmptyRegionError(
-                f"the region is empty: the ball around input {i} = {self.middle[i]:.9g} does not "
-                "meet the data box"
+                f"the region is empty: the ball around input {i} = {self.middle[i]:.9g} has no "
+                "point in the data box"
             )
         self.center = np.clip(self.middle, self.lo, self.hi)
         if norm != "linf" and np.any(self.center != self.middle):
@@ -84,7 +84,7 @@ class Ball(Region):
             self._restrict_to_grid(self.values)
 
     def _values(self, grid: Grid, known: list[FloatArray]) -> GridValues:
-        """Return the values of the grid; a step that is wider than the data box is refused."""
+        """Return the values of the grid; raise if a step is wider than the data box."""
         is_bounded = self.clip_lo is not None and self.clip_hi is not None
         room = 0.0 if is_bounded else self.radius
         values = GridValues(grid, self.middle.size, known, room)
@@ -116,15 +116,11 @@ class Ball(Region):
 
     def _misses_grid(self, values: GridValues) -> bool:
         """Decide exactly whether the nearest grid point lies outside the ball."""
-        gaps = [
-            nearest_distance(values, self.middle, i, float(self.lo[i]), float(self.hi[i]))
-            for i in range(self.middle.size)
-        ]
-        return not self._is_within(gaps)
+        return not self._is_within(nearest_distances(values, self.middle, self.lo, self.hi))
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Where the centre is not on the grid."""
+        """A remark if the centre is not on the grid."""
         if self.values is None:
             return ()
         off = np.flatnonzero(~self.values.has(self.middle))
@@ -164,7 +160,7 @@ class Ball(Region):
                 return False
             distance = np.abs(point - self.middle)
             if self.norm == "linf":
-                # A float difference has relative error 2^-53: only near-ties need rationals.
+                # A float difference has a relative error of 2^-53: only near-ties need rationals.
                 if np.any(distance > self.radius * (1 + 1e-15)):
                     return False
                 close = np.flatnonzero(distance >= self.radius * (1 - 1e-15))
@@ -176,8 +172,8 @@ class Ball(Region):
             largest = float(distance.max(initial=0.0))
             order = 2 if self.norm == "l2" else 1
             size = float(np.linalg.norm(distance, order))
-            slack = 4 * ROUNDING_PER_TERM * (self.size + 4)
-            # Squares of very small or large numbers leave the range where rounding is relative.
+            slack = 4 * ROUNDOFF * (self.size + 4)
+            # Squares of very small or large numbers underflow or overflow.
             usual = largest == 0 or 1e-140 < largest < 1e140
             if usual and abs(size - self.radius) > slack * max(size, self.radius):
                 return size <= self.radius
@@ -194,7 +190,7 @@ class Ball(Region):
         return self._is_within(gaps)
 
     def _is_within(self, gaps: list[Fraction]) -> bool:
-        """Whether the distances of all inputs from the centre fit the radius, exactly."""
+        """Whether the norm of the distances of all inputs is at most the radius, exactly."""
         radius = Fraction(self.radius)
         if self.norm == "linf":
             return max(gaps) <= radius
@@ -216,15 +212,15 @@ class Ball(Region):
             length = np.abs(step).sum(axis=1, keepdims=True)
         reach = generator.uniform(size=(count, 1)) ** (1.0 / self.size) * self.radius
         if self.values is not None:
-            # A step for every input would leave the ball: some of them move, and others do not.
+            # Steps of all inputs together would leave the ball, so only some inputs move.
             share = generator.uniform(size=(count, 1))
             step = np.where(generator.uniform(size=shape) < share, step, 0.0)
-        # Clipping moves towards the box, which holds the centre: it never leaves the ball.
+        # The box contains the centre, so clipped points stay in the ball.
         points = self.middle + step / np.maximum(length, 1e-300) * reach
         return np.asarray(np.clip(points, self.lo, self.hi))
 
     def _project(self, points: FloatArray) -> FloatArray:
-        """Return the nearest points of ball and data box together."""
+        """Return the nearest points of the intersection of ball and data box."""
         if self.norm == "linf":
             return np.clip(points, self.lo, self.hi)
         step = points - self.middle
@@ -251,13 +247,12 @@ class Ball(Region):
             below, above = np.where(outside, half, below), np.where(outside, above, half)
         return np.clip(self.middle + shrunk(np.where(inside, 0.0, above)), self.lo, self.hi)
 
-    def describe(self) -> str:
-        """Return a description of one line."""
+    def _describe(self) -> str:
         name = {"linf": "L-inf", "l2": "L2", "l1": "L1"}[self.norm]
         text = f"{name} ball of radius {self.stated_radius:.9g}"
         if self.clip_lo is not None and self.clip_hi is not None:
             text += f", data in [{self.clip_lo.min():.9g}, {self.clip_hi.max():.9g}]"
-        return text if self.grid is None else f"{text}, {self.grid.describe()}"
+        return text
 
     def to_dict(self) -> dict[str, Any]:
         """Return the region as plain data."""
@@ -278,9 +273,9 @@ def is_l2_ball(region: Region) -> TypeGuard[Ball]:
 
 
 def _outward(center: FloatArray, step: float, direction: float) -> FloatArray:
-    """Return center + step rounded towards `direction`, exactly where the sum is exact."""
+    """Return center + step rounded towards `direction`; an exact sum is not changed."""
     total = center + step
-    # Knuth's two-sum: the rounding error of the addition, itself a float.
+    # Knuth's two-sum: the rounding error of the addition is a float.
     virtual = total - center
     error = (center - (total - virtual)) + (step - virtual)
     wrong = error < 0 if direction < 0 else error > 0

@@ -10,13 +10,7 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
 from bnncert.regions.grid import GridLike, GridValues, as_grid
-from bnncert.regions.region import (
-    EmptyRegionError,
-    Point,
-    Region,
-    checked_vector,
-    tightened,
-)
+from bnncert.regions.region import EmptyRegionError, Point, Region, checked_vector, tightened
 from bnncert.regions.support import box_support
 
 
@@ -56,18 +50,14 @@ class Box(Region):
         )
 
     def _sample(self, generator: np.random.Generator, count: int) -> FloatArray:
-        """Return uniform points."""
         points = generator.uniform(self.lo, self.hi, size=(count, self.size))
         return np.clip(points, self.lo, self.hi)
 
     def _project(self, points: FloatArray) -> FloatArray:
-        """Return the nearest points of the box."""
         return np.clip(points, self.lo, self.hi)
 
-    def describe(self) -> str:
-        """Return a description of one line."""
-        text = f"box in {self.size} dimensions, widest side {np.max(self.hi - self.lo):.6g}"
-        return text if self.grid is None else f"{text}, {self.grid.describe()}"
+    def _describe(self) -> str:
+        return f"box in {self.size} dimensions, widest side {np.max(self.hi - self.lo):.6g}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the region as plain data."""

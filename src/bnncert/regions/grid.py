@@ -1,11 +1,11 @@
-"""Inputs that take the values of a grid only, such as the grey levels of an image.
+"""Inputs that take only the values of a grid, such as the grey levels of an image.
 
-The allowed values of input i are the numbers that the network really gets: for integers k,
+The values of input i are the numbers that the network receives: for integers k,
 
     value_i(k) = origin_i + step_i k,   rounded to float32 if the data are float32 numbers.
 
-Data are rounded in other ways than this formula.  So where the centre of a ball, or a side of the
-data box, lies within a thousandth of a step of such a value, that number *is* the value.
+Data may be rounded in other ways than by this formula.  Where the centre of a ball or a side of the
+data box lies within a thousandth of a step of such a value, that number replaces the value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy.typing as npt
 from bnncert.arrays import BoolArray, FloatArray
 from bnncert.errors import InputError
 
-#: Share of a step by which the data may differ from the formula.
+#: The largest difference between data and formula, as a share of a step.
 TOLERANCE = 1e-3
 
 #: The smallest step in units of the rounding of an input, and the largest number of values.
@@ -49,21 +49,21 @@ class Grid:
         return step.reshape(-1), origin.reshape(-1)
 
     def describe(self) -> str:
-        """Return a description in a few words."""
+        """Return a short description."""
         steps, origins = self._vectors()
         step = f"step {steps[0]:.9g}" if np.all(steps == steps[0]) else "steps of each input"
         origin = f" from {origins[0]:.9g}" if np.all(origins == origins[0]) else ""
         return f"grid of {step}{origin}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the grid as plain data: one number where all inputs have the same."""
+        """Return the grid as plain data, with one number if all inputs have the same."""
         return {
             name: float(v[0]) if np.all(v == v[0]) else v.tolist()
             for name, v in zip(("step", "origin"), self._vectors(), strict=True)
         }
 
 
-#: How callers state a grid; a number is a step from 0.
+#: How callers state a grid; a number is the step of a grid with origin 0.
 GridLike: TypeAlias = Grid | float | None
 
 
@@ -78,9 +78,10 @@ class GridValues:
     Parameters
     ----------
     known
-        Numbers that are values of the grid themselves if they are near one; later ones count more.
+        Numbers that replace the values of the grid that they are near to; later ones take
+        precedence.
     room
-        How far inputs may be from them.
+        The largest distance of an input from them.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class GridValues:
         reach = np.abs(self.origin) + self.step
         for x in known:
             reach = np.maximum(reach, np.abs(x) + room)
-        #: How far a value may be from origin + step k.
+        #: The largest distance of a value from origin + step k.
         self.rounding = np.asarray(np.spacing(reach.astype(self._dtype)), dtype=np.float64)
         too_fine = (self.step < SMALLEST_STEP * self.rounding) | (self.step * MOST_VALUES < reach)
         if np.any(too_fine):
@@ -102,11 +103,10 @@ class GridValues:
                 f"grid step {self.step[i]:g} of input {i} is too fine for inputs of size "
                 f"{reach[i]:.6g} in {np.dtype(self._dtype).name}"
             )
-        whole = [np.rint(v) == v for v in (self.step, self.origin)]
+        # Integers in this range are represented exactly.
         largest = 2.0 ** (22 if single else 50)
-        # Integers that the floating-point numbers hold exactly are not rounded at all.
-        self.is_exact: BoolArray = np.logical_and(*whole) & (reach < largest)
-        self.rounding = np.where(self.is_exact, 0.0, self.rounding)
+        whole = (np.rint(self.step) == self.step) & (np.rint(self.origin) == self.origin)
+        self.rounding = np.where(whole & (reach < largest), 0.0, self.rounding)
         self._known: list[tuple[FloatArray, FloatArray, BoolArray]] = []
         for x in known:
             place = self.nearest(x)
@@ -126,14 +126,14 @@ class GridValues:
         return np.asarray(value.astype(self._dtype), dtype=np.float64)
 
     def at(self, places: FloatArray) -> FloatArray:
-        """Return the values of integers k, of one point or of one in each row."""
+        """Return the values of integers k, for one point or for one point in each row."""
         value = self._formula(places)
         for known, x, near in self._known:
             value = np.where(near & (places == known), x, value)
         return np.asarray(value + 0.0)
 
     def nearest(self, points: FloatArray) -> FloatArray:
-        """Return the integers k whose values are nearest to points, up to rounding."""
+        """Return the integers k whose values are nearest to the points, up to rounding."""
         return np.asarray(np.rint((points - self.origin) / self.step))
 
     def first_from(self, low: FloatArray) -> FloatArray:

@@ -14,11 +14,11 @@ RADIUS_ERROR = 1e-9
 
 
 def radius_on_grid(norm: str, radius: float, values: GridValues, center: FloatArray) -> float:
-    """Return the radius with which the ball has the grid points that the user means.
+    """Return the largest distance of grid points that the stated radius includes.
 
     Around a centre on the grid, distances are m steps (L1 and L-inf) or sqrt(m) steps (L2) for
-    integers m, up to the rounding of the values.  The largest one within the radius counts, with
-    room for that rounding: a radius of 1.7 steps is one of 1 step.
+    integers m, up to the rounding of the values.  The result is the largest one within the radius,
+    increased by that rounding: in L1, a radius of 1.7 steps becomes 1 step.
     """
     step = float(values.step.min())
     error = 2 * float(values.rounding.max(initial=0.0))
@@ -30,25 +30,21 @@ def radius_on_grid(norm: str, radius: float, values: GridValues, center: FloatAr
     base = step * float(count ** (1 / power))
     if error == 0 and Fraction(base) ** power == Fraction(step) ** power * int(count):
         return base
-    # Of L2, sqrt(count) inputs' errors add up at most: at most `count` of them move.
+    # At most `count` inputs move, so their errors have an L2 norm of at most sqrt(count) errors.
     moved = 1.0 if norm == "linf" else float(count ** (1 / power))
     return float(np.nextafter(base * (1 + 4e-16), np.inf)) + moved * error if count else 0.0
 
 
-def nearest_distance(
-    values: GridValues, point: FloatArray, i: int, lo: float, hi: float
-) -> Fraction:
-    """Return the exact distance of input i of a point from the grid values between lo and hi."""
+def nearest_distances(
+    values: GridValues, point: FloatArray, lo: FloatArray, hi: FloatArray
+) -> list[Fraction]:
+    """Return the exact distances of inputs from their grid values between grid values lo and hi."""
     places = values.nearest(point)
-    near = [float(values.at(places + k)[i]) for k in (-2.0, -1.0, 0.0, 1.0, 2.0)]
-    kept = [v for v in near if lo <= v <= hi]
-    if not kept:
-        edges = (
-            values.at(values.first_from(np.full(point.size, lo))),
-            values.at(values.last_until(np.full(point.size, hi))),
-        )
-        kept = [float(e[i]) for e in edges]
-    return min(abs(Fraction(v) - Fraction(float(point[i]))) for v in kept)
+    near = np.array([np.clip(values.at(places + k), lo, hi) for k in (-2.0, -1.0, 0.0, 1.0, 2.0)])
+    return [
+        min(abs(Fraction(v) - Fraction(x)) for v in set(column))
+        for column, x in zip(near.T.tolist(), point.tolist(), strict=True)
+    ]
 
 
 class BallRounding:
@@ -67,10 +63,10 @@ class BallRounding:
         return np.asarray(np.abs(self._values.at(places) - self._center) ** self._power)
 
     def __call__(self, points: FloatArray) -> FloatArray:
-        """Return a grid point for each row; nearly all lie in the ball.
+        """Return a grid point for each row; nearly all of them lie in the ball.
 
-        It is the nearest one if that lies in the ball.  Otherwise the inputs that differ most from
-        the centre move first, by a step at least, as long as the ball allows it.
+        It is the nearest grid point if that lies in the ball.  Otherwise the inputs that differ
+        most from the centre move first, by at least a step, while the result stays in the ball.
         """
         places = np.clip(self._values.nearest(points), self._low, self._high)
         outside = self._cost(places).sum(axis=1) > self._budget
@@ -87,7 +83,7 @@ class BallRounding:
         order = np.argsort(-np.abs(away), kind="stable")
         for wanted in (np.where(nearest == self._home, one, nearest), one):
             extra = (self._cost(wanted) - self._cost(places))[order]
-            # Only inputs that have not moved yet.
+            # Only inputs that have not moved yet may move.
             extra = np.where((places != self._home)[order] | (extra <= 0), 0.0, extra)
             total = np.cumsum(extra)
             fits = (total <= left) & (extra > 0)

@@ -28,7 +28,8 @@ class L0Ball(Region):
     changes
         The number k of inputs that may change.
     within
-        By how much each may change; None: anything in the data box, which then has to be given.
+        The largest change of an input.  If it is None, the data box is required and is the only
+        limit.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class L0Ball(Region):
             raise InputError("an l0 ball needs a data box, or by how much inputs may change")
         if within is not None and not within >= 0:
             raise InputError(f"within is {within}; expected a number >= 0")
-        # The inputs that change have the ranges of an L-inf ball.
+        # The ranges of the inputs that change are those of an L-inf ball.
         reach = 0.0 if within is None else float(within)
         if within is None:
             assert clip_lo is not None and clip_hi is not None
@@ -79,14 +80,13 @@ class L0Ball(Region):
         return len(changed) <= self.changes and self._box.contains(point)
 
     def _sample(self, generator: np.random.Generator, count: int) -> FloatArray:
-        """Return points with random changes of random inputs."""
         rank = np.argsort(generator.uniform(size=(count, self.size)), axis=1)
         moved = rank < generator.integers(0, self.changes + 1, size=(count, 1))
         points = generator.uniform(self.lo, self.hi, size=(count, self.size))
         return np.where(moved, np.clip(points, self.lo, self.hi), self.middle)
 
     def _project(self, points: FloatArray) -> FloatArray:
-        """Return the nearest points: the largest changes stay."""
+        """Return the nearest points: only the k largest changes are kept."""
         inside = np.clip(points, self.lo, self.hi)
         order = np.argsort(-np.abs(inside - self.middle), axis=1, kind="stable")
         kept = np.zeros(points.shape, dtype=bool)
@@ -103,7 +103,7 @@ class L0Ball(Region):
             return super().settle(point, dtype)
         near = self._project(point[None, :])[0]
         if not np.array_equal(near.astype(dtype)[near == self.middle], near[near == self.middle]):
-            # What does not change has to be representable as it is.
+            # Inputs that do not change cannot be rounded.
             return None
         for pull in INWARD:
             moved = (near + pull * (self.middle - near)).astype(dtype).astype(np.float64)
@@ -112,16 +112,15 @@ class L0Ball(Region):
                 return rounded
         return None
 
-    def describe(self) -> str:
-        """Return a description of one line."""
+    def _describe(self) -> str:
         text = f"at most {self.changes} of {self.size} inputs change"
         if self.within is not None:
             text += f" by at most {self.within:.9g}"
         if self.clip_lo is not None and self.clip_hi is not None:
             text += f", data in [{self.clip_lo.min():.9g}, {self.clip_hi.max():.9g}]"
-        return text if self.grid is None else f"{text}, {self.grid.describe()}"
+        return text
 
     def to_dict(self) -> dict[str, Any]:
         """Return the region as plain data."""
-        tree = self._box.to_dict()
-        return {**tree, "norm": "l0", "radius": self.changes, "within": self.within}
+        changed = {"norm": "l0", "radius": self.changes, "within": self.within}
+        return self._box.to_dict() | changed

@@ -14,13 +14,13 @@ from bnncert.regions.l0_ball import L0Ball
 from bnncert.regions.polytope import Polytope
 from bnncert.regions.region import Region
 
-#: Covers the rounding of a quotient.
+#: A factor that covers the rounding of a quotient.
 GROW = 1 + 1e-14
 
 
 @dataclass(frozen=True, eq=False)
 class InputBlock:
-    """x = base + spread v for the inputs that matter, with v in a box and perhaps rows on v."""
+    """x = base + spread v for the inputs `index`, with lower <= v <= upper and rows v <= right."""
 
     index: IntArray
     base: FloatArray
@@ -77,7 +77,7 @@ def input_block(region: Region, used: IntArray) -> InputBlock:
 
 
 def _ball_sides(region: Ball, used: IntArray) -> tuple[FloatArray, float, FloatArray, FloatArray]:
-    """Return m and r, and how far v = (x - m) / r reaches down and up (rounded up, at most 1)."""
+    """Return m, r, and the bounds -down <= (x - m) / r <= up (rounded up, at most 1)."""
     middle, radius = region.middle[used], max(region.radius, 1e-300)
     down = np.minimum((middle - region.lo[used]) / radius * GROW, 1.0)
     up = np.minimum((region.hi[used] - middle) / radius * GROW, 1.0)
@@ -117,7 +117,7 @@ def _l0_block(region: L0Ball, used: IntArray) -> InputBlock:
 
 
 def _l2_block(region: Ball, used: IntArray) -> InputBlock:
-    """Describe the box around the L2 ball: x = m + r v with |v_i| <= 1, or less if clipped."""
+    """Describe the box around the L2 ball: x = m + r v with |v_i| <= 1 and the data box."""
     n = used.size
     middle, radius, down, up = _ball_sides(region, used)
     spread = sp.csr_array(sp.identity(n, format="csr") * radius)

@@ -10,16 +10,10 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
 from bnncert.errors import InputError
+from bnncert.network.layers import ROUNDOFF
 from bnncert.regions.box import Box
 from bnncert.regions.grid import GridLike
-from bnncert.regions.region import (
-    ROUNDING_PER_TERM,
-    EmptyRegionError,
-    Point,
-    Region,
-    as_rows,
-    checked_vector,
-)
+from bnncert.regions.region import EmptyRegionError, Point, Region, as_rows, checked_vector
 from bnncert.regions.support import box_support
 from bnncert.solvers.linear_maxima import LinearMaxima
 
@@ -49,7 +43,7 @@ class Polytope(Region):
             )
         self.right = checked_vector(right, self.matrix.shape[0], "polytope right-hand side")
         if np.any((self.right < 0) & ~np.any(self.matrix, axis=1)):
-            raise EmptyRegionError("the region is empty: an inequality says 0 <= a negative number")
+            raise EmptyRegionError("the region is empty: an inequality is 0 <= a negative number")
         self.center = self._interior_point()
 
     def _interior_point(self) -> FloatArray:
@@ -59,7 +53,7 @@ class Polytope(Region):
         matrix, right = self.matrix[used], self.right[used]
         norm = np.linalg.norm(matrix, axis=1, keepdims=True)
         width = float(np.max(self.hi - self.lo, initial=0.0))
-        # With a margin as negative as this, every point of the box satisfies everything.
+        # Below this margin, every point of the box satisfies all inequalities.
         reach = np.abs(matrix) @ np.maximum(np.abs(self.lo), np.abs(self.hi)) + np.abs(right)
         deepest = float(np.max(reach / norm[:, 0], initial=0.0))
         cost = np.zeros(n + 1)
@@ -69,35 +63,35 @@ class Polytope(Region):
         if answer.point is None:
             raise InputError("no point of the polytope could be found")
         if answer.point[-1] < 0:
-            # Empty iff some y >= 0 has y'(Ax - b) > 0 on the whole box, which is checked here.
+            # The polytope is empty iff some y >= 0 has y'(Ax - b) > 0 on the whole box.
             y = np.zeros(self.right.size)
             y[used] = answer.multipliers
             if self._farkas_margin(y) > 0:
-                raise EmptyRegionError("the region is empty: the polytope misses its box")
+                raise EmptyRegionError("the region is empty: the polytope has no point in its box")
         return np.clip(answer.point[:-1], self.lo, self.hi)
 
     def _farkas_margin(self, y: FloatArray) -> float:
-        """Return a lower bound of min over the box of y'(Ax - b), rounding included."""
+        """Return a lower bound of the minimum of y'(Ax - b) over the box, rounding included."""
         smallest = -box_support(as_rows(-(y @ self.matrix)), self.lo, self.hi)[0]
         return float(smallest - self.right @ y - self._rounding(y, np.zeros(self.size)))
 
     def _rounding(self, y: FloatArray, v: FloatArray) -> FloatArray:
-        """Bound what rounding v - A'y and b.y can change over the box, for each row."""
+        """Bound the rounding error of v - A'y and b.y over the box, for each row."""
         reach = np.maximum(np.abs(self.lo), np.abs(self.hi))
         total = (np.abs(v) + y @ np.abs(self.matrix)) @ reach + y @ np.abs(self.right)
         terms = self.right.size + self.size + 8
-        return np.asarray(4 * terms * ROUNDING_PER_TERM * total)
+        return np.asarray(4 * terms * ROUNDOFF * total)
 
     def _support(self, rows: Any) -> FloatArray:
-        """Return b.y + h_box(v - A'y), with y >= 0 from an LP: an upper bound for any y."""
+        """Return b.y + h_box(v - A'y), which is an upper bound for any y >= 0; y is from an LP."""
         v = rows.toarray()
         y = self.multipliers(v)
         bound = box_support(as_rows(v - y @ self.matrix), self.lo, self.hi) + y @ self.right
-        # Multipliers that are not finite do not give a bound; the box always does.
+        # Multipliers that are not finite do not give a bound; fmin then returns that of the box.
         return np.fmin(box_support(rows, self.lo, self.hi), bound + self._rounding(y, v))
 
     def multipliers(self, directions: FloatArray) -> FloatArray:
-        """Return for each row v some y >= 0 that nearly minimises b.y + h_box(v - A'y)."""
+        """Return for each row v a y >= 0 that nearly minimises b.y + h_box(v - A'y)."""
         maxima = LinearMaxima(self.matrix, self.right, self.lo, self.hi)
         found = [maxima.solve(v).multipliers for v in directions]
         return np.reshape(found, (len(found), self.right.size))
@@ -111,7 +105,7 @@ class Polytope(Region):
         )
 
     def _sample(self, generator: np.random.Generator, count: int) -> FloatArray:
-        """Return points by hit and run, a chain per point, from the interior point."""
+        """Return points of hit-and-run chains, one for each point, from the interior point."""
         points = np.tile(self.center, (count, 1))
         for _ in range(30):
             step = generator.standard_normal(points.shape)
@@ -143,21 +137,19 @@ class Polytope(Region):
             y = x + box_pull
             x = np.clip(y, self.lo, self.hi)
             box_pull = y - x
-            # Points can stand still while the corrections still move: all must rest.
+            # The points can be constant while the corrections still change.
             moves = zip((x, pull, box_pull), before, strict=True)
             if all(np.max(np.abs(a - b), initial=0.0) < 1e-13 for a, b in moves):
                 break
-        # Alternating projections end slightly outside: pull towards the interior point, row by
-        # row only as far as that row's excess asks for.
+        # Alternating projections end slightly outside: the points move towards the interior
+        # point until no row is exceeded.
         excess = np.maximum(x @ self.matrix.T - self.right, 0.0)
         depth = np.maximum(self.right - self.matrix @ self.center, 1e-300)
         pull_back = np.max(excess / (excess + depth), axis=1, keepdims=True, initial=0.0)
         return np.asarray(x + pull_back * (self.center - x))
 
-    def describe(self) -> str:
-        """Return a description of one line."""
-        text = f"polytope in {self.size} dimensions with {self.right.size} inequalities and a box"
-        return text if self.grid is None else f"{text}, {self.grid.describe()}"
+    def _describe(self) -> str:
+        return f"polytope in {self.size} dimensions with {self.right.size} inequalities and a box"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the region as plain data."""

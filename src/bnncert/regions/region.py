@@ -1,7 +1,7 @@
-"""What all input regions have in common.
+"""The interface of all input regions.
 
-All that verification needs of a region is its support function (a rigorous upper bound), exact
-membership, samples, and a projection.  Regions are immutable.
+Verification needs the support function of a region (a rigorous upper bound), exact membership,
+samples and a projection.  Regions are immutable.
 """
 
 from __future__ import annotations
@@ -21,13 +21,10 @@ from bnncert.regions.grid import Grid, GridValues
 
 Point: TypeAlias = Sequence[Fraction] | FloatArray
 
-#: Unit roundoff, per term of a sum.
-ROUNDING_PER_TERM = 2.0**-53
-
-#: Inputs and radii beyond this are refused: products of larger ones overflow inside solvers.
+#: Larger inputs and radii are refused, because their products overflow inside solvers.
 LARGEST_VALUE = 1e100
 
-#: Relative pull towards the centre that takes a projected point strictly inside.
+#: Relative steps towards the centre that are tried until a projected point is strictly inside.
 INWARD = (0.0, 1e-15, 1e-12, 1e-9, 1e-7, 1e-6, 1e-5, 1e-4)
 
 
@@ -38,25 +35,24 @@ class EmptyRegionError(InputError):
 class Region(ABC):
     """A bounded convex set of inputs, or the points of a grid in one.
 
-    On a grid, membership, samples and projections are those of grid points, and the bounding box
+    On a grid, membership, samples and projections refer to grid points, and the bounding box
     ends at the outermost grid values.  The support function is that of the convex set with this
-    bounding box: what is proved with it holds for the grid points, too.
+    bounding box, so what it proves also holds for the grid points.
     """
 
-    #: The lower corner of a box that contains the region (rounded outwards).
+    #: The lower and upper corner of a box that contains the region (rounded outwards).
     lo: FloatArray
-    #: Its upper corner.
     hi: FloatArray
     #: A point of the region (up to rounding).
     center: FloatArray
-    #: The grid as it was stated, or None: the real numbers.
+    #: The grid as the caller stated it; None for real inputs.
     grid: Grid | None = None
-    #: Its values for these inputs.
+    #: The values of the grid for these inputs.
     values: GridValues | None = None
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the answer should know about the region, one line each."""
+        """Remarks on the region that are printed with the answer, one line each."""
         return ()
 
     @property
@@ -70,15 +66,15 @@ class Region(ABC):
         return False
 
     def support(self, directions: Any) -> FloatArray:
-        """Return upper bounds of max v.x over the region, for each row v."""
+        """Return an upper bound of max v.x over the region for each row v."""
         return self._support(as_rows(directions))
 
     @abstractmethod
     def _support(self, rows: Any) -> FloatArray:
-        """Return the same for the rows of a CSR matrix of floats."""
+        """Return the support function of the rows of a CSR matrix of floats."""
 
     def contains(self, point: Point) -> bool:
-        """Decide membership exactly (floats count as the rationals they are)."""
+        """Decide membership in exact arithmetic; a float is the rational number it represents."""
         if len(point) != self.size:
             raise InputError(f"point with {len(point)} coordinates; the region has {self.size}")
         if self.values is not None and not self.values.contains(point):
@@ -99,10 +95,7 @@ class Region(ABC):
         """Return random points of the convex set."""
 
     def project(self, points: FloatArray) -> FloatArray:
-        """Return the nearest points of the region (up to rounding), one per row.
-
-        On a grid they are grid points near these.
-        """
+        """Return the nearest points of the region, up to rounding; on a grid, nearby ones."""
         points = self._project(points)
         return points if self.values is None else self.on_grid(points)
 
@@ -111,15 +104,20 @@ class Region(ABC):
         """Return the nearest points of the convex set."""
 
     def on_grid(self, points: FloatArray) -> FloatArray:
-        """Round points of the convex set to the grid, one per row; not all end up inside."""
+        """Round points of the convex set to the grid; some of the results may lie outside."""
         values = self.values
         assert values is not None
         low, high = values.first_from(self.lo), values.last_until(self.hi)
         return values.at(np.clip(values.nearest(points), low, np.maximum(low, high)))
 
-    @abstractmethod
     def describe(self) -> str:
         """Return a description of one line."""
+        text = self._describe()
+        return text if self.grid is None else f"{text}, {self.grid.describe()}"
+
+    @abstractmethod
+    def _describe(self) -> str:
+        """Return a description without the grid."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -136,25 +134,19 @@ class Region(ABC):
             moved = point + pull * (self.center - point)
             with np.errstate(over="ignore"):
                 rounded = np.clip(moved.astype(dtype).astype(np.float64), lo, hi)
-            # A number that is too large for `dtype` became infinite.
+            # A number outside the range of `dtype` is infinite now.
             if np.all(np.isfinite(rounded)) and self.contains(rounded):
                 return np.asarray(rounded, dtype=np.float64)
         return None
 
     def inner_bounds(self, dtype: npt.DTypeLike = np.float64) -> tuple[FloatArray, FloatArray]:
         """Return the bounding box with its bounds rounded inwards to `dtype`."""
-        return _round_inwards(self.lo, self.hi, dtype)
-
-
-def _round_inwards(
-    lo: FloatArray, hi: FloatArray, dtype: npt.DTypeLike
-) -> tuple[FloatArray, FloatArray]:
-    with np.errstate(over="ignore"):
-        low, high = lo.astype(dtype), hi.astype(dtype)
-    up, down = np.array([np.inf, -np.inf], dtype=dtype)
-    low = np.where(low.astype(np.float64) < lo, np.nextafter(low, up), low)
-    high = np.where(high.astype(np.float64) > hi, np.nextafter(high, down), high)
-    return low.astype(np.float64), high.astype(np.float64)
+        with np.errstate(over="ignore"):
+            low, high = self.lo.astype(dtype), self.hi.astype(dtype)
+        up, down = np.array([np.inf, -np.inf], dtype=dtype)
+        low = np.where(low.astype(np.float64) < self.lo, np.nextafter(low, up), low)
+        high = np.where(high.astype(np.float64) > self.hi, np.nextafter(high, down), high)
+        return low.astype(np.float64), high.astype(np.float64)
 
 
 def tightened(values: GridValues, lo: FloatArray, hi: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -184,7 +176,7 @@ def checked_vector(value: npt.ArrayLike, size: int | None, name: str) -> FloatAr
         raise InputError(
             f"{name} is {array[bad]:.3g} at position {bad}; expected at most {LARGEST_VALUE:g}"
         )
-    # Adding zero copies, and turns -0.0 into 0.0: numpy refuses to sample from 0.0 to -0.0.
+    # Adding zero copies the array and turns -0.0 into 0.0: numpy cannot sample from 0.0 to -0.0.
     array = np.asarray(array + 0.0)
     array.setflags(write=False)
     return array
