@@ -31,7 +31,7 @@ from bnncert.network import Network
 from bnncert.problem import Problem, Targets, Ties, robustness
 from bnncert.regions import LARGEST_VALUE, Ball, Norm, Region
 from bnncert.replay import OnnxRuntime, Replayer
-from bnncert.verdict import Counterexample, Result, Status, finite_or_none
+from bnncert.verdict import Counterexample, InterruptWithResult, Result, Status, finite_or_none
 from bnncert.verification import verify
 
 #: The first radius is this share of the data box's width (in each coordinate).
@@ -116,12 +116,8 @@ class RadiusResult:
         }
 
 
-class RadiusInterrupt(KeyboardInterrupt):
-    """Ctrl-C during a search; `result` is what was known by then."""
-
-    def __init__(self, result: RadiusResult) -> None:
-        super().__init__("interrupted")
-        self.result = result
+class RadiusInterrupt(InterruptWithResult[RadiusResult]):
+    """Ctrl-C during a search."""
 
 
 def find_radius(
@@ -132,13 +128,13 @@ def find_radius(
     *,
     clip_lo: npt.ArrayLike | None = None,
     clip_hi: npt.ArrayLike | None = None,
-    maximum: float | None = None,
-    tolerance: float | None = None,
     targets: Targets = "all",
     ties: Ties = "violation",
+    sign_zero: SignZero | None = None,
+    maximum: float | None = None,
+    tolerance: float | None = None,
     method: str = "auto",
     timeout: float | None = None,
-    sign_zero: SignZero | None = None,
     options: Options | None = None,
     progress: Progress | None = None,
 ) -> RadiusResult:

@@ -6,11 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Literal, TypeAlias
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
 from bnncert.arrays import FloatArray
+
+AnyResult = TypeVar("AnyResult")
 
 Status: TypeAlias = Literal["robust", "not_robust", "unknown", "timeout"]
 
@@ -180,12 +182,16 @@ class Result:
         }
 
 
-class VerificationInterrupt(KeyboardInterrupt):
-    """Ctrl-C during a verification; `result` is what was known by then."""
+class InterruptWithResult(KeyboardInterrupt, Generic[AnyResult]):
+    """Ctrl-C; `result` is what was known by then."""
 
-    def __init__(self, result: Result) -> None:
+    def __init__(self, result: AnyResult) -> None:
         super().__init__("interrupted")
         self.result = result
+
+
+class VerificationInterrupt(InterruptWithResult[Result]):
+    """Ctrl-C during a verification."""
 
 
 def best_of(before: TargetResult, after: TargetResult) -> TargetResult:

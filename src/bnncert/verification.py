@@ -46,12 +46,12 @@ def verify(
     *,
     targets: Targets = "all",
     ties: Ties = "violation",
+    sign_zero: SignZero | None = None,
+    arithmetic: Arithmetic = "real",
     method: str = "auto",
     timeout: float | None = None,
-    sign_zero: SignZero | None = None,
     options: Options | None = None,
     progress: Progress | None = None,
-    arithmetic: Arithmetic = "real",
     certificate: str | os.PathLike[str] | None = None,
     announce: Announce | None = None,
 ) -> Result:
@@ -60,17 +60,18 @@ def verify(
     Parameters
     ----------
     targets
-        "all" rival classes, the "runner-up" only, or one class.
+        "all" rival classes, the "runner-up" only (the strongest rival at the region's centre, as
+        in the paper), or one class.
     ties
         Whether an equal score counts as a "violation" or is still "robust".
-    method
-        A name from ``bnncert methods``.
-    timeout
-        Seconds for the whole question.
     sign_zero
         Overrides what the model says about sign(0): "plus", "minus" or "either".
     arithmetic
         "real", or "float32": then the verdict holds for every float32 execution of the network.
+    method
+        A name from ``bnncert methods``.
+    timeout
+        Seconds for the whole question.
     certificate
         Where to write a certificate of the verdict, which ``bnncert check`` accepts.
     announce
@@ -100,12 +101,12 @@ def verify_specification(
     network: Network,
     specification: Specification,
     *,
+    sign_zero: SignZero | None = None,
+    arithmetic: Arithmetic = "real",
     method: str = "auto",
     timeout: float | None = None,
-    sign_zero: SignZero | None = None,
     options: Options | None = None,
     progress: Progress | None = None,
-    arithmetic: Arithmetic = "real",
     certificate: str | os.PathLike[str] | None = None,
     announce: Announce | None = None,
 ) -> Result:
@@ -143,9 +144,9 @@ def bound(
     label: int,
     *,
     targets: Targets = "all",
+    sign_zero: SignZero | None = None,
     method: str = "sdp",
     timeout: float | None = None,
-    sign_zero: SignZero | None = None,
     options: Options | None = None,
     progress: Progress | None = None,
 ) -> Result:

@@ -80,10 +80,8 @@ def run_plan(
 ) -> Finished:
     """Answer what the file does not answer yet, and return all rows of the plan.
 
-    Parameters
-    ----------
-    certificates
-        The folder of the certificates (default: beside the results file, named after it).
+    Certificates go to the folder `certificates`, by default one beside the results file that is
+    named after it.
 
     Raises
     ------

@@ -55,7 +55,8 @@ def from_torch(
         The types of modules of other classes: ``{MySign: "sign", BinaryLinear: "linear"}``.
     weights
         The quantiser of the weights: "sign", "ternary:T" or "as stored", for all layers or by
-        name (``{"0": "sign"}``).
+        name (``{"0": "sign"}``).  Modules of PyTorch itself use their weights as stored by
+        default; modules with a role need a quantiser.
     sign_zero
         The value of sign(0): by default, what each sign module returns at zero.
     input_lo, input_hi

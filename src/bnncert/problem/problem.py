@@ -77,21 +77,11 @@ class Problem:
 
 
 def robustness(
-    network: Network,
-    region: Region,
-    label: int,
-    targets: Targets = "all",
-    ties: Ties = "violation",
+    network: Network, region: Region, label: int, targets: Targets = "all", ties: Ties = "violation"
 ) -> Problem:
     """Return the problem "every point of the region is classified as `label`".
 
-    Parameters
-    ----------
-    targets
-        "all" rivals, the "runner-up" (the strongest rival at the region's centre, as in the
-        paper), or one class.
-    ties
-        Whether an equal score of a rival counts as a violation.
+    `targets` and `ties` are those of :func:`bnncert.verify`.
     """
     if ties not in ("violation", "robust"):
         raise InputError(f"ties is {ties!r}; expected violation or robust")

@@ -27,7 +27,7 @@ from bnncert.replay import Replayer
 from bnncert.smallest.counts import LARGEST_COUNT, Counts
 from bnncert.smallest.lower_side import LowerSide
 from bnncert.smallest.shrinking import Shrinking
-from bnncert.verdict import Counterexample, Result
+from bnncert.verdict import Counterexample, InterruptWithResult, Result
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,12 +101,8 @@ class SmallestResult:
         }
 
 
-class SmallestInterrupt(KeyboardInterrupt):
-    """Ctrl-C during a search; `result` is what was known by then."""
-
-    def __init__(self, result: SmallestResult) -> None:
-        super().__init__("interrupted")
-        self.result = result
+class SmallestInterrupt(InterruptWithResult[SmallestResult]):
+    """Ctrl-C during a search."""
 
 
 def find_smallest(
@@ -114,12 +110,12 @@ def find_smallest(
     centre: Ball | L0Ball,
     label: int,
     *,
-    maximum: float | None = None,
     targets: Targets = "all",
     ties: Ties = "violation",
+    sign_zero: SignZero | None = None,
+    maximum: float | None = None,
     method: str = "auto",
     timeout: float | None = None,
-    sign_zero: SignZero | None = None,
     options: Options | None = None,
     progress: Progress | None = None,
     certificate: Path | None = None,

@@ -76,16 +76,7 @@ def describe_torch(
 ) -> ModelDescription:
     """Describe a ``torch.nn.Sequential`` as it computes in evaluation mode.
 
-    Parameters
-    ----------
-    roles
-        The type of layer ("sign", "linear" or "conv2d") that a class of modules is.
-    weights
-        The quantiser of all linear and convolution weights, or one for each module by its name
-        in the model ("0", "block.conv"): "sign", "ternary:T" or "as stored".  Modules of PyTorch
-        itself use their weights as stored by default; modules with a role need a quantiser.
-    sign_zero
-        The value of sign(0); by default, what each sign module returns at zero.
+    The parameters are those of :func:`bnncert.from_torch`.
     """
     torch = import_torch("models in memory")
     if type(model) is not torch.nn.Sequential:
