@@ -1,7 +1,7 @@
-r"""Pairs of signs that cannot occur together, and what follows from them.
+r"""Pairs of signs that cannot occur together, and their consequences.
 
-A *conflicting pair* (a, s), (b, t) says that no input gives x_a = s and x_b = t.  As an
-implication it reads  x_a = s  =>  x_b = -t.
+A *conflicting pair* (a, s), (b, t) means that no input has x_a = s and x_b = t.  It is the
+implication  x_a = s  =>  x_b = -t.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ import numpy.typing as npt
 from bnncert.arrays import BoolArray, FloatArray, IntArray, SignArray
 from bnncert.presolve.literals import negation, sign_of, variable_of
 
-#: Neurons up to which everything that follows from the pairs is derived: the tables have 4 n^2
-#: entries.
+#: The largest number of neurons for which the closure is computed: its tables have 4 n^2 entries.
 MOST_CLOSED = 3000
 
 
@@ -67,7 +66,7 @@ class ConflictingPairs:
 
 @dataclass(frozen=True, eq=False)
 class Closure:
-    """Everything that pairs imply.
+    """All consequences of a set of pairs.
 
     `state` holds the fixed signs (0 where unstable); an unstable neuron is sign * (its
     representative).  `pairs` are all conflicting pairs of unstable representatives.
@@ -84,8 +83,8 @@ def close(pairs: ConflictingPairs, neurons: int) -> Closure:
     """Close a set of conflicting pairs under implication.
 
     With R the reachability of the implication graph: l with R[l, -l] is false; l and k with R[l, k]
-    and R[k, l] are equal; every other R[l, k] is a pair of l and -k.  Beyond MOST_CLOSED neurons
-    the pairs stay as they are.
+    and R[k, l] are equal; every other R[l, k] is a pair of l and -k.  With more than MOST_CLOSED
+    neurons, the pairs are returned as they are.
     """
     representative = np.arange(neurons, dtype=np.int64)
     sign = np.ones(neurons, dtype=np.int8)
@@ -115,13 +114,11 @@ def close(pairs: ConflictingPairs, neurons: int) -> Closure:
     first, second = np.nonzero(excluded)
     keep = variable_of(first) != variable_of(second)
     first, second = first[keep].astype(np.int64), second[keep].astype(np.int64)
-    theta = np.full(first.size, np.nan)
-    if pairs.size:
-        known = np.full((2 * neurons, 2 * neurons), np.nan)
-        known[pairs.first, pairs.second] = pairs.theta
-        known[pairs.second, pairs.first] = 1.0 - pairs.theta
-        theta = known[first, second]
-    return Closure(state, representative, sign, ConflictingPairs(first, second, theta), False)
+    theta = np.full((2 * neurons, 2 * neurons), np.nan)
+    theta[pairs.first, pairs.second] = pairs.theta
+    theta[pairs.second, pairs.first] = 1.0 - pairs.theta
+    found = ConflictingPairs(first, second, theta[first, second])
+    return Closure(state, representative, sign, found, False)
 
 
 def _transitive(relation: BoolArray) -> BoolArray:

@@ -1,6 +1,6 @@
 """Literals as integers: 2a stands for x_a = +1 and 2a + 1 for x_a = -1.
 
-Arrays over literals therefore alternate between the two signs of one variable after the other.
+Arrays over literals therefore hold the two signs of each variable next to each other.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def sign_of(literals: IntArray) -> SignArray:
 
 
 def negation(literals: IntArray) -> IntArray:
-    """Return the literals that hold exactly where the given ones do not."""
+    """Return the opposite literals."""
     return literals ^ 1
 
 

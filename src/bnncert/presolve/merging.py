@@ -10,7 +10,7 @@ from bnncert.arrays import FloatArray, IntArray, SignArray
 
 
 def row_keys(rows: Any) -> tuple[list[bytes], SignArray]:
-    """Return a key of every CSR row, the same for w and -w, and the sign that tells them."""
+    """Return a key of every CSR row, equal for w and -w, and the sign that distinguishes them."""
     keys: list[bytes] = []
     signs = np.ones(rows.shape[0], dtype=np.int8)
     columns = np.asarray(rows.indices, dtype=np.int64)
@@ -28,8 +28,8 @@ def row_keys(rows: Any) -> tuple[list[bytes], SignArray]:
 def equal_rows(rows: Any, plus: FloatArray, minus: FloatArray) -> tuple[IntArray, SignArray]:
     """Return the first neuron that each one equals, and its sign relative to it.
 
-    -w with thresholds (p, q) is the opposite of w with thresholds (-q, -p).  Neurons with a tie
-    that may go either way choose on their own, so each of them stays its own leader.
+    -w with thresholds (p, q) is the opposite of w with thresholds (-q, -p).  A neuron whose sign is
+    undetermined at a tie equals no other neuron.
     """
     keys, signs = row_keys(rows)
     leader = np.arange(rows.shape[0], dtype=np.int64)

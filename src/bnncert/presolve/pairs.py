@@ -1,16 +1,15 @@
-r"""Which signs of two neurons exclude each other over a region.
+r"""Conflicting pairs: signs of two neurons that cannot occur together over a region.
 
 Sign s of neuron a needs s w_a.x + c_a^s >= 0.  Signs (s, t) of (a, b) cannot occur together iff
 
     min over theta in [0, 1] of  h(theta s w_a + (1-theta) t w_b) + theta c_a + (1-theta) c_b  <  0
 
-with h the region's support function; theta and 1 - theta are the Farkas multipliers that prove it,
-and any theta is sound.  Where h is known in closed form, all pairs are computed at once by
-matrix products:
+with the support function h of the region; theta and 1 - theta are the Farkas multipliers that prove
+it, and every theta is sound.  Where h has a closed form, all pairs are evaluated at once:
 
-* box, weights in {-1, 0, 1}: piecewise linear with its only inner kink at 1/2, where
-  |x + y| = |x| + |y| - |x||y| + xy; in large layers, whose neurons share inputs with few others,
-  by sparse products;
+* box, weights in {-1, 0, 1}: the function is piecewise linear with its only inner kink at 1/2,
+  where |x + y| = |x| + |y| - |x||y| + xy; in large layers, whose neurons share inputs with few
+  others, the products are sparse;
 * box, other weights: the kinks differ by coordinate; the convex function is minimised by bisection;
 * L2 ball: h = m.v + r |v|_2 from the Gram matrix.
 """
@@ -29,16 +28,16 @@ from bnncert.regions import Ball, L0Ball, Polytope, Region, is_l2_ball
 
 UNIT = 2.0**-52
 
-#: theta is kept on this grid, so that theta and 1 - theta are exact.
+#: theta is rounded to a multiple of 1 / GRID, so that theta and 1 - theta are exact.
 GRID = 2.0**12
 
 #: Entries of a dense block of candidate rows.
 CHUNK = 4_000_000
 
-#: Beyond this many neurons only pairs that share inputs are looked at.
+#: In layers with more neurons only pairs that share inputs are searched.
 MOST_DENSE = 2500
 
-#: Multiplications for these pairs; a layer that would need more is not searched.
+#: The largest number of multiplications for them; a layer that needs more is not searched.
 MOST_WORK = 1e9
 
 
@@ -58,7 +57,7 @@ def conflicting_pairs(
     plus_from, minus_upto
         x = +1 needs w.x >= plus_from, and x = -1 needs w.x <= minus_upto.
     deadline
-        When it has passed, the pairs found so far are returned.
+        After it, the pairs found so far are returned.
     """
     count = weights.shape[0]
     used = np.unique(weights.indices)
@@ -91,7 +90,7 @@ def conflicting_pairs(
     known = _union(found)
     if is_box:
         return known
-    # These regions exclude more than a box or a ball alone, at a cost for each pair.
+    # Over these regions more pairs conflict than over the box or the ball alone.
     most = MOST_ROWS if is_ball else MOST_PROGRAMS
     return _union([known, _by_support(region, weights, need, known, most, deadline)])
 
@@ -101,7 +100,7 @@ def _is_ternary(weights: Any) -> bool:
 
 
 def _candidates(weights: Any, *, share: bool) -> tuple[IntArray | None, IntArray | None]:
-    """Return the pairs to look at, or None for all of them."""
+    """Return the pairs to search, or None for all of them."""
     if weights.shape[0] <= MOST_DENSE or not share:
         return None, None
     pattern = weights.astype(bool).astype(np.float32)
@@ -140,7 +139,7 @@ def _pick(value: FloatArray, theta: Any, a: Any, b: Any, s: int, t: int) -> Conf
 
 
 def _union(parts: list[ConflictingPairs]) -> ConflictingPairs:
-    """Return all pairs, each once (the first proof counts)."""
+    """Return all pairs, each once and with its first proof."""
     pairs = ConflictingPairs.joined(parts)
     base = int(max(pairs.first.max(initial=0), pairs.second.max(initial=0))) + 1
     return pairs.part(np.unique(pairs.first * base + pairs.second, return_index=True)[1])
@@ -157,7 +156,7 @@ def _ternary_box(
     weights: Any, need: FloatArray, lo: FloatArray, hi: FloatArray, a: Any, b: Any
 ) -> ConflictingPairs:
     """Try theta = 1/2 for all pairs of rows with entries in {-1, 0, 1}."""
-    half = _middle(lo, hi)[1]
+    half = middle_and_half_width(lo, hi)[1]
     dense = weights.astype(np.float64)
     rows = dense[a].toarray()
     others = dense.toarray() if b is None else dense[b].toarray()
@@ -176,19 +175,19 @@ def _ternary_box(
     return _union(found)
 
 
-def _middle(lo: FloatArray, hi: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the middle of a box, and half its width from there."""
+def middle_and_half_width(lo: FloatArray, hi: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the middle of a box, and its largest distance from the sides."""
     middle = lo + (hi - lo) / 2
     return middle, np.maximum(hi - middle, middle - lo)
 
 
 def _room(weights: Any, need: FloatArray, lo: FloatArray, hi: FloatArray) -> FloatArray:
-    """Return for each sign how far above zero its condition s w.x + c can get, rounded up."""
-    middle, half = _middle(lo, hi)
+    """Return for each sign the maximum of its condition s w.x + c, rounded up."""
+    middle, half = middle_and_half_width(lo, hi)
     rows = weights.astype(np.float64)
     size = abs(rows)
     at, reach = rows @ middle, size @ half
-    # Rounding of every sum here and in the callers, including the box's middle and half width.
+    # The rounding of all sums here and in the callers, with those of the middle and half width.
     doubt = (rows.shape[1] + 16) * UNIT * 2 * (size @ np.maximum(np.abs(lo), np.abs(hi)))
     signs = np.array([[1.0], [-1.0]])
     return np.asarray(signs * at + reach + need + doubt + UNIT * 4 * np.abs(need))
@@ -197,12 +196,12 @@ def _room(weights: Any, need: FloatArray, lo: FloatArray, hi: FloatArray) -> Flo
 def _sparse_ternary_box(
     weights: Any, need: FloatArray, lo: FloatArray, hi: FloatArray, deadline: Deadline
 ) -> ConflictingPairs:
-    """Do the same for a large layer whose neurons share inputs with few others.
+    """Try theta = 1/2 for a large layer whose neurons share inputs with few others.
 
     Over shared inputs |x||y| - xy is 2 where the signs differ and |x||y| + xy is 2 where they
-    agree, and pairs without either have as much room as their members.
+    agree.  Signs that differ or agree nowhere do not conflict.
     """
-    half = _middle(lo, hi)[1]
+    half = middle_and_half_width(lo, hi)[1]
     room = _room(weights, need, lo, hi)
     rows = weights.astype(np.float64)
     plus, minus = rows.maximum(0).tocsr(), (-rows).maximum(0).tocsr()
@@ -234,7 +233,7 @@ def _general_box(
     weights: Any, need: FloatArray, lo: FloatArray, hi: FloatArray, a: Any, b: Any
 ) -> ConflictingPairs:
     """Minimise over theta by bisection on the slope, for weights of any kind."""
-    middle, half = _middle(lo, hi)
+    middle, half = middle_and_half_width(lo, hi)
     dense = weights.astype(np.float64).toarray()
     if b is None:
         i, b = np.nonzero(a[:, None] < np.arange(dense.shape[0]))
@@ -281,7 +280,7 @@ def _bisect_box(
         better = value < best[alive]
         place[alive[better]] = theta[better]
         best[alive] = np.minimum(best[alive], value)
-        # Convexity: nowhere can the value be below the tangent at the far end.
+        # By convexity the value is nowhere below that of the tangent at the far end.
         end = np.where(slope > 0, low[alive], high[alive])
         reachable = value + slope * (end - theta)
         rising = slope > 0
@@ -294,7 +293,7 @@ def _bisect_box(
 def _l2_ball(
     weights: Any, need: FloatArray, ball: Ball, used: IntArray, a: Any, b: Any, deadline: Deadline
 ) -> ConflictingPairs:
-    """Minimise r |theta v + (1 - theta) w|_2 + linear, from the Gram matrix."""
+    """Minimise r |theta v + (1 - theta) w|_2 + a linear term, from the Gram matrix."""
     middle, radius = ball.middle[used], ball.radius
     dense = weights.astype(np.float64)
     rows = dense[a].toarray()
@@ -337,7 +336,7 @@ def _minimise_norm(
     theta = np.round((low + high) / 2 * GRID) / GRID
     other = 1 - theta
     inside = p * theta**2 + 2 * r * theta * other + q * other**2
-    # The three terms may cancel: their rounding errors are relative to their sizes.
+    # The three terms may cancel, so the rounding error is relative to their sizes.
     rounding = 16 * UNIT * (p * theta**2 + 2 * np.abs(r) * theta * other + q * other**2)
     value = radius * np.sqrt(np.maximum(inside, 0.0) + rounding) * (1 + 8 * UNIT)
     linear = c * theta + d * other
@@ -345,11 +344,11 @@ def _minimise_norm(
     return np.asarray(value), theta
 
 
-#: Pairs whose support function over ball and box together is evaluated, and over a polytope,
-#: where each is a linear program.
+#: The largest number of pairs for which the support function of the intersection of ball and box is
+#: evaluated, and that of a polytope, which is a linear program.
 MOST_ROWS, MOST_PROGRAMS = 3000, 200
 
-#: This share of them between two looks at the clock.
+#: The share of them that is evaluated between two checks of the deadline.
 ROWS_AT_ONCE = 1 / 12
 
 
@@ -361,7 +360,7 @@ def _by_support(
     most: int,
     deadline: Deadline,
 ) -> ConflictingPairs:
-    """Try theta = 1/2 with the region's own support function, closest pairs first."""
+    """Try theta = 1/2 with the support function of the region, most promising pairs first."""
     if deadline.passed():
         return ConflictingPairs.none()
     count = weights.shape[0]
@@ -374,7 +373,7 @@ def _by_support(
     done[known.first, known.second] = True
     room = _of_literals(alone, a) + _of_literals(alone, b)
     room[done[a, b]] = np.inf
-    # The less room two signs have on their own, the likelier they exclude each other.
+    # Signs with small maxima are the most likely to exclude each other.
     order = np.argsort(room, kind="stable")[:most]
     order = order[np.isfinite(room[order])]
     found = []

@@ -1,8 +1,8 @@
 r"""Presolve: every rule, layer by layer, until nothing changes.
 
 Layer by layer each neuron becomes fixed, a literal of a *variable* (x = sign * v), or a variable of
-its own.  A fact about one layer only ever sharpens the layers above it, so one pass upwards, with
-each layer brought to its fixed point before the next, is the fixed point of all rules.
+its own.  Facts about a layer concern only the layers above it.  One pass upwards, which applies the
+rules to a layer until nothing changes, therefore reaches the fixed point of all rules.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from bnncert.presolve.stability import LayerBounds, first_layer, settle_states
 from bnncert.presolve.triples import Triples, conflicting_triples
 from bnncert.regions import Box, Region
 
-#: Beyond this many variables the table of conflicting pairs would not fit; ranges are then
-#: computed without it.
+#: With more variables the table of conflicting pairs needs too much memory, and ranges are computed
+#: without it.
 MOST_TABLE = 6000
 
-#: Layers above the first with more unstable neurons than this are not searched for pairs.
+#: Layers above the first with more unstable neurons are not searched for pairs.
 MOST_LATER_PAIRS = 1500
 
-#: Weights up to which a layer takes a moment, so that it is finished even after the deadline.
+#: A layer with at most this many weights takes little time and is finished even after the deadline.
 MOST_LATE = 300_000
 
 
 @dataclass(frozen=True, eq=False)
 class PresolvedLayer:
-    """What presolve knows of one layer.
+    """The facts about one layer.
 
-    `bounds` are those of u = w.y in the network's own terms.  Neuron k is `bounds.state[k]` if that
-    is not 0, and else `sign[k]` times variable `variable[k]`.  From the second layer on, `rows` is
-    u of every neuron over the variables and `shift` its fixed part.
+    `bounds` are those of u = w.y over the neurons of the layer below.  Neuron k is
+    `bounds.state[k]` if that is not 0, and else `sign[k]` times variable `variable[k]`.  From the
+    second layer on, u = rows v + shift over the variables v.
     """
 
     bounds: LayerBounds
@@ -60,8 +60,8 @@ class PresolvedLayer:
 class Presolved:
     """The whole network after presolve.
 
-    `pairs` are conflicting pairs of literals of variables; `owner_layer` and `owner` say
-    which neuron each variable is.  A `contradiction` means that the region has no point at all.
+    `pairs` are conflicting pairs of literals of variables; variable i is neuron `owner[i]` of layer
+    `owner_layer[i]`.  If `contradiction` is true, the region is empty.
     """
 
     network: Network
@@ -80,16 +80,16 @@ class Presolved:
 
     @cached_property
     def triples(self) -> Triples:
-        """Triples of first-layer variables that exclude each other, looked for when first asked."""
+        """Conflicting triples of first-layer variables, computed at the first access."""
         return self._find_triples(Deadline(None))
 
     @property
     def knows_triples(self) -> bool:
-        """Whether the triples were looked for to the end."""
+        """Whether all triples have been computed."""
         return "triples" in self.__dict__
 
     def triples_within(self, deadline: Deadline) -> Triples:
-        """Return the triples, or none if the deadline passes before they are found."""
+        """Return the triples, or none if the deadline passes before all are found."""
         if not self.knows_triples:
             try:
                 self.__dict__["triples"] = self._find_triples(deadline)
@@ -163,13 +163,10 @@ class _Presolve:
             tuple(self.layers),
             _joined(self.owner_layer),
             _joined(self.owner),
-            self._all_pairs(),
+            ConflictingPairs.joined(self.pairs),
             self.record,
             self.contradiction,
         )
-
-    def _all_pairs(self) -> ConflictingPairs:
-        return ConflictingPairs.joined(self.pairs)
 
     def _first(self, layer: ThresholdLayer) -> PresolvedLayer:
         bounds = first_layer(layer, self.region)
@@ -191,7 +188,7 @@ class _Presolve:
         if self.further is not None and not self.deadline.passed():
             open_ = bounds.unstable
             lower, upper = self.further(self._so_far(), rows[open_], self.deadline)
-            # An empty range: no pattern of the layers below is left.
+            # A range is empty if the layers below have no possible pattern.
             empty = lower > upper
             self.contradiction = self.contradiction or bool(empty.any())
             low[open_] = np.where(empty, low[open_], np.maximum(low[open_], lower))
@@ -232,21 +229,21 @@ class _Presolve:
                 cube, part[leading], plus[leading], minus[leading], self.deadline
             )
         done = np.flatnonzero(literal >= 0)
-        self._note_literals(number, open_[done], literal[done], literal_sign[done])
-        follow = np.flatnonzero(leader != np.arange(rest.size))
         self.record.add(
-            "same",
+            "literal",
             number,
-            open_[rest[follow]],
-            leader_sign[follow],
-            other=open_[rest[leader[follow]]],
+            open_[done],
+            literal_sign[done],
+            other=_joined(self.owner)[literal[done]],
+            other_layers=_joined(self.owner_layer)[literal[done]],
         )
+        follow = np.flatnonzero(leader != np.arange(rest.size))
+        leaders, followers = open_[rest[leader[follow]]], open_[rest[follow]]
+        self.record.add("same", number, followers, leader_sign[follow], other=leaders)
         made = self._with_pairs(number, bounds, open_[leading], pairs, rows, shift)
         variable, sign, state = made.variable, made.sign, made.bounds.state
         variable[open_[done]] = literal[done]
         sign[open_[done]] = literal_sign[done]
-        leaders = open_[rest[leader[follow]]]
-        followers = open_[rest[follow]]
         variable[followers] = variable[leaders]
         sign[followers] = sign[leaders] * leader_sign[follow]
         state[followers] = state[leaders] * leader_sign[follow]
@@ -262,7 +259,15 @@ class _Presolve:
         shift: FloatArray,
     ) -> PresolvedLayer:
         """Close the pairs among the neurons `open_` and give the unstable ones variables."""
-        self._note_pairs(number, open_, pairs)
+        self.record.add(
+            "clash",
+            number,
+            open_[variable_of(pairs.first)],
+            sign_of(pairs.first),
+            other=open_[variable_of(pairs.second)],
+            other_signs=sign_of(pairs.second),
+            witness=pairs.theta,
+        )
         closure = close(pairs, open_.size)
         self.contradiction = self.contradiction or closure.contradiction
         state = bounds.state.copy()
@@ -302,37 +307,11 @@ class _Presolve:
     def _table(self) -> BoolArray:
         if self.variables > MOST_TABLE or self.deadline.passed():
             return np.zeros((2 * self.variables, 0), dtype=bool)
-        return self._all_pairs().matrix(self.variables)
+        return ConflictingPairs.joined(self.pairs).matrix(self.variables)
 
     def _stable(self, number: int, state: SignArray) -> None:
         stable = np.flatnonzero(state)
         self.record.add("stable", number, stable, state[stable])
-
-    def _note_pairs(self, number: int, open_: IntArray, pairs: ConflictingPairs) -> None:
-        self.record.add(
-            "clash",
-            number,
-            open_[variable_of(pairs.first)],
-            sign_of(pairs.first),
-            other=open_[variable_of(pairs.second)],
-            other_signs=sign_of(pairs.second),
-            witness=pairs.theta,
-        )
-
-    def _note_literals(
-        self, number: int, neurons: IntArray, variables: IntArray, signs: SignArray
-    ) -> None:
-        if not neurons.size:
-            return
-        layers, owners = _joined(self.owner_layer), _joined(self.owner)
-        self.record.add(
-            "literal",
-            number,
-            neurons,
-            signs,
-            other=owners[variables],
-            other_layers=layers[variables],
-        )
 
 
 def _joined(parts: list[IntArray]) -> IntArray:
@@ -340,13 +319,13 @@ def _joined(parts: list[IntArray]) -> IntArray:
 
 
 def _literals(rows: Any, plus: FloatArray, minus: FloatArray) -> tuple[IntArray, SignArray]:
-    """Return the variable and sign that a row with one entry equals, or -1."""
+    """Return the variable (-1 for none) and the sign that a row with one entry equals."""
     variable = np.full(rows.shape[0], -1, dtype=np.int64)
     sign = np.ones(rows.shape[0], dtype=np.int8)
     single = np.flatnonzero(np.diff(rows.indptr) == 1)
     weight = rows.data[rows.indptr[single]]
     size = np.abs(weight)
-    # u = +-|w|: at +|w| only +1 and at -|w| only -1 may be allowed.
+    # The sums are u = +-|w|: only +1 is allowed at +|w| and only -1 at -|w|.
     clear = (plus[single] > -size) & (minus[single] < size)
     chosen = single[clear]
     variable[chosen] = rows.indices[rows.indptr[chosen]]
@@ -363,8 +342,8 @@ def presolve(
 ) -> Presolved:
     """Apply every rule to a network on a region.
 
-    After the deadline only the rules that cost nothing are applied; OutOfTimeError is raised if a
-    large layer is left then.  `further` bounds the sums that the rules leave open once more; a
-    certificate cannot refer to such bounds.
+    After the deadline only fast rules are applied, and OutOfTimeError is raised before a large
+    layer.  `further` tightens the bounds of the sums of unstable neurons; a certificate cannot
+    refer to such bounds.
     """
     return _Presolve(network, region, deadline or Deadline(None), further).run()

@@ -1,7 +1,7 @@
-"""Presolve by intervals alone, for searches that know the region by other means.
+"""Presolve by intervals alone, for searches that represent the region in other ways.
 
-Where a ball is a budget of sign changes, nearly all pairs of neurons exclude each other, and
-looking for them takes far longer than the search that follows.
+If a ball limits the number of sign changes, nearly all pairs of neurons conflict, and finding them
+takes far longer than the search that follows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bnncert.regions import Region
 
 
 def plain_presolve(network: Network, region: Region, bounds: tuple[LayerBounds, ...]) -> Presolved:
-    """Return the network with a variable for each unstable neuron, and no pairs."""
+    """Return the network with a variable for each unstable neuron and without pairs."""
     record = PresolveRecord()
     layers: list[PresolvedLayer] = []
     owner_layer, owner = [], []

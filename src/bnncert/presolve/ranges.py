@@ -1,8 +1,8 @@
 r"""Bounds of u = sum_i w_i x_i over signs of which some exclude each other.
 
 Call the literal x_i = sign(w_i) *up*.  Of a set C of up literals that exclude each other pairwise
-at most one holds, so its part of u is at most  max_C 2 |w_i| - sum_C |w_i|.  Any partition of a row
-into such sets bounds u; a greedy one, heaviest first, is taken.
+at most one holds, so its part of u is at most  max_C 2 |w_i| - sum_C |w_i|.  Every partition of a
+row into such sets gives a bound of u; a greedy partition by decreasing weight is used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def sum_ranges(
 ) -> tuple[FloatArray, FloatArray]:
     """Return (Lo, U) of every row of a CSR matrix of integers, given the table of pairs.
 
-    When the deadline has passed, what is left of the rows counts in full.
+    After the deadline, the remaining literals are bounded without the pairs.
     """
     limit = deadline or Deadline(None)
     upper = _upper(weights, excluded, 1, limit)
@@ -51,7 +51,7 @@ def _upper(weights: Any, excluded: BoolArray, sense: int, deadline: Deadline) ->
     columns, values = _padded(weights)
     size = np.abs(values)
     up = literal(columns, sense * values)
-    # Literals that exclude no other literal are sets of their own.
+    # A literal without conflicts is a set of its own.
     left = (size > 0) & np.any(excluded, axis=1)[up]
     everyone = np.arange(count)
     bound: FloatArray = np.where(left, 0.0, size).sum(axis=1)

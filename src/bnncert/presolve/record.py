@@ -26,9 +26,8 @@ Rule: TypeAlias = Literal[
 class PresolveStep:
     """One rule applied to many neurons of one layer.
 
-    `signs` are those of the neurons, `other` and `other_signs` the second neuron of a pair (for
-    "literal" it is in layer `other_layer`), and `witness` what proves each fact, where the rule
-    needs something.
+    `signs` are those of the neurons, `other` and `other_signs` are the second neuron of a pair (for
+    "literal" in layer `other_layers`), and `witness` holds the numbers that prove each fact.
     """
 
     rule: Rule
@@ -42,7 +41,7 @@ class PresolveStep:
 
     @property
     def count(self) -> int:
-        """How many facts it states."""
+        """The number of facts."""
         return int(self.neurons.size)
 
 

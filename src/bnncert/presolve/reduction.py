@@ -1,8 +1,8 @@
-"""The part of a problem that presolve leaves: unstable neurons that can influence the target.
+"""The part of a problem that remains after presolve: unstable neurons that influence the target.
 
-Stable neurons become constants, their contribution moves into the thresholds, and neurons whose
-sign no unstable neuron or objective depends on are dropped.  Everything keeps the index
-it had in the network, so that a solution can be traced back.
+Stable neurons become constants, which are added to the thresholds, and neurons that no unstable
+neuron and no objective depends on are dropped.  All indices are those of the network, so that a
+solution can be traced back.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def reduce_target(
             shift = np.asarray(
                 rows.astype(np.int64) @ states[i - 1].astype(np.int64), dtype=np.float64
             )
-            # Integers, so folding the fixed inputs into the thresholds is exact.
+            # The shift is an integer, so the thresholds remain exact.
             plus_from, minus_upto = plus_from - shift, minus_upto - shift
             bias, lower, upper = bias + shift, lower - shift, upper - shift
         layers.append(
@@ -124,7 +124,7 @@ def _reduce_objective(
 ) -> UnstableObjective:
     products = objective.coefficients * state
     constant = float(products.sum() + objective.constant)
-    # The float sum of the fixed part is off by at most this much.
+    # A bound of the rounding error of the constant.
     reach = float(np.abs(products).sum() + abs(objective.constant))
     exact = bool(np.all(products == np.rint(products))) and reach < 2**52
     exact = exact and objective.constant == np.rint(objective.constant)

@@ -1,11 +1,11 @@
-r"""Bounds of all pre-activations over the region, and the neurons that never change sign.
+r"""Bounds of all pre-activations over the region, and the stable neurons.
 
-Layer 1 uses the region's support function: Lo = -h(-w), U = h(w).  In later layers u = <w, y> is
-bounded by what is fixed in y plus or minus the weights of what is not, in integers.  A neuron is
-stable if one of its two signs is impossible:
+Layer 1 uses the support function of the region: Lo = -h(-w), U = h(w).  In later layers the bounds
+of u = <w, y> are the sum over the fixed y plus or minus the weights of the others, in integers.
+A neuron is stable if one of its two signs is impossible:
 
-    always +1  iff  Lo > (largest u at which -1 is allowed),     always -1  iff  U < (smallest at
-    which +1 is allowed).
+    always +1  iff  Lo > (the largest u at which -1 is allowed),
+    always -1  iff  U < (the smallest u at which +1 is allowed).
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class LayerBounds:
 
 
 def first_layer(layer: ThresholdLayer, region: Region) -> LayerBounds:
-    """Return the bounds of the first layer, from the region's support function."""
+    """Return the bounds of the first layer from the support function of the region."""
     if layer.convolution is not None and region.is_box:
         lower, upper = _convolution_over_box(layer, layer.convolution, region)
     else:
         upper = region.support(layer.weights)
         lower = -region.support(-layer.weights.astype(np.float64))
     state = np.zeros(layer.size, dtype=np.int8)
-    # Float comparisons are exact, and u + b >= 0 is u >= -b: no rounding enters here.
+    # Float comparisons are exact, and u + b >= 0 is u >= -b, so there is no rounding here.
     on = lower >= layer.minus_upto if layer.sign_zero == "plus" else lower > layer.minus_upto
     off = upper <= layer.plus_from if layer.sign_zero == "minus" else upper < layer.plus_from
     state[on] = 1
@@ -57,9 +57,9 @@ def first_layer(layer: ThresholdLayer, region: Region) -> LayerBounds:
 def _convolution_over_box(
     layer: ThresholdLayer, convolution: Convolution, region: Region
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the bounds that the support functions of the rows are, without the rows.
+    """Return the bounds by convolutions, without the sparse matrix.
 
-    For large images the pages of a sparse matrix in floats cost more than all arithmetic.
+    For large images the memory of a sparse matrix of floats costs more time than the arithmetic.
     """
     lower, upper = convolution_ranges(convolution, layer.flip, region.lo, region.hi, np.float64)
     size = np.maximum(np.abs(region.lo), np.abs(region.hi))
@@ -85,7 +85,7 @@ def _later_layer(layer: ThresholdLayer, below: LayerBounds) -> LayerBounds:
 
 
 def settle_states(layer: ThresholdLayer, lower: FloatArray, upper: FloatArray) -> LayerBounds:
-    """Return the states that bounds of u leave to the neurons of a later layer."""
+    """Return the states of the neurons of a later layer, given bounds of u."""
     state = np.zeros(layer.size, dtype=np.int8)
     state[lower > layer.minus_upto] = 1
     state[upper < layer.plus_from] = -1

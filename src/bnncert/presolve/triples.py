@@ -1,13 +1,14 @@
-r"""Signs of three neurons that exclude each other although no two of them do.
+r"""Conflicting triples: signs of three neurons that exclude each other although no two of them do.
 
 Signs (s, t, r) of (a, b, c) cannot occur together if some theta >= 0 has
 
     h(theta_1 s w_a + theta_2 t w_b + theta_3 r w_c) + theta_1 c_a + theta_2 c_b + theta_3 c_c < 0.
 
 On a box with weights in {-1, 0, 1} the function is piecewise linear in theta and its kinks are at
-theta proportional to (1, 1, 1) and (2, 1, 1): these are tried for all triples at once.  There
-|i x + j y + k z| is an even function on {-1, 0, 1}^3, a polynomial in 14 even monomials, so that
-all sums over the inputs are matrix products.  For an L2 ball the norm comes from the Gram matrix.
+theta proportional to (1, 1, 1) and (2, 1, 1), which are tried for all triples at once.  Because
+|i x + j y + k z| is an even function on {-1, 0, 1}^3, it is a polynomial in 14 even monomials, so
+that all sums over the inputs are matrix products.  For an L2 ball the norm is computed from the
+Gram matrix.
 """
 
 from __future__ import annotations
@@ -21,11 +22,10 @@ import numpy as np
 from bnncert.arrays import BoolArray, FloatArray, IntArray
 from bnncert.deadline import Deadline
 from bnncert.presolve.literals import literal
+from bnncert.presolve.pairs import UNIT, middle_and_half_width
 from bnncert.regions import Region, is_l2_ball
 
-UNIT = 2.0**-52
-
-#: Beyond this many neurons the cubic tables take too long.
+#: With more neurons the cubic tables take too long.
 MOST_NEURONS = 120
 
 #: The multipliers that are tried, up to a common factor.
@@ -68,9 +68,9 @@ def conflicting_triples(
     excluded: BoolArray,
     deadline: Deadline,
 ) -> Triples:
-    """Return triples of signs that exclude each other; `excluded` is the table of pairs.
+    """Return conflicting triples of literals; `excluded` is the table of conflicting pairs.
 
-    Raises OutOfTimeError if the deadline passes before all are known.
+    Raises OutOfTimeError if the deadline passes before all are found.
     """
     count = weights.shape[0]
     used = np.unique(weights.indices)
@@ -93,7 +93,7 @@ def _coefficients(shape: tuple[int, int, int]) -> dict[tuple[int, ...], float]:
     )
     values = np.array([abs(sum(i * x for i, x in zip(shape, p, strict=True))) for p in points])
     solved = np.linalg.lstsq(matrix, values.astype(float), rcond=None)[0]
-    # The coefficients are multiples of 1/4: rounded to them the identity is exact.
+    # The coefficients are multiples of 1/4, so the identity is exact after rounding to them.
     rounded = np.round(4 * solved) / 4
     assert np.array_equal(matrix @ rounded, values)
     return {e: float(c) for e, c in zip(_EVEN, rounded, strict=True) if c}
@@ -137,12 +137,11 @@ def _over_box(
     excluded: BoolArray,
     deadline: Deadline,
 ) -> Triples:
-    middle = lo + (hi - lo) / 2
-    half = np.maximum(hi - middle, middle - lo)
+    middle, half = middle_and_half_width(lo, hi)
     at = dense @ middle
     size = np.abs(dense) @ np.maximum(np.abs(lo), np.abs(hi))
     moments = _moments(dense, half, deadline)
-    # All sums above have at most this many terms, each rounded once or twice.
+    # All sums above have at most this many terms, and each is rounded at most twice.
     slack = (dense.shape[1] + 64) * UNIT * 64
     found = []
     for shape in SHAPES:
@@ -184,7 +183,7 @@ def _over_ball(
                 + (j * k * t * r) * gram[None, :, :]
                 + (i * k * s * r) * gram[:, None, :]
             )
-            # The terms may cancel: their rounding is relative to their sizes.
+            # The terms may cancel, so the rounding error is relative to their sizes.
             value = radius * np.sqrt(np.maximum(inside, 0.0) + 32 * UNIT * 9 * plain)
             value = value + _linear(shape, signs, at, size, need, slack)
             found.append(_pick(value, shape, signs, excluded))
@@ -199,7 +198,7 @@ def _linear(
     need: FloatArray,
     slack: float,
 ) -> FloatArray:
-    """Return the part that is linear in theta, with the rounding of everything added."""
+    """Return the part that is linear in theta, plus a bound of all rounding errors."""
     total: FloatArray = np.zeros((1, 1, 1))
     for axis, (i, s) in enumerate(zip(shape, signs, strict=True)):
         bound = need[int(s < 0)]

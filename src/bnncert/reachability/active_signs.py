@@ -1,6 +1,6 @@
 """Feasibility checks by a search for points that have some of the signs of a pattern.
 
-The search begins with the signs that a first point violates.  Signs that a found point violates
+The active signs are first those that a starting point violates.  Signs that a found point violates
 become active, too.  If no point has the active signs, they are a conflict of few neurons.
 """
 
@@ -21,7 +21,7 @@ from bnncert.reachability.feasibility import Feasibility, SignPattern
 #: A point in floats or in rationals.
 Place: TypeAlias = FloatArray | Sequence[Fraction]
 
-#: Rounds in which signs become active.
+#: The largest number of rounds in which signs become active.
 MOST_ROUNDS = 30
 
 #: Conflicts of at most this many neurons are made smaller by leaving out one neuron at a time.
@@ -30,7 +30,7 @@ MOST_SHRUNK = 12
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """A point that has the active signs, or neurons whose signs exclude it; else undecided."""
+    """A point that has the active signs, or neurons whose signs exclude it, or neither."""
 
     point: Place | None = None
     blamed: IntArray | None = None
@@ -49,7 +49,7 @@ class ActiveSearch(ABC):
     def wrong(self, point: Place) -> BoolArray:
         """Return which neurons have the other sign at a point, exactly.
 
-        A tie or an enclosure may have the wanted sign, so it is not wrong.
+        A neuron whose sign is undetermined there may have the wanted sign, so it is not wrong.
         """
         signs = self.pattern.layer.exact_signs(point)[self.pattern.neurons]
         return np.asarray(signs == -self.pattern.signs)
@@ -70,7 +70,7 @@ class ActiveSearch(ABC):
         return Feasibility()
 
     def _shrunk(self, blamed: IntArray, deadline: Deadline) -> IntArray:
-        """Return a conflict with fewer neurons, where leaving one out leaves a conflict."""
+        """Leave out neurons one at a time, if the others still conflict."""
         if blamed.size > MOST_SHRUNK:
             return blamed
         for neuron in blamed.tolist():

@@ -4,13 +4,13 @@ Maximising the smallest margin t is a second-order cone program,
 
     max t   s.t.   s_j (w_j.x + b_j) >= t |w_j|_2,   |x - c|_2 <= r,   lo <= x <= hi,
 
-whose floating-point answer is only a guide:
+whose floating-point solution is checked in exact arithmetic.  The pattern is
 
-* feasible, if the signs at the point found (moved exactly inside) are the wanted ones;
-* infeasible, if its multipliers are Farkas multipliers of a conflict, rounding errors included.
+* feasible, if the signs at the solution (moved exactly inside) are the wanted ones;
+* infeasible, if the multipliers are Farkas multipliers of a conflict, rounding errors included.
 
-What remains is a tie, t = 0.  Where the sphere does not take part in it, a box inside the ball
-shows that the pattern is feasible or a box around the ball that it is not, both in rationals.
+The remaining case is a tie, t = 0.  If the sphere is not active there, a box inside the ball may
+show that the pattern is feasible, or a box around the ball that it is not, both in rationals.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def exact_feasibility(pattern: SignPattern, region: Region, deadline: Deadline) 
     """Decide whether a pattern occurs in a region of any kind, in exact arithmetic."""
     if region.values is not None:
         found = grid_feasibility(pattern, region, None, deadline)
-        if found.point is not None or found.conflict is not None:
+        if found.is_decided:
             return found
         real = _real_feasibility(pattern, region, deadline)
         if real.point is None:
@@ -51,7 +51,7 @@ def _real_feasibility(pattern: SignPattern, region: Region, deadline: Deadline) 
     """Decide whether a pattern occurs at real points of the region."""
     if isinstance(region, L0Ball):
         found = l0_feasibility(pattern, region, deadline)
-        if found.point is not None or found.conflict is not None:
+        if found.is_decided:
             return found
         hull = polyhedral_feasibility(pattern, region, deadline)
         # A point of the convex hull may change more inputs: only a conflict counts.
@@ -88,18 +88,18 @@ def ball_feasibility(pattern: SignPattern, region: Ball, deadline: Deadline) -> 
 def cone_guide(
     pattern: SignPattern, region: Ball, deadline: Deadline
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Return the point of largest margin and its multipliers; None if there is no time.
+    """Return the point of largest margin and its multipliers, or None if the deadline has passed.
 
     In v = (x - c) / r the margins are s_j (w_j.v + beta_j) / |w_j| with beta = (w.c + b) / r, so
-    that every number is of size 1.  Of a ball that is a point, or almost, the centre is returned
-    with multipliers of zero, which prove nothing.
+    that all numbers are near 1.  For a ball of radius 0, or nearly, the result is the centre with
+    multipliers of zero, which do not prove a conflict.
     """
     layer, neurons, signs = pattern.layer, pattern.neurons, pattern.signs
     if region.radius < SMALLEST_RADIUS:
         return np.array(region.center), np.zeros(neurons.size)
     rows = layer.weights[neurons].astype(np.float64)
     length = np.sqrt(np.asarray((rows * rows).sum(axis=1)).reshape(-1))
-    # A neuron without weights has the sign of its bias: any positive scale does.
+    # A neuron without weights has the sign of its bias: any positive scale is valid.
     length = np.where(length > 0, length, 1.0)
     center, radius = region.middle, region.radius
     beta = (np.asarray(rows @ center) + layer.bias[neurons]) / radius
@@ -108,7 +108,7 @@ def cone_guide(
     up = (region.hi[used] - center[used]) / radius
     down = (center[used] - region.lo[used]) / radius
     eye = sp.identity(used.size, format="csr")
-    # Only the sides that the data box moves inwards bind besides the ball.
+    # A side of the bounding box is a constraint of its own only if the data box moves it inwards.
     blocks = [
         sp.hstack([-margins, np.ones((neurons.size, 1))]),
         sp.hstack([eye[up < 1.0], sp.csr_array((int(np.sum(up < 1.0)), 1))]),
@@ -139,10 +139,10 @@ def _box_inside(region: Ball, point: FloatArray) -> Box | None:
     if room <= 0:
         return None
     low, high = region.inner_bounds()
-    # Uneven sides: the point lies on a tie, and corners around it would too, up to rounding.
+    # The sides are uneven: the point lies on a tie, and so would the corners of an even box.
     side = room / np.sqrt(region.size)
     lo, hi = np.maximum(point - 0.9 * side, low), np.minimum(point + 0.7 * side, high)
-    # The farthest corner decides for the whole box.
+    # The box lies in the ball if its farthest corner does.
     upper_is_farther = hi - region.middle >= region.middle - lo
     corner = np.where(upper_is_farther, hi, lo)
     if np.any(lo > hi) or not region.contains(corner):

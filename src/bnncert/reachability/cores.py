@@ -1,8 +1,8 @@
 r"""Several small conflicts of one pattern.
 
-Multipliers of an elastic program prove several conflicts at once: neurons that share no input with
-each other have nothing to do with each other.  Each connected set of them is solved again on its
-own, which names few neurons, as long as conflicts are left in it.
+Multipliers of an elastic program prove several conflicts at once, because neurons without common
+inputs are independent.  Each connected set of neurons is solved again on its own as long as it
+contains conflicts, which then have few neurons.
 """
 
 from __future__ import annotations
@@ -15,21 +15,16 @@ from scipy.sparse.csgraph import connected_components
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline
+from bnncert.reachability.active_signs import MOST_SHRUNK
 from bnncert.reachability.fast import MarginProgram, fast_feasibility
 from bnncert.reachability.feasibility import Feasibility, SignPattern, find_conflict
 from bnncert.regions import Region, is_l2_ball
-
-#: Conflicts of at most this many neurons are made smaller by leaving out one neuron at a time.
-MOST_SHRUNK = 12
 
 
 def disjoint_conflicts(
     pattern: SignPattern, multipliers: FloatArray, region: Region, deadline: Deadline
 ) -> Iterator[Feasibility]:
-    """Yield conflicts without common neurons; places are those of the pattern.
-
-    Every one of them has multipliers that prove it.
-    """
+    """Yield conflicts without common neurons, each with multipliers that prove it."""
     used = np.flatnonzero(multipliers > 1e-9 * multipliers.max(initial=0.0))
     for part in _connected(pattern, used):
         connected = _ConnectedPart(pattern.part(part), region)
@@ -63,7 +58,7 @@ class _ConnectedPart:
         return None if found is None or found.conflict is None else _moved(found, places)
 
     def shrunk(self, found: Feasibility, deadline: Deadline) -> Feasibility:
-        """Return a conflict with fewer neurons, where leaving one out leaves a conflict."""
+        """Leave out neurons one at a time, if the others still conflict."""
         assert found.conflict is not None
         kept: IntArray = found.conflict
         if kept.size > MOST_SHRUNK:
@@ -78,7 +73,7 @@ class _ConnectedPart:
 
 
 def _moved(found: Feasibility, places: IntArray) -> Feasibility:
-    """Return a conflict of a part of the pattern, by places in the whole."""
+    """Return a conflict of a part of the pattern with its places in the whole pattern."""
     assert found.conflict is not None
     return Feasibility(conflict=places[found.conflict], multipliers=found.multipliers)
 

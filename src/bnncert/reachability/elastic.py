@@ -1,11 +1,11 @@
-r"""A point of the region that has wanted first-layer signs as nearly as possible.
+r"""A point of the region that is as near as possible to having wanted first-layer signs.
 
-The *elastic* linear program allows every neuron j a slack, at a price p_j:
+The *elastic* linear program has a slack e_j with a price p_j for every neuron j:
 
     min sum_j p_j e_j   s.t.   s_j (w_j.x + b_j) / |w_j|_2 + e_j >= margin,   e >= 0,   x in B.
 
-Where the pattern occurs with this margin, all slacks are zero.  Otherwise neurons with a low price
-give way, and the multipliers are often Farkas multipliers of several conflicts at once.  The
+If the pattern occurs with this margin, all slacks are zero.  Otherwise neurons with a low price
+have slacks, and the multipliers are often Farkas multipliers of several conflicts at once.  The
 program is built once: another pattern only changes the bounds of its rows.
 """
 
@@ -21,11 +21,9 @@ from bnncert.deadline import Deadline
 from bnncert.network.layers import ThresholdLayer
 from bnncert.reachability.scaled_rows import ScaledRows
 from bnncert.regions import Region
-from bnncert.solvers.highs_ import HighsModel
-from bnncert.solvers.linear_program import LinearProgram
 
-#: Wanted distance from the threshold, as a share of the largest half-width of the region: far
-#: above the errors of a solver, and small enough to exclude little.
+#: The wanted distance from the threshold, as a share of the largest half-width of the region: far
+#: above the errors of a solver, and so small that it excludes few points.
 MARGIN = 1e-4
 
 
@@ -46,35 +44,26 @@ class ElasticProgram:
     def __init__(self, layer: ThresholdLayer, neurons: IntArray, region: Region) -> None:
         self.neurons, self._region = neurons, region
         self._rows = rows = ScaledRows.of(layer, neurons, region)
-        block, count, n = rows.block, neurons.size, rows.block.size
+        count = neurons.size
         eye = sp.identity(count, format="csr")
-        matrix = sp.vstack(
-            [
-                sp.hstack([rows.matrix, eye, -eye]),
-                sp.hstack([block.rows, sp.csr_array((block.rows.shape[0], 2 * count))]),
-            ]
-        ).tocsr()
-        program = LinearProgram(
-            cost=np.concatenate([np.zeros(n), np.ones(2 * count)]),
-            offset=0.0,
-            matrix=matrix,
-            row_lower=np.full(count + block.right.size, -np.inf),
-            row_upper=np.concatenate([np.full(count, np.inf), block.right]),
-            lower=np.concatenate([block.lower, np.zeros(2 * count)]),
-            upper=np.concatenate([block.upper, np.full(2 * count, np.inf)]),
-            integer=np.zeros(n + 2 * count, dtype=bool),
+        bounds = np.outer([0.0, np.inf], np.ones(2 * count))
+        self._program = rows.program(
+            rows.matrix,
+            sp.hstack([eye, -eye]),
+            np.full(count, -np.inf),
+            np.ones(2 * count),
+            bounds,
         )
-        self._program = HighsModel(program, {"threads": 1})
 
     def solve(
         self, signs: SignArray, prices: FloatArray | None, deadline: Deadline
     ) -> ElasticPoint | None:
-        """Return the best point for a pattern; None if there is no time.
+        """Return the best point for a pattern, or None if the deadline has passed.
 
         Parameters
         ----------
         prices
-            What a unit of slack of each neuron costs; None: 1.
+            The cost of a unit of slack of each neuron; None for 1.
         """
         count, block = self.neurons.size, self._rows.block
         wanted = signs > 0

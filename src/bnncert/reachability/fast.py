@@ -1,8 +1,8 @@
 r"""Fast feasibility check in floating point, with checked answers.
 
-Maximising the smallest margin is a linear program (a cone program for the L2 ball).  The solver's
-answer is not trusted: a point counts by its exact signs, which the caller computes, and a conflict
-by Farkas multipliers, which are checked here with all rounding errors.
+Maximising the smallest margin is a linear program (a cone program for the L2 ball).  The answer of
+the solver is not trusted: the caller evaluates the signs at a point in exact arithmetic, and the
+Farkas multipliers of a conflict are checked here, rounding errors included.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from bnncert.reachability.ball import cone_guide
 from bnncert.reachability.feasibility import Feasibility, SignPattern, find_conflict
 from bnncert.reachability.scaled_rows import ScaledRows
 from bnncert.regions import Region, is_l2_ball
-from bnncert.solvers.highs_ import HighsModel
-from bnncert.solvers.linear_program import LinearProgram
 
 
 def fast_feasibility(pattern: SignPattern, region: Region, deadline: Deadline) -> Feasibility:
@@ -43,35 +41,23 @@ class MarginProgram:
     def __init__(self, pattern: SignPattern, region: Region) -> None:
         self._pattern, self._region = pattern, region
         self._rows = rows = ScaledRows.of(pattern.layer, pattern.neurons, region)
-        block, count = rows.block, pattern.size
         signed = sp.diags_array(pattern.signs.astype(np.float64)) @ rows.matrix
         self._lower = -pattern.signs * rows.constant
-        matrix = sp.vstack(
-            [
-                sp.hstack([signed, -np.ones((count, 1))]),
-                sp.hstack([block.rows, np.zeros((block.rows.shape[0], 1))]),
-            ]
-        ).tocsr()
-        n = block.size
-        big = 4.0 * n + 4.0
-        program = LinearProgram(
-            cost=np.concatenate([np.zeros(n), [-1.0]]),
-            offset=0.0,
-            matrix=matrix,
-            row_lower=np.concatenate([self._lower, np.full(block.right.size, -np.inf)]),
-            row_upper=np.concatenate([np.full(count, np.inf), block.right]),
-            lower=np.concatenate([block.lower, [-big]]),
-            upper=np.concatenate([block.upper, [big]]),
-            integer=np.zeros(n + 1, dtype=bool),
+        big = 4.0 * rows.block.size + 4.0
+        self._program = rows.program(
+            signed,
+            sp.csr_array(-np.ones((pattern.size, 1))),
+            self._lower,
+            np.array([-1.0]),
+            np.array([[-big], [big]]),
         )
-        self._program = HighsModel(program, {"threads": 1})
 
     def solve(
         self, deadline: Deadline, places: IntArray | None = None
     ) -> tuple[FloatArray, FloatArray] | None:
         """Return the point of largest margin and the multipliers of the pattern, or of a part.
 
-        None if there is no time.
+        The result is None if the deadline has passed.
         """
         count = self._pattern.size
         kept = np.arange(count) if places is None else places

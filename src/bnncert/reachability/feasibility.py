@@ -20,8 +20,8 @@ from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.network.layers import ThresholdLayer
 from bnncert.regions import Region
 
-#: Multipliers below these shares of the largest are dropped, as long as the proof holds: the fewer
-#: neurons conflict, the more patterns their clause excludes.
+#: Multipliers below these shares of the largest are dropped if the proof still holds: a conflict of
+#: fewer neurons excludes more patterns.
 SHARES = (1e-3, 1e-6, 0.0)
 
 
@@ -37,6 +37,12 @@ class SignPattern:
     def size(self) -> int:
         """The number of neurons."""
         return int(self.neurons.size)
+
+    @property
+    def bias(self) -> FloatArray:
+        """The bias of each neuron; of an enclosure, the side that makes the wanted sign easier."""
+        bias_lo, bias_hi = self.layer.enclosure
+        return np.where(self.signs > 0, bias_hi[self.neurons], bias_lo[self.neurons])
 
     def part(self, places: IntArray) -> SignPattern:
         """Return the pattern of the neurons at some places of the list."""
@@ -60,6 +66,11 @@ class Feasibility:
     #: The Farkas multipliers that prove the conflict, in its order.
     multipliers: FloatArray | tuple[Fraction, ...] | None = None
 
+    @property
+    def is_decided(self) -> bool:
+        """Whether a point or a conflict is known."""
+        return self.point is not None or self.conflict is not None
+
     @classmethod
     def at(cls, point: Sequence[Fraction]) -> Feasibility:
         """Return the result for a point that has the pattern."""
@@ -78,17 +89,13 @@ def find_conflict(
 
 
 def proves_infeasible(pattern: SignPattern, multipliers: FloatArray, region: Region) -> bool:
-    """Whether h_B(sum theta_j s_j w_j) + sum theta_j s_j b_j < 0, with rounding errors on top."""
-    layer, neurons, signs = pattern.layer, pattern.neurons, pattern.signs
-    bias_lo, bias_hi = layer.enclosure
-    rows = layer.weights[neurons].astype(np.float64)
-    # Of an enclosed bias, the side that makes the wanted sign easier.
-    bias = np.where(signs > 0, bias_hi[neurons], bias_lo[neurons])
-    signed = multipliers * signs
+    """Whether h_B(sum theta_j s_j w_j) + sum theta_j s_j b_j < 0, rounding errors included."""
+    rows, bias = pattern.layer.weights[pattern.neurons].astype(np.float64), pattern.bias
+    signed = multipliers * pattern.signs
     direction = np.asarray(rows.T @ signed)
     value = float(region.support(direction[None, :])[0] + signed @ bias)
-    # Every rounded operation loses at most 2^-53 of a number that these magnitudes bound.
+    # The error of a rounded operation is at most 2^-53 of a number that these magnitudes bound.
     reach = np.maximum(np.abs(region.lo), np.abs(region.hi))
     magnitude = float(multipliers @ (abs(rows) @ reach + np.abs(bias)))
-    # Products of tiny numbers may underflow instead, by far less than 1e-290.
-    return value + 2.0**-51 * (neurons.size + 4) * magnitude < -1e-290
+    # Products of tiny numbers may underflow, with an error far below 1e-290.
+    return value + 2.0**-51 * (pattern.size + 4) * magnitude < -1e-290

@@ -1,20 +1,19 @@
 r"""Feasibility check on a grid.
 
-A real point with the pattern is only a candidate.  Grid points are searched depth first: a node
-gives every input a range of grid values.  An inequality s_j (w_j.x + b_j) >= 0 whose left-hand side
-has the largest value M_j over the node leaves input i only values with
+Grid points are searched depth first.  A node is a range of grid values for every input.  If M_j is
+the largest value of the left-hand side of an inequality s_j (w_j.x + b_j) >= 0 in a node, the
+inequality restricts input i to values with
 
     s_j w_ji x_i  >=  max (s_j w_ji x_i) - M_j,
 
-and in a norm ball an input may cost only what the least costs of the others leave of the radius.
-Floating-point bounds are widened by their rounding errors; single points are decided exactly.
-
-Conflicts that are found in this way have no Farkas multipliers.
+and a norm ball restricts the distance of an input from the centre, given the least distances of the
+others.  Floating-point bounds are widened by their rounding errors; single points are decided
+exactly.  Conflicts that are found in this way have no Farkas multipliers.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from bnncert.reachability.feasibility import Feasibility, SignPattern
 from bnncert.regions import Ball, L0Ball, Polytope, Region
 from bnncert.regions.grid import GridValues
 
-#: Nodes of one search, and rounds of tightening in a node.
+#: The largest number of nodes of a search, and of rounds of tightening in a node.
 MOST_NODES, TIGHTENINGS = 400, 20
 
 #: Relative widening of bounds, far above the rounding errors of sums of a few thousand terms.
@@ -53,24 +52,20 @@ class _GridSearch(ActiveSearch):
         super().__init__(pattern)
         self._region = region
         self.values: GridValues = region.values
-        layer, neurons = pattern.layer, pattern.neurons
-        bias_lo, bias_hi = layer.enclosure
         signs = pattern.signs.astype(np.float64)
-        rows = sp.diags_array(signs) @ sp.csr_array(layer.weights[neurons]).astype(np.float64)
-        # Of an enclosed bias, the side that makes the wanted sign easier.
-        self.constant = signs * np.where(signs > 0, bias_hi[neurons], bias_lo[neurons])
-        first: Any = sp.csr_array(rows)
+        weights = sp.csr_array(pattern.layer.weights[pattern.neurons]).astype(np.float64)
+        self.constant = signs * pattern.bias
         self._extra: Any = sp.csr_array((0, region.size))
         if isinstance(region, Polytope):
             self._extra = sp.csr_array(-region.matrix)
             self.constant = np.concatenate([self.constant, region.right])
-        self.rows: Any = sp.csr_array(sp.vstack([first, self._extra]))
+        self.rows: Any = sp.csr_array(sp.vstack([sp.diags_array(signs) @ weights, self._extra]))
         self.low = self.values.first_from(region.lo)
         self.high = self.values.last_until(region.hi)
         self.middle = region.middle if isinstance(region, Ball | L0Ball) else region.center
         self.cost = _Cost.of(region)
-        self.home = self._nearest(self.middle)
-        self._guide = self.home if guide is None else self._nearest(guide)
+        self.central = self._nearest(self.middle)
+        self._guide = self.central if guide is None else self._nearest(guide)
 
     def _nearest(self, point: FloatArray) -> FloatArray:
         """Return the places of the nearest grid values, decided by their distances."""
@@ -95,7 +90,6 @@ class _GridSearch(ActiveSearch):
                 continue
             point = self.values.at(np.clip(self._guide, node.low, node.high))
             if node.is_point or node.is_likely(point):
-                # A tie or an enclosure may have the wanted sign, so it is not wrong.
                 wrong = np.intersect1d(np.flatnonzero(self.wrong(point)), active)
                 if not wrong.size and self._region.contains(point):
                     return Found(point=point)
@@ -108,9 +102,9 @@ class _GridSearch(ActiveSearch):
 
 @dataclass(frozen=True, eq=False)
 class _Cost:
-    """What inputs cost of a ball's radius: |x_i - c_i|^power, in all at most `budget`.
+    """The constraint of a ball: the sum of the costs |x_i - c_i|^power is at most `budget`.
 
-    With the power 0, every input that differs from the centre costs 1.
+    With the power 0, the cost of every input that differs from the centre is 1.
     """
 
     power: int
@@ -118,7 +112,7 @@ class _Cost:
 
     @staticmethod
     def of(region: Region) -> _Cost | None:
-        """Return the cost in a ball; other regions are boxes with inequalities."""
+        """Return the constraint of a ball; other regions are boxes with inequalities."""
         if isinstance(region, L0Ball):
             return _Cost(0, float(region.changes))
         if not isinstance(region, Ball) or region.norm == "linf":
@@ -129,7 +123,7 @@ class _Cost:
 
 @dataclass(eq=False)
 class _Node:
-    """A range of grid values for every input that takes part; the others stay at home."""
+    """A range of grid values for every input of the inequalities; the others stay central."""
 
     search: _GridSearch
     rows: Any
@@ -142,7 +136,7 @@ class _Node:
     def of(search: _GridSearch, active: IntArray) -> _Node:
         """Return the node of all grid points, for some of the inequalities."""
         rows = sp.csr_array(search.rows[active])
-        low, high = search.home.copy(), search.home.copy()
+        low, high = search.central.copy(), search.central.copy()
         used = np.unique(rows.indices)
         low[used], high[used] = search.low[used], search.high[used]
         return _Node(search, rows, search.constant[active], active, low, high)
@@ -157,23 +151,16 @@ class _Node:
         return bool(np.all(self.rows @ point + self.constant >= 0))
 
     def split(self, guide: FloatArray) -> list[_Node]:
-        """Return two halves of the node, the one that is tried first last."""
+        """Return two halves of the node; the last one is searched first."""
         i = int(np.argmax((self.high - self.low) * self.search.values.step))
         at = float(np.clip(guide[i], self.low[i], self.high[i] - 1))
-        if guide[i] == self.high[i]:
-            at = float(self.high[i] - 1)
-        halves = []
-        for upper in (False, True):
-            low, high = self.low.copy(), self.high.copy()
-            if upper:
-                low[i] = at + 1
-            else:
-                high[i] = at
-            halves.append(_Node(self.search, self.rows, self.constant, self.numbers, low, high))
+        low, high = self.low.copy(), self.high.copy()
+        high[i], low[i] = at, at + 1
+        halves = [replace(self, high=high), replace(self, low=low)]
         return halves if guide[i] > at else halves[::-1]
 
     def tighten(self, blamed: BoolArray) -> bool:
-        """Shrink the ranges; False if none is left.  Notes which inequalities that took."""
+        """Shrink the ranges, and mark the inequalities used; return False if a range is empty."""
         for _ in range(TIGHTENINGS):
             before = float((self.high - self.low).sum())
             if not (self._by_rows(blamed) and self._by_cost()):
@@ -212,13 +199,13 @@ class _Node:
         cost, search = self.search.cost, self.search
         if cost is None:
             return True
-        nearest = search.values.at(np.clip(search.home, self.low, self.high))
+        nearest = search.values.at(np.clip(search.central, self.low, self.high))
         if not cost.power:
             stays = nearest == search.middle
             more = cost.budget - float(np.count_nonzero(~stays))
             if more == 0:
-                self.low = np.where(stays, search.home, self.low)
-                self.high = np.where(stays, search.home, self.high)
+                self.low = np.where(stays, search.central, self.low)
+                self.high = np.where(stays, search.central, self.high)
             return more >= 0
         least = np.abs(nearest - search.middle) ** cost.power
         left = cost.budget - float(least.sum())

@@ -1,9 +1,9 @@
 r"""Feasibility check where at most k inputs may change, each by a real number.
 
-Which inputs change is searched depth first.  With the inputs I chosen and others still open, the
-left-hand side of an inequality s_j (w_j.x + b_j) >= 0 is at most its value at the centre plus the
-gains of I and of the k - |I| open inputs that gain most.  Where all k inputs are chosen, the region
-is a box in these inputs, and a rational linear program decides.
+The sets of inputs that change are searched depth first.  If the inputs I are chosen and others are
+open, the left-hand side of an inequality s_j (w_j.x + b_j) >= 0 is at most its value at the centre
+plus the gains of I and the k - |I| largest gains of open inputs.  Once k inputs are chosen, the
+region is a box in these inputs, and a rational linear program decides.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bnncert.reachability.feasibility import Feasibility, SignPattern
 from bnncert.reachability.polyhedron import polyhedral_feasibility
 from bnncert.regions import Box, L0Ball
 
-#: Nodes of one search.
+#: The largest number of nodes of a search.
 MOST_NODES = 400
 
 #: Relative widening of sums, far above their rounding errors.
@@ -32,7 +32,7 @@ def l0_feasibility(pattern: SignPattern, region: L0Ball, deadline: Deadline) -> 
 
 
 class _ChangeSearch(ActiveSearch):
-    """Searches which inputs change."""
+    """Searches the inputs that change."""
 
     def __init__(self, pattern: SignPattern, region: L0Ball) -> None:
         super().__init__(pattern)
@@ -76,7 +76,7 @@ class _ChangeSearch(ActiveSearch):
 
 @dataclass(frozen=True, eq=False)
 class _Gains:
-    """What each input can add to each inequality, and the values at the centre, rounded up.
+    """The gain of each input in each inequality, and the values at the centre, rounded up.
 
     A node has 1 for inputs that may change, -1 for inputs that may not, and 0 for open ones.
     """
@@ -88,13 +88,10 @@ class _Gains:
     @staticmethod
     def of(pattern: SignPattern, region: L0Ball) -> _Gains:
         """Return the sums of the neurons of a pattern."""
-        bias_lo, bias_hi = pattern.layer.enclosure
-        signs = pattern.signs.astype(np.float64)
+        signs, bias = pattern.signs.astype(np.float64), pattern.bias
         rows = pattern.layer.weights[pattern.neurons].astype(np.float64)
         inputs = np.unique(rows.indices)
         matrix = signs[:, None] * rows[:, inputs].toarray()
-        # Of an enclosed bias, the side that makes the wanted sign easier.
-        bias = np.where(signs > 0, bias_hi[pattern.neurons], bias_lo[pattern.neurons])
         middle, lo, hi = region.middle[inputs], region.lo[inputs], region.hi[inputs]
         size = np.abs(matrix) @ np.maximum(np.abs(lo), np.abs(hi)) + np.abs(bias)
         value = matrix @ middle + signs * bias + WIDEN * size + 1e-300
@@ -109,12 +106,9 @@ class _Gains:
         return np.asarray(self.value + chosen + best.sum(axis=1))
 
     def split(self, node: SignArray) -> list[SignArray]:
-        """Return the node without and with one more input: the one that helps most."""
+        """Return the node without and with the input of the largest gain in the worst row."""
         short = np.argmin(self.value + self.gain[:, node > 0].sum(axis=1))
         i = int(np.argmax(np.where(node == 0, self.gain[short], -1.0)))
-        halves = []
-        for state in (-1, 1):
-            half = node.copy()
-            half[i] = state
-            halves.append(half)
-        return halves
+        halves = np.stack([node, node])
+        halves[:, i] = (-1, 1)
+        return list(halves)

@@ -34,56 +34,43 @@ class _Polyhedron:
 
 
 def _polyhedron(region: Region) -> _Polyhedron:
-    zero = Fraction(0)
     if is_l2_ball(region):
         raise ValueError("the L2 ball is not polyhedral")
+    zero = Fraction(0)
+    low, high = ([Fraction(v) for v in side.tolist()] for side in (region.lo, region.hi))
+    n = len(low)
+    if not isinstance(region, Ball | L0Ball):
+        rows: list[dict[int, Fraction]] = []
+        right: list[Bound] = []
+        if isinstance(region, Polytope):
+            rows = [{j: Fraction(c) for j, c in enumerate(r) if c} for r in region.matrix.tolist()]
+            right = [Fraction(b) for b in region.right.tolist()]
+        return _Polyhedron(low, high, rows, right, [(((i, 1),), zero) for i in range(n)])
+    middle = [Fraction(c) for c in region.middle.tolist()]
+    limit = Fraction(region.radius if isinstance(region, Ball) else region.changes)
     if isinstance(region, Ball):
-        radius = Fraction(region.radius)
-        middle = [Fraction(c) for c in region.middle.tolist()]
-        n = len(middle)
-        low = [m - radius for m in middle]
-        high = [m + radius for m in middle]
-        # Only the data box is given in floats; c - r is exact here, not rounded.
-        if region.clip_lo is not None:
-            low = [max(a, Fraction(c)) for a, c in zip(low, region.clip_lo.tolist(), strict=True)]
-        if region.clip_hi is not None:
-            high = [min(a, Fraction(c)) for a, c in zip(high, region.clip_hi.tolist(), strict=True)]
-        if region.values is not None:
-            # The outermost grid values.
-            low = [max(a, Fraction(c)) for a, c in zip(low, region.lo.tolist(), strict=True)]
-            high = [min(a, Fraction(c)) for a, c in zip(high, region.hi.tolist(), strict=True)]
+        # The bounding box is rounded outwards; m - r and m + r are exact here.
+        low = [max(a, m - limit) for a, m in zip(low, middle, strict=True)]
+        high = [min(b, m + limit) for b, m in zip(high, middle, strict=True)]
         if region.norm == "linf":
             return _Polyhedron(low, high, [], [], [(((i, 1),), zero) for i in range(n)])
-        upper = [h - m for h, m in zip(high, middle, strict=True)]
-        upper += [m - a for a, m in zip(low, middle, strict=True)]
-        inputs = [(((i, 1), (n + i, -1)), middle[i]) for i in range(n)]
-        total = {j: Fraction(1) for j in range(2 * n)}
-        return _Polyhedron([zero] * (2 * n), upper, [total], [radius], inputs)
-    low, high = ([Fraction(v) for v in side.tolist()] for side in (region.lo, region.hi))
+    # x = m + v+ - v-, and the sum of all v is at most r.  In the convex hull of an L0 ball, the sum
+    # of the shares of their ranges by which inputs move is at most k.
+    sides = [b - m for b, m in zip(high, middle, strict=True)]
+    sides += [m - a for a, m in zip(low, middle, strict=True)]
+    total = dict.fromkeys(range(2 * n), Fraction(1))
     if isinstance(region, L0Ball):
-        # The convex hull: the shares of their ranges by which inputs move add up to k at most.
-        middle = [Fraction(c) for c in region.middle.tolist()]
-        n = len(middle)
-        sides = [h - m for h, m in zip(high, middle, strict=True)]
-        sides += [m - a for a, m in zip(low, middle, strict=True)]
-        inputs = [(((i, 1), (n + i, -1)), middle[i]) for i in range(n)]
         total = {j: 1 / side for j, side in enumerate(sides) if side}
-        changes = Fraction(region.changes)
-        return _Polyhedron([zero] * (2 * n), sides, [total], [changes], inputs)
-    rows: list[dict[int, Fraction]] = []
-    right: list[Bound] = []
-    if isinstance(region, Polytope):
-        rows = [{j: Fraction(c) for j, c in enumerate(r) if c} for r in region.matrix.tolist()]
-        right = [Fraction(b) for b in region.right.tolist()]
-    return _Polyhedron(low, high, rows, right, [(((i, 1),), zero) for i in range(len(low))])
+    inputs = [(((i, 1), (n + i, -1)), middle[i]) for i in range(n)]
+    return _Polyhedron([zero] * (2 * n), sides, [total], [limit], inputs)
 
 
 def polyhedral_feasibility(pattern: SignPattern, region: Region, deadline: Deadline) -> Feasibility:
     """Decide whether a pattern occurs in a polyhedral region."""
     bias_lo, bias_hi = pattern.layer.enclosure
     polyhedron = _polyhedron(region)
-    # What an irrational bias may allow decides that a pattern is impossible; what it allows for
-    # certain decides that a point has it.  For exact biases the two are one question.
+    # A pattern is impossible if no value of an enclosed bias allows it, and a point has it if all
+    # values do.  For exact biases the two questions are the same.
     possible = _decide(pattern, polyhedron, deadline, certain=False)
     inexact = np.any(bias_lo[pattern.neurons] != bias_hi[pattern.neurons])
     if possible.point is None or not inexact:
@@ -143,7 +130,7 @@ def _inequalities(
 
 def _conflict(multipliers: dict[int, Fraction]) -> Feasibility:
     if not multipliers:
-        # No neuron is to blame, and an empty clause would exclude every pattern.
+        # An empty clause would exclude every pattern.
         return Feasibility()
     places = np.array(list(multipliers), dtype=np.int64)
     return Feasibility(conflict=places, multipliers=tuple(multipliers.values()))
@@ -158,27 +145,20 @@ def _largest_margin(
 ) -> tuple[Fraction, tuple[Fraction, ...], dict[int, Fraction]] | None:
     """Maximise t with row.z - t >= right where `with_margin`, else row.z >= right.
 
-    Returns t, the point, and the multipliers of the rows that bind.
+    Returns t, the point, and the multipliers that are not zero.
     """
     n = len(polyhedron.lower)
     reach = Fraction(1)
     for row, b in zip(rows, right, strict=True):
-        size = sum(
-            (
-                abs(c) * max(abs(polyhedron.lower[j]), abs(polyhedron.upper[j]))
-                for j, c in row.items()
-            ),
-            abs(b),
+        ends = (
+            (abs(c), abs(polyhedron.lower[j]), abs(polyhedron.upper[j])) for j, c in row.items()
         )
-        reach = max(reach, size)
+        reach = max(reach, sum((c * max(low, high) for c, low, high in ends), abs(b)))
     minus = Fraction(-1)
     program = ExactProgram(
         cost=[Fraction(0)] * n + [minus],
         rows=[
-            *(
-                {**row, n: minus} if flag else row
-                for row, flag in zip(rows, with_margin, strict=True)
-            ),
+            *({**r, n: minus} if flag else r for r, flag in zip(rows, with_margin, strict=True)),
             *polyhedron.rows,
         ],
         row_lower=[*right, *([None] * len(polyhedron.rows))],

@@ -57,7 +57,7 @@ class BallRounding:
         self._power = 2 if norm == "l2" else 1
         self._budget = radius**self._power * (1 + 1e-14)
         self._low, self._high = box
-        self._home = np.clip(values.nearest(center), self._low, self._high)
+        self._central = np.clip(values.nearest(center), self._low, self._high)
 
     def _cost(self, places: FloatArray) -> FloatArray:
         return np.asarray(np.abs(self._values.at(places) - self._center) ** self._power)
@@ -70,21 +70,21 @@ class BallRounding:
         """
         places = np.clip(self._values.nearest(points), self._low, self._high)
         outside = self._cost(places).sum(axis=1) > self._budget
-        lost = np.all(places == self._home, axis=1) & np.any(points != self._center, axis=1)
+        lost = np.all(places == self._central, axis=1) & np.any(points != self._center, axis=1)
         for row in np.flatnonzero(outside | lost).tolist():
             places[row] = self._largest_first(points[row], places[row])
         return self._values.at(places)
 
     def _largest_first(self, point: FloatArray, nearest: FloatArray) -> FloatArray:
         away = point - self._center
-        one = np.clip(self._home + np.sign(away), self._low, self._high)
-        places: FloatArray = self._home.copy()
+        one = np.clip(self._central + np.sign(away), self._low, self._high)
+        places: FloatArray = self._central.copy()
         left = self._budget - float(self._cost(places).sum())
         order = np.argsort(-np.abs(away), kind="stable")
-        for wanted in (np.where(nearest == self._home, one, nearest), one):
+        for wanted in (np.where(nearest == self._central, one, nearest), one):
             extra = (self._cost(wanted) - self._cost(places))[order]
             # Only inputs that have not moved yet may move.
-            extra = np.where((places != self._home)[order] | (extra <= 0), 0.0, extra)
+            extra = np.where((places != self._central)[order] | (extra <= 0), 0.0, extra)
             total = np.cumsum(extra)
             fits = (total <= left) & (extra > 0)
             left -= float(extra[fits].sum())
