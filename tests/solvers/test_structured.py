@@ -63,13 +63,11 @@ def make(
         table=Lattice(
             np.array(rows, dtype=np.float64).reshape(len(rows), n),
             padded(points),
-            np.array([p.size for p in points], dtype=np.int64),
         ),
         values=padded([np.array(v, dtype=np.float64) for v in values]),
         gates=Lattice(
             np.array([w for w, _, _ in gates], dtype=np.float64).reshape(len(gates), n),
             padded(gate_points),
-            np.array([p.size for p in gate_points], dtype=np.int64),
         ),
         gate_signs=padded(signs),
         outputs=np.array([out for _, _, out in gates], dtype=np.int64),

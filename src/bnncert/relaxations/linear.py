@@ -6,11 +6,11 @@ With z = (x+1)/2 in [0, 1] and Lo <= u = <w, y> <= U, a sign neuron is
     u <= q + (U - q) z            (z = 0 needs u <= q).
 
 The paper's form has p = q = -b, which is its (nv+b)(x+1) >= 2(w.y+b) and (nv-b)(1-x) >= -2(w.y+b).
-The Soft form lets both signs pass within a margin, p = -b - 1e-7 and q = -b + 1e-7.  The lattice
-form takes the integers p and q = p - 2 that the pre-activations can really reach.
+The soft form allows both signs within a margin, p = -b - 1e-7 and q = -b + 1e-7.  The lattice form
+has the integers p and q = p - 2 that are values of the pre-activations.
 
-Of an L2 ball only the bounding box is linear: its block is x = m + r v, and a solver that knows
-quadratic constraints adds |v|_2 <= 1.
+An L2 ball is represented by its bounding box x = m + r v, and a solver for quadratic constraints
+adds |v|_2 <= 1.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SOFT_MARGIN = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class LinearModel:
-    """The encoding, and where its variables are.
+    """The encoding, and the places of its variables.
 
     The variables of the input come first, then those of each layer from its entry of `offsets`.
     """
@@ -49,7 +49,7 @@ class LinearModel:
     problem: UnstableProblem
 
     def point(self, solution: FloatArray, region: Region) -> FloatArray:
-        """Return the input that a solution stands for."""
+        """Return the input of a solution."""
         x = np.array(region.center)
         x[self.inputs.index] = self.inputs.base + self.inputs.spread @ solution[: self.inputs.size]
         return x
@@ -91,10 +91,10 @@ def linear_model(
     block: InputBlock | None = None,
     deadline: Deadline | None = None,
 ) -> LinearModel:
-    """Encode an open problem, with integer or relaxed neurons and no objective yet.
+    """Encode a problem without its objective, with integer or relaxed neurons.
 
-    `block` takes the place of the region's own :func:`input_block`.  OutOfTimeError is raised if
-    the deadline passes before the model is complete.
+    `block` replaces the :func:`input_block` of the region.  OutOfTimeError is raised if the
+    deadline passes before the model is complete.
     """
     limit = deadline or Deadline(None)
     block = block or input_block(region, problem.layers[0].inputs)
@@ -179,7 +179,7 @@ def _first_sums(layer: UnstableLayer, block: InputBlock) -> _Sums:
     terms = np.diff(weights.indptr) + 8
     largest = np.full(layer.size, 1e-12)
     np.maximum.at(largest, np.repeat(np.arange(layer.size), np.diff(part.indptr)), abs(part.data))
-    # Powers of two scale without rounding.
+    # Scaling by powers of two is exact.
     scale = 2.0 ** np.rint(-np.log2(largest))
     return _Sums(part, base, 2.0**-51 * terms * reach, scale)
 
@@ -192,7 +192,7 @@ def _later_sums(layer: UnstableLayer) -> _Sums:
 
 
 def _place(part: Any, diagonal: Any, left: int, own: int, columns: int) -> Any:
-    """Put a block at column `left` and a diagonal at column `own` of a wide matrix."""
+    """Return a wide matrix with a block from column `left` and a diagonal from column `own`."""
     a, d = part.tocoo(), diagonal.tocoo()
     return sp.coo_array(
         (

@@ -149,7 +149,6 @@ class Restrictor:
             table=Lattice(
                 np.vstack([rows, gates.idle_rows]),
                 np.vstack([widen(points, width), widen(gates.idle_points, width)]),
-                np.zeros(rows.shape[0] + idle.size, dtype=np.int64),
             ),
             values=np.vstack([widen(values, width), np.zeros((idle.size, width))]),
             gates=gates.lattice,
@@ -178,7 +177,7 @@ class Restrictor:
         def points(chosen: IntArray) -> FloatArray:
             return packed(gates.points[chosen] - shift[chosen, None], possible[chosen])
 
-        lattice = Lattice(rows[live], points(live), possible[live].sum(axis=1))
+        lattice = Lattice(rows[live], points(live))
         live_signs = packed(signs[live], possible[live])
         return _RestrictedGates(live, idle, lattice, live_signs, rows[idle], points(idle), shift)
 

@@ -1,12 +1,13 @@
-r"""An L2 ball as the first layer sees it.
+r"""The projection of an L2 ball to the space of the first-layer weights.
 
-The open neurons only see W (x - m).  With the columns of Q an orthonormal basis of the rows of W,
+The unstable neurons depend only on W (x - m).  If the columns of Q are an orthonormal basis of the
+rows of W,
 
     W (x - m) = r W Q v,      v = Q' (x - m) / r,      |v|_2 <= 1,
 
-and every such v belongs to a point of the ball: one variable for each open neuron replaces one for
-each input.  A data box has no such short image and is left out; only the bounds Lo and U of each
-neuron still know of it.
+and every such v belongs to a point of the ball: there is one variable for each unstable neuron
+instead of one for each input.  The data box is not represented by v, only by the bounds Lo and U of
+the neurons.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from bnncert.regions.linear_block import InputBlock, input_block
 
 
 def ball_block(region: Ball, layer: UnstableLayer) -> InputBlock:
-    """Describe an L2 ball by few variables v; that |v|_2 <= 1 is left to the solver."""
+    """Describe an L2 ball by few variables v; the solver adds the constraint |v|_2 <= 1."""
     used = layer.inputs
     if layer.size >= used.size:
-        # Nothing to gain: v = (x - m) / r keeps the data box.
+        # v = (x - m) / r has as few variables and represents the data box, too.
         return input_block(region, used)
     basis = np.linalg.qr(layer.weights.toarray().astype(np.float64).T)[0]
     ones = np.ones(layer.size)

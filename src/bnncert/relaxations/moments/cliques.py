@@ -3,8 +3,8 @@
 * `layered`: the paper's theorem.  L = 1: each input with layer 1.  L = 2: each input with layer 1,
   and each last neuron with layer 1.  L >= 3: adjacent hidden layers (up to L-1), each input with
   layer 1, each last neuron with layer L-1.
-* `pairwise`: every pair of neurons in adjacent layers (faster and much coarser).  These cliques
-  have cycles, so the running-intersection property fails for them in general.
+* `pairwise`: every pair of neurons in adjacent layers (faster and much weaker).  These cliques
+  have cycles and in general do not have the running-intersection property.
 * `chordal`: the maximal cliques of a minimum-fill extension of the correlative sparsity graph.
 * `dense`: one clique.
 """
@@ -40,13 +40,13 @@ def cliques(
         family = pairwise_cliques(problem.layers)
     else:
         raise InputError(f"sparsity is {sparsity!r}; expected layered, pairwise, chordal or dense")
-    # Below a neuron that meets its threshold with a constant sum there may be an empty layer.
+    # The layer below a neuron with a constant sum may be empty.
     covered = {v for clique in family for v in clique}
     return (*family, *((v,) for v in range(len(problem.variables)) if v not in covered))
 
 
 def covers(problem: PolynomialProblem, family: Sequence[Clique]) -> bool:
-    """Whether every product of two variables in the objective lies in some clique."""
+    """Whether every product of two variables in the objective lies in a clique."""
     members = [frozenset(c) for c in family]
     pairs = {frozenset(m) for m in problem.objective.terms if len(set(m)) > 1}
     return all(any(pair <= clique for clique in members) for pair in pairs)
@@ -71,7 +71,7 @@ def pairwise_cliques(layers: Sequence[Clique]) -> tuple[Clique, ...]:
 def chordal_cliques(
     problem: PolynomialProblem, deadline: Deadline | None = None
 ) -> tuple[Clique, ...]:
-    """Return the maximal cliques of an elimination by least fill: fewest new edges first."""
+    """Return the maximal cliques of a minimum-fill elimination."""
     limit = deadline or Deadline(None)
     neighbours: dict[int, set[int]] = {v: set() for v in range(len(problem.variables))}
     for _, polynomial in (("", problem.objective), *problem.inequalities):
@@ -88,7 +88,7 @@ def chordal_cliques(
             made.append(clique)
         for v in near:
             remaining[v] = (remaining[v] | near) - {v, vertex}
-    # Reversed elimination order satisfies the running-intersection property.
+    # The reversed order of elimination has the running-intersection property.
     return tuple(tuple(sorted(c)) for c in reversed(made))
 
 

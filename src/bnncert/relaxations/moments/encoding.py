@@ -33,7 +33,7 @@ def encode(
     objective: int | Polynomial = 0,
     deadline: Deadline | None = None,
 ) -> PolynomialProblem:
-    """Encode an open problem; raise OutOfTimeError if the deadline passes before that is done.
+    """Encode a problem; raise OutOfTimeError if the deadline passes before that is done.
 
     Parameters
     ----------
@@ -55,7 +55,9 @@ def encode(
         layers.append(tuple(range(start, len(variables))))
     inequalities = _input_constraints(region, inputs)
     for number, layer in enumerate(problem.layers, start=1):
-        weights, bias, doubt = _first_layer(layer, inputs) if number == 1 else _later_layer(layer)
+        weights, bias, doubt = layer.weights, layer.bias, np.zeros(layer.size)
+        if number == 1:
+            weights, bias, doubt = _first_layer(layer, inputs)
         for j in range(layer.size):
             deadline.check()
             row = {
@@ -86,7 +88,7 @@ def _substitute(
     inputs: ScaledInputs,
     layers: list[tuple[int, ...]],
 ) -> tuple[Polynomial, float]:
-    """Write an objective over raw inputs and last signs in the encoding's variables."""
+    """Return an objective of raw inputs and last-layer signs in the variables of the encoding."""
     if objective.degree > 2:
         raise InputError(f"the objective has degree {objective.degree}; expected at most 2")
     place = {int(i): k for k, i in enumerate(inputs.index)}
@@ -103,11 +105,11 @@ def _substitute(
         if j in open_:
             return Polynomial.affine({open_[j]: 1.0})
         if state[j] == 0:
-            raise InputError(f"neuron {j} of the last layer was reduced away")
+            raise InputError(f"neuron {j} of the last layer is not part of the problem")
         return Polynomial.constant(float(state[j]))
 
     f = objective.substituted(value)
-    # Multiplying out rounds each coefficient a few times; all variables are at most 1 in size.
+    # Every coefficient is rounded a few times, and no variable is larger than 1.
     size = 0.0
     for monomial, c in objective.terms.items():
         product = abs(c)
@@ -118,19 +120,15 @@ def _substitute(
 
 
 def _first_layer(layer: UnstableLayer, inputs: ScaledInputs) -> tuple[Any, FloatArray, FloatArray]:
-    """Return the weights over u, the bias, and what rounding these may have changed."""
+    """Return the weights over u, the bias, and a bound of their rounding error."""
     weights = layer.weights_over(inputs.index)
     scaled = sp.csr_array(weights @ sp.diags_array(inputs.half))
     scaled.eliminate_zeros()
     bias = np.asarray(weights @ inputs.base) + layer.bias
     reach = np.asarray(abs(weights) @ (np.abs(inputs.base) + inputs.half)) + np.abs(layer.bias)
     doubt = 2.0**-51 * (np.diff(weights.indptr) + 8) * reach
-    # The enclosure of an irrational bias is part of the doubt.
+    # The error includes the enclosure of an irrational bias.
     return scaled, bias, doubt + (layer.minus_upto - layer.plus_from)
-
-
-def _later_layer(layer: UnstableLayer) -> tuple[Any, FloatArray, FloatArray]:
-    return layer.weights, layer.bias, np.zeros(layer.size)
 
 
 def _neuron(
@@ -141,7 +139,7 @@ def _neuron(
     doubt: float,
     encoding: Encoding,
 ) -> list[tuple[str, Polynomial]]:
-    """Return the constraints of one neuron, loosened by the doubt about its bias."""
+    """Return the constraints of one neuron, relaxed by the error of its sum."""
     value = Polynomial.affine(row, bias)
     norm = float(sum(map(abs, row.values())))
     if encoding == "standard":
@@ -155,7 +153,7 @@ def _neuron(
     if encoding != "tight":
         raise InputError(f"encoding is {encoding!r}; expected standard, tight-plain or tight")
     weighted = Polynomial.affine(row)
-    # nv is rounded up: a tautology must stay one.
+    # nv is rounded up, so that the inequalities hold for all inputs.
     norm *= 1 + 2.0**-50
     return [
         *tight,
@@ -165,14 +163,14 @@ def _neuron(
 
 
 def _input_constraints(region: Region, inputs: ScaledInputs) -> list[tuple[str, Polynomial]]:
-    """Return 1 - u^2 >= 0 for each input, and the ball's or the polytope's constraints."""
+    """Return 1 - u^2 >= 0 for each input, and the constraints of a ball or polytope."""
     count = inputs.index.size
     out = [
         (f"input {int(i) + 1}", Polynomial({(): 1.0, (k, k): -1.0}))
         for k, i in enumerate(inputs.index)
     ]
     if is_l2_ball(region):
-        # r^2 - |base + half u - m|^2; inputs that do not matter can stay at the centre.
+        # r^2 - |base + half u - m|^2 >= 0; inputs that are not used stay at the centre.
         gap = inputs.base - region.middle[inputs.index]
         square = region.radius**2 - float(gap @ gap)
         terms: dict[tuple[int, ...], float] = {}

@@ -1,8 +1,7 @@
 """Sparse polynomials, and polynomial optimisation problems that can be printed.
 
-A monomial is a sorted tuple of variable numbers, () being 1 and (3, 3, 7) being x3^2 x7; a
-polynomial maps monomials to coefficients.  Binary variables obey x^2 = 1, which
-:meth:`Polynomial.reduced` uses.
+A monomial is a sorted tuple of variable numbers: () is 1 and (3, 3, 7) is x3^2 x7.  A polynomial
+maps monomials to coefficients.  Binary variables satisfy x^2 = 1 (:meth:`Polynomial.reduced`).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Monomial: TypeAlias = tuple[int, ...]
 class Polynomial:
     """sum of coefficient * monomial; zero coefficients are not stored.
 
-    Coefficients are floats, or rationals if it is made of rationals only.
+    Coefficients are floats, or rationals if all coefficients are rationals.
     """
 
     terms: Mapping[Monomial, float]

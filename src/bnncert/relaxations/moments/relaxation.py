@@ -8,8 +8,8 @@ where x^2 = 1 is substituted for binary variables.  The dual multipliers are Gra
 
     f - lambda = sum_k v_k' G_k v_k + sum_g (v_g' G_g v_g) g     as polynomials.
 
-Whatever matrices a solver returns, projecting them to the cone and computing what is left,
-R = f - (right-hand side), gives the valid bound  R_0 - sum_{a != 0} |R_a|,  since |x^a| <= 1.
+The matrices that a solver returns are projected to the cone.  With the remainder
+R = f - (right-hand side), the bound  R_0 - sum_{a != 0} |R_a|  is valid, because |x^a| <= 1.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from bnncert.relaxations.moments.polynomial import (
 )
 from bnncert.solvers.conic import ConicProgram, pack, unpack
 
-#: Most scalar moments that a relaxation may have before it is refused.
+#: Relaxations with more scalar moments are refused.
 MOST_MOMENTS = 3_000_000
 
 
@@ -67,8 +67,8 @@ class MomentRelaxation:
                 continue
             if deadline is not None:
                 deadline.check()
-            # Shift negative eigenvalues away; the projection may itself be off by rounding,
-            # which costs trace(v v') <= n times that on a block of bounded monomials.
+            # Negative eigenvalues become 0.  The rounding error of the projection lowers the bound
+            # by at most trace(v v') <= n times that error on a block of bounded monomials.
             gram = unpack(cone[rows], n)
             values, vectors = np.linalg.eigh(gram)
             kept = np.maximum(values, 0.0)
@@ -77,8 +77,8 @@ class MomentRelaxation:
             cone[rows] = pack(projected)
             size = float(np.abs(values).max(initial=0.0))
             loss += 4.0 * n * n * 2.0**-52 * size * n
-        # R = f - A*(cone) coefficient by coefficient: the rows of the program are exactly the
-        # coefficients of the blocks, with the constant monomial in the right-hand side.
+        # R = f - A*(cone) for each coefficient: the rows of the program are the coefficients of the
+        # blocks, and the right-hand side is that of the constant monomial.
         residual = program.cost + program.matrix.T @ cone
         magnitude = np.abs(program.cost) + abs(program.matrix).T @ np.abs(cone)
         constant = self.problem.objective.reduced(self.problem.binary).terms.get((), 0.0)
@@ -127,15 +127,14 @@ def relax(
     for _, g in problem.inequalities:
         deadline.check()
         g = g.reduced(problem.binary)
-        home = None
+        clique = None
         if order > 1:
-            home = next((c for c in members if g.variables <= c), None)
-        if home is None:
-            # Order 1, or a constraint that no clique holds: a number times g.
+            clique = next((c for c in members if g.variables <= c), None)
+        if clique is None:
+            # At order 1, or if no clique contains g, its multiplier is a number.
             scalars.append(_Block(((),), g))
         else:
-            basis = _basis(tuple(sorted(home)), order - 1, problem)
-            blocks.append(_Block(basis, g))
+            blocks.append(_Block(_basis(tuple(sorted(clique)), order - 1, problem), g))
     return _assemble(problem, tuple(scalars), tuple(blocks), deadline)
 
 
@@ -186,7 +185,7 @@ def _assemble(
     objective = problem.objective.reduced(binary)
     for monomial in objective.terms:
         if monomial and monomial not in moments:
-            raise InputError("the objective has a product of variables that no clique holds")
+            raise InputError("the objective has a product of variables that no clique contains")
     cost = np.zeros(len(moments))
     for monomial, c in objective.terms.items():
         if monomial:

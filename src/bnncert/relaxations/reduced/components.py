@@ -26,7 +26,7 @@ from bnncert.relaxations.reduced.problem import Lattice, ReducedProblem
 
 @dataclass(frozen=True, eq=False)
 class Component:
-    """One component, and which variables, tables, gates and pairs of the whole it holds."""
+    """One component, and its variables, tables, gates and pairs by their numbers in the whole."""
 
     problem: ReducedProblem
     variables: IntArray
@@ -54,7 +54,7 @@ def labels(problem: ReducedProblem) -> IntArray:
 
     first, second = [], []
     for group in link_groups(problem):
-        # A path through the group connects it as well as all of its pairs do.
+        # A path through the group is enough to connect it.
         first.append(group[:-1])
         second.append(group[1:])
     nothing = np.zeros(0, dtype=np.int64)
@@ -66,8 +66,7 @@ def labels(problem: ReducedProblem) -> IntArray:
 def components(problem: ReducedProblem) -> list[Component]:
     """Split a problem into its components, the largest last.
 
-    The first part keeps the constant and the slack, and the others have none.  A problem with a
-    coupling is one part.
+    The constant and the slack belong to the first part.  A problem with a coupling is one part.
     """
     label = labels(problem)
     count = int(label.max(initial=-1)) + 1
@@ -78,7 +77,7 @@ def components(problem: ReducedProblem) -> list[Component]:
     rank = np.empty(count, dtype=np.int64)
     rank[order] = np.arange(count)
     label = rank[label]
-    # A row without entries is a constant: any part may have it.
+    # A row without entries is a constant, which can belong to any part.
     table = _label_of_rows(problem.table.rows, label)
     pair = label[variable_of(problem.pair_first)]
     triple = label[variable_of(problem.triples)]
@@ -121,14 +120,14 @@ def _label_of_rows(rows: FloatArray, label: IntArray) -> IntArray:
 
 
 def _lattice_part(lattice: Lattice, rows: IntArray, columns: IntArray) -> Lattice:
-    return Lattice(lattice.rows[np.ix_(rows, columns)], lattice.points[rows], lattice.sizes[rows])
+    return Lattice(lattice.rows[np.ix_(rows, columns)], lattice.points[rows])
 
 
 def join(problem: ReducedProblem, parts: list[Component], duals: list[DualPoint]) -> DualPoint:
-    """Return the certificate of the whole: its bound is the sum of the parts' bounds.
+    """Return the dual point of the whole, whose bound is the sum of the bounds of the parts.
 
-    A T_c that is indefinite by lambda is lifted by lambda I first, which costs its own part what
-    the bound would take off anyway, and the whole nothing more.
+    A T_c with a negative eigenvalue lambda is shifted by -lambda I.  The bound of its part already
+    includes the loss by lambda, so the bound of the whole does not become smaller.
     """
     size, tables, gates, pairs = _sizes(problem)
     joined = DualPoint(
@@ -161,7 +160,7 @@ def join_moments(
 
 @dataclass(eq=False)
 class ComponentAnswer:
-    """What a solver says of one part; `primal` includes the part's constant."""
+    """The solution of one part; `primal` includes the constant of the part."""
 
     dual: DualPoint
     moments: FloatArray | None
@@ -170,7 +169,7 @@ class ComponentAnswer:
 
 @dataclass(eq=False)
 class SplitBound:
-    """What the parts say of the whole."""
+    """The bound of the whole from the solutions of the parts."""
 
     lower: float
     dual: DualPoint
@@ -184,9 +183,9 @@ def split_bound(
 ) -> SplitBound:
     """Bound a problem part by part.
 
-    `solve` is called with each part and whether it is the last one.  The last part, the largest,
-    comes with the constant of the whole and the bounds of all others in its own constant, so that
-    a solver that stops once the sign of its bound is known decides the whole.
+    `solve` is called with each part and whether it is the last one.  The constant of the last and
+    largest part includes the bounds of all others, so that a solver that stops once the sign of its
+    bound is known decides the whole problem.
     """
     parts = components(problem)
     answers: list[ComponentAnswer] = []

@@ -1,4 +1,4 @@
-r"""The reduced relaxation in conic form, for general solvers: the same program, the same bound.
+r"""The reduced relaxation in conic form, for general solvers.
 
     max  sum theta_j0 + sum kappa_i   s.t.   value - feature.theta >= 0,   T(theta, kappa, pi) >= 0
 
@@ -31,7 +31,7 @@ class _Matrix:
         self.values.append(values)
 
     def put_product(self, left: FloatArray, right: FloatArray, column: int, sign: float) -> None:
-        """Let T gain sign * sym(left, right) per unit of a variable; s = b - A y."""
+        """Add sign * sym(left, right) to the coefficient of a variable in T; s = b - A y."""
         used = np.flatnonzero((left != 0) | (right != 0))
         i, j = np.tril_indices(used.size)
         entry = (left[used[i]] * right[used[j]] + left[used[j]] * right[used[i]]) / 2
@@ -80,7 +80,7 @@ def conic_program(program: StructuredProgram) -> ConicProgram:
     cost = np.concatenate([*costs, -np.ones(size), np.zeros(program.pair_left.size)])
     where = np.concatenate(matrix.columns)
     if program.shared > 1:
-        # Entries of the diagonal with one multiplier are one column.
+        # Entries of the diagonal that share a multiplier share a column.
         lead = first_pair - program.shared
         move = np.arange(cost.size)
         move[lead:first_pair] = lead
@@ -94,7 +94,7 @@ def conic_program(program: StructuredProgram) -> ConicProgram:
 
 
 def multipliers_of(program: StructuredProgram, primal: FloatArray) -> StructuredMultipliers:
-    """Return the multipliers that a solution of the conic program stands for."""
+    """Return the multipliers of a solution of the conic program."""
     theta = []
     start = 0
     for tables in program.tables:

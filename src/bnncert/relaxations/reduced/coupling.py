@@ -1,26 +1,27 @@
 r"""The input as variables of the reduced relaxation.
 
-Conflicting pairs say which *two* first-layer signs exclude each other.  Three half-spaces may
-exclude each other although no two of them do; only the input itself shows that.  Real variables y
-for the input join z = (1, x, y), and every first-layer variable becomes a gate over a real sum,
+Conflicting pairs are *two* first-layer signs that exclude each other.  Three half-spaces may
+exclude each other although no two of them do, which only a relaxation with the input represents.
+With real variables y for the input, z = (1, x, y), every first-layer variable becomes a gate over a
+real sum,
 
     x_j = sign(u_j + b_j),      u_j = offset_j + v_j,      v_j = R_j.y.
 
 (v, x) lies on one of two segments, v in [p_0, p_1] with x = -1 and v in [p_2, p_3] with x = +1, so
-an inequality  a + b v + e x + g x v <= 0  holds if it holds at their four ends.  Of y itself the
-relaxation knows its squares:
+an inequality  a + b v + e x + g x v <= 0  holds if it holds at their four ends.  The relaxation
+bounds the squares of y:
 
 * *box*, t_i = (x0_i - m_i) / h_i in [-1, 1]: y = t, and every E[y_i^2] <= 1.  Inputs whose columns
   are equal or opposite are one t (a sum of parallel segments is a segment).
-* *box with many t*: it lies in every ellipsoid  sum d_i t_i^2 <= sum d_i,  d >= 0, and in an
-  ellipsoid only the part that the gates read matters, so y has no more entries than there are
-  gates: y = G s with s_i = sqrt(d_i) t_i, and sum E[y_i^2] <= their number.  The multiplier of
-  each t_i is then d_i times one number.  The best d are in proportion to d_i sqrt(E[t_i^2]): where
-  E[t_i^2] = 1 for all i, the ellipsoid says as much as the box.
+* *box with many t*: it lies in every ellipsoid  sum d_i t_i^2 <= sum d_i,  d >= 0.  Of an ellipsoid
+  only the projection to the space of the gates is needed, so y has at most as many entries as there
+  are gates: y = G s with s_i = sqrt(d_i) t_i, and sum E[y_i^2] <= their number.  The multiplier of
+  each t_i is then d_i times one number.  The best d are proportional to d_i sqrt(E[t_i^2]); if
+  E[t_i^2] = 1 for all i, the ellipsoid is as strong as the box.
 * *L2 ball*: the same with s = x0 - c.  An L1 ball lies in the L2 ball of the same radius.
 
-R is what floats make of it.  With y defined by the formulas above, in real numbers, v_j misses
-u_j - offset_j by at most eps_j, and the segments are longer by that much.
+R is rounded.  With y defined by the formulas above in real numbers, v_j differs from u_j - offset_j
+by at most eps_j, and the segments are extended by eps_j.
 """
 
 from __future__ import annotations
@@ -32,18 +33,17 @@ import numpy as np
 import scipy
 
 from bnncert.arrays import FloatArray, IntArray
+from bnncert.presolve.pairs import UNIT
 from bnncert.presolve.pipeline import Presolved
 from bnncert.regions import Ball, Region
 
-UNIT = 2.0**-52
-
-#: Rows outside these sizes are left alone: their products may leave the range of floats.
+#: There is no coupling if rows are outside these sizes: their products may overflow or underflow.
 SMALLEST, LARGEST = 1e-60, 1e60
 
-#: A box has a y for every direction up to this many for each gate, and an ellipsoid beyond.
+#: With more directions than this many for each gate, a box is represented by an ellipsoid.
 MOST_DIRECTIONS = 2
 
-#: Weights of an ellipsoid stay above this share of their mean.
+#: The least weight of an ellipsoid, as a share of the mean weight.
 LEAST_WEIGHT = 0.01
 
 
@@ -74,7 +74,7 @@ class Coupling:
         return int(self.rows.shape[1])
 
     def better_weights(self, moments: FloatArray) -> FloatArray | None:
-        """Return d_i sqrt(E[t_i^2]) for the second moments of y; None where there is no choice."""
+        """Return d_i sqrt(E[t_i^2]) for the second moments of y; None without an ellipsoid."""
         if not self.weights.size:
             return None
         square = np.einsum("ik,kl,il->i", self.basis, moments, self.basis)
@@ -85,7 +85,7 @@ class Coupling:
 
 @dataclass(frozen=True, eq=False)
 class _Input:
-    """R, the middle, how far R.y may be off at each gate, and what is known of the squares."""
+    """R, the middle, the error of R.y at each gate, and the bounds of the squares."""
 
     rows: FloatArray
     middle: FloatArray
@@ -102,7 +102,7 @@ def couple(
     weights: FloatArray | None = None,
     most: int = MOST_DIRECTIONS,
 ) -> Coupling | None:
-    """Return the input as the first-layer ones of these variables see it; None if none does.
+    """Return the coupling of the first-layer ones of these variables, or None if there is none.
 
     `weights` are those of an ellipsoid, from :meth:`Coupling.better_weights`.
     """
@@ -162,7 +162,7 @@ def _box(
     miss = 2 * UNIT * np.abs(rows).sum(axis=1)
     if count <= most:
         return _Input(rows, middle, miss, False, float(count), NOTHING, np.zeros((0, count)))
-    # Without better knowledge every direction counts by how far it can move a gate.
+    # The default weight of a direction is its mean effect on the gates.
     d = np.sqrt((rows**2).mean(axis=0)) if weights is None else weights
     radius = float(np.sqrt(d.sum())) * (1 + (count + 8) * UNIT)
     scaled = rows / np.sqrt(d)
@@ -186,11 +186,11 @@ def _ball(matrix: FloatArray, region: Ball, used: IntArray) -> _Input | None:
 def _rotated(
     matrix: FloatArray, radius: float
 ) -> tuple[FloatArray, FloatArray, float, FloatArray] | None:
-    r"""Return R, how far R.y may be off W.s for |s| <= r, a bound of |y|^2, and G'.
+    r"""Return R, a bound of |R.y - W.s| for |s| <= r, a bound of |y|^2, and G'.
 
     The k rows of Q are nearly an orthonormal basis of the rows of W, and y = sqrt(k) Q s / r.  With
-    A = W Q' as computed and R = r A / sqrt(k) is  R y = A Q s,  which is off by at most
-    r |A Q - W| and the rounding of R, whatever Q is; and |y|^2 <= k |Q Q'|.
+    A = W Q' as computed and R = r A / sqrt(k),  R y = A Q s.  For any Q its error is at most
+    r |A Q - W| plus the rounding of R, and |y|^2 <= k |Q Q'|.
     """
     length = np.sqrt((matrix**2).sum(axis=1))
     if not radius > 0 or not np.all((length > SMALLEST) & (length < LARGEST)):

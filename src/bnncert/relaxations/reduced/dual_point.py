@@ -1,6 +1,6 @@
 r"""Dual points of the reduced relaxation, and the bound that each of them proves.
 
-The formulas are those at the top of :mod:`bnncert.relaxations.reduced.relaxation`.
+The formulas are those of :mod:`bnncert.relaxations.reduced.relaxation`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.presolve.literals import sign_of, variable_of
-from bnncert.relaxations.reduced.problem import UNIT, ReducedProblem
+from bnncert.presolve.pairs import UNIT
+from bnncert.relaxations.reduced.problem import ReducedProblem
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +36,7 @@ class DualPoint:
         return np.stack([linear - 2 * square * shift, square], axis=1)
 
     def gates_over(self, shift: FloatArray) -> FloatArray:
-        """Return the same for gates: b, c, e and g."""
+        """Return b, c, e and g of gates with u - shift in place of u, without the constants."""
         linear, square, sign, product = self.gate.T
         moved = [linear - 2 * square * shift, square, sign - product * shift, product]
         return np.stack(moved, axis=1)
@@ -100,7 +101,7 @@ class DualPoint:
         return form, 2 * terms * UNIT * size
 
     def constants(self, problem: ReducedProblem) -> FloatArray:
-        """Return the minimum over its points for every table and gate, rounded down."""
+        """Return for every table and gate the minimum over its points, rounded down."""
         u, phi = problem.table.points, problem.values
         b, c = self.table.T[:, :, None]
         rest = phi - b * u - c * u * u
@@ -118,7 +119,7 @@ class DualPoint:
         return np.concatenate(found)
 
     def squares(self, problem: ReducedProblem) -> FloatArray:
-        """Return the least that kappa_i z_i^2 can be, or its sum for a ball, rounded down."""
+        """Return the minimum of kappa_i z_i^2, or of its sum for a ball, rounded down."""
         fixed, free = self.diagonal[: problem.size + 1], self.diagonal[problem.size + 1 :]
         coupling = problem.coupling
         if coupling is None:
@@ -140,17 +141,17 @@ class DualPoint:
         n = self.diagonal.size
         if not (np.all(np.isfinite(form)) and np.all(np.isfinite(doubt))):
             return -np.inf
-        # |eigenvalue error| <= the largest row sum of the entries' errors, and LAPACK's own.
+        # The error of an eigenvalue is at most the largest row sum of the errors, plus LAPACK's.
         error = float(doubt.sum(axis=1).max(initial=0.0))
         norm = float(np.abs(form).sum(axis=1).max(initial=0.0))
         least = float(np.linalg.eigvalsh(form)[0]) - error - 8 * n * UNIT * norm
         parts = np.concatenate([self.constants(problem), self.squares(problem)])
         total = problem.constant + float(parts.sum())
         rounding = (parts.size + 8) * UNIT * (float(np.abs(parts).sum()) + abs(problem.constant))
-        # |z|^2 is at most this.
+        # A bound of |z|^2.
         trace = problem.size + 1 + (0.0 if problem.coupling is None else problem.coupling.reach)
         value = total + trace * min(0.0, least) * (1 + 8 * UNIT) - rounding - problem.slack
-        # Numbers beyond the floats prove nothing.
+        # Numbers outside the range of floats do not prove a bound.
         return value if np.isfinite(least) and np.isfinite(value) else -np.inf
 
 

@@ -1,13 +1,13 @@
-r"""Valid inequalities of two and three signs, found where moments violate them.
+r"""Valid inequalities of two and three signs that given moments violate.
 
 For u = s x_a + t x_b (+ r x_c) the pair (E[u], E[u^2]) lies in the convex hull of the points
-(v, v^2), v = Lo, Lo + 2, .., U.  That u takes no value between two neighbours v and v + 2 is
+(v, v^2), v = Lo, Lo + 2, .., U.  Because u has no value between two neighbours v and v + 2,
 
     E[u^2] >= (2v + 2) E[u] - v (v + 2),
 
-which for two signs is a product (1 + s x_a)(1 + t x_b) >= 0 and for three a triangle inequality;
-that u stays within its bounds is  E[u^2] <= (Lo + U) E[u] - Lo U.  Signs that exclude each other
-make U smaller and both families stronger.
+which for two signs is a product (1 + s x_a)(1 + t x_b) >= 0 and for three a triangle inequality.
+Because Lo <= u <= U,  E[u^2] <= (Lo + U) E[u] - Lo U.  Signs that exclude each other reduce U and
+make both families stronger.
 """
 
 from __future__ import annotations
@@ -21,25 +21,21 @@ from bnncert.arrays import FloatArray, IntArray
 from bnncert.presolve.literals import literal, negation
 from bnncert.relaxations.reduced.problem import Lattice, ReducedProblem, widen
 
-#: Violations below this are left alone.
+#: Smaller violations are ignored.
 VISIBLE = 1e-3
 
-#: Triples that one round looks at; with more variables only some of them are.
+#: The largest number of triples in a round.
 MOST_TRIPLES = 400_000
 
 
 def add_cuts(problem: ReducedProblem, moments: FloatArray, most: int) -> tuple[ReducedProblem, int]:
-    """Return the problem with the most violated inequalities as tables, and how many they are."""
-    found = [_pairs(problem, moments), _triples(problem, moments)]
-    depth = np.concatenate([f[0] for f in found])
-    order = np.argsort(-depth, kind="stable")[:most]
-    order = order[depth[order] > VISIBLE]
+    """Return the problem with the most violated inequalities as tables, and their number."""
+    found = _joined([_pairs(problem, moments), _triples(problem, moments)])
+    order = np.argsort(-found[0], kind="stable")[:most]
+    order = order[found[0][order] > VISIBLE]
     if not order.size:
         return problem, 0
-    members = np.concatenate([f[1] for f in found])[order]
-    signs = np.concatenate([f[2] for f in found])[order]
-    low = np.concatenate([f[3] for f in found])[order]
-    high = np.concatenate([f[4] for f in found])[order]
+    members, signs, low, high = (column[order] for column in found[1:])
     rows = np.zeros((order.size, problem.size))
     for k in range(3):
         # A sign of 0 marks the missing third member of a pair.
@@ -47,14 +43,10 @@ def add_cuts(problem: ReducedProblem, moments: FloatArray, most: int) -> tuple[R
     width = max(problem.table.points.shape[1], 4)
     points = np.minimum(low[:, None] + 2.0 * np.arange(width), high[:, None])
     table = problem.table
-    old_points = widen(table.points, width)
-    old_values = widen(problem.values, width)
     lattice = Lattice(
-        np.vstack([table.rows, rows]),
-        np.vstack([old_points, points]),
-        np.concatenate([table.sizes, ((high - low) / 2 + 1).astype(np.int64)]),
+        np.vstack([table.rows, rows]), np.vstack([widen(table.points, width), points])
     )
-    values = np.vstack([old_values, np.zeros_like(points)])
+    values = np.vstack([widen(problem.values, width), np.zeros_like(points)])
     return replace(problem, table=lattice, values=values), int(order.size)
 
 
@@ -62,7 +54,7 @@ Found = tuple[FloatArray, IntArray, FloatArray, FloatArray, FloatArray]
 
 
 def _impossible(problem: ReducedProblem) -> IntArray:
-    """Return the triples that exclude each other as sorted numbers."""
+    """Return the conflicting triples as sorted numbers."""
     ordered = np.sort(problem.triples, axis=1)
     return np.unique(_number(ordered[:, 0], ordered[:, 1], ordered[:, 2], problem.size))
 
@@ -121,7 +113,7 @@ def _triples(problem: ReducedProblem, moments: FloatArray) -> Found:
 
 
 def _some_triples(second: FloatArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return all triples, or those of the variables with the largest moments if too many."""
+    """Return all triples, or only those of the variables with the largest moments."""
     n = second.shape[0]
     keep = np.arange(n)
     limit = int((6 * MOST_TRIPLES) ** (1 / 3))
@@ -135,7 +127,7 @@ def _some_triples(second: FloatArray) -> tuple[IntArray, IntArray, IntArray]:
     return keep[first], keep[middle], keep[middle + 1 + ends]
 
 
-#: Candidates that each family hands on.
+#: The largest number of candidates of a family.
 MOST_KEPT = 2000
 
 

@@ -1,9 +1,8 @@
-r"""Conflicting pairs added one by one.
+r"""Conflicting pairs added when they are violated.
 
-Most conflicting pairs are redundant; only violated ones are added.
-
-Without some of its equations (1 + s x_a)(1 + t x_b) = 0 the relaxation is a weaker one, and its
-multipliers, with pi = 0 for the missing ones, bound f all the same.  The moments say which to add:
+Most conflicting pairs are redundant; only violated ones are added.  Without some of its equations
+(1 + s x_a)(1 + t x_b) = 0 the relaxation is weaker, but its multipliers, with pi = 0 for missing
+ones, still prove a bound of f.  The violation of a pair by the moments M is
 
     depth_e = | 1 + s M_0a + t M_0b + s t M_ab |.
 """
@@ -20,7 +19,7 @@ from bnncert.presolve.literals import sign_of, variable_of
 from bnncert.relaxations.reduced.problem import ReducedProblem
 from bnncert.solvers.structured_program import StructuredMultipliers
 
-#: Violations below this are left alone.
+#: Smaller violations are ignored.
 VISIBLE = 0.02
 
 
@@ -33,7 +32,7 @@ def with_pairs(problem: ReducedProblem, kept: npt.NDArray[np.bool_]) -> ReducedP
 def for_all_pairs(
     multipliers: StructuredMultipliers, kept: npt.NDArray[np.bool_]
 ) -> StructuredMultipliers:
-    """Return the multipliers of some pairs as those of all."""
+    """Return the multipliers with pi = 0 for the pairs that are not kept."""
     pi = np.zeros(kept.size)
     pi[kept] = multipliers.pi
     return replace(multipliers, pi=pi)
@@ -42,7 +41,7 @@ def for_all_pairs(
 def violated_pairs(
     problem: ReducedProblem, moments: FloatArray, kept: npt.NDArray[np.bool_], most: int
 ) -> IntArray:
-    """Return the pairs not yet kept that the moments violate most, deepest first."""
+    """Return the most violated of the pairs that are not kept yet, in this order."""
     first, second = problem.pair_first, problem.pair_second
     s, t = sign_of(first), sign_of(second)
     a, b = variable_of(first) + 1, variable_of(second) + 1

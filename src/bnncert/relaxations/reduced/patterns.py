@@ -1,9 +1,9 @@
-r"""Sign patterns that satisfy everything a reduced problem knows.
+r"""Sign patterns that satisfy all constraints of a reduced problem.
 
-Conflicting pairs closed under implication are a 2-SAT instance in which any consistent choice
-for some variables extends to all: going through the variables in a random order and picking a sign
-that no earlier choice excludes always succeeds.  Gates then give the layers above.  Averages over
-such patterns are feasible moments, from which the solver starts.
+Conflicting pairs closed under implication are a 2-SAT instance in which every consistent choice
+for some variables extends to all variables.  Choosing signs in a random order, such that no earlier
+choice excludes them, therefore always succeeds.  Gates determine the signs of the layers above.
+Averages over such patterns are feasible moments, from which the solver starts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bnncert.deadline import Deadline
 from bnncert.presolve.literals import both_literals, literal
 from bnncert.relaxations.reduced.problem import Lattice, ReducedProblem
 
-#: Share of the start that comes from independent fair signs, which have no zero eigenvalue.
+#: The share of independent uniform signs in the start: their moments have no zero eigenvalue.
 BLEND = 0.5
 
 
@@ -26,7 +26,7 @@ def consistent_patterns(
     count: int,
     deadline: Deadline | None = None,
 ) -> npt.NDArray[np.int8]:
-    """Return sign vectors of the variables, one per row, that violate no pair and no gate.
+    """Return sign vectors of the variables, one per row, that satisfy all pairs and gates.
 
     Raises OutOfTimeError if the deadline passes before they are complete.
     """
@@ -37,7 +37,7 @@ def consistent_patterns(
     table = problem.excluded
     gate_of = {int(v): j for j, v in enumerate(problem.outputs)}
     free = np.array([v for v in range(n) if v not in gate_of], dtype=np.int64)
-    # A leaning that differs by row spreads the patterns over more than the most frequent ones.
+    # Probabilities that differ by row make the patterns more diverse.
     lean = generator.uniform(0.1, 0.9, size=(count, n))
     for v in generator.permutation(free).tolist():
         limit.check()
@@ -50,7 +50,7 @@ def consistent_patterns(
         j = gate_of[v]
         u = signs @ problem.gates.rows[j]
         points, sign = problem.gates.points[j], problem.gate_signs[j]
-        # The nearest lattice point: outside the bounds only where pairs were not used in full.
+        # The nearest lattice point; u can be outside the bounds if not all pairs were used.
         nearest = np.argmin(np.abs(u[:, None] - points[None, :]), axis=1)
         signs[:, v] = sign[nearest]
     return signs
@@ -74,7 +74,7 @@ def starting_moments(
     gates = _distribution(problem.gates, signs, problem.gate_signs, outputs, limit)
     if problem.coupling is None:
         return moments, [table, gates]
-    # The input starts apart from the signs: no point need have a pattern.
+    # The input is independent of the signs at the start: a pattern may have no point.
     whole = np.eye(moments.shape[0] + problem.coupling.size)
     whole[: moments.shape[0], : moments.shape[0]] = moments
     mean = moments[0, 1 + problem.coupling.outputs][:, None] * np.array(problem.coupling.SIGNS)
@@ -88,7 +88,7 @@ def _distribution(
     outputs: FloatArray | None,
     deadline: Deadline,
 ) -> FloatArray:
-    """Return how often each lattice point occurs, blended with a bell around zero."""
+    """Return the frequency of each lattice point, averaged with a normal density around zero."""
     rows, points = lattice.rows, lattice.points
     width = np.maximum(1.0, np.sqrt((rows**2).sum(axis=1, keepdims=True)))
     bell = np.exp(-0.5 * (points / width) ** 2) + 1e-3
@@ -100,7 +100,7 @@ def _distribution(
         distance = np.abs(u[:, j : j + 1] - points[j][None, :])
         if point_signs is not None and outputs is not None:
             distance = distance + 1e6 * (outputs[:, j : j + 1] != point_signs[j][None, :])
-        # Repeated points share what falls on them.
+        # Repeated points share their mass.
         hit = distance == distance.min(axis=1, keepdims=True)
         mass[j] = (hit / hit.sum(axis=1, keepdims=True)).mean(axis=0)
     return np.asarray((1 - BLEND) * mass + BLEND * bell)

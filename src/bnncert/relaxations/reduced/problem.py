@@ -1,9 +1,9 @@
-r"""What is left of an objective after presolve: tables, gates and conflicting pairs.
+r"""The reduced problem of an objective: tables, gates and conflicting pairs.
 
-The formulas are those at the top of :mod:`bnncert.relaxations.reduced.relaxation`.  A neuron of the
-last layer or a hidden one above the first meets the layers below only through an integer u = w.x on
-a lattice.  Neurons of the last layer with the same row w (or -w) become one table of values
-phi(u), and hidden neurons become gates: points u of the lattice with the sign at each of them.
+The formulas are those of :mod:`bnncert.relaxations.reduced.relaxation`.  A neuron above the first
+layer depends on the layers below only through an integer u = w.x on a lattice.  Neurons of the last
+layer with the same row w (or -w) become one table of values phi(u), and hidden neurons become
+gates: points u of the lattice with the sign at each of them.
 """
 
 from __future__ import annotations
@@ -20,20 +20,18 @@ from bnncert.arrays import FloatArray, IntArray
 from bnncert.presolve.conflicts import ConflictingPairs
 from bnncert.presolve.literals import renumbered, variable_of
 from bnncert.presolve.merging import row_keys
+from bnncert.presolve.pairs import UNIT
 from bnncert.presolve.pipeline import Presolved
 from bnncert.presolve.triples import Triples
 from bnncert.problem import Objective
 from bnncert.relaxations.reduced.coupling import Coupling
 
-UNIT = 2.0**-52
-
-
-#: Entries of the rows of tables and gates, at most: they are kept as dense matrices.
+#: The largest number of entries of the rows of tables and gates, which are dense matrices.
 MOST_ENTRIES = 1.5e8
 
 
 def is_too_large(presolved: Presolved) -> bool:
-    """Whether the relaxation of a network would not fit the memory of a usual computer."""
+    """Whether the relaxation of a network needs more memory than usual computers have."""
     variables = presolved.owner.size
     gates = int(np.count_nonzero(presolved.owner_layer > 0))
     last = int(presolved.bounds[-1].unstable.size) if presolved.network.depth > 1 else 0
@@ -49,14 +47,13 @@ class Lattice:
 
     rows: FloatArray
     points: FloatArray
-    sizes: IntArray
 
 
 @dataclass(frozen=True, eq=False)
 class ReducedProblem:
-    """What is left of one objective."""
+    """One objective over the variables that it depends on."""
 
-    #: Numbers of the presolved network's variables that z holds, in order.
+    #: The variables of the presolved network, in their order in z.
     variables: IntArray
     #: f = constant + linear.x + tables, up to +-slack.
     constant: float
@@ -91,7 +88,7 @@ class ReducedProblem:
 
     @property
     def links(self) -> int:
-        """The number of multipliers that tie tables and gates to the moments."""
+        """The number of multipliers that link tables and gates to the moments."""
         return int(2 * self.table.rows.shape[0] + 4 * self.gates.rows.shape[0])
 
 
@@ -120,7 +117,7 @@ def _pad(lists: list[FloatArray]) -> FloatArray:
 def reduce_objective(
     presolved: Presolved, objective: Objective, *, triples: Triples | None = None
 ) -> ReducedProblem:
-    """Return the reduced problem of one objective, with those of the triples that concern it."""
+    """Return the reduced problem of one objective, with the triples of its variables."""
     d, state = objective.coefficients, presolved.bounds[-1].state
     linear, tables = _last_layer(presolved, d)
     needed = linear != 0
@@ -133,7 +130,6 @@ def reduce_objective(
     table_rows = np.zeros((len(tables), variables.size))
     for j, table in enumerate(tables):
         table_rows[j, place[table.columns]] = table.weights
-    sizes = np.array([table.points.size for table in tables], dtype=np.int64)
     gates, signs, outputs = _gates(presolved, variables, place)
     first, second = presolved.pairs.first, presolved.pairs.second
     kept = (place[variable_of(first)] >= 0) & (place[variable_of(second)] >= 0)
@@ -142,7 +138,7 @@ def reduce_objective(
         float((d * state).sum() + objective.constant),
         _rounding(objective),
         linear[variables],
-        Lattice(table_rows, _pad([table.points for table in tables]), sizes),
+        Lattice(table_rows, _pad([table.points for table in tables])),
         _pad([table.values for table in tables]),
         gates,
         signs,
@@ -154,7 +150,7 @@ def reduce_objective(
 
 
 def _rounding(objective: Objective) -> float:
-    """Return how far the reduced problem may be from f: its error, and rounding where f has any."""
+    """Bound the difference between the reduced problem and f: the error of f and rounding."""
     d, constant = objective.coefficients, objective.constant
     size = float(np.abs(d).sum() + abs(constant))
     whole = bool(np.all(d == np.rint(d))) and constant == np.rint(constant) and size < 2**50
@@ -172,7 +168,7 @@ class _Table:
 
 
 def _last_layer(presolved: Presolved, d: FloatArray) -> tuple[FloatArray, list[_Table]]:
-    """Return d.x of the unstable last neurons: a linear part over the variables, and tables."""
+    """Return d.x of the unstable neurons of the last layer: a linear part, and tables."""
     layer = presolved.layers[-1]
     linear = np.zeros(presolved.owner.size)
     open_ = np.flatnonzero((layer.bounds.state == 0) & (d != 0))
@@ -231,7 +227,7 @@ def _tables(
 
 
 def _need_gates(presolved: Presolved, needed: Any) -> None:
-    """Mark the variables that the gates of needed variables read, downwards."""
+    """Mark the variables that gates of needed variables depend on, from the last layer down."""
     for number in range(presolved.network.depth - 1, 0, -1):
         own = np.flatnonzero(needed & (presolved.owner_layer == number))
         if own.size:
@@ -268,16 +264,11 @@ def _gates(
             signs.append(np.concatenate([-np.ones(off.size), np.ones(on.size)]))
             outputs.append(int(place[own[j]]))
     matrix = np.array(rows).reshape(len(rows), variables.size)
-    sizes = np.array([p.size for p in points], dtype=np.int64)
-    return (
-        Lattice(matrix, _pad(points), sizes),
-        _pad(signs),
-        np.array(outputs, dtype=np.int64),
-    )
+    return Lattice(matrix, _pad(points)), _pad(signs), np.array(outputs, dtype=np.int64)
 
 
 def packed(values: FloatArray, kept: npt.NDArray[np.bool_]) -> FloatArray:
-    """Return the kept entries of every row, moved to the front and the last one repeated."""
+    """Return the kept entries of every row, padded by repeating the last one."""
     order = np.argsort(~kept, axis=1, kind="stable")
     moved = np.take_along_axis(values, order, axis=1)
     count = kept.sum(axis=1)

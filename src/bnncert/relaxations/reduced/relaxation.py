@@ -1,30 +1,30 @@
 r"""The reduced relaxation: the last layer as tables, the input as conflicting pairs.
 
-Let z = (1, x) hold the variables of all layers but the last.  A neuron meets the layers below only
-through the integer u = w.x, which runs over a lattice Lo, Lo + 2, .., U.  Two exact eliminations:
+Let z = (1, x) hold the variables of all layers but the last.  A neuron depends on the layers below
+only through the integer u = w.x on a lattice Lo, Lo + 2, .., U.  Two eliminations are exact:
 
 * *last layer*: neurons with the same row w (or -w) are one table  phi(u) = sum d_j sign_j(u), and
-  any quadratic  a + b u + c u^2 <= phi(u) on the lattice may take its place in f.  In the primal
-  this is a distribution over the lattice with mean w.E[x] and second moment w'E[xx']w: the
-  strongest that can be said of the neuron from these two moments, hence at least the 3 x 3 block
-  with the paper's four inequalities at integer thresholds.
+  any quadratic  a + b u + c u^2 <= phi(u) on the lattice can replace it in f.  In the primal this
+  is a distribution over the lattice with mean w.E[x] and second moment w'E[xx']w, which is the
+  strongest consequence of these two moments, and at least as strong as the 3 x 3 block with the
+  paper's four inequalities at integer thresholds.
 * *hidden layers above the first*: x_j = sign_j(u) gives the valid inequalities
   a + b u + c u^2 + e x_j + g x_j u <= 0 on the lattice.
 
-The *input* appears only through pairs of signs that exclude each other, (1 + s x_a)(1 + t x_b) = 0.
-What is left is one quadratic form in z, bounded by  T >= 0  and diag(zz') = 1:
+The *input* appears only through conflicting pairs of signs, (1 + s x_a)(1 + t x_b) = 0.  The
+remaining quadratic form in z is bounded by  T >= 0  and diag(zz') = 1:
 
     f >= sum a_j + sum kappa_i     if   T = Q - diag(kappa) - sum pi_e (1 + s x_a)(1 + t x_b) >= 0
 
-Any b, c, e, g, kappa and pi give a bound: a_j is the minimum over the lattice, and a negative
-eigenvalue of T costs (1 + n) times its size.
+All values of b, c, e, g, kappa and pi give a bound: a_j is the minimum over the lattice, and a
+negative eigenvalue of T lowers the bound by (1 + n) times its size.
 
 A table with phi = 0 is a valid inequality by itself: with u = s x_a + t x_b it is the product
 (1 + s x_a)(1 + t x_b) >= 0, with three terms the triangle inequalities.
 
-With a coupling z = (1, x, y) has the input as well, first-layer variables are gates over v = R.y,
-a + b v + e x_j + g x_j v <= 0, and sum kappa_i also runs over y, whose squares are at most 1 (for a
-ball: their sum is bounded, so the least kappa counts).
+With a coupling, z = (1, x, y) contains the input, too.  First-layer variables are gates over
+v = R.y,  a + b v + e x_j + g x_j v <= 0,  and sum kappa_i includes y, whose squares are at most 1.
+For a ball the sum of the squares is bounded, and the sum of kappa becomes a minimum.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from bnncert.relaxations.reduced.dual_point import DualPoint
 from bnncert.relaxations.reduced.problem import ReducedProblem
 from bnncert.solvers.structured_program import StructuredMultipliers, StructuredProgram, Tables
 
-#: Gap, as a share of the spacing of f's values, at which solving on cannot change the bound.
+#: The gap, as a share of the spacing of the values of f, at which the solver may stop.
 LATTICE_GAP = 0.02
 
 
 @dataclass(frozen=True, eq=False)
 class ReducedRelaxation:
-    """A reduced problem as a structured program, scaled, and how to read its multipliers."""
+    """A reduced problem as a scaled structured program, with the units of its multipliers."""
 
     problem: ReducedProblem
     program: StructuredProgram
@@ -56,17 +56,16 @@ class ReducedRelaxation:
     input_norm: FloatArray
 
     def value(self, value: float) -> float:
-        """Return a value of the program in the units of f, less the slack."""
+        """Return a value of the program in the units of f, minus the slack."""
         return value * self.scale + (self.problem.constant - self.problem.slack)
 
     def goal(self, value: float) -> float:
-        """Return the value of the program at which f, less the slack, is the given value."""
+        """Return the value of the program at which f minus the slack is the given value."""
         return (value - (self.problem.constant - self.problem.slack)) / self.scale
 
     def bound(self, multipliers: StructuredMultipliers) -> float:
         """Return the lower bound of f that these multipliers prove, rounding included."""
-        dual = self.dual_point(multipliers)
-        return dual.bound(self.problem)
+        return self.dual_point(multipliers).bound(self.problem)
 
     def dual_point(self, multipliers: StructuredMultipliers) -> DualPoint:
         """Return the multipliers in the units of the problem."""
@@ -120,7 +119,7 @@ def relax_reduced(problem: ReducedProblem) -> ReducedRelaxation:
 
 
 def _scale(problem: ReducedProblem) -> float:
-    """Return the mean reach of the terms of f, the unit of its values."""
+    """Return the unit of the values of f: the mean range of its terms."""
     values = problem.values
     spread = values.max(axis=1, initial=-np.inf) - values.min(axis=1, initial=np.inf)
     sizes = np.concatenate([spread[spread > 0], np.abs(problem.linear)])
