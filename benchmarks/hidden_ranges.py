@@ -1,8 +1,8 @@
 """Ranges of hidden sums by elimination: open neurons of each layer, margins and time.
 
-    python benchmarks/hidden_ranges.py [--data DIR] [--only model_64] [--radii 0.25,0.5,1]
+    python -m benchmarks.hidden_ranges [--data DIR] [--only model_64] [--radii 0.25,0.5,1]
                                        [--seconds 10]
-    python benchmarks/hidden_ranges.py --networks conv.npz --images mnist [--images-dir DIR]
+    python -m benchmarks.hidden_ranges --networks conv.npz --images mnist [--images-dir DIR]
                                        [--count 20] [--radii 1,2,4] [--seconds 10]
 
 The first form asks about the images of VNN-COMP's queries with an eps of 1, in boxes of the given
@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 import bnncert
+from benchmarks.hidden_sums import HiddenSums
 from bnncert.arrays import FloatArray
 from bnncert.competition.instances import read_instances
 from bnncert.formats.vnnlib.reader import read_vnnlib
@@ -30,7 +31,6 @@ from bnncert.methods.interval import interval_proof
 from bnncert.presolve.pipeline import presolve
 from bnncert.problem import Problem, robustness
 from bnncert.problem.vnnlib import from_vnnlib
-from bnncert.search.elimination.hidden import HiddenSums
 from bnncert.training.datasets import load_dataset
 
 DEFAULT = Path(__file__).resolve().parents[2] / "shared" / "data" / "vnncomp2023"

@@ -27,7 +27,6 @@ GROUPS: dict[str, Limits] = {
         ("search.patterns.search", "BATCH", (1, 4)),
         ("search.patterns.search", "PATTERNS", (1, 8)),
         ("search.patterns.search", "ENUMERATED_SIGNS", (0, 1, 2)),
-        ("search.patterns.search", "REALISED", (1, 2)),
         ("search.patterns.search", "MOST_PLAIN", (1, 4, 16)),
     ),
     "enumeration": (

@@ -108,7 +108,7 @@ def test_a_busy_worker_ends_with_the_process_it_works_for() -> None:
     worker = WorkerProcess.start(parallel._serve, _busy, None)
     worker.join(0.5)
     assert worker.process.is_alive()
-    # As when the first process ends, by whatever means.
+    # The connection is also closed when the first process is killed.
     worker.lifeline.close()
     worker.join(20)
     assert worker.process.exitcode == 1

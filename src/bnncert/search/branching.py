@@ -1,8 +1,8 @@
-"""Which sign to split on: the one whose both values say most about f.
+"""The choice of the variable to split on.
 
-The influence of a variable is how far f moves with it; what the moments have nearly decided counts
-less.  Fixing a sign fixes all that follows from it, so a side of the split is worth the influence
-of everything that it fixes, and a split is worth the product of its sides.
+The influence of a variable is the change of f that its sign can make; it counts less if the moments
+have nearly decided the sign.  The score of a child is the influence of all variables that it fixes,
+by implication included, and the score of a split is the product of the scores of its children.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bnncert.relaxations.reduced.problem import ReducedProblem
 
 
 def influences(problem: ReducedProblem) -> FloatArray:
-    """Return how far f moves with each variable, gates included."""
+    """Return the change of f that each variable can make, also through gates."""
     spread = problem.values.max(axis=1, initial=-np.inf) - problem.values.min(
         axis=1, initial=np.inf
     )
@@ -29,12 +29,11 @@ def influences(problem: ReducedProblem) -> FloatArray:
 def choose_variable(
     problem: ReducedProblem, moments: FloatArray | None, candidates: IntArray
 ) -> int:
-    """Return the best of the candidates (places in the problem)."""
-    worth = influences(problem)
+    """Return the candidate (a place in the problem) with the best split."""
+    influence = influences(problem)
     if moments is not None:
-        worth = worth * (1.05 - np.abs(moments[0, 1 : problem.size + 1]))
-    # The row of a literal names the literals that are false once this one holds.
-    implied = problem.excluded
-    false = implied[:, 0::2] | implied[:, 1::2]
-    both = worth + (false @ worth).reshape(-1, 2).T
-    return int(candidates[int(np.argmax((both[0] * both[1])[candidates]))])
+        influence = influence * (1.05 - np.abs(moments[0, 1 : problem.size + 1]))
+    # The row of a literal marks the literals that are false if this one holds.
+    fixed = problem.excluded[:, 0::2] | problem.excluded[:, 1::2]
+    plus, minus = influence + (fixed @ influence).reshape(-1, 2).T
+    return int(candidates[int(np.argmax((plus * minus)[candidates]))])

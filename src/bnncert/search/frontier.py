@@ -14,15 +14,15 @@ import numpy as np
 from bnncert.arrays import SignArray
 from bnncert.search.warm_start import NodeMultipliers
 
-#: Bytes of a node besides its signs, about.
+#: Approximate bytes of a node besides its signs.
 OVERHEAD = 400
 
 
 @dataclass(frozen=True, eq=False)
 class OpenNode:
-    """The signs that were decided on the way down, and a bound of f for all inputs with them.
+    """The signs that the splits above fixed, and a lower bound of f for all inputs with them.
 
-    `start` are the multipliers of the parent, from which the solver starts; they are optional.
+    `start` are the multipliers of the parent, from which the solver may start.
     """
 
     signs: SignArray
@@ -32,12 +32,12 @@ class OpenNode:
 
     @property
     def depth(self) -> int:
-        """How many signs were decided."""
+        """The number of fixed signs."""
         return int(np.count_nonzero(self.signs))
 
     @property
     def bytes(self) -> int:
-        """The memory it takes, about."""
+        """The approximate memory of the node."""
         return int(self.signs.nbytes) + OVERHEAD + (0 if self.start is None else self.start.bytes)
 
 
@@ -54,14 +54,14 @@ class Frontier:
         return len(self._heap)
 
     def push(self, node: OpenNode) -> None:
-        """Add a node."""
+        """Add a node; without its multipliers if memory is short."""
         if self.deepest_first or self.bytes + node.bytes > self.limit / 2:
             node = replace(node, start=None)
         heapq.heappush(self._heap, (self._key(node), node.number, node))
         self.bytes += node.bytes
 
     def pop(self, others: int = 0) -> OpenNode:
-        """Remove and return a node; `others` are the bytes that the search needs elsewhere."""
+        """Remove and return a node; `others` are the bytes that the search uses elsewhere."""
         self._choose_order(others)
         node = heapq.heappop(self._heap)[2]
         self.bytes -= node.bytes
@@ -85,7 +85,7 @@ class Frontier:
             self._heap = [(key, n, replace(node, start=None)) for key, n, node in self._heap]
             self.bytes = sum(node.bytes for _, _, node in self._heap)
         used = self.bytes + others
-        # Back at half the limit, so that the order does not change with every node.
+        # The order changes back at half the limit, so that it does not change with every node.
         wanted = used > (self.limit / 2 if self.deepest_first else self.limit)
         if wanted != self.deepest_first:
             self.deepest_first = wanted

@@ -1,7 +1,7 @@
-"""First-layer clauses that one search learns, for the searches of other objectives and methods.
+"""First-layer clauses that one search learns and the searches of other objectives reuse.
 
-A clause says that some first-layer neurons cannot have some signs together.  This holds for every
-objective, and neurons have the same numbers in all reduced problems of a region.
+A clause excludes a combination of signs of first-layer neurons.  It holds for every objective, and
+neurons have the same numbers in all reduced problems of a region.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bnncert.arrays import FloatArray, IntArray
 from bnncert.presolve.literals import renumbered, variable_of
 from bnncert.search.tree import Tree
 
-#: Longer clauses exclude too few patterns to be worth their time in another tree.
+#: Longer clauses exclude too few patterns to be useful in another tree.
 LONGEST = 12
 
 
@@ -46,7 +46,7 @@ class LearnedClauses:
     def over(
         self, neurons: IntArray, variables: IntArray
     ) -> Iterator[tuple[IntArray, FloatArray | None]]:
-        """Return the clauses of these neurons as literals of variables, one for each neuron."""
+        """Yield the clauses over these neurons; neuron k becomes the variable `variables[k]`."""
         if not self.known:
             return
         most = max(int(variable_of(literals).max()) for literals, _ in self.known.values())

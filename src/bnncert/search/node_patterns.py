@@ -1,8 +1,8 @@
-r"""Nodes of branch and bound with few open first-layer signs: closed without a relaxation.
+r"""Enumeration of the patterns of branch-and-bound nodes with few open first-layer signs.
 
-The signs of a node go through all layers by interval propagation, and where that is not enough all
-patterns of its open first-layer signs are evaluated.  In a deep network this takes milliseconds,
-and a relaxation over all of its gates takes a second and says little.
+The signs of a node are propagated through all layers by intervals.  If that does not close the
+node, all patterns of its open first-layer signs are evaluated.  In a deep network this takes
+milliseconds, whereas a relaxation over all of its gates takes a second and gives a weak bound.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bnncert.search.restrict import Restriction
 #: Open first-layer signs up to which a node is enumerated.
 MOST_OPEN = 15
 
-#: Open variables of all layers from which on a relaxation takes longer than that.
+#: Open variables of all layers from which on a relaxation takes longer than the enumeration.
 WORTH_IT = 60
 
 
@@ -42,7 +42,7 @@ class NodePatterns:
         return build_circuit(self._presolved, (Target("", (self._objective,)),))
 
     def is_worth_it(self, left: Restriction) -> bool:
-        """Whether a node is enumerated: few open signs below many open gates."""
+        """Whether a node is enumerated: it has few open signs and many open gates."""
         few = np.count_nonzero(left.signs[self._inputs] == 0) <= MOST_OPEN
         if not few or left.free.size < WORTH_IT or not self._can:
             return False
@@ -51,8 +51,8 @@ class NodePatterns:
     def _node(self, left: Restriction) -> SignArray:
         """Return the node's signs of all first-layer variables, as one row."""
         node = np.zeros((1, self._circuit.inputs), dtype=np.int8)
-        # Variables that f does not depend on stay open, too: with a sign that no input has, gates
-        # that conflicts make stable would contradict the pattern, and it would count as impossible.
+        # Variables that f does not depend on also stay open: with a sign that no input has, a gate
+        # that conflicts make stable could contradict the pattern, which would be dropped.
         node[0, self._numbers] = left.signs[self._inputs]
         return node
 

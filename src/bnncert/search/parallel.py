@@ -1,4 +1,4 @@
-"""One tree on several processes.
+"""Search of one tree by several processes.
 
 The first process searches alone for some seconds, which is enough for most trees.  Then the open
 nodes are distributed in rounds: every process works on its part of the nodes for some seconds and
@@ -29,7 +29,7 @@ from bnncert.search.tree import ClosedNode, Confirm, Outcome, Tree, TreeOptions
 #: Seconds before other processes are started, of the first round, and of the longest one.
 ALONE, FIRST_ROUND, LONGEST_ROUND = 3.0, 3.0, 20.0
 
-#: Seconds after the time limit that a worker may take to answer.
+#: Seconds after the time limit within which a worker may answer.
 GRACE = 0.5
 
 SentNode: TypeAlias = tuple[SignArray, float]
@@ -95,7 +95,7 @@ def _serve(connection: Connection, prepare: Callable[[TreeTask], Tree], task: Tr
             tree.outcome.upper = upper
             connection.send(work_on_nodes(tree, nodes, seconds))
     except (EOFError, OSError, MemoryError):
-        # The first process has exited, or this one cannot continue, which closes the connection.
+        # The first process has exited, or this one cannot continue and closes the connection.
         return
 
 
@@ -148,7 +148,7 @@ def _collect(worker: WorkerProcess, deadline: Deadline) -> RoundResult | None:
 
 
 def search_together(tree: Tree, task: TreeTask, deadline: Deadline, processes: int) -> Outcome:
-    """Search with several processes, after a while alone."""
+    """Search with several processes after `ALONE` seconds in this one."""
     processes = processes or min(8, os.cpu_count() or 1)
     if processes < 2:
         return tree.search(deadline)
@@ -161,7 +161,7 @@ def search_together(tree: Tree, task: TreeTask, deadline: Deadline, processes: i
         for _ in range(processes - 1):
             team.start(_serve, _prepare, replace(task, options=options))
         whole = tree.open.limit
-        # Each process has its share of the memory.
+        # The processes share the memory in equal parts.
         tree.open.limit = whole / processes
         finished = _rounds(tree, team.members, deadline)
         tree.open.limit = whole
@@ -169,7 +169,7 @@ def search_together(tree: Tree, task: TreeTask, deadline: Deadline, processes: i
 
 
 def _rounds(tree: Tree, workers: Sequence[WorkerProcess], deadline: Deadline) -> bool:
-    """Distribute nodes until all is decided; False if the first process has to continue alone."""
+    """Distribute nodes until none is open; False if the first process has to continue alone."""
     outcome = tree.outcome
     closed, unresolved = tree.closed, tree.unresolved
     seconds = FIRST_ROUND

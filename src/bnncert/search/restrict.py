@@ -1,8 +1,8 @@
 r"""A reduced problem with some of its signs fixed.
 
-Fixing x_a = s makes every literal that conflicts with it false.  A sum u = w.x then splits into a
-constant and the free part; what is left of its lattice may fix a gate's output, and so on until
-nothing changes.  Tables that have become constant join the constant.
+Fixing x_a = s makes every literal that conflicts with it false.  A sum u = w.x then consists of a
+constant and a free part; the remaining points of its lattice may fix the output of a gate.  This is
+repeated until nothing changes.  Tables that have become constant are added to the constant.
 """
 
 from __future__ import annotations
@@ -10,20 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
-from bnncert.arrays import FloatArray, IntArray, SignArray
+from bnncert.arrays import BoolArray, FloatArray, IntArray, SignArray
 from bnncert.presolve.literals import both_literals, literal, variable_of
 from bnncert.presolve.ranges import sum_ranges
 from bnncert.presolve.triples import Triples
 from bnncert.relaxations.reduced.problem import Lattice, ReducedProblem, packed, widen
 from bnncert.search.clauses import ClauseSet
 
-#: Beyond this many variables the cubic table of triples would not fit.
+#: With more variables the cubic table of triples is too large for memory.
 MOST_CUBIC = 150
 
-#: Room for rounding when integers are compared as floats.
+#: Tolerance for comparing integers that are stored as floats.
 HALF = 0.5
 
 
@@ -31,8 +30,9 @@ HALF = 0.5
 class Restriction:
     """The restricted problem: `free` are its variables in the old one, `signs` all fixed signs.
 
-    `tables` and `gates` are the numbers of those that are left in the old problem (a gate that
-    became a table is numbered after the tables); the shifts are what fixed signs add to their sums.
+    `tables` and `gates` are the numbers of the remaining ones in the old problem (a gate that
+    became a table is numbered after the tables); the shifts are the parts of their sums that the
+    fixed signs contribute.
     """
 
     problem: ReducedProblem
@@ -45,19 +45,18 @@ class Restriction:
 
 
 class Restrictor:
-    """Restricts one problem to the nodes of a tree, sharing what does not change."""
+    """Restricts one problem to the nodes of a tree."""
 
     def __init__(self, problem: ReducedProblem) -> None:
         self.problem = problem
-        n = problem.size
-        self.excluded: npt.NDArray[np.bool_] = problem.excluded.copy()
-        self.triples: npt.NDArray[np.bool_] | None = None
-        if problem.triples.size and n <= MOST_CUBIC:
-            self.triples = Triples(problem.triples, problem.triples).table(n)
+        self.excluded: BoolArray = problem.excluded.copy()
+        self.triples: BoolArray | None = None
+        if problem.triples.size and problem.size <= MOST_CUBIC:
+            self.triples = Triples(problem.triples, problem.triples).table(problem.size)
         self.clauses = ClauseSet()
 
     def learn(self, literals: IntArray) -> bool:
-        """Remember literals that cannot all hold; False if they were known."""
+        """Add a clause: literals that cannot all hold; False if it was known."""
         if literals.size != 2:
             return self.clauses.add(literals)
         first, second = literals.tolist()
@@ -65,8 +64,8 @@ class Restrictor:
         self.excluded[first, second] = self.excluded[second, first] = True
         return not known
 
-    def broken_by(self, patterns: SignArray, chosen: IntArray) -> npt.NDArray[np.bool_]:
-        """Return which rows of signs contradict a clause, or a pair among the chosen variables."""
+    def broken_by(self, patterns: SignArray, chosen: IntArray) -> BoolArray:
+        """Return which rows of signs violate a clause, or a pair among the chosen variables."""
         holds = np.stack([patterns[:, chosen] > 0, patterns[:, chosen] < 0], axis=2)
         holds = holds.reshape(patterns.shape[0], 2 * chosen.size)
         literals = both_literals(chosen)
@@ -75,7 +74,7 @@ class Restrictor:
         return np.asarray(np.any(met & holds, axis=1) | self.clauses.broken_by(patterns))
 
     def propagate(self, signs: SignArray) -> SignArray | None:
-        """Return all signs that follow, or None for a contradiction."""
+        """Return all implied signs, or None for a contradiction."""
         signs = signs.copy()
         while True:
             before = signs.copy()
@@ -92,8 +91,8 @@ class Restrictor:
             if np.array_equal(signs, before):
                 return signs
 
-    def _given(self, true: IntArray) -> npt.NDArray[np.bool_]:
-        """Return which literals exclude each other once those in `true` hold."""
+    def _given(self, true: IntArray) -> BoolArray:
+        """Return which literals exclude each other if those in `true` hold."""
         if self.triples is None or not true.size:
             return self.excluded
         return np.asarray(self.excluded | self.triples[true].any(axis=0))
@@ -116,7 +115,7 @@ class Restrictor:
         return True
 
     def restrict(self, signs: SignArray) -> Restriction | None:
-        """Return what is left after fixing signs and all that follows, or None if nothing is."""
+        """Return the problem after fixing signs and all that they imply; None if they conflict."""
         known = self.propagate(signs)
         if known is None:
             return None
@@ -162,7 +161,7 @@ class Restrictor:
         return Restriction(left, free, known, tables, shift, gates.live, gates.shift[gates.live])
 
     def _restricted_gates(
-        self, known: SignArray, free: IntArray, pairs: npt.NDArray[np.bool_]
+        self, known: SignArray, free: IntArray, pairs: BoolArray
     ) -> _RestrictedGates | None:
         """Return the gates after fixing signs, or None if one has no possible sum."""
         gates, signs = self.problem.gates, self.problem.gate_signs
@@ -195,13 +194,13 @@ class _RestrictedGates:
     shift: FloatArray
 
 
-def with_interior(pairs: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Drop one of every two conflicting pairs that make variables equal or opposite.
+def with_interior(pairs: BoolArray) -> BoolArray:
+    """Remove one of every two conflicting pairs that make variables equal or opposite.
 
-    Both together would leave the moments no interior, which the solver needs.
+    With both of them the set of moment matrices has no interior, which the solver needs.
     """
     size = pairs.shape[0] // 2
-    kept: npt.NDArray[np.bool_] = pairs.copy()
+    kept: BoolArray = pairs.copy()
     for t, place in ((-1, 1), (1, 0)):
         both = pairs[0::2, place::2] & pairs[1::2, 1 - place :: 2]
         both &= np.triu(np.ones((size, size), dtype=bool), 1)
@@ -223,9 +222,9 @@ def sum_of_minima(problem: ReducedProblem) -> float:
 
 
 def _restrict_lattice(
-    lattice: Lattice, known: SignArray, free: IntArray, pairs: npt.NDArray[np.bool_]
-) -> tuple[npt.NDArray[np.bool_], FloatArray, FloatArray]:
-    """Return which points remain, the rows over the free variables, and the fixed parts."""
+    lattice: Lattice, known: SignArray, free: IntArray, pairs: BoolArray
+) -> tuple[BoolArray, FloatArray, FloatArray]:
+    """Return the remaining points, the rows over the free variables, and the fixed parts."""
     shift = lattice.rows @ known
     rows = lattice.rows[:, free]
     low, high = sum_ranges(sp.csr_array(rows), pairs)
@@ -236,10 +235,10 @@ def _restrict_lattice(
 
 def _live_tables(
     problem: ReducedProblem,
-    restricted: tuple[npt.NDArray[np.bool_], FloatArray, FloatArray],
+    restricted: tuple[BoolArray, FloatArray, FloatArray],
     values: FloatArray,
 ) -> tuple[FloatArray, FloatArray, FloatArray, IntArray, float | None]:
-    """Return the tables that still vary and their numbers, and the sum of those that do not."""
+    """Return the tables that are not constant, their numbers, and the sum of the constant ones."""
     possible, rows, shift = restricted
     if not possible.any(axis=1).all():
         return rows, problem.table.points, values, np.zeros(0, dtype=np.int64), None

@@ -3,17 +3,16 @@ r"""Sign patterns near the moments of a relaxation (random hyperplanes)."""
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from bnncert.arrays import FloatArray
+from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.presolve.literals import sign_of, variable_of
 from bnncert.relaxations.reduced.problem import ReducedProblem
 
 
 def round_moments(
     problem: ReducedProblem, moments: FloatArray, generator: np.random.Generator, count: int
-) -> npt.NDArray[np.int8]:
-    """Return sign vectors x = sign(V g) with M = V V', turned so that the constant is +1."""
+) -> SignArray:
+    """Return sign vectors x = sign(V g) with M = V V', negated if the constant is -1."""
     values, vectors = np.linalg.eigh(moments)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     drawn = root @ generator.standard_normal((root.shape[1], count))
@@ -27,8 +26,8 @@ def round_moments(
     return np.unique(signs, axis=0)
 
 
-def objective_values(problem: ReducedProblem, signs: npt.NDArray[np.int8]) -> FloatArray:
-    """Return f at sign vectors (rows); +inf where a sum leaves its lattice."""
+def objective_values(problem: ReducedProblem, signs: SignArray) -> FloatArray:
+    """Return f at sign vectors (rows); +inf if a sum is not a point of its lattice."""
     total = problem.constant + signs @ problem.linear
     sums = signs @ problem.table.rows.T
     for j in range(problem.table.rows.shape[0]):
@@ -39,9 +38,7 @@ def objective_values(problem: ReducedProblem, signs: npt.NDArray[np.int8]) -> Fl
     return np.asarray(total)
 
 
-def count_violated_pairs(
-    problem: ReducedProblem, signs: npt.NDArray[np.int8]
-) -> npt.NDArray[np.int64]:
+def count_violated_pairs(problem: ReducedProblem, signs: SignArray) -> IntArray:
     """Return how many conflicting pairs each sign vector violates."""
     first, second = problem.pair_first, problem.pair_second
     left = signs[:, variable_of(first)] == sign_of(first)

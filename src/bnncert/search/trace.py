@@ -1,4 +1,4 @@
-"""What a search records for the proof of its answer."""
+"""Records of a search from which a certificate is written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bnncert.relaxations.reduced.dual_point import DualPoint
 from bnncert.relaxations.reduced.problem import ReducedProblem
 from bnncert.search.patterns.record import TreeRecord
 from bnncert.search.restrict import Restriction
-from bnncert.search.tree import ClosedNode, Tree
+from bnncert.search.tree import Tree
 from bnncert.search.warm_start import Frame, NodeMultipliers, keep
 
 #: First-layer neurons, signs of them that exclude each other, and the Farkas multipliers.
@@ -28,15 +28,15 @@ class Trace:
 
     #: The number of the objective that the tree proves.
     objective: int
-    #: The reduced problem that the leaves are about.
+    #: The reduced problem of the leaves.
     problem: ReducedProblem
-    #: The neuron that each variable of the problem is.
+    #: The layer and neuron of each variable of the problem.
     layer: IntArray
     neuron: IntArray
-    #: The closed nodes; a relaxation that is proved without branching is one leaf.
+    #: The closed nodes; a proof without branching is one leaf.
     leaves: tuple[TracedLeaf, ...]
-    #: First-layer neurons, their signs, and the Farkas multipliers that exclude them (None where
-    #: only exact arithmetic has them).
+    #: First-layer neurons, their signs, and the Farkas multipliers that exclude them (None if
+    #: exact arithmetic has found the conflict).
     clauses: tuple[LearnedClause, ...] = ()
 
 
@@ -44,7 +44,7 @@ class Trace:
 class TracedLeaf:
     """The signs of a closed node (0: free), and the multipliers of its relaxation, if any.
 
-    `by_patterns` says that the patterns of its open first-layer signs were enumerated.
+    `by_patterns` is True if the patterns of its open first-layer signs were enumerated.
     """
 
     signs: SignArray
@@ -54,10 +54,7 @@ class TracedLeaf:
 
 @dataclass(frozen=True, eq=False)
 class PatternTrace:
-    """The tree of a search over sign patterns, which has proved several targets.
-
-    Its variables are those of the first-layer neurons `neurons`.
-    """
+    """The tree of a search over the signs of first-layer neurons, which proves targets."""
 
     targets: tuple[str, ...]
     record: TreeRecord
@@ -67,7 +64,7 @@ class PatternTrace:
 
 @dataclass(frozen=True, eq=False)
 class EliminationTrace:
-    """An elimination of variables that has proved several targets."""
+    """An elimination of variables that proves targets."""
 
     targets: tuple[str, ...]
     #: The neurons of each clause that was active: rows (layer, neuron).
@@ -75,13 +72,13 @@ class EliminationTrace:
     #: The limits that the elimination was planned for: gigabytes, and estimated seconds.
     memory: float
     seconds: float
-    #: What the search has learned since the elimination before that is recorded.
+    #: The clauses that were learned since the previous recorded elimination.
     clauses: tuple[LearnedClause, ...] = ()
 
 
 @dataclass(eq=False)
 class SearchRecord:
-    """What a method leaves for a certificate: the presolved network, and traces by target."""
+    """The presolved network of a method and its traces by target, for a certificate."""
 
     presolved: Presolved | None = None
     traces: dict[str, Trace] = field(default_factory=dict)
@@ -98,12 +95,11 @@ def trace_of(tree: Tree, presolved: Presolved, objective: int) -> Trace:
         own = variable_of(literals)
         if np.all(layer[own] == 0):
             clauses.append((neuron[own], sign_of(literals), theta))
-    leaves = tuple(map(_traced, tree.outcome.leaves))
+    leaves = tuple(
+        TracedLeaf(leaf.signs, leaf.multipliers, leaf.reason == "patterns")
+        for leaf in tree.outcome.leaves
+    )
     return Trace(objective, tree.problem, layer, neuron, leaves, tuple(clauses))
-
-
-def _traced(leaf: ClosedNode) -> TracedLeaf:
-    return TracedLeaf(leaf.signs, leaf.multipliers, leaf.reason == "patterns")
 
 
 def root_trace(

@@ -1,14 +1,13 @@
 r"""Branch and bound on the signs of neurons.
 
-A node fixes some signs.  It is closed when they contradict each other (pairs, learned clauses,
-gates), when no input has them (linear or cone program, checked), when all its patterns are few and
-none reaches the goal (`node_patterns`), or when the reduced relaxation of what is left bounds f
-above its goal.  Otherwise it is split on one more sign.  Points met on the
-way, and patterns rounded from the moments, are tried as counterexamples.  Where all signs are
-fixed, exact arithmetic decides.
+A node fixes some signs.  It is closed if they contradict each other (pairs, learned clauses,
+gates), if no input has them (linear or conic program, checked), if it has few patterns and none of
+them reaches the goal (`node_patterns`), or if the bound of the reduced relaxation is above the
+goal.  Otherwise it is split on one more sign.  Points of feasibility checks, and patterns rounded
+from the moments, are tried as counterexamples.  If all signs are fixed, exact arithmetic decides.
 
 The goal is f > 0 (after rounding up to f's lattice), or for the minimum of f the best value found
-so far, less half a step of the lattice: nothing between the two is a value of f.
+so far minus half a step of the lattice: f has no value between the two.
 """
 
 from __future__ import annotations
@@ -45,26 +44,26 @@ from bnncert.solvers.structured_program import StructuredMultipliers
 
 TreeStatus: TypeAlias = Literal["proved", "violated", "open", "interrupted"]
 
-#: Patterns rounded from the moments of each node, and how many of them are checked at most.
+#: Patterns rounded from the moments of each node, and the largest number that is checked.
 ROUNDED, CHECKED = 40, 2
 
-#: Patterns of an enumerated node that are looked for in the region, at most.
+#: The largest number of patterns of an enumerated node that are checked.
 ENUMERATED = 64
 
-#: Iterations that one node's relaxation may take.
+#: The largest number of iterations for the relaxation of one node.
 NODE_ITERATIONS = 40
 
-#: Iterations before the solver is asked how far it is, and between such looks.
+#: Iterations before the progress of the solver is checked, and between two such checks.
 FIRST_LOOK, NEXT_LOOK = 7, 2
 
-#: A node is given up where the primal has missed the goal by this share of the gap.
+#: A relaxation is stopped if the primal value is below the goal by this share of the gap.
 HOPELESS_SHARE = 0.05
 
-#: Gigabytes that the open nodes may take before the search goes deepest first.
+#: Gigabytes of open nodes above which the search is deepest first.
 MEMORY = 4.0
 
-#: Share of the memory that learned clauses may take; more are not kept.  The same share is for the
-#: multipliers of leaves, without which a certificate takes longer.
+#: Share of the memory for learned clauses; more are not kept.  The multipliers of leaves have the
+#: same share; without them a certificate takes longer.
 CLAUSE_SHARE = LEAF_SHARE = 0.25
 
 
@@ -80,10 +79,10 @@ class ClosedNode:
 
 @dataclass(eq=False)
 class Outcome:
-    """What the search found; `lower` bounds f over everything that is not closed.
+    """The result of a search; `lower` is a lower bound of f.
 
-    Of a search for the minimum `upper` is the least value found, at `point`; status "proved" then
-    means that nothing is left below it.  `exhausted` says that memory ended the search.
+    In a search for the minimum, `upper` is the least value found, at `point`; the status "proved"
+    means that it is the minimum.  `exhausted` is True if the memory ran out.
     """
 
     status: TreeStatus
@@ -107,7 +106,7 @@ class TreeOptions:
     keep_leaves: bool = False
     #: The search stops after this many nodes.
     max_nodes: int = 10**9
-    #: Gigabytes that the open nodes may take before the search goes deepest first.
+    #: Gigabytes of open nodes above which the search is deepest first.
     memory: float = MEMORY
 
 
@@ -119,7 +118,7 @@ Evaluate: TypeAlias = Callable[[FloatArray, tuple[Fraction, ...] | None], float]
 
 @dataclass(frozen=True, eq=False)
 class _Split:
-    """A bound of an open node, the variable to split, and what its children start from."""
+    """A bound of an open node, the variable to split on, and the multipliers for its children."""
 
     bound: float
     variable: int | None
@@ -152,10 +151,10 @@ class Tree:
         self.options = options or TreeOptions()
         self.generator = np.random.default_rng(self.options.seed)
         self.outcome = Outcome("open", -np.inf, 0)
-        #: The smallest bound of all closed nodes, and of those that nothing could close.
+        #: The smallest bound of all closed nodes, and of those that could not be decided.
         self.closed = np.inf
         self.unresolved = np.inf
-        #: Conflicts found so far, as literals that cannot all hold, and what proves each.
+        #: Learned clauses as literals that cannot all hold, with the Farkas multipliers.
         self.proofs: list[tuple[IntArray, FloatArray | None]] = []
         self.open = Frontier(self.options.memory * 2.0**30)
         self.numbers = 0
@@ -208,7 +207,7 @@ class Tree:
             # The relaxation is unfinished, so the node is not split but waits for more time.
             self.open.push(replace(node, bound=max(node.bound, found.bound)))
         elif found.variable is None:
-            # Nothing left to branch on, and neither closed nor violated: ties, mostly.
+            # All signs are fixed, and the node is neither closed nor violated, mostly due to ties.
             self.unresolved = min(self.unresolved, found.bound)
         else:
             for sign in (1, -1):
@@ -227,15 +226,13 @@ class Tree:
         return [(n.signs, n.bound) for n in self.open.take()]
 
     def learn(self, literals: IntArray, theta: FloatArray | None) -> None:
-        """Remember literals that cannot all hold, and the multipliers that prove it."""
-        room = self.restrictor.clauses.bytes < CLAUSE_SHARE * self.open.limit
-        # A certificate needs every conflict that closed a node.
-        new = (
-            self.restrictor.learn(literals)
-            if room or literals.size == 2
-            else self.options.keep_leaves
-        )
-        if new:
+        """Add a clause: literals that cannot all hold, and the multipliers that prove it."""
+        has_room = self.restrictor.clauses.bytes < CLAUSE_SHARE * self.open.limit
+        # A certificate needs every conflict that closed a node, also one that is not kept.
+        is_new = self.options.keep_leaves
+        if has_room or literals.size == 2:
+            is_new = self.restrictor.learn(literals)
+        if is_new:
             self.proofs.append((literals, theta))
 
     def offer(self, point: FloatArray, exact: tuple[Fraction, ...] | None) -> bool:
@@ -259,7 +256,7 @@ class Tree:
         lattice = self.objective.lattice
         if lattice is None or not np.isfinite(upper):
             return upper
-        # An error may part the values that are one on the lattice.
+        # With an error, one value of the lattice may have two computed values.
         half = lattice[1] / 2 - 2 * self.objective.exact_error
         return float_below(Fraction(upper) - half) if half > 0 else upper
 
@@ -318,7 +315,7 @@ class Tree:
             if self._settle(node, left, deadline):
                 return None
             if self._enough(rounded):
-                # The point found here is the best there is.
+                # The point that was found here has the minimum of this node.
                 self._close(ClosedNode(node.signs, "relaxation", rounded, kept))
                 return None
             candidates = left.free
@@ -345,7 +342,7 @@ class Tree:
         return -np.inf
 
     def _settle(self, node: OpenNode, left: Restriction, deadline: Deadline) -> bool:
-        """Decide a node whose first layer is fixed, in exact arithmetic; True if it is over."""
+        """Decide a node whose first layer is fixed, in exact arithmetic; True if it is decided."""
         pattern = SignPattern(self.layer, self.neurons, left.signs[self.inputs])
         found = exact_feasibility(pattern, self.region, deadline)
         if found.conflict is not None:
@@ -358,7 +355,7 @@ class Tree:
     def _relaxation(
         self, left: Restriction, parent: NodeMultipliers | None, deadline: Deadline, thorough: bool
     ) -> tuple[float, FloatArray | None, NodeMultipliers | None]:
-        """Bound f; unless `thorough`, give up as soon as the goal is out of reach."""
+        """Bound f; unless `thorough`, stop when the bound cannot reach the goal."""
         problem = left.problem
         if not problem.size:
             return -np.inf, None, None
@@ -402,7 +399,7 @@ class Tree:
         return dual.bound(problem), solution.moments, kept
 
     def _check(self, signs: SignArray, fixed: IntArray, deadline: Deadline) -> Feasibility:
-        """Look for an input with these signs; learn from a conflict."""
+        """Check whether an input has these signs; learn from a conflict."""
         chosen = self.inputs[fixed]
         pattern = SignPattern(self.layer, self.neurons[fixed], signs[chosen])
         check = fast_feasibility(pattern, self.region, deadline)
@@ -432,7 +429,6 @@ class Tree:
 
 
 def _hopeless(last: Iterate, below: float) -> bool:
-    """Whether the optimum is almost surely too low; a wrong guess costs a split and no more."""
-    return last.infeasibility < 1e-2 and last.primal < below - HOPELESS_SHARE * abs(
-        below - last.dual
-    )
+    """Whether the optimum is very likely below the goal; a wrong guess costs only a split."""
+    goal = below - HOPELESS_SHARE * abs(below - last.dual)
+    return last.infeasibility < 1e-2 and last.primal < goal

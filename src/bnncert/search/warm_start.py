@@ -2,8 +2,8 @@ r"""Multipliers of one node as the start of another one.
 
 The quadratic b u + c u^2 of a table is written in the u of the whole problem, so that a node whose
 u has another constant part can use it.  The constant terms are then as large as the node's lattice
-allows, and kappa_0 as large as T >= 0 allows (a Schur complement).  To start a solver, a share of
-its own start keeps the point away from the boundary.
+allows, and kappa_0 as large as T >= 0 allows (a Schur complement).  The start of a solver is a
+convex combination with its cold start, which is away from the boundary.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class NodeMultipliers:
 
     @property
     def bytes(self) -> int:
-        """The memory it takes, about."""
+        """The approximate memory of the multipliers."""
         parts = (self.tables, self.gates, self.kappa, self.pair_keys, self.pairs)
         return int(sum(p.nbytes for p in parts)) + 600
 
@@ -88,7 +88,7 @@ def start_from(
     warm = carried(kept, frame, left, relaxation, MARGIN)
     if warm is None:
         return None
-    # Both are strictly feasible, and so is everything between them.
+    # Both are strictly feasible, and so are their convex combinations.
     cold = starting_point(relaxation.program)
     return StructuredMultipliers(
         [(1 - BLEND) * a + BLEND * b for a, b in zip(warm.theta, cold.theta, strict=True)],
@@ -104,7 +104,7 @@ def carried(
     relaxation: ReducedRelaxation,
     margin: float,
 ) -> StructuredMultipliers | None:
-    """Return the multipliers for the relaxation of a node, with that slack everywhere, or None."""
+    """Return the multipliers for the relaxation of a node with slack `margin`, or None."""
     problem, program, scale = left.problem, relaxation.program, relaxation.scale
     if problem.coupling is not None:
         return None
@@ -136,7 +136,7 @@ def _features(
 ) -> list[FloatArray]:
     """Return the multipliers of tables and gates for the sums of a node, constants 0."""
     linear, square = kept.tables[left.tables].T
-    # A gate whose output was fixed meanwhile: x u is now s u.
+    # For a gate whose output x has been fixed to s, x u is now s u.
     idle = np.flatnonzero(left.tables >= frame.tables)
     gate = left.tables[idle] - frame.tables
     sign = left.signs[frame.outputs[gate]]

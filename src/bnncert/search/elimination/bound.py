@@ -14,25 +14,25 @@ from bnncert.search.elimination.order import components, min_fill_order, neighbo
 from bnncert.search.elimination.plan import EliminationPlan, make_plan
 from bnncert.search.elimination.tables import Model, Table
 
-#: Widths that are tried in turn where the exact elimination is beyond the limits.
+#: Widths that are tried in turn if the exact elimination exceeds the limits.
 WIDTHS = (22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 1)
 
-#: How many times as many entries an order may need for a few more clauses before a new one is made.
+#: With more clauses, an order is kept while its tables have at most this many times the entries.
 GROWTH = 1.5
 
-#: Entries of a message for all objectives together: the clock is looked at between two messages.
+#: Entries of a message for all objectives together: the deadline is checked between two messages.
 MOST_AT_ONCE = 2**24
 
-#: Bytes of a table entry with what is kept of it for going back, about.
+#: Approximate bytes of a table entry, including what is kept of it to find the pattern.
 BYTES = 8
 
-#: Seconds that an entry of a table takes, and a bucket, about.
+#: Approximate seconds for an entry of a table, and for a bucket.
 ENTRY_SECONDS, BUCKET_SECONDS = 6e-9, 6e-5
 
 
 @dataclass(frozen=True)
 class EliminationLimits:
-    """What one elimination of all objectives may take."""
+    """Limits of one elimination of all objectives."""
 
     #: Gigabytes of all tables together.
     memory: float = 1.0
@@ -42,10 +42,11 @@ class EliminationLimits:
     def allow(self, plan: EliminationPlan, objectives: int) -> bool:
         """Whether a plan is within the limits; objectives may be eliminated in turn."""
         fits = plan.entries * BYTES <= self.memory * 2**30 and 2**plan.width <= MOST_AT_ONCE
-        return fits and estimated_seconds(plan, objectives) <= self.seconds
+        seconds = plan.entries * objectives * ENTRY_SECONDS + len(plan.order) * BUCKET_SECONDS
+        return fits and seconds <= self.seconds
 
     def together(self, plan: EliminationPlan) -> int:
-        """Return how many objectives are eliminated at once, for memory and for deadlines."""
+        """Return how many objectives are eliminated at once, within memory and MOST_AT_ONCE."""
         in_memory = int(self.memory * 2**30 / (BYTES * max(plan.entries, 1)))
         return max(1, min(in_memory, MOST_AT_ONCE >> plan.width))
 
@@ -60,11 +61,6 @@ class Minimum:
     values: FloatArray
     variables: IntArray
     patterns: SignArray
-
-
-def estimated_seconds(plan: EliminationPlan, objectives: int) -> float:
-    """Return about how long an elimination takes."""
-    return plan.entries * objectives * ENTRY_SECONDS + len(plan.order) * BUCKET_SECONDS
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,15 +84,15 @@ def prepare(
     active: Sequence[int] | None = None,
     before: Prepared | None = None,
 ) -> Prepared:
-    """Choose the order and, where the limits ask for it, the width.
+    """Choose the order and, if the limits require it, the width.
 
     Parameters
     ----------
     active
-        The clauses that count in any case (default: all).  Of the others only those are taken that
-        do not widen any table.
+        The clauses that are always used (default: all).  The others are used only if they do not
+        widen any table.
     before
-        The plan for fewer active clauses, whose order is kept if its tables grow little.
+        The plan for fewer active clauses; its order is kept if the tables grow little.
 
     Raises OutOfTimeError if the deadline passes.
     """
@@ -122,7 +118,7 @@ def _with_free(
     chosen: Sequence[int],
     order: list[int],
 ) -> list[int]:
-    """Return the chosen clauses and those whose variables are together in a bucket anyway."""
+    """Return the chosen clauses and those whose variables are in one bucket without them."""
     if len(chosen) == len(clauses):
         return list(chosen)
     rank = {v: i for i, v in enumerate(order)}
@@ -147,7 +143,7 @@ def _plan_within(
     limits: EliminationLimits,
     deadline: Deadline,
 ) -> EliminationPlan:
-    """Return the widest plan within the limits, or else the narrowest."""
+    """Return the widest plan within the limits, or the narrowest plan if none is."""
     plan = make_plan(tables, clauses, order)
     for width in WIDTHS:
         if limits.allow(plan, objectives):
@@ -165,23 +161,16 @@ def minimise(
 
     Raises OutOfTimeError if the deadline passes, and InexactTableError if a sum might not be exact.
     """
-    size = limits.together(plan)
-    values, patterns = [], []
-    variables = sorted(plan.order)
+    size, variables = limits.together(plan), sorted(plan.order)
+    values = np.zeros(model.objectives)
+    patterns = np.zeros((model.objectives, len(variables)), dtype=np.int8)
     for start in range(0, model.objectives, size):
-        part = columns(model, np.arange(start, min(start + size, model.objectives)))
-        made = eliminate(part, plan, deadline)
-        signs = made.patterns()
-        values.append(made.minimum)
-        rows = np.zeros((made.minimum.size, len(variables)), dtype=np.int8)
+        own = np.arange(start, min(start + size, model.objectives))
+        made = eliminate(columns(model, own), plan, deadline)
+        values[own], signs = made.minimum, made.patterns()
         for place, v in enumerate(variables):
-            rows[:, place] = signs[v]
-        patterns.append(rows)
-    return Minimum(
-        np.concatenate([np.zeros(0), *values]),
-        np.array(variables, dtype=np.int64),
-        np.concatenate([np.zeros((0, len(variables)), dtype=np.int8), *patterns]),
-    )
+            patterns[own, place] = signs[v]
+    return Minimum(values, np.array(variables, dtype=np.int64), patterns)
 
 
 def columns(model: Model, chosen: IntArray) -> Model:

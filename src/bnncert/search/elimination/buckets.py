@@ -1,12 +1,12 @@
 r"""Elimination of variables, and the pattern that attains the minimum.
 
-Going through the order, h(x_N) = min over x_v of the sum of the tables that contain v; going back,
-every variable takes the sign that attained its minimum, given those that were eliminated later.
+In the order of elimination, h(x_N) = min over x_v of the sum of the tables that contain v.  In the
+reverse order, every variable takes the sign that attains its minimum, given the variables that
+were eliminated later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,10 +28,10 @@ from bnncert.search.elimination.tables import (
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """How a variable is chosen when all that are eliminated later are known.
+    """How the sign of a variable follows from those that are eliminated later.
 
-    `costs` are the tables of its mini-buckets; of a bucket that is not split only `minus` is kept,
-    which says where -1 is better.
+    `costs` are the tables of its mini-buckets.  For a bucket that is not split only `minus` is
+    kept: whether -1 is better than +1.
     """
 
     variable: int
@@ -42,7 +42,7 @@ class Choice:
 
 @dataclass(frozen=True, eq=False)
 class Eliminated:
-    """The minimum for each objective, or a lower bound of it, and how to go back.
+    """The minimum for each objective, or a lower bound of it, and how its pattern is found.
 
     A minimum of +infinity means that every pattern violates a clause.
     """
@@ -80,7 +80,7 @@ def eliminate(
     Parameters
     ----------
     patterns
-        Whether the minimising patterns will be asked for.
+        Whether the minimising patterns are needed.
 
     Raises
     ------
@@ -108,17 +108,12 @@ def eliminate(
                 minimum = minimum + message
             tables.append(Table(scope[1:], message, reach))
         if patterns:
-            scopes = tuple(scope for scope, _, _ in parts)
-            choices.append(_choice(bucket[0].variable, scopes, [values for _, values, _ in parts]))
+            scopes, costs, _ = zip(*parts, strict=True)
+            if len(parts) == 1:
+                choices.append(Choice(bucket[0].variable, scopes, costs[0][1] < costs[0][0]))
+            else:
+                choices.append(Choice(bucket[0].variable, scopes, None, costs))
     return Eliminated(minimum, tuple(choices))
-
-
-def _choice(
-    variable: int, scopes: tuple[tuple[int, ...], ...], costs: Sequence[TableArray]
-) -> Choice:
-    if len(costs) == 1:
-        return Choice(variable, scopes, costs[0][1] < costs[0][0])
-    return Choice(variable, scopes, None, tuple(costs))
 
 
 def _total(
@@ -133,7 +128,7 @@ def _total(
     rank = {v: i for i, v in enumerate(mini.scope)}
     scope: tuple[int, ...] = ()
     total: TableArray = np.zeros(1, dtype=kind)
-    # Small tables first, so that most sums are over few variables.
+    # Small tables are added first, so that most sums are over few variables.
     for table in sorted(own, key=lambda table: len(table.scope)):
         deadline.check()
         union = tuple(sorted({*scope, *table.scope}, key=rank.__getitem__))

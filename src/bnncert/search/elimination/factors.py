@@ -23,8 +23,8 @@ from bnncert.presolve.pipeline import Presolved
 from bnncert.search.elimination.objectives import IntegerObjective, weight_matrix
 from bnncert.search.elimination.tables import Model, Table, float_type, sign_patterns
 
-#: A neuron that reads more variables has no table: in the last layer it counts with the sign that
-#: is worse for each objective, and below it may have any sign.
+#: A neuron with more inputs has no table: in the last layer it takes the worse sign for each
+#: objective, and in the layers below it may have any sign.
 MOST_INPUTS = 16
 
 #: Entries of the signs of all groups together, one byte each.
@@ -36,7 +36,7 @@ BLOCK = 2**22
 
 @dataclass(frozen=True, eq=False)
 class FactorGroup:
-    """Last-layer neurons that read the same variables.
+    """Last-layer neurons with the same input variables.
 
     `signs` has a row for each pattern of the variables and a column for each neuron: 0 where the
     neuron may have either sign.
@@ -78,29 +78,16 @@ class Factors:
     equal_sign: IntArray
     #: Last-layer neurons that read too many variables for a table.
     loose: IntArray
-    #: Hidden neurons above the first layer that read too many variables.
-    free_gates: int
     #: Conflicting pairs of literals.
     pairs: tuple[IntArray, ...]
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether every neuron is represented exactly."""
-        return not self.loose.size and not self.free_gates
-
-    def scopes(self) -> list[tuple[int, ...]]:
-        """Return the variables of all tables."""
-        own = [(v,) for v in np.unique(self.equal_to).tolist()]
-        return own + [g.variables for g in self.groups] + [g.variables for g in self.gates]
 
     def model(
         self, objectives: Sequence[IntegerObjective], clauses: Sequence[IntArray] = ()
     ) -> Model:
         """Return the tables of some objectives, whose minimum over all patterns is that of k.x.
 
-        Conflicting pairs and further clauses count where all of their variables are in use.
+        Conflicting pairs and further clauses are included if all of their variables are in use.
         """
-        count = len(objectives)
         constant = self.fixed @ weight_matrix(objectives, np.arange(self.fixed.size))
         constant = constant - np.abs(weight_matrix(objectives, self.loose)).sum(axis=0)
         tables = [Table((), constant.astype(np.float64), 0)]
@@ -111,15 +98,14 @@ class Factors:
         tables += [gate.table() for gate in self.gates]
         used = {v for table in tables for v in table.scope}
         kept = [c for c in (*self.pairs, *clauses) if used.issuperset(variable_of(c).tolist())]
-        return Model(tuple(tables), tuple(kept), count)
+        return Model(tuple(tables), tuple(kept), len(objectives))
 
     def _linear_tables(self, objectives: Sequence[IntegerObjective]) -> list[Table]:
         weights = weight_matrix(objectives, self.equal) * self.equal_sign[:, None]
-        tables = []
-        for v in np.unique(self.equal_to).tolist():
-            own = weights[self.equal_to == v].sum(axis=0)
-            tables.append(linear_table(v, own))
-        return tables
+        return [
+            linear_table(v, weights[self.equal_to == v].sum(axis=0))
+            for v in np.unique(self.equal_to).tolist()
+        ]
 
 
 def linear_table(variable: int, weights: FloatArray) -> Table:
@@ -130,7 +116,7 @@ def linear_table(variable: int, weights: FloatArray) -> Table:
 
 
 def _table(variables: tuple[int, ...], signs: npt.NDArray[np.int8], weights: FloatArray) -> Table:
-    """Return the sum of neurons, each with the worse sign where it may have either."""
+    """Return the weighted sum of neurons; one that may have either sign takes the worse one."""
     size = np.abs(weights)
     reach = int(size.sum(axis=0).max(initial=0))
     kind = float_type(reach)
@@ -168,7 +154,7 @@ def build_factors(presolved: Presolved, deadline: Deadline) -> Factors:
     groups, loose = _groups(presolved, rest, deadline)
     used = {v for group in groups for v in group.variables}
     used.update(layer.variable[equal].tolist())
-    gates, free = _gates(presolved, used)
+    gates = _gates(presolved, used)
     pairs = np.stack([presolved.pairs.first, presolved.pairs.second], axis=1)
     used.update(v for gate in gates for v in gate.variables)
     places = np.array(sorted(used), dtype=np.int64)
@@ -181,7 +167,6 @@ def build_factors(presolved: Presolved, deadline: Deadline) -> Factors:
         equal_to=layer.variable[equal],
         equal_sign=layer.sign[equal].astype(np.int64),
         loose=loose,
-        free_gates=free,
         pairs=tuple(pairs[kept]),
     )
 
@@ -189,7 +174,7 @@ def build_factors(presolved: Presolved, deadline: Deadline) -> Factors:
 def _groups(
     presolved: Presolved, neurons: IntArray, deadline: Deadline
 ) -> tuple[tuple[FactorGroup, ...], IntArray]:
-    """Group last-layer neurons by their variables; return those without a table apart."""
+    """Group last-layer neurons by their variables; also return the neurons without a table."""
     if not neurons.size:
         return (), neurons
     layer, thresholds = presolved.layers[-1], presolved.network.layers[-1]
@@ -216,32 +201,27 @@ def _groups(
             deadline.check()
             block = slice(start, start + width)
             sums = patterns @ part[block].T.astype(np.float64)
-            signs[:, block] = _signs(sums, plus[own[block]], minus[own[block]])
+            may_be_plus, may_be_minus = sums >= plus[own[block]], sums <= minus[own[block]]
+            signs[:, block] = may_be_plus.astype(np.int8) - may_be_minus
         groups.append(FactorGroup(scope, neurons[own], signs))
     return tuple(groups), neurons[loose]
 
 
-def _signs(sums: FloatArray, plus: FloatArray, minus: FloatArray) -> npt.NDArray[np.int8]:
-    """Return +1 or -1 where only that is allowed, and 0 where both are."""
-    return (sums >= plus).astype(np.int8) - (sums <= minus).astype(np.int8)
-
-
-def _gates(presolved: Presolved, used: set[int]) -> tuple[tuple[Gate, ...], int]:
-    """Return the gates of used variables, and how many read too many variables for a table."""
-    gates, free = [], 0
+def _gates(presolved: Presolved, used: set[int]) -> tuple[Gate, ...]:
+    """Return the gates of used variables, without those that read too many for a table."""
+    gates = []
     waiting = sorted(v for v in used if presolved.owner_layer[v] > 0)
     seen = set(waiting)
     while waiting:
         gate = gate_of(presolved, waiting.pop(), MOST_INPUTS)
         if gate is None:
-            free += 1
             continue
         gates.append(gate)
         for u in gate.variables[:-1]:
             if presolved.owner_layer[u] > 0 and u not in seen:
                 seen.add(u)
                 waiting.append(u)
-    return tuple(gates), free
+    return tuple(gates)
 
 
 def gate_of(presolved: Presolved, v: int, most: int) -> Gate | None:

@@ -29,12 +29,12 @@ def match_costs(parts: list[Part]) -> list[Part]:
     share = np.floor(total / len(parts))
     moved = []
     for number, ((scope, values, reach), mu) in enumerate(zip(parts, finite, strict=True)):
-        # The first part gets what the division leaves over.
+        # The first part gets the remainder of the division.
         own = share if number else total - share * (len(parts) - 1)
         change = own - mu
         wider = reach + int(np.abs(change).max(initial=0))
         kind = float_type(wider)
-        # What one part excludes, all exclude.
+        # A pattern that one part excludes is excluded in all of them.
         change = np.where(possible, change, np.inf).astype(kind)
         moved.append((scope, values.astype(kind) + spread(change, common, scope), wider))
     return moved

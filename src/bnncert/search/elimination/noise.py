@@ -1,7 +1,7 @@
 r"""Patterns near the minimum, by eliminating with perturbed costs.
 
-A random multiple of x_v is added to the costs of every variable v.  Minimising patterns of several
-such perturbations differ from each other where signs matter little, and are good everywhere else.
+A random multiple of x_v is added to the costs of every variable v.  The minimising patterns of
+several perturbations differ in signs that have little influence, and agree in the others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bnncert.search.elimination.tables import Model, Table, float_type, spread
 
 
 def influences(model: Model, size: int) -> FloatArray:
-    """Return how far each objective (column) moves with each of `size` variables (row)."""
+    """Return the change of each objective (column) that each of `size` variables (row) can make."""
     total = np.zeros((size, model.objectives))
     for table in model.tables:
         if not table.scope or table.values.shape[-1] != model.objectives:

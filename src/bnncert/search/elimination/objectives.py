@@ -1,8 +1,8 @@
 r"""Objectives with integer weights.
 
-f = constant + unit * (k.x) +- slack with integers k.  Where the values of f lie on a lattice, unit
-is half its step and the slack is the objective's own error; otherwise weights are rounded to
-multiples of a very small unit, and what that changes is part of the slack.
+f = constant + unit * (k.x) +- slack with integers k.  If the values of f lie on a lattice, unit is
+half its step and the slack is the error of the objective; otherwise weights are rounded to
+multiples of a very small unit, and the rounding error is part of the slack.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.description.rationals import float_below
 from bnncert.problem import Objective
 
-#: Sums of weights that are no multiples of one number are rounded to this many units.
+#: The sum of weights that are not multiples of one number is about this many units.
 UNITS = 2**44
 
 
@@ -48,7 +48,7 @@ class IntegerObjective:
 def integer_objective(objective: Objective) -> IntegerObjective:
     """Return an objective with integer weights."""
     d = objective.coefficients
-    # Weights have few different values, and fractions are slow.
+    # Fractions are slow, and weights have few different values: each is converted once.
     values, place, count = np.unique(d, return_inverse=True, return_counts=True)
     lattice = objective.lattice
     if lattice is not None:

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator
 
 from bnncert.deadline import Deadline
 
-#: Above this degree no table fits in memory: the rest is ordered by degree, which is cheaper.
+#: Above this degree no table fits in memory: the rest is ordered by degree, which is faster.
 MOST_FILLED = 40
 
-#: Variables eliminated between two looks at the clock.
+#: Variables eliminated between two checks of the deadline.
 STEPS_PER_LOOK = 16
 
 
@@ -76,7 +76,7 @@ def min_fill_order(near: dict[int, int], deadline: Deadline) -> list[int]:
         if degree > MOST_FILLED:
             return order + _min_degree_order(near, deadline)
         around = near[v]
-        # New edges change the fill of whatever sees both of their ends.
+        # A new edge changes the fill of every variable that is adjacent to both ends.
         changed = around
         if fill:
             for u in members(around):
@@ -90,7 +90,7 @@ def min_fill_order(near: dict[int, int], deadline: Deadline) -> list[int]:
 
 
 def _min_degree_order(near: dict[int, int], deadline: Deadline) -> list[int]:
-    """Return the rest of an order, always with a variable of least degree next."""
+    """Return the rest of an order; the next variable is always one of least degree."""
     order: list[int] = []
     while near:
         if len(order) % STEPS_PER_LOOK == 0:
@@ -112,5 +112,5 @@ def _fill(near: dict[int, int], v: int) -> int:
     """Return the number of pairs of neighbours of v that are not joined."""
     around = near[v]
     missing = sum((around & ~near[u]).bit_count() for u in members(around))
-    # Every neighbour misses itself, and every pair is counted twice.
+    # Every neighbour counts itself, and every pair is counted twice.
     return (missing - around.bit_count()) // 2

@@ -1,8 +1,8 @@
-r"""What an elimination will do, known before any table exists.
+r"""The steps of an elimination, made before any table is computed.
 
-The *bucket* of a variable v holds the tables and clauses in which v is the first variable to be
+The *bucket* of a variable v contains the tables and clauses in which v is the first variable to be
 eliminated.  Their sum, minimised over x_v, is a new table (a *message*) over their other variables.
-If these are more than a limit, the bucket is split into *mini-buckets* whose scopes fit, each of
+If their number exceeds a limit, the bucket is split into *mini-buckets* whose scopes fit, each of
 which is minimised on its own:
 
     min_v (g + h)  >=  min_v g + min_v h,
@@ -45,7 +45,7 @@ class EliminationPlan:
     entries: int
     #: How many buckets are split.
     split: int
-    #: How many clauses do not fit into their bucket, or any of its mini-buckets.
+    #: How many clauses do not fit into their bucket or any of its mini-buckets.
     dropped: int
 
     @property
@@ -56,7 +56,7 @@ class EliminationPlan:
 
 @dataclass(eq=False)
 class _Group:
-    """A mini-bucket in the making."""
+    """A mini-bucket that is being filled."""
 
     variables: set[int]
     tables: list[int]
@@ -124,7 +124,7 @@ def _groups(
     if len(every) <= limit + 1:
         return [_Group(every, [n for n, _ in tables], [n for n, _ in clauses])], 0
     groups: list[_Group] = []
-    # First fit, the largest first.
+    # First fit, beginning with the largest table.
     for number, scope in sorted(tables, key=lambda item: (-len(item[1]), item[0])):
         group = next((g for g in groups if g.fits(scope, limit)), None)
         if group is None:
@@ -135,7 +135,7 @@ def _groups(
     dropped = 0
     for number, scope in sorted(clauses, key=lambda item: (len(item[1]), item[0])):
         inside = [g for g in groups if g.variables.issuperset(scope)]
-        # A clause may be used as often as it fits: infinity twice is infinity.
+        # A clause may be used in several mini-buckets: infinity plus infinity is infinity.
         for group in inside:
             group.clauses.append(number)
         if inside:

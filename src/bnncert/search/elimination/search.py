@@ -1,9 +1,10 @@
-r"""Elimination with clauses that are found when they are needed.
+r"""Elimination with clauses that are learned when they are needed.
 
-The minimising pattern of an elimination is known.  If an input of the region has it, the minimum is
-that of f over the inputs.  If none has, Farkas multipliers name few signs that exclude each other:
-this *learned clause* holds for all objectives and is one more factor of the next elimination.
-Points that have the pattern nearly, by an elastic linear program, are tried as counterexamples.
+An elimination returns its minimising pattern.  If an input of the region has this pattern, the
+minimum is that of f over the inputs.  If no input has it, Farkas multipliers prove that a few of
+its signs exclude each other: this *learned clause* holds for all objectives and is one more factor
+of the next elimination.  An elastic linear program finds points that nearly have the pattern, and
+they are tried as counterexamples.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -34,17 +36,18 @@ from bnncert.search.elimination.objectives import integer_objective
 from bnncert.search.elimination.tables import InexactTableError, Model
 from bnncert.search.trace import LearnedClause
 
-#: How a search ends: nothing is left to do, a point ended it, no progress is possible, or time.
+#: How a search ends: all objectives are done, a point ended it, no progress is possible, or the
+#: deadline passed.
 Ending: TypeAlias = Literal["done", "found", "stuck", "interrupted"]
 
-#: Tries a point, with its rationals if known, for an objective; True ends the search.
+#: Tries a point, with its exact coordinates if known, for an objective; True ends the search.
 Offer: TypeAlias = Callable[[int, FloatArray, "tuple[Fraction, ...] | None"], bool]
 
-#: Says whether nothing more is wanted of an objective, given a lower bound of it.
+#: Whether the work on an objective is done, given a lower bound of it.
 IsDone: TypeAlias = Callable[[int, float], bool]
 
 
-#: Estimated seconds of the first elimination: bounds come early, and better ones later.
+#: Estimated seconds of the first elimination, which is short so that bounds are known early.
 FIRST_SECONDS = 0.5
 
 #: Perturbations that are eliminated together.
@@ -53,10 +56,10 @@ SAMPLES = 8
 
 @dataclass(eq=False)
 class EliminationCounts:
-    """What a search did.
+    """Statistics of a search.
 
     The width and the numbers of components and split buckets are those of the last elimination;
-    `seconds` are those of all tables, all eliminations and all checks of patterns.
+    `seconds` are the times of all tables, all eliminations and all checks of patterns.
     """
 
     variables: int = 0
@@ -76,7 +79,7 @@ class EliminationCounts:
 
 @dataclass(frozen=True, eq=False)
 class SettlingElimination:
-    """An elimination after which nothing more is wanted of some objectives."""
+    """An elimination after which some objectives are done."""
 
     objectives: tuple[int, ...]
     #: The variables of each clause that was active.
@@ -95,7 +98,7 @@ class EliminationSearch:
     offer, is_done
         See the types.
     limits
-        What one elimination may take.
+        Limits of one elimination.
     deadline
         OutOfTimeError is raised if it passes before the tables are complete.
     """
@@ -124,7 +127,7 @@ class EliminationSearch:
         self.neurons = presolved.owner[self.variables]
         self.counts = EliminationCounts(variables=len(used))
         self.counts.spent("tables", started)
-        #: What was learned, as certificates have it.
+        #: The learned clauses, in the form of certificates.
         self.proofs: list[LearnedClause] = []
         #: The eliminations that settled objectives, for a certificate.
         self.settling: list[SettlingElimination] = []
@@ -133,25 +136,22 @@ class EliminationSearch:
         self._prepared: Prepared | None = None
         self._before: Prepared | None = None
         self._planned = 0
-        #: Objectives of which some pattern was realised as nearly as possible.
+        #: Objectives for which the elastic program of a pattern was solved.
         self._tried: set[int] = set()
-        #: Estimated seconds of one elimination; more where buckets are split and nothing helps.
+        #: Estimated seconds of one elimination; raised when buckets are split and no clause helps.
         self._effort = min(FIRST_SECONDS, limits.seconds)
-        self._elastic: ElasticProgram | None = None
         self._influence = influences(self._model, presolved.owner.size)
 
     @property
     def open(self) -> list[int]:
-        """The objectives of which more is wanted, lowest bound first."""
+        """The objectives that are not done, lowest bound first."""
         found = [k for k in range(len(self._integer)) if not self._is_done(k, self.lower[k])]
         return sorted(found, key=lambda k: (self.lower[k], k))
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether minima are those over all patterns that violate no clause."""
-        return self._factors.is_complete and (
-            self._prepared is not None and self._prepared.plan.is_exact
-        )
+    @cached_property
+    def _program(self) -> ElasticProgram:
+        first = self.presolved.network.layers[0]
+        return ElasticProgram(first, self.neurons, self.presolved.region)
 
     def prepare(self, objectives: int, deadline: Deadline) -> Prepared:
         """Return the plan for the active clauses and a number of objectives.
@@ -159,20 +159,17 @@ class EliminationSearch:
         Raises OutOfTimeError if the deadline passes.
         """
         prepared = self._prepared
-        # Fewer objectives leave room for wider tables.
+        # With fewer objectives, wider tables are within the limits.
         if prepared is None or (objectives < self._planned and not prepared.plan.is_exact):
-            limits = replace(self.limits, seconds=self._effort)
-            scopes = [table.scope for table in self._model.tables]
-            self._prepared = prepared = prepare(
-                scopes,
+            self._prepared = self._before = prepared = prepare(
+                [table.scope for table in self._model.tables],
                 self.pool.scopes,
                 objectives,
-                limits,
+                replace(self.limits, seconds=self._effort),
                 deadline,
                 self.pool.active,
                 self._before,
             )
-            self._before = prepared
             self._planned = objectives
             plan = prepared.plan
             self.counts.width, self.counts.split = plan.width, plan.split
@@ -181,7 +178,7 @@ class EliminationSearch:
         return prepared
 
     def run(self, deadline: Deadline) -> Ending:
-        """Eliminate and learn until nothing is wanted any more, or time ends."""
+        """Eliminate and learn until all objectives are done, or the deadline passes."""
         try:
             while True:
                 wanted = [k for k in self.open if k not in self._stuck]
@@ -206,14 +203,14 @@ class EliminationSearch:
             return "stuck"
 
     def _record(self, settled: list[int]) -> None:
-        """Record what settled objectives."""
+        """Record the elimination after which objectives are done."""
         if settled:
             active = tuple(self.pool.scopes[i] for i in self.pool.active)
             made = SettlingElimination(tuple(settled), active, self._effort, len(self.proofs))
             self.settling.append(made)
 
     def _widen(self) -> bool:
-        """Allow wider tables for what is stuck; False if no bucket is split, or at the limit."""
+        """Allow wider tables for stuck objectives; False if no bucket is split, or at the limit."""
         plan = None if self._prepared is None else self._prepared.plan
         if (plan is not None and plan.is_exact) or self._effort >= self.limits.seconds:
             return False
@@ -241,12 +238,12 @@ class EliminationSearch:
         return patterns
 
     def _learn(self, patterns: dict[int, SignArray], deadline: Deadline) -> bool:
-        """Look for what excludes the patterns, lowest bound first; True ends the search."""
+        """Find clauses that exclude the patterns, lowest bound first; True ends the search."""
         counted = set() if self._prepared is None else set(self._prepared.clauses)
         for k in sorted(patterns, key=lambda k: (self.lower[k], k)):
             deadline.check()
             pattern = patterns[k]
-            # What the elimination did not count, or what was learned since from other patterns.
+            # Clauses that the elimination did not use, or that other patterns have taught since.
             broken = self.pool.violated(pattern)
             self.pool.activate(i for i in broken if i not in counted)
             progress = not counted.issuperset(broken)
@@ -265,7 +262,7 @@ class EliminationSearch:
         return False
 
     def _add(self, learned: list[tuple[SignPattern, Feasibility]]) -> bool:
-        """Add conflicts to the pool, active; return whether one is new."""
+        """Add conflicts to the pool and activate them; return whether one is new."""
         before = len(self.pool)
         for pattern, conflict in learned:
             assert conflict.conflict is not None
@@ -285,15 +282,8 @@ class EliminationSearch:
     ) -> bool:
         """Try points for minimising patterns of perturbed costs; True ends the search.
 
-        Parameters
-        ----------
-        strength
-            Size of the perturbations, as a share of how far the objective moves with a variable.
-
-        Raises
-        ------
-        OutOfTimeError
-            If the deadline passes.
+        `strength` is the size of the perturbations as a share of each variable's influence.
+        Raises OutOfTimeError if the deadline passes.
         """
         prepared = self.prepare(SAMPLES, deadline)
         noise = strength * self._influence[:, k]
@@ -305,31 +295,25 @@ class EliminationSearch:
         return any(self._try_near(k, signs, deadline) for signs in patterns)
 
     def _try_near(self, k: int, signs: SignArray, deadline: Deadline) -> bool:
-        """Try the point that has a pattern nearly, where signs that matter most come first."""
+        """Try the point that nearly has a pattern; signs are weighted by their influence."""
         deadline.check()
         prices = self._influence[self.variables, k]
         if not signs.size or prices.max(initial=0.0) <= 0:
             return False
         self.counts.programs += 1
-        near = self._program().solve(signs, prices + 0.01 * prices.max(), deadline)
+        near = self._program.solve(signs, prices + 0.01 * prices.max(), deadline)
         return near is not None and self._offer(k, near.point, None)
-
-    def _program(self) -> ElasticProgram:
-        if self._elastic is None:
-            first = self.presolved.network.layers[0]
-            self._elastic = ElasticProgram(first, self.neurons, self.presolved.region)
-        return self._elastic
 
     def _realise(
         self, k: int, signs: SignArray, deadline: Deadline
     ) -> tuple[list[tuple[SignPattern, Feasibility]], bool]:
-        """Try points that have a pattern, or nearly; return its conflicts, and whether to end."""
+        """Try points that have a pattern, or nearly; return its conflicts and whether to stop."""
         region = self.presolved.region
         wanted = SignPattern(self.presolved.network.layers[0], self.neurons, signs)
         if not wanted.size:
             return [], self._offer(k, region.center, None)
         self.counts.programs += 1
-        near = self._program().solve(wanted.signs, None, deadline)
+        near = self._program.solve(wanted.signs, None, deadline)
         if near is not None:
             if self._offer(k, near.point, None):
                 return [], True

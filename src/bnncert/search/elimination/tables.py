@@ -1,9 +1,9 @@
 r"""Tables of integers over sign patterns, for several objectives at once.
 
 The table of a scope (v_1, .., v_k) is an array of shape (2, .., 2, R): axis i is the sign of v_i
-(place 0 for +1 and place 1 for -1), and the last axis are R objectives that share everything but
-their numbers.  Entries are integers, or +infinity for patterns that cannot occur, held as floats of
-a type in which all sums are exact.
+(place 0 for +1 and place 1 for -1), and the last axis has one entry for each of R objectives, whose
+tables have the same scopes.  Entries are integers, or +infinity for patterns that cannot occur,
+stored in a floating-point type in which all sums are exact.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from bnncert.arrays import IntArray, SignArray
 from bnncert.presolve.literals import variable_of
 
-#: Integers below these sizes, and sums that stay below them, are exact in the two types.
+#: Integers below these sizes, and sums that stay below them, are exact in float32 and float64.
 EXACT32, EXACT64 = 2**24, 2**53
 
 TableArray = npt.NDArray[np.floating[Any]]
@@ -25,7 +25,7 @@ TableArray = npt.NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A function of the signs of the variables in `scope`; finite values are at most `reach`."""
+    """A function of the signs of the variables in `scope`; |finite values| are at most `reach`."""
 
     scope: tuple[int, ...]
     values: TableArray
@@ -50,7 +50,7 @@ class Model:
 
 
 class InexactTableError(ArithmeticError):
-    """A sum of table entries may leave the range in which floats are exact integers."""
+    """A sum of table entries may be too large to be exact in floating point."""
 
 
 def sign_patterns(count: int) -> SignArray:
@@ -72,7 +72,7 @@ def spread(values: TableArray, own: tuple[int, ...], scope: tuple[int, ...]) -> 
     """Return values over `own` as an array that broadcasts over a larger scope."""
     inside = set(own)
     shape = [2 if v in inside else 1 for v in scope]
-    # A view also of transposed values: axes of length 1 are only put in between.
+    # This is a view also if the values are transposed: only axes of length 1 are inserted.
     return values.reshape((*shape, values.shape[-1]))
 
 

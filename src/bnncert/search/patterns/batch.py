@@ -1,4 +1,4 @@
-"""Nodes of a search over sign patterns, many in one object."""
+"""Batches of nodes of a search over sign patterns."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from bnncert.arrays import BoolArray, IntArray, SignArray
 class NodeBatch:
     """Nodes and the targets that are still open in each.
 
-    A node is a row of signs of the first-layer variables, 0 for one that is not fixed.  `numbers`
-    are those of the nodes in the record of the tree; without a record, and for patterns, there are
-    none.
+    A node is a row of signs of the first-layer variables, 0 for a sign that is not fixed.
+    `numbers` are the numbers of the nodes in the record of the tree; the array is empty without a
+    record, and for patterns.
     """
 
     nodes: SignArray

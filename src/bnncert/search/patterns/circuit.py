@@ -1,7 +1,7 @@
 r"""The presolved network for all targets at once, as dense integer layers.
 
 Presolve numbers the unstable neurons as variables and writes every sum as u = w.x + shift over
-variables.  A *circuit* is what an evaluation of sign patterns needs of that: the variables of the
+variables.  A *circuit* has the part of that which evaluates sign patterns: the variables of the
 first layer, then level by level the gates  x_g = sign(w_g.x),  and the objectives of all targets
 over the last level.  All sums are integers below 2^24, so float32 products are exact.
 """
@@ -17,13 +17,10 @@ from bnncert.arrays import Float32Array, FloatArray, IntArray
 from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Objective, Target
 
-#: Entries of the dense matrices of all levels, at most.
+#: The largest number of entries of the dense matrices of all levels.
 MOST_ENTRIES = 2**27
 
-#: Integers up to this size are exact in float32, and so are their sums.
-LARGEST_SUM = 2**24
-
-#: Relative rounding error of one float64 operation, with room for the order of summation.
+#: Twice the relative rounding error of one float64 operation, for any order of summation.
 ROUNDING = 2.0**-52
 
 
@@ -41,7 +38,7 @@ class Level:
     #: Bounds of u from presolve.
     lower: Float32Array
     upper: Float32Array
-    #: The variable of each gate; empty for the last level, whose gates only meet the objectives.
+    #: The variable of each gate; empty for the last level, which only the objectives read.
     outputs: IntArray
 
     @property
@@ -76,7 +73,7 @@ class Circuit:
     last: Level | None
     coefficients: FloatArray
     constant: FloatArray
-    #: What rounding and the objective's own error may take from a computed lower bound.
+    #: The largest error of a computed lower bound, by rounding and by the objective's own error.
     slack: FloatArray
     enough: FloatArray
     #: The target of each objective.
@@ -89,10 +86,14 @@ class Circuit:
         return int(self.neurons.size)
 
     @cached_property
+    def all_levels(self) -> tuple[Level, ...]:
+        """The levels, and the last one if there is one."""
+        return self.levels if self.last is None else (*self.levels, self.last)
+
+    @cached_property
     def has_ties(self) -> bool:
         """Whether a pattern of the first layer may leave a gate undetermined."""
-        levels = self.levels if self.last is None else (*self.levels, self.last)
-        return any(level.has_ties for level in levels)
+        return any(level.has_ties for level in self.all_levels)
 
     @cached_property
     def absolute(self) -> FloatArray:
@@ -101,22 +102,13 @@ class Circuit:
 
 
 def is_small_enough(presolved: Presolved) -> bool:
-    """Whether the circuit's dense matrices stay within MOST_ENTRIES."""
-    return _entries(presolved) <= MOST_ENTRIES
-
-
-def _entries(presolved: Presolved) -> int:
-    total = 0
-    for number in range(1, presolved.network.depth):
-        below = int(np.count_nonzero(presolved.owner_layer < number))
-        last = number == presolved.network.depth - 1
-        own = (
-            presolved.bounds[number].unstable.size
-            if last
-            else int(np.count_nonzero(presolved.owner_layer == number))
-        )
-        total += below * int(own)
-    return total
+    """Whether the circuit's dense matrices have at most MOST_ENTRIES entries."""
+    depth, owner, total = presolved.network.depth, presolved.owner_layer, 0
+    for number in range(1, depth):
+        is_last = number == depth - 1
+        own = presolved.bounds[-1].unstable.size if is_last else np.count_nonzero(owner == number)
+        total += int(np.count_nonzero(owner < number)) * int(own)
+    return total <= MOST_ENTRIES
 
 
 def build_circuit(presolved: Presolved, targets: tuple[Target, ...]) -> Circuit:

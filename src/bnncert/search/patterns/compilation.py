@@ -1,7 +1,7 @@
-"""Compiles the enumeration of patterns beside the search, which begins without it.
+"""Compilation of the pattern enumeration in a thread, while the search runs without it.
 
 The first call of a compiled function takes seconds on a machine that has not compiled it yet, and
-cannot be interrupted.  It therefore happens in a thread: the search evaluates patterns by NumPy
+cannot be interrupted.  It is therefore made in a thread: the search evaluates patterns by NumPy
 until the function is ready, and keeps its time limit.  Later processes load the function from
 numba's cache on disk in a fraction of a second.
 """
@@ -14,7 +14,7 @@ from threading import Event, Lock, Thread
 
 from bnncert.deadline import Deadline
 
-#: Seconds for which a search waits once: enough to load what is on disk.
+#: Seconds for which a search waits once: enough to load the function from disk.
 PATIENCE = 1.5
 
 
@@ -26,11 +26,11 @@ class Compilation:
         self._thread: Thread | None = None
 
     def is_ready(self, call: Callable[[], None], limit: Deadline) -> bool:
-        """Return whether the call has returned; the first question makes it and waits a little."""
+        """Return whether the call has returned; the first question makes it and waits for it."""
         with self._lock:
             is_first = self._thread is None
             if self._thread is None:
-                # A daemon ends with the process, which need not wait for the compiler.
+                # A daemon thread ends with the process, which does not wait for the compiler.
                 self._thread = Thread(target=self._run, args=(call,), daemon=True)
                 self._thread.start()
         if is_first:
@@ -42,7 +42,7 @@ class Compilation:
         return self._thread is not None and self._ready.wait(seconds)
 
     def _run(self, call: Callable[[], None]) -> None:
-        # Where the compiler fails, for example without a place for its cache, NumPy does the work.
+        # If the compiler fails, for example without a folder for its cache, NumPy is used.
         with suppress(Exception):
             call()
             self._ready.set()

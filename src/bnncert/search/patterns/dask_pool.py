@@ -1,8 +1,8 @@
 """Workers of a Dask cluster that search subtrees of one question.
 
-Every subtree is a task that needs nothing but the question, which is a task as well.  If a worker
-ends, the scheduler gives both to another one.  A running task cannot be stopped, so it ends by
-itself after some seconds.
+Every subtree is a task that depends only on the question, which is also a task.  If a worker exits,
+the scheduler gives both to another one.  A running task cannot be stopped, so it ends by itself
+after some seconds.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from bnncert.search.patterns.question import PatternQuestion
 from bnncert.search.patterns.subtrees import Searched, Subtrees, SubtreeSolver
 from bnncert.solvers.threads import at_most_threads
 
-#: Seconds after which a task returns what is left of its subtrees.
+#: Seconds after which a task returns the open nodes of its subtrees.
 SECONDS = 2.0
 
-#: Seconds between two looks at the number of workers.
+#: Seconds between two queries of the number of workers.
 LOOK = 1.0
 
 #: Failed tasks after which the cluster is not used any more.
 MOST_FAILED = 8
 
-#: Level of compression: signs are small numbers, and the fastest level packs them well.
+#: Level of compression: signs are small numbers, for which the fastest level is enough.
 LEVEL = 1
 
 
@@ -42,11 +42,11 @@ class DaskPool:
         self._cluster, self._asked = cluster, question
         self._run = uuid.uuid4().hex[:8]
         self._question: Any = None
-        self._flying: dict[int, Any] = {}
+        self._running: dict[int, Any] = {}
         self._done: SimpleQueue[int] = SimpleQueue()
         self._tickets = self._threads = 0
         self._looked = -LOOK
-        # Tasks without an answer, and why the last of them had none.
+        # The number of failed tasks, and why the last of them failed.
         self._failures, self._reason = 0, ""
 
     def __enter__(self) -> DaskPool:
@@ -57,12 +57,12 @@ class DaskPool:
     def __exit__(self, *_: object) -> None:
         # Best effort: the connection may be lost.
         with suppress(Exception):
-            self._cluster.client.cancel([*self._flying.values(), self._question])
-        self._flying.clear()
+            self._cluster.client.cancel([*self._running.values(), self._question])
+        self._running.clear()
 
     @property
     def trouble(self) -> str:
-        """How many tasks have failed, and why the last of them did."""
+        """How many tasks have failed, and why the last of them failed."""
         if not self._failures:
             return ""
         return f"{self._failures} tasks failed on {self._cluster.address} ({self._reason})"
@@ -76,10 +76,10 @@ class DaskPool:
             self._looked = now
             try:
                 self._threads = self._cluster.threads()
-            except Exception as error:  # Dask has many errors for a connection that ends.
+            except Exception as error:  # Dask has many errors for a lost connection.
                 self._fail(error)
                 self._threads = 0
-        return max(0, self._threads - len(self._flying))
+        return max(0, self._threads - len(self._running))
 
     def submit(self, work: Subtrees) -> int:
         """Submit subtrees as a task."""
@@ -92,16 +92,16 @@ class DaskPool:
             key=f"bnncert-subtrees-{self._run}-{ticket}",
             pure=False,
         )
-        self._flying[ticket] = future
+        self._running[ticket] = future
         future.add_done_callback(lambda _: self._done.put(ticket))
         return ticket
 
     def collect(self, seconds: float) -> list[tuple[int, Searched | None]]:
         """Wait for tasks; one that failed returns None."""
-        if self._flying and self._cluster.client.status != "running":
+        if self._running and self._cluster.client.status != "running":
             self._fail(ConnectionError("the connection was lost"))
-            lost = list(self._flying)
-            self._flying.clear()
+            lost = list(self._running)
+            self._running.clear()
             return [(ticket, None) for ticket in lost]
         finished: list[tuple[int, Searched | None]] = []
         wait = seconds
@@ -111,12 +111,12 @@ class DaskPool:
             except Empty:
                 return finished
             wait = 0.0
-            future = self._flying.pop(ticket, None)
+            future = self._running.pop(ticket, None)
             if future is not None:
                 finished.append((ticket, self._result(future)))
 
     def _result(self, future: Any) -> Searched | None:
-        """Return what a finished task has found, or None if it failed."""
+        """Return the result of a finished task, or None if it failed."""
         try:
             answer = pickle.loads(zlib.decompress(future.result(timeout=SECONDS)))
         except Exception as error:  # A killed worker, a lost connection, an error of the task.

@@ -1,9 +1,9 @@
 r"""Local search over sign patterns, for counterexamples of deep networks.
 
-Surrogate gradients lose their way through many layers of signs.  Here a step looks at every single
-flip of the present pattern at once and moves to the one with the lowest objective.  A flip is not
-undone for some steps, and the search starts again from a random pattern when nothing has improved
-for a while.
+Surrogate gradients are inaccurate in networks with many sign layers.  Here a step evaluates every
+single flip of the current pattern and makes the one with the lowest objective.  A flip is not
+undone for some steps (tabu search), and the search starts again from a random pattern after
+PATIENCE steps without an improvement.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from bnncert.arrays import BoolArray, IntArray, SignArray
 from bnncert.deadline import Deadline
 from bnncert.search.patterns.circuit import Circuit
 from bnncert.search.patterns.flips import UNITS, FlipBudget
-from bnncert.search.patterns.propagation import evaluate
+from bnncert.search.patterns.propagation import evaluate, open_targets, target_bounds
 from bnncert.search.patterns.search import Realise
 
-#: Steps for which a flip may not be undone, at least and at most.
+#: The smallest and the largest number of steps for which a flip may not be undone.
 TABU = (3, 10)
 
 #: Steps without a new lowest value before the search starts again.
 PATIENCE = 40
 
-#: Exchanges of two flips that one step looks at, at most.
+#: The largest number of exchanges of two flips that one step evaluates.
 SWAPS = 1024
 
 #: Share of the variables that a random start flips, where there is no budget.
@@ -47,7 +47,7 @@ class FlipDescent:
         self._starts = 0
 
     def run(self, deadline: Deadline, starts: int) -> bool:
-        """Search from so many starting patterns at most; True if a counterexample was found."""
+        """Search from at most `starts` patterns; True if a counterexample was found."""
         if not self.circuit.inputs:
             return False
         for _ in range(starts):
@@ -58,7 +58,7 @@ class FlipDescent:
         return False
 
     def _start(self) -> SignArray:
-        """Return the centre's pattern first, and random ones later."""
+        """Return the pattern of the centre the first time, and random patterns after that."""
         pattern: SignArray = self.home.copy()
         self._starts += 1
         if self._starts == 1:
@@ -88,10 +88,14 @@ class FlipDescent:
             swapped = steps[:, 1] >= 0
             neighbours[rows[swapped], steps[swapped, 1]] *= -1
             made = evaluate(self.circuit, neighbours)
-            value, excluded = self._values(made.lower - self.circuit.enough)
-            for k in np.flatnonzero(~excluded.all(axis=1))[:4].tolist():
-                if self._reaches(neighbours[k], ~excluded[k]):
+            distance = made.lower - self.circuit.enough
+            reached = open_targets(self.circuit, distance, np.zeros(distance.shape[1]))
+            for k in np.flatnonzero(reached.any(axis=1))[:4].tolist():
+                if self._reaches(neighbours[k], reached[k]):
                     return True
+            # The closest target decides; the others break ties between equal steps.
+            values = target_bounds(self.circuit, distance)
+            value = values.min(axis=1, initial=np.inf) + 1e-3 * values.mean(axis=1)
             best = int(np.argmin(value))
             pattern = neighbours[best]
             moved = steps[best][steps[best] >= 0]
@@ -103,8 +107,8 @@ class FlipDescent:
     def _steps(self, pattern: SignArray, forbidden: BoolArray) -> IntArray:
         """Return the flips that are allowed now: one or two variables, -1 for none.
 
-        Where the budget leaves no room for another flip, one is exchanged for another.  That helps
-        in some networks and not in others, so every other start does without.
+        If another flip does not fit the budget, one flip is exchanged for another.  That helps in
+        some networks and not in others, so every second start makes no exchanges.
         """
         free = np.flatnonzero(~forbidden)
         if self.budget is None:
@@ -121,18 +125,6 @@ class FlipDescent:
         if pairs.shape[0] > SWAPS:
             pairs = pairs[self._generator.choice(pairs.shape[0], SWAPS, replace=False)]
         return np.concatenate([np.stack([single, np.full(single.size, -1)], axis=1), pairs])
-
-    def _values(self, worst: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the value to descend on, and which targets are excluded."""
-        circuit = self.circuit
-        excluded = np.zeros((worst.shape[0], circuit.targets), dtype=bool)
-        value = np.full((worst.shape[0], circuit.targets), -np.inf)
-        for k, target in enumerate(circuit.target.tolist()):
-            excluded[:, target] |= worst[:, k] > 0
-            np.maximum(value[:, target], worst[:, k], out=value[:, target])
-        # The closest target decides; the others break ties between equal steps.
-        least = value.min(axis=1, initial=np.inf)
-        return least + 1e-3 * value.mean(axis=1), excluded
 
     def _reaches(self, pattern: SignArray, targets: np.ndarray) -> bool:
         key = pattern.tobytes()

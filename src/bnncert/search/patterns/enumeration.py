@@ -1,7 +1,7 @@
-"""All patterns of one node, evaluated outright.
+"""Enumeration of all patterns of one node.
 
-With numba (extra `fast`) the patterns are enumerated by a compiled loop, each from the one before;
-else they are evaluated by matrix products, many at a time.  Both give the same answers.
+With numba (extra `fast`) a compiled loop enumerates the patterns, each from the one before;
+otherwise matrix products evaluate many at a time.  Both give the same answers.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from bnncert.search.patterns.exclusions import FlipRules
 from bnncert.search.patterns.flips import UNITS, FlipBudget
 from bnncert.search.patterns.packed_circuit import PackedCircuit, pack
 
-#: Violating patterns that one enumeration returns at most.
+#: The largest number of violating patterns that one enumeration returns.
 MOST_FOUND = 64
 
 #: Patterns up to which the compiled loop enumerates a node.
 MOST_COMPILED = 2**20
 
-#: Weights that one call of the compiled loop may meet (some 0.1 s), and a node (some 0.5 s).
+#: Weights that one call of the compiled loop may read (about 0.1 s), and a node (about 0.5 s).
 CALL_WEIGHTS, NODE_WEIGHTS = 2**35, 2**38
 
 
 @dataclass(frozen=True, eq=False)
 class Enumerated:
-    """What one part of an enumeration found."""
+    """The result of one part of an enumeration."""
 
     #: Patterns evaluated.
     count: int
@@ -80,7 +80,7 @@ class FlipEnumerator:
 
     @staticmethod
     def of(circuit: Circuit, budget: FlipBudget | None, home: SignArray) -> FlipEnumerator | None:
-        """Return the compiled enumerator, or None where numba or the form of the circuit lacks."""
+        """Return the compiled enumerator, or None without numba or a packed form."""
         packed = pack(circuit) if is_compiled() else None
         return None if packed is None else FlipEnumerator(circuit, packed, budget, home)
 
@@ -136,7 +136,7 @@ class FlipEnumerator:
                 return
 
     def _calls(self, cost: IntArray, left: int) -> list[tuple[int, int]]:
-        """Divide the first flips of sets into calls that do not take long."""
+        """Divide the first flips of sets into calls that each take little time."""
         size = cost.size
         # Estimates of the numbers of sets that begin with each flip.
         if cost.any():
@@ -154,7 +154,7 @@ class FlipEnumerator:
 
 
 def _flipped(base: SignArray, open_: IntArray, found: IntArray) -> SignArray:
-    """Return the patterns of sets of flips, each of which is ended by -1."""
+    """Return the patterns of sets of flips; each set ends with -1."""
     patterns = np.repeat(base[None, :], found.shape[0], axis=0)
     for row, flips in zip(patterns, found, strict=True):
         row[open_[flips[: int(np.argmin(flips))]]] *= -1

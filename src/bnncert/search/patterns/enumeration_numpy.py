@@ -34,9 +34,9 @@ def enumerate_node(
     Parameters
     ----------
     states, last
-        What propagation has found for the node: its variables and the last level's gates.
+        The result of propagation for the node: its variables and the last level's gates.
     signs
-        The signs of the open variables that are evaluated, where they are not all that there are.
+        The signs of the open variables that are evaluated (default: all that fit the budget).
     """
     node = states[: circuit.inputs].astype(np.int8)
     open_ = np.flatnonzero(node == 0)
@@ -65,7 +65,7 @@ def _filled(node: SignArray, open_: IntArray, signs: SignArray) -> SignArray:
 
 
 def completions(count: int) -> SignArray:
-    """Return all rows of so many signs."""
+    """Return all patterns of `count` signs, one in each row."""
     bits = (np.arange(1 << count)[:, None] >> np.arange(count)) & 1
     return (1 - 2 * bits).astype(np.int8)
 
@@ -79,7 +79,7 @@ def within_budget(budget: FlipBudget, node: SignArray, open_: IntArray) -> SignA
     left = UNITS - budget.spent(node[None, :])
     following: IntArray = np.zeros(1, dtype=np.int64)
     while sets.size:
-        # Flips come in ascending order of cost, so that every set is made once.
+        # Flips are added in ascending order of cost, so that every set is made once.
         fitting = np.searchsorted(cost, left, side="right")
         counts = np.maximum(fitting - following, 0)
         parent = np.repeat(np.arange(sets.shape[0]), counts)

@@ -1,8 +1,9 @@
-"""Pairs of signs that exclude each other, as rules for sets of flips.
+"""Conflicting pairs as rules for sets of flips.
 
-From a pattern that occurs (the centre's), a pattern is a set of flips.  A pair of signs that
-exclude each other says that two flips clash, or that one flip needs another: it excludes the other
-variable's own sign.  At most 64 open signs fit into one word of bits each.
+Relative to the pattern of the centre, a pattern is a set of flips.  A conflicting pair of two
+flipped signs means that these flips exclude each other (they clash); a conflicting pair of a
+flipped and an unflipped sign means that the first flip needs the second one.  At most 64 open signs
+are handled, so that a set is one word of bits.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ WORD = 64
 
 @dataclass(frozen=True, eq=False)
 class FlipRules:
-    """What the flips of a set exclude and need, as bits."""
+    """The flips that each flip excludes and needs, as bits."""
 
     #: The open variables, each after those that it needs.
     order: IntArray
@@ -46,14 +47,15 @@ class FlipRules:
             if np.array_equal(closed, need):
                 break
             need = closed
-        # What a flip needs, needs less.  Of flips that need each other only the later one does:
-        # that leaves more sets, none of them twice.
+        # A flip needs all that its own needs need, so sorting by their number puts needs first.
+        # Of flips that need each other only the later one keeps its need: this allows more sets,
+        # and none of them twice.
         order = np.argsort(np.count_nonzero(need, axis=1), kind="stable")
         need = np.tril(need[np.ix_(order, order)], -1)
         return FlipRules(open_[order], _words(clash[np.ix_(order, order)]), _words(need))
 
     def sets(self, most: int) -> Words | None:
-        """Return all sets that keep the rules, as bits, or None if there are more than `most`."""
+        """Return all sets that satisfy the rules, as bits; None if there are more than `most`."""
         members, blocked = np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=np.uint64)
         for k in range(self.order.size):
             bit = np.uint64(1) << np.uint64(k)

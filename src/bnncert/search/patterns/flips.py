@@ -1,18 +1,19 @@
-r"""Balls as budgets: what it costs to change the sign of a first-layer neuron.
+r"""Balls as budgets: the cost of changing the sign of a first-layer neuron.
 
 In an L0, L1 or L2 ball around c, first-layer neurons that read disjoint inputs share the radius as
 a budget.  Let g_j = |w_j.c + b_j| be the distance of neuron j from its threshold at c.  Changing
-its sign takes at least
+its sign costs at least
 
     L1:  g_j / max_i |w_ji|  of the radius r,          L2:  g_j^2 / |w_j|_2^2  of r^2,
-    L0:  of k changes, as many as it takes to reach the threshold with the largest ones first,
+    L0:  the number of changes, largest first, that reach the threshold, of at most k changes,
 
 and for disjoint inputs these costs add up.  On a grid, a neuron that reads one input needs the
-first grid value with the other sign.  So a pattern is possible only if the costs of its flips fit
-the budget, and a sum of signs above can move by no more than the cheapest flips that help it.
+first grid value with the other sign.  A pattern is possible only if the sum of the costs of its
+flips is within the budget, and a sum in the next layer changes by at most the effect of the
+cheapest flips.
 
-Costs are rounded down to integers of a 2^20th of the budget: their sums are exact in float32, and
-rounding only ever allows more.
+Costs are rounded down to multiples of 2^-20 of the budget: their sums are exact in float32, and
+rounding can only allow more patterns.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ from bnncert.search.patterns.propagation import Sums
 #: The budget in units of cost.
 UNITS = 2**20
 
-#: Costs are grouped into this many classes at most; each class costs what its cheapest flip does.
+#: The largest number of classes of costs; the cost of a class is that of its cheapest flip.
 MOST_CLASSES = 10
 
-#: Relative room for the rounding errors of computing a cost.
+#: Relative margin for the rounding errors of a computed cost.
 ROOM = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class FlipBudget:
-    """What flips cost, in units of which there are `UNITS`."""
+    """The costs of flips; the budget is `UNITS`."""
 
     #: The sign of each first-layer variable at the centre.
     home: SignArray
@@ -63,13 +64,13 @@ class FlipBudget:
         return np.asarray((nodes == -self.home).astype(np.float32) @ self.cost)
 
     def restrict(self, nodes: SignArray) -> tuple[SignArray, Float32Array]:
-        """Fix the signs whose flip no longer fits; also return what is left of the budget."""
+        """Fix the signs whose flip exceeds the budget; also return the rest of the budget."""
         left = UNITS - self.spent(nodes)
         beyond = (nodes == 0) & (self.cost > left[:, None])
         return np.where(beyond, self.home, nodes), left
 
     def most_flips(self, nodes: SignArray, left: Float32Array) -> IntArray:
-        """Return how many more flips can fit each node at most."""
+        """Return an upper bound of the number of further flips in each node."""
         count = np.zeros(nodes.shape[0], dtype=np.float32)
         rest = left.copy()
         for cost, members in self.classes:
@@ -89,7 +90,7 @@ class BudgetedSums:
 
     @cached_property
     def _gains(self) -> Float32Array:
-        """What a flip of each variable adds to each sum."""
+        """The change of each sum by a flip of each variable."""
         home = self.budget.home[self.level.inputs].astype(np.float32)
         return np.asarray(-2 * home * self.level.rows, dtype=np.float32)
 
@@ -107,7 +108,7 @@ class BudgetedSums:
         return parts
 
     def sums(self, nodes: SignArray, left: Float32Array) -> Sums:
-        """Return bounds of the sums, given nodes and what is left of their budget."""
+        """Return bounds of the sums, given nodes and the rest of their budget."""
         made = (nodes == -self.budget.home)[:, self.level.inputs].astype(np.float32)
         home = self.level.rows @ self.budget.home[self.level.inputs].astype(np.float32)
         base = made @ self._gains.T + home
@@ -126,7 +127,7 @@ class BudgetedSums:
                     rest -= count * np.float32(cost)
                 total += count
         below = open_[:, self.level.inputs]
-        # Weights of different sizes: no more than all that help, whatever they cost.
+        # For weights of different sizes, the effect of all helpful flips is another bound.
         if not self._uniform:
             np.minimum(up * largest, below @ np.maximum(self._gains, 0).T, out=up)
             np.minimum(down * largest, below @ np.maximum(-self._gains, 0).T, out=down)
@@ -160,7 +161,7 @@ def flip_budget(layer: ThresholdLayer, neurons: IntArray, region: Region) -> Fli
 
 
 def _changes(rows: Any, home: SignArray, gap: FloatArray, region: L0Ball) -> FloatArray:
-    """Return how many inputs have to change at least for the other sign; inf if it is not enough.
+    """Return how many inputs have to change for the other sign; inf if no change is enough.
 
     The inputs that move a neuron most towards its threshold change first.
     """
@@ -178,7 +179,7 @@ def _changes(rows: Any, home: SignArray, gap: FloatArray, region: L0Ball) -> Flo
 def _shares(
     layer: ThresholdLayer, neurons: IntArray, region: Ball, home: SignArray, gap: FloatArray
 ) -> FloatArray:
-    """Return the shares of the budget that flips take at least, in an L1 or L2 ball."""
+    """Return lower bounds of the shares of the budget that flips cost, in an L1 or L2 ball."""
     rows = layer.weights[neurons].astype(np.float64)
     counts = np.diff(rows.indptr)
     owner = np.repeat(np.arange(neurons.size), counts)
@@ -217,19 +218,19 @@ def _distances_on_grid(
     home: SignArray,
     distance: FloatArray,
 ) -> FloatArray:
-    """Return how far the first grid value with the other sign is, for neurons of one input.
+    """Return the distance of the first grid value with the other sign, for neurons of one input.
 
-    `distance` is a lower bound of it; 0 for other neurons, and infinity where there is none.
+    It is infinity if there is no such value, and 0 for other neurons; `distance` is a lower bound.
     """
     values, rows = region.values, layer.weights[neurons].astype(np.float64)
     assert values is not None
     alone = np.flatnonzero(np.diff(rows.indptr) == 1)
     chosen, start = neurons[alone], rows.indptr[alone]
     columns = rows.indices[start]
-    # The sign of the change of the input that leads to the other sign.
+    # The direction in which the input has to change.
     way = -home[alone] * np.sign(rows.data[start])
     point = np.array(region.middle)
-    # Rounding is on the side of the centre.
+    # Rounded towards the centre.
     point[columns] += way * distance[alone] * (1 - ROOM)
     up = np.zeros(region.size, dtype=bool)
     up[columns] = way > 0
@@ -242,7 +243,7 @@ def _distances_on_grid(
     inside = (region.lo[columns] <= found) & (found <= region.hi[columns])
     away = np.where(inside, np.abs(found - region.middle[columns]), np.inf)
     made = np.zeros(neurons.size)
-    # Where the centre itself may have the other sign, nothing is known.
+    # If the centre itself may have the other sign, the bound is 0.
     made[alone] = np.where(distance[alone] > 0, away, 0.0)
     return made
 

@@ -1,7 +1,7 @@
 """The part of a circuit that is still open in a node.
 
-What propagation has fixed in a node is fixed in all of its patterns.  Without these gates the
-circuit is often a tenth as large, and so is the work of evaluating a pattern.
+A gate that propagation fixes in a node is fixed in all of its patterns.  Without these gates the
+circuit often has a tenth of the size, and evaluating a pattern takes a tenth of the time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def narrowed(
     states, last
         The states of all variables and of the last level's gates in the node, -1, 0 or +1.
     inputs
-        Whether fixed first-layer variables are removed, too; otherwise all of them stay.
+        Whether fixed first-layer variables are also removed.
     """
     if circuit.last is None:
         return circuit
@@ -71,7 +71,7 @@ def _narrowed_level(
 
 def without_stable_gates(circuit: Circuit, budget: FlipBudget | None) -> Circuit:
     """Return the circuit without the gates that the budget fixes in the whole region."""
-    levels = circuit.levels if circuit.last is None else (*circuit.levels, circuit.last)
+    levels = circuit.all_levels
     if budget is None or not levels or not fits_level(circuit, levels[0]):
         return circuit
     root, left = budget.restrict(np.zeros((1, circuit.inputs), dtype=np.int8))

@@ -16,7 +16,7 @@ class OpenNodes:
     Attributes
     ----------
     most_bytes
-        Above this size nodes are also handed out deepest first, which needs little memory.
+        Above this size nodes are handed out deepest first, which needs little memory.
     """
 
     def __init__(self, *batches: NodeBatch) -> None:
@@ -37,19 +37,19 @@ class OpenNodes:
         """Whether no node is open, neither here nor elsewhere."""
         return not self._stack and not self._away
 
-    def push(self, batch: NodeBatch) -> None:
-        """Add nodes that are searched next."""
+    def push(self, batch: NodeBatch, *, oldest: bool = False) -> None:
+        """Add nodes that are searched next, or last if they are `oldest`."""
         if len(batch):
-            self._stack.append(batch)
+            self._stack.insert(0 if oldest else len(self._stack), batch)
 
-    def pop(self, most: int) -> NodeBatch:
-        """Remove the nodes that are searched next; there has to be one."""
+    def pop(self, most: int, *, oldest: bool = False) -> NodeBatch:
+        """Remove the nodes that are searched next, or the oldest ones; there has to be one."""
         taken, count = [], 0
         while self._stack and count < most:
-            taken.append(self._stack.pop())
+            taken.append(self._stack.pop(0 if oldest else -1))
             count += len(taken[-1])
         joined = NodeBatch.joined(taken)
-        self.push(joined.take(slice(most, None)))
+        self.push(joined.take(slice(most, None)), oldest=oldest)
         return joined.take(slice(most))
 
     def pop_all(self) -> NodeBatch:
@@ -65,36 +65,20 @@ class OpenNodes:
     def hand_out(self, most: int) -> NodeBatch:
         """Remove nodes to be searched elsewhere; they are open until `take_back`.
 
-        The oldest are taken, which have the largest subtrees; there has to be one.
+        The oldest nodes are taken, which have the largest subtrees; there has to be one.
         """
-        if self.is_crowded:
-            given = self.pop(most)
-        else:
-            taken, count = [], 0
-            while self._stack and count < most:
-                taken.append(self._stack.pop(0))
-                count += len(taken[-1])
-            joined = NodeBatch.joined(taken)
-            self._insert(joined.take(slice(most, None)))
-            given = joined.take(slice(most))
+        given = self.pop(most, oldest=not self.is_crowded)
         self._away += len(given)
         return given
 
     def take_back(self, given: NodeBatch, rest: NodeBatch) -> None:
-        """End a search elsewhere: `rest` is what it left open of the subtrees below `given`."""
+        """End a search elsewhere; `rest` are the open nodes of the subtrees below `given`."""
         self._away -= len(given)
-        if self.is_crowded:
-            self.push(rest)
-        else:
-            self._insert(rest)
+        self.push(rest, oldest=not self.is_crowded)
 
     def drop_targets(self, proved: BoolArray) -> None:
-        """Take targets that are proved elsewhere out of all nodes that wait here."""
+        """Remove targets that are proved elsewhere from all nodes that wait here."""
         stack, self._stack = self._stack, []
         for batch in stack:
             left = replace(batch, targets=batch.targets & ~proved)
             self.push(left.take(np.flatnonzero(left.targets.any(axis=1))))
-
-    def _insert(self, batch: NodeBatch) -> None:
-        if len(batch):
-            self._stack.insert(0, batch)

@@ -1,10 +1,9 @@
 r"""A circuit in the form that the compiled enumeration takes: columns of bytes, signs of one bit.
 
 A gate is +1 iff its sum is above a limit.  When signs below change, its sum changes by 2 w for each
-of them: a level keeps by how much its sums are below the limits, and a column of weights for each
-gate below.  The objectives are
-numbers of disagreements,  nnz - 2 popcount((y xor s) and m)  with the bits y of the last level's
-signs, s of the weights' signs and m of the non-zero weights.
+of them: a level stores the differences between its limits and its sums, and a column of weights for
+each gate below.  The objectives are counts of disagreements,  nnz - 2 popcount((y xor s) and m)
+with the bits y of the last level's signs, s of the weights' signs and m of the non-zero weights.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ Int8Array = npt.NDArray[np.int8]
 #: Bits of a word; the gates of a level are padded to whole words.
 WORD = 64
 
-#: No sum may reach this limit, which padding has.
+#: The limit of padding, which no sum reaches.
 NEVER = 2**15 - 1
 
-#: Different sizes that the weights of an objective may have on average.
+#: The largest average number of different sizes of the weights of an objective.
 MOST_PARTS = 6
 
 
@@ -93,7 +92,7 @@ def pack_rows(rows: npt.NDArray[np.generic]) -> tuple[Words, Words]:
 
 
 def pack(circuit: Circuit) -> PackedCircuit | None:
-    """Return the packed circuit, or None where weights or connections do not allow it."""
+    """Return the packed circuit, or None if weights or connections do not allow it."""
     if circuit.last is None or circuit.has_ties or not circuit.constant.size:
         return None
     levels = (*circuit.levels, circuit.last)
@@ -122,7 +121,7 @@ def pack(circuit: Circuit) -> PackedCircuit | None:
     gate = np.cumsum([0, *(_padded(level.size) for level in levels)])
     above = np.full(int(gate[-1]), NEVER, dtype=np.int16)
     for level, first in zip(levels, gate[:-1].tolist(), strict=True):
-        # No sum reaches half of NEVER, so limits beyond it may be moved.
+        # No sum reaches half of NEVER, so larger limits may be clipped.
         limits = np.clip(np.floor(level.minus_upto), -NEVER // 2, NEVER // 2)
         above[first : first + level.size] = limits
     return PackedCircuit(

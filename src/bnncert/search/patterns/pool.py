@@ -1,12 +1,9 @@
-"""What a search over sign patterns needs of the processes that search its subtrees."""
+"""The interface of the processes that search subtrees of a search over sign patterns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
-from bnncert.search.patterns.question import PatternQuestion
 from bnncert.search.patterns.subtrees import Searched, Subtrees
 
 
@@ -15,11 +12,11 @@ class SubtreePool(Protocol):
 
     @property
     def seconds(self) -> float:
-        """Seconds after which a process should return what is left of its subtrees."""
+        """Seconds after which a process should return the open nodes of its subtrees."""
 
     @property
     def trouble(self) -> str:
-        """What went wrong so far, in a few words; empty if nothing did."""
+        """A short message about failures so far; empty if there were none."""
 
     def vacancies(self) -> int:
         """Return how many more subtrees can be searched now."""
@@ -28,11 +25,7 @@ class SubtreePool(Protocol):
         """Begin to search subtrees; return a ticket."""
 
     def collect(self, seconds: float) -> list[tuple[int, Searched | None]]:
-        """Wait so many seconds at most for finished subtrees.
+        """Wait at most `seconds` for finished subtrees.
 
-        Returns tickets and results; None if the process has ended, and nothing of it is known.
+        Returns tickets and results; a result is None if the process has ended without one.
         """
-
-
-#: Opens a pool for a question; its processes end with the block.
-PoolMaker: TypeAlias = Callable[[PatternQuestion], AbstractContextManager[SubtreePool]]

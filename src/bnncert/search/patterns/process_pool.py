@@ -1,6 +1,6 @@
 """Processes of this machine that search subtrees of one question.
 
-A process that ends before its time, for example because it is killed, is replaced by a new one.
+A process that exits unexpectedly, for example because it is killed, is replaced by a new one.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from bnncert.search.patterns.question import PatternQuestion
 from bnncert.search.patterns.subtrees import Searched, Subtrees, SubtreeSolver
 from bnncert.solvers.threads import at_most_threads
 
-#: Seconds after which a process returns what is left of its subtrees.
+#: Seconds after which a process returns the open nodes of its subtrees.
 SECONDS = 0.5
 
-#: New processes in place of those that ended, at most.
+#: The largest number of processes that are replaced.
 MOST_REPLACED = 8
 
 
@@ -42,7 +42,7 @@ class ProcessPool:
         self._team = WorkerTeam()
         self._searchers: list[_Searcher] = []
         self._tickets = self._ended = 0
-        # Of the cores of this machine, also for the process that asks.
+        # The cores of this machine are shared with the first process.
         self._threads = max(1, (os.cpu_count() or 1) // (processes + 1))
 
     def __enter__(self) -> ProcessPool:
@@ -59,14 +59,14 @@ class ProcessPool:
         self._searchers = []
 
     def _start(self) -> None:
-        """Start one process; without it, the search goes on with fewer, or with none."""
+        """Start one process; if it fails, the search continues with fewer, or with none."""
         worker = self._team.start(_serve, self._question, self._threads)
         if worker is not None:
             self._searchers.append(_Searcher(worker))
 
     @property
     def trouble(self) -> str:
-        """How many processes have ended before their time."""
+        """How many processes have exited unexpectedly."""
         return f"{self._ended} worker processes ended unexpectedly" if self._ended else ""
 
     def vacancies(self) -> int:
@@ -80,7 +80,7 @@ class ProcessPool:
         searcher.ticket = self._tickets
         fresh = work.clauses[searcher.known :]
         searcher.known = len(work.clauses)
-        # An error says that the process has ended, which `collect` notices.
+        # An error means that the process has exited, which `collect` handles.
         with suppress(OSError):
             searcher.worker.connection.send(replace(work, clauses=fresh))
         return self._tickets
@@ -120,5 +120,5 @@ def _serve(connection: Connection, question: PatternQuestion, threads: int) -> N
             while True:
                 connection.send(solver.solve(connection.recv()))
     except (EOFError, OSError, MemoryError):
-        # The first process has exited, or this one cannot continue: the closed pipe says so.
+        # The first process has exited, or this one cannot continue and closes the connection.
         return

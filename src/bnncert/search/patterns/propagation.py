@@ -1,9 +1,9 @@
 r"""Interval propagation of many nodes at once.
 
 A node is a row of a matrix with entries -1, 0 and +1 over the first-layer variables; 0 is a sign
-that is not fixed.  With fixed part u = W x and radius r = |W| [x = 0] a gate is +1 if u - r is
-above the largest sum at which -1 is allowed, and -1 if u + r is below the smallest at which +1 is.
-Two matrix products per level do this for all nodes of a batch.
+that is not fixed.  With the fixed part u = W x and the radius r = |W| [x = 0] a gate is +1 if u - r
+is above the largest sum at which -1 is allowed, and -1 if u + r is below the smallest sum at which
++1 is allowed.  This takes two matrix products per level for all nodes of a batch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bnncert.search.patterns.circuit import Circuit, Level
 
 @dataclass(frozen=True, eq=False)
 class Propagated:
-    """What follows for a batch of nodes."""
+    """The result of propagating a batch of nodes."""
 
     #: All variables, -1, 0 or +1, one row per node.
     states: Float32Array
@@ -47,7 +47,7 @@ def level_sums(level: Level, states: Float32Array) -> Sums:
 
 
 def settle(level: Level, sums: Sums) -> tuple[Float32Array, BoolArray]:
-    """Return the state of every gate, and the nodes in which no gate has lost both signs."""
+    """Return the state of every gate, and the nodes in which every gate has a possible sign."""
     lo = np.maximum(sums.lo, level.lower)
     hi = np.minimum(sums.hi, level.upper)
     on, off = lo > level.minus_upto, hi < level.plus_from
@@ -55,54 +55,42 @@ def settle(level: Level, sums: Sums) -> tuple[Float32Array, BoolArray]:
     return state, ~np.any((on & off) | (lo > hi), axis=1)
 
 
-def propagate(
-    circuit: Circuit, nodes: SignArray, first: Sums | None = None, first_level: int = 0
-) -> Propagated:
+def propagate(circuit: Circuit, nodes: SignArray, first: Sums | None = None) -> Propagated:
     """Propagate a batch of nodes through the whole circuit.
 
-    Parameters
-    ----------
-    first
-        Tighter bounds of the sums of level number `first_level` (the last level counts too), where
-        the caller knows them.
+    `first` are tighter bounds of the sums of the first level, if the caller has them.
     """
     count = nodes.shape[0]
     states = np.zeros((count, circuit.size), dtype=np.float32)
     states[:, : circuit.inputs] = nodes
     possible = np.ones(count, dtype=bool)
-    levels = circuit.levels if circuit.last is None else (*circuit.levels, circuit.last)
     last = states
-    for number, level in enumerate(levels):
-        sums = first if first is not None and number == first_level else level_sums(level, states)
+    for number, level in enumerate(circuit.all_levels):
+        sums = level_sums(level, states) if number or first is None else first
         last, fine = settle(level, sums)
         possible &= fine
         if level.outputs.size:
             states[:, level.outputs] = last
     if circuit.last is None:
         last = states
-    return Propagated(states, last, lower_bounds(circuit, last), possible)
-
-
-def lower_bounds(circuit: Circuit, last: Float32Array) -> FloatArray:
-    """Return lower bounds of the objectives, rounding included, given the last level's states."""
     fixed = last.astype(np.float64) @ circuit.coefficients.T
     loose = (last == 0).astype(np.float64) @ circuit.absolute.T
-    return np.asarray(fixed - loose + (circuit.constant - circuit.slack))
+    lower = np.asarray(fixed - loose + (circuit.constant - circuit.slack))
+    return Propagated(states, last, lower, possible)
 
 
 def evaluate(circuit: Circuit, patterns: SignArray) -> Propagated:
     """Evaluate patterns in which every first-layer variable is fixed.
 
-    The result is that of `propagate`, with half the work where no ties are possible.
+    The result is that of `propagate`, with half the work if no ties are possible.
     """
     if circuit.has_ties:
         return propagate(circuit, patterns)
     states = np.zeros((patterns.shape[0], circuit.size), dtype=np.float32)
     states[:, : circuit.inputs] = patterns
     last = states
-    levels = circuit.levels if circuit.last is None else (*circuit.levels, circuit.last)
-    for level in levels:
-        # In place, and by slices: copies would take longer than the products.
+    for level in circuit.all_levels:
+        # In place and by slices: copies would take longer than the products.
         last = states[:, _places(level.inputs)] @ level.rows.T
         np.greater(last, level.minus_upto, out=last)
         last *= 2
@@ -115,14 +103,14 @@ def evaluate(circuit: Circuit, patterns: SignArray) -> Propagated:
 
 
 def _places(numbers: IntArray) -> IntArray | slice:
-    """Return numbers that follow each other as a slice, and others as they are."""
+    """Return consecutive numbers as a slice, and others as they are."""
     if numbers.size and bool((numbers[1:] - numbers[:-1] == 1).all()):
         return slice(int(numbers[0]), int(numbers[-1]) + 1)
     return numbers
 
 
 def open_targets(circuit: Circuit, lower: FloatArray, goal: FloatArray) -> BoolArray:
-    """Return which targets (columns) no objective excludes: one that is above its goal does."""
+    """Return which targets (columns) have no objective above its goal, which would exclude them."""
     proved = lower > goal
     excluded = np.zeros((lower.shape[0], circuit.targets), dtype=bool)
     for k, target in enumerate(circuit.target.tolist()):
@@ -139,9 +127,9 @@ def target_bounds(circuit: Circuit, lower: FloatArray) -> FloatArray:
 
 
 def influence(circuit: Circuit, made: Propagated, open_: BoolArray) -> Float32Array:
-    """Return how much each first-layer variable matters for the open targets of each node.
+    """Return the influence of each first-layer variable on the open targets of each node.
 
-    The weights of the objectives go back through the gates that are open, as a gradient does.
+    The weights of the objectives are propagated back through the open gates, like a gradient.
     """
     of_objective = open_[:, circuit.target].astype(np.float32)
     weight = of_objective @ circuit.absolute.astype(np.float32)
@@ -166,7 +154,7 @@ def literal_table(signs: SignArray) -> Float32Array:
 
 
 def imply(excluded: Float32Array, nodes: SignArray) -> tuple[SignArray, BoolArray]:
-    """Fix what pairs of literals that exclude each other imply; also return which nodes survive."""
+    """Fix the signs that conflicting pairs imply; also return which nodes are not contradictory."""
     nodes = nodes.copy()
     alive = np.ones(nodes.shape[0], dtype=bool)
     rows: IntArray = np.arange(nodes.shape[0])

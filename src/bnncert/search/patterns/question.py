@@ -1,4 +1,4 @@
-"""What a process needs to search over sign patterns, and how it looks for their points."""
+"""A search over sign patterns as it is sent to processes, and the search for their points."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class PatternQuestion:
     #: The first layer, whose neurons `circuit.neurons` are the variables.
     layer: ThresholdLayer
     circuit: Circuit
-    #: Symmetric table of first-layer literals that exclude each other.
+    #: Symmetric table of conflicting pairs of first-layer literals.
     excluded: BoolArray
-    #: What flips cost, where the region is such a budget.
+    #: The costs of flips, if the region is such a budget.
     budget: FlipBudget | None
-    #: The signs of the variables at the region's centre, from which patterns are counted.
+    #: The signs of the variables at the region's centre, relative to which patterns are flips.
     home: SignArray | None = None
-    #: Whether the minimum of F is asked for, instead of its sign.
+    #: Whether the minimum of F is computed instead of its sign.
     minimum: bool = False
     #: Whether trees and clauses are recorded for a certificate.
     recording: bool = False
@@ -66,16 +66,16 @@ class Realiser:
     Attributes
     ----------
     deadline
-        When to give up.
-    found
-        The counterexample that ended the search, and the point that it was confirmed at.
+        The time limit of a check.
+    found, point
+        The counterexample that ended the search, and the point at which it was confirmed.
     upper, lowest
-        Where the minimum is asked for: for each target the least value met, and its point.
+        For the minimum: for each target the least value found, and its point.
     goal
-        A lower bound of objective k above goal[k] excludes its target; points lower it where the
-        minimum is asked for.
+        A lower bound of objective k above goal[k] excludes its target; in a search for the minimum,
+        points lower the goals.
     clauses
-        What was learned, with the multipliers that prove it, if a certificate is wanted.
+        Learned clauses with the multipliers that prove them, if a certificate is wanted.
     """
 
     def __init__(self, question: PatternQuestion, replayer: Replayer) -> None:
@@ -95,7 +95,7 @@ class Realiser:
             self.goal[:] = np.inf
 
     def begin(self, deadline: Deadline, upper: FloatArray, goal: FloatArray) -> None:
-        """Begin with the values and goals of another process, and with nothing found."""
+        """Begin a new search with the values and goals of another process."""
         self.deadline = deadline
         self.found = self.point = None
         self.clauses = []
@@ -121,7 +121,7 @@ class Realiser:
         return Realisation(late=self.deadline.passed())
 
     def confirm(self, point: Point, targets: BoolArray) -> bool:
-        """Whether the point ends the search; for the minimum it only lowers the goals."""
+        """Return whether the point ends the search; for the minimum it only lowers the goals."""
         for k in np.flatnonzero(targets).tolist():
             if self.question.minimum:
                 self.offer(k, point)
@@ -134,7 +134,7 @@ class Realiser:
         return False
 
     def offer(self, k: int, point: Point) -> None:
-        """Take a point as the lowest of target k if it is."""
+        """Record a point of target k if its value is lower than that of all others."""
         value = self._values[k](point.values, point.exact)
         if value >= self.upper[k]:
             return
@@ -144,7 +144,7 @@ class Realiser:
         for place, objective in zip(
             np.flatnonzero(circuit.target == k).tolist(), objectives, strict=True
         ):
-            # Nothing lies between the best value and the one below it on the lattice.
+            # No value lies between the best one and the next lower one of the lattice.
             step = 0.0
             if len(objectives) == 1 and objective.lattice is not None:
                 step = float(objective.lattice[1])
@@ -155,7 +155,7 @@ class Realiser:
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """An input, and its exact coordinates where floating point does not have them."""
+    """An input, and its exact coordinates if these are not floating-point numbers."""
 
     values: FloatArray
     exact: tuple[Fraction, ...] | None = None

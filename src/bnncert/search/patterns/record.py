@@ -1,4 +1,4 @@
-"""The tree of a search over sign patterns, recorded in a few bytes for each node."""
+"""The tree of a search over sign patterns, with a few bytes for each node."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Numbers = npt.NDArray[np.int32]
 
 
 class TreeRecord:
-    """Which nodes were split, and on which variable; the roots are the first nodes."""
+    """The split nodes and the variables on which they are split; the roots come first."""
 
     def __init__(self, roots: int = 1) -> None:
         self._splits: list[tuple[Numbers, Numbers, int]] = []
         self.size = roots
 
     def split(self, nodes: IntArray, variables: IntArray) -> tuple[IntArray, IntArray]:
-        """Record that nodes are split; return the numbers of their children with +1 and -1."""
+        """Record splits of nodes; return the numbers of their children with +1 and with -1."""
         first, count = self.size, nodes.size
         self._splits.append((nodes.astype(np.int32), variables.astype(np.int32), first))
         self.size += 2 * count
@@ -40,7 +40,7 @@ class TreeRecord:
         return np.asarray(numbers, dtype=np.int64)
 
     def preorder(self) -> Numbers:
-        """Return the variable of every node, LEAF for a leaf; a child with +1 comes first."""
+        """Return the variable of every node in preorder, LEAF for a leaf; +1 comes before -1."""
         below = np.ones(self.size, dtype=np.int32)
         # Children have larger numbers than their parents, and those of one split are distinct.
         for nodes, _, first in reversed(self._splits):

@@ -1,10 +1,10 @@
 r"""Search over sign patterns of the first layer, by propagation of many nodes at once.
 
 A node fixes some signs.  Interval propagation through all layers closes it for every target whose
-objective stays positive; what remains is split on one more sign, depth first, thousands of nodes
-at a time.  Where few patterns are left, all of them are evaluated outright.  A pattern that reaches
-a target is looked for in the region: a point that has it is a counterexample, and signs that
-exclude each other become a clause for the rest of the search.
+objective is positive in the whole node; a node that stays open is split on one more sign, depth
+first, thousands of nodes at a time.  If few patterns are left in a node, all of them are evaluated.
+For a pattern that reaches a target, a feasibility check follows: a point with this pattern is a
+counterexample, and signs that exclude each other become a clause for the rest of the search.
 """
 
 from __future__ import annotations
@@ -45,16 +45,13 @@ BATCH, PATTERNS = 2048, 8192
 #: A node with at most this many open signs is enumerated.
 ENUMERATED_SIGNS = 6
 
-#: Patterns that are looked for in the region for each batch, before the search goes on.
-REALISED = 16
-
 
 @dataclass(frozen=True, eq=False)
 class Realisation:
-    """What came of looking for a pattern.
+    """The result of the feasibility check of a pattern.
 
-    `found` ends the search, `conflict` are literals that exclude each other, and `late` says that
-    time ended before there was an answer.
+    `found` ends the search, `conflict` are literals that exclude each other, and `late` means that
+    the deadline passed before there was an answer.
     """
 
     found: bool = False
@@ -62,13 +59,13 @@ class Realisation:
     late: bool = False
 
 
-#: Looks for an input with a pattern of first-layer signs that reaches one of the targets.
+#: Searches for an input with a pattern of first-layer signs that reaches one of the targets.
 Realise: TypeAlias = Callable[[SignArray, BoolArray], Realisation]
 
 
 @dataclass(eq=False)
 class SearchOutcome:
-    """What the search found."""
+    """The result of a search."""
 
     status: SearchStatus
     #: For each target the least lower bound of F over the nodes in which it is excluded.
@@ -92,17 +89,17 @@ class PatternSearch:
     Parameters
     ----------
     excluded
-        Symmetric table of first-layer literals that exclude each other.
+        Symmetric table of conflicting pairs of first-layer literals.
     budget
-        What flips cost, where the region is such a budget.
+        The costs of flips, if the region is such a budget.
     realise
-        Looks for an input that has a pattern.
+        Searches for an input that has a pattern.
     home
-        Signs of the first layer that occur, such as the centre's: patterns are counted from there.
+        A possible pattern, such as that of the centre; other patterns are flips of it.
     compiled
-        Whether the compiled enumeration may be used where it applies.
+        Whether the compiled enumeration may be used.
     recording
-        Whether the tree is recorded, for a certificate.
+        Whether the tree is recorded for a certificate.
     """
 
     def __init__(
@@ -120,11 +117,11 @@ class PatternSearch:
         self.circuit, self.budget, self.realise = circuit, budget, realise
         self._excluded = excluded.astype(np.float32)
         self._home = np.ones(circuit.inputs, dtype=np.int8) if home is None else home
-        # Over disjoint inputs the budget says more than the pairs that it excludes.
+        # Over disjoint inputs the budget implies the conflicting pairs.
         self._pairs = budget is None and bool(excluded.any())
         self._clauses = ClauseSet()
         self._sums: BudgetedSums | None = None
-        levels = circuit.levels if circuit.last is None else (*circuit.levels, circuit.last)
+        levels = circuit.all_levels
         if budget is not None and levels and fits_level(circuit, levels[0]):
             self._sums = BudgetedSums(budget, levels[0])
         self._enumerator = FlipEnumerator.of(circuit, budget, self._home) if compiled else None
@@ -135,13 +132,13 @@ class PatternSearch:
         targets = np.ones((1, circuit.targets), dtype=bool)
         #: The nodes that are not closed yet.
         self.open = OpenNodes(NodeBatch(root, targets, numbers))
-        # Patterns that time was too short to look for.
+        # Patterns whose feasibility check was interrupted by the deadline.
         self._unsought: list[NodeBatch] = []
         # Nodes that are propagated together.
         self._size = BATCH
-        #: Whether there is a pattern that was neither found in the region nor excluded from it.
+        #: Whether the feasibility check of some pattern had no answer.
         self.undecided = False
-        #: When the enumeration of a node ends before it is complete; a slice of time waits for it.
+        #: The deadline of the enumeration of a node; the end of a time slice does not interrupt it.
         self.limit = Deadline(None)
         #: A lower bound of objective k above goal[k] excludes its target in a node.
         self.goal = circuit.enough.copy()
@@ -157,7 +154,7 @@ class PatternSearch:
         return MOST_PLAIN if self._compiled is None else self._compiled.most
 
     def learn(self, literals: IntArray) -> None:
-        """Remember literals that cannot all hold."""
+        """Add a clause: literals that cannot all hold."""
         self.outcome.conflicts.append(literals)
         if literals.size == 2:
             first, second = literals.tolist()
@@ -167,12 +164,12 @@ class PatternSearch:
             self._clauses.add(literals)
 
     def run(self, deadline: Deadline) -> SearchOutcome:
-        """Search until everything is closed, a counterexample is found, or time ends."""
+        """Search until all nodes are closed, a counterexample is found, or the deadline passes."""
         self.limit = deadline
         return self.conclude(self.advance(deadline))
 
     def advance(self, deadline: Deadline) -> bool:
-        """Search until no node is left here or time ends; True if a counterexample was found."""
+        """Search until no node waits or the deadline passes; True if a counterexample is found."""
         while self._unsought and not deadline.passed():
             if self._look_for(self._possible(self._unsought.pop())):
                 return True
@@ -180,14 +177,14 @@ class PatternSearch:
             batch, before = self.open.pop(self._size), self.outcome.nodes
             if self._step(batch, deadline):
                 return True
-            # What there was no time for is propagated again, so the next batch is smaller.
+            # Nodes that there was no time for are propagated again, so the next batch is smaller.
             done = self.outcome.nodes - before
             whole = done == len(batch)
             self._size = min(BATCH, 2 * self._size) if whole else max(1, done)
         return False
 
     def conclude(self, found: bool) -> SearchOutcome:
-        """Set the outcome's status from what is open, here and elsewhere."""
+        """Set the outcome's status from the nodes that are open here and elsewhere."""
         outcome = self.outcome
         if found:
             outcome.status = "violated"
@@ -201,11 +198,11 @@ class PatternSearch:
 
     @property
     def is_late(self) -> bool:
-        """Whether time ended in the check of a pattern."""
+        """Whether the deadline passed during a feasibility check."""
         return bool(self._unsought)
 
     def restart(self, nodes: NodeBatch) -> None:
-        """Search the subtrees below other nodes, with the clauses and goals that are known."""
+        """Continue with the subtrees below other nodes; known clauses and goals are kept."""
         self.open, self._unsought = OpenNodes(nodes), []
         self.undecided = False
         if self.record is not None:
@@ -213,7 +210,7 @@ class PatternSearch:
         self.outcome = SearchOutcome.start(self.circuit.targets)
 
     def _step(self, batch: NodeBatch, deadline: Deadline) -> bool:
-        """Propagate a batch and split what is left; True ends the search."""
+        """Propagate a batch, and enumerate or split the open nodes; True ends the search."""
         self.outcome.nodes += len(batch)
         nodes, alive = batch.nodes, np.ones(len(batch), dtype=bool)
         if self._pairs:
@@ -249,7 +246,7 @@ class PatternSearch:
         left_open: BoolArray = np.ones(len(batch), dtype=bool)
         late: BoolArray = np.zeros(len(batch), dtype=bool)
         for k in range(len(batch)):
-            # One node is looked at in any case, so that every call gets further.
+            # At least one node is processed, so that every call makes progress.
             if k and deadline.passed():
                 late[k:] = True
                 break
@@ -260,7 +257,7 @@ class PatternSearch:
             if end == "found":
                 return True
             left_open[k] = end != "closed"
-        # What there was no time for stays open as it is.
+        # Nodes that there was no time for stay open unchanged.
         self.open.push(batch.take(late))
         self.outcome.nodes -= int(np.count_nonzero(late))
         split = left_open & ~late
@@ -292,7 +289,7 @@ class PatternSearch:
     def _go_through(
         self, parts: Iterable[Enumerated], batch: NodeBatch, k: int
     ) -> Literal["closed", "open", "found"]:
-        """Evaluate the parts of an enumeration, and look for points that have their patterns."""
+        """Go through the parts of an enumeration, and check the patterns that reach a target."""
         for made in parts:
             self.outcome.patterns += made.count
             self._note(made.least)
@@ -300,13 +297,13 @@ class PatternSearch:
                 targets = np.repeat(batch.targets[k][None, :], made.violating.shape[0], axis=0)
                 if self._evaluate(NodeBatch(made.violating, targets)):
                     return "found"
-            # A node that time is too short for is split, so that the next call gets further.
+            # A node that takes too long is split, so that the next call makes progress.
             if not made.complete or (self.limit.passed() and not made.last):
                 return "open"
         return "closed"
 
     def _close(self, batch: NodeBatch, made: Propagated) -> tuple[NodeBatch, IntArray]:
-        """Note what the bounds exclude; return the nodes that are left and their numbers."""
+        """Record what the bounds exclude; return the open nodes and their places in the batch."""
         open_ = open_targets(self.circuit, made.lower, self.goal) & batch.targets
         open_[~made.possible] = False
         closed = batch.targets & ~open_ & made.possible[:, None]
@@ -351,7 +348,7 @@ class PatternSearch:
         return False
 
     def _evaluate(self, batch: NodeBatch) -> bool:
-        """Evaluate patterns and look for the region's points with those that reach a target."""
+        """Evaluate patterns and check those that reach a target; True ends the search."""
         self.outcome.patterns += len(batch)
         batch = self._possible(batch)
         if not len(batch):
@@ -376,7 +373,7 @@ class PatternSearch:
         return batch.take(alive)
 
     def _look_for(self, batch: NodeBatch) -> bool:
-        """Look for inputs with violating patterns, lowest first; learn from those without any."""
+        """Check violating patterns in order, and learn from conflicts; True ends the search."""
         while len(batch):
             made = self.realise(batch.nodes[0], batch.targets[0])
             if made.found:
@@ -388,7 +385,7 @@ class PatternSearch:
             if made.late:
                 self._unsought.append(batch)
                 return False
-            # Where the minimum is asked for, a point that was found has moved the goal.
+            # In a search for the minimum, a point may have lowered the goal.
             before = len(batch)
             batch, _ = self._close(batch, evaluate(self.circuit, batch.nodes))
             if len(batch) == before:

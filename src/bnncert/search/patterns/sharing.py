@@ -1,9 +1,9 @@
 """One search over sign patterns, in this process and in others.
 
-This process searches in short slices of time.  In between it gives its oldest nodes, which have the
-largest subtrees, to processes that have nothing to do, and takes back what others left open, so
-that it is distributed again.  Clauses and points travel with the nodes.  The nodes of a process
-that has ended are open as before.
+This process searches in short time slices.  Between them it gives its oldest nodes, which have the
+largest subtrees, to idle processes, and takes back the nodes that others leave open, which are then
+distributed again.  Clauses and points are sent with the nodes.  The nodes of a process that has
+exited are open again.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from bnncert.search.patterns.question import Realiser
 from bnncert.search.patterns.search import PatternSearch
 from bnncert.search.patterns.subtrees import Searched, Subtrees
 
-#: Seconds that this process searches before it looks at the others.
+#: Seconds that this process searches before it checks the others.
 SLICE = 0.1
 
-#: Nodes that are given away at once, at most.
+#: The largest number of nodes that are given to one process.
 MOST_GIVEN = 1024
 
-#: Seconds after the time limit in which others may return what they have.
+#: Seconds after the time limit within which others may return their results.
 GRACE = 0.3
 
 
@@ -36,13 +36,12 @@ class SharedSearch:
         self._alone = False
 
     def run(self, deadline: Deadline) -> bool:
-        """Search until nothing is open or time ends; True if a counterexample was found."""
+        """Search until no node is open or the deadline passes; True for a counterexample."""
         try:
             found = self._run(deadline)
-            if not found and self._given:
-                end = Deadline(GRACE)
-                while self._given and not end.passed() and not found:
-                    found = self._collect(end.remaining())
+            end = Deadline(GRACE)
+            while self._given and not end.passed() and not found:
+                found = self._collect(end.remaining())
             return found
         finally:
             for nodes in self._given.values():
@@ -63,7 +62,7 @@ class SharedSearch:
         return False
 
     def _give(self, deadline: Deadline) -> None:
-        """Give nodes to every process that has nothing to do, as long as there are some here."""
+        """Give nodes to every idle process, as long as nodes wait here."""
         vacancies = 0 if self._alone else self.pool.vacancies()
         while vacancies > 0 and len(self.search.open) > 1:
             share = -(-len(self.search.open) // (1 + vacancies))
@@ -81,7 +80,7 @@ class SharedSearch:
             vacancies -= 1
 
     def _collect(self, seconds: float) -> bool:
-        """Take what others have finished; True if that is a counterexample."""
+        """Take the results of other processes; True if one is a counterexample."""
         for ticket, searched in self.pool.collect(seconds):
             nodes = self._given.pop(ticket)
             if searched is None:
@@ -91,7 +90,7 @@ class SharedSearch:
         return False
 
     def _enter(self, nodes: NodeBatch, searched: Searched) -> bool:
-        """Enter the result of a subtree; True if it has a counterexample."""
+        """Add the result of a subtree to the search; True if it has a counterexample."""
         search, realiser = self.search, self.realiser
         for literals in searched.clauses:
             search.learn(literals)
@@ -104,7 +103,7 @@ class SharedSearch:
         if searched.violation is not None:
             k, point = searched.violation
             wanted = np.arange(len(realiser.question.targets)) == k
-            # Other processes would find a point again that does not replay here.
+            # If the point does not replay here, other processes would find it again.
             self._alone = not realiser.confirm(point, wanted)
             search.open.take_back(nodes, nodes)
             return not self._alone

@@ -1,7 +1,7 @@
 """Subtrees of a search over sign patterns that another process searches for some seconds.
 
-A process gets nodes and returns what it closed and what it left open.  It knows the question, and
-needs nothing else: nodes whose process has ended are given to another one.
+A process receives nodes and returns the bounds of the nodes that it closed, and the open nodes.  It
+has the question and needs nothing else: the nodes of a process that exits are given to another one.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ class Subtrees:
     """Nodes to search below."""
 
     nodes: NodeBatch
-    #: Literals that exclude each other, all that are known.
+    #: All known clauses.
     clauses: tuple[IntArray, ...]
-    #: The least values met so far, and the goals, see :class:`Realiser`.
+    #: The least values found so far, and the goals, see :class:`Realiser`.
     upper: FloatArray
     goal: FloatArray
-    #: How long to search.
+    #: The time for the search.
     seconds: float
-    #: Seconds until the time limit of the question: the check of one pattern may take as long.
+    #: Seconds until the time limit of the question; the check of one pattern may take as long.
     limit: float
 
 
 @dataclass(frozen=True, eq=False)
 class Searched:
-    """What became of subtrees."""
+    """The result of a search of subtrees."""
 
     #: The nodes that are still open; their numbers are those of `record`, in which the nodes that
     #: were given come first.
@@ -48,12 +48,12 @@ class Searched:
     lower: FloatArray
     nodes: int
     patterns: int
-    #: Whether a pattern was neither found in the region nor excluded from it.
+    #: Whether the feasibility check of some pattern had no answer.
     undecided: bool
-    #: What was learned: literals, and the multipliers if a certificate is wanted.
+    #: Learned clauses: literals, and multipliers if a certificate is wanted.
     clauses: tuple[IntArray, ...] = ()
     proofs: tuple[LearnedClause, ...] = ()
-    #: Where the minimum is asked for: points for the targets, lower than those known before.
+    #: For the minimum: points of the targets with lower values than those known before.
     lowest: tuple[tuple[int, Point], ...] = ()
     #: The number of a target and a point that reaches it; the search ended there.
     violation: tuple[int, Point] | None = None
@@ -69,7 +69,7 @@ class SubtreeSolver:
         self._search: PatternSearch = question.search(self._realiser)
 
     def solve(self, work: Subtrees) -> Searched | None:
-        """Search for some seconds; None if time ended in the check of a pattern."""
+        """Search for some seconds; None if the deadline passed during a feasibility check."""
         search, realiser = self._search, self._realiser
         for literals in work.clauses:
             search.learn(literals)

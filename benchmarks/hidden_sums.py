@@ -1,15 +1,20 @@
-r"""Exact ranges of sums u = w.x of signs of which some exclude each other.
+r"""Ranges of the sums u = w.x of hidden layers by elimination, for networks of three sign layers.
 
-The sum of a hidden neuron is a model whose tables have one variable each, so that only the clauses
-join variables, and gates: a variable above the first layer may bring the variables that it is a
-function of.  Rows that read the same variables, as the channels of one position of a convolution
-do, are objectives of one elimination: w for the minimum and -w for the maximum.
+The sum of a hidden neuron is a model whose tables have one variable each.  Only clauses and gates
+join variables: conflicting pairs are known between first-layer neurons, which share pixels, and a
+gate ties a hidden neuron to its inputs.  Rows that read the same variables, such as the channels of
+one position of a convolution, are objectives of one elimination: w for the minimum and -w for the
+maximum.  Only local layers are worth it: where all sums read all variables, no order is narrow.
+
+No method of the package uses these ranges, because they have not decided a question; see
+docs/elimination.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,10 +22,53 @@ import numpy as np
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.presolve.literals import variable_of
+from bnncert.presolve.pipeline import Presolved
 from bnncert.search.elimination.bound import EliminationLimits, columns, prepare
 from bnncert.search.elimination.buckets import eliminate
-from bnncert.search.elimination.factors import Gate, linear_table
+from bnncert.search.elimination.factors import Gate, gate_of, linear_table
 from bnncert.search.elimination.tables import InexactTableError, Model
+
+#: A layer is local if none of its neurons reads more than this share of the layer below.
+LOCAL = 0.25
+
+
+@dataclass(frozen=True)
+class HiddenSums:
+    """Bounds of the sums of a layer over the variables of the layers below.
+
+    Attributes
+    ----------
+    seconds
+        For all sums of one layer together.
+    share
+        The share of the time that is left, if that is less.
+    limits
+        Those of one elimination, for all sums over the same variables.
+    most_inputs
+        Gates that read more variables are left out.
+    """
+
+    seconds: float = 10.0
+    share: float = 0.05
+    limits: EliminationLimits = field(default_factory=lambda: EliminationLimits(0.25, 0.5))
+    most_inputs: int = 6
+
+    def __call__(
+        self, below: Presolved, rows: Any, deadline: Deadline
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return (Lo, U) of every row; rows that the time does not suffice for count in full."""
+        weights = below.network.layers[len(below.layers)].weights
+        if np.diff(weights.indptr).max(initial=0) > LOCAL * weights.shape[1]:
+            reach = np.asarray(abs(rows).sum(axis=1), dtype=np.float64).reshape(-1)
+            return -reach, reach
+        end = deadline.within(min(self.seconds, self.share * deadline.remaining()))
+        pairs = np.stack([below.pairs.first, below.pairs.second], axis=1)
+        gate = partial(_gate, below, self.most_inputs)
+        return eliminated_sum_ranges(rows, list(pairs), self.limits, end, gate)
+
+
+def _gate(below: Presolved, most: int, v: int) -> Gate | None:
+    return gate_of(below, v, most) if below.owner_layer[v] > 0 else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +96,7 @@ def eliminated_sum_ranges(
     clauses: Sequence[IntArray],
     limits: EliminationLimits,
     deadline: Deadline,
-    gate_of: Callable[[int], Gate | None] = no_gate,
+    find_gate: Callable[[int], Gate | None] = no_gate,
 ) -> tuple[FloatArray, FloatArray]:
     """Return (Lo, U) of every row of a CSR matrix of integers over the variables.
 
@@ -64,7 +112,7 @@ def eliminated_sum_ranges(
         for v in variable_of(clause).tolist():
             others.setdefault(v, []).append(number)
     try:
-        for sums in _by_variables(rows, gate_of, deadline):
+        for sums in _by_variables(rows, find_gate, deadline):
             near = sorted({i for v in sums.variables for i in others.get(v, ())})
             kept = [c for c in (clauses[i] for i in near) if _is_inside(c, sums.variables)]
             if not kept and not sums.gates_exclude:
@@ -83,7 +131,7 @@ def _is_inside(clause: IntArray, variables: frozenset[int]) -> bool:
 
 
 def _by_variables(
-    rows: Any, gate_of: Callable[[int], Gate | None], deadline: Deadline
+    rows: Any, find_gate: Callable[[int], Gate | None], deadline: Deadline
 ) -> list[_SameScope]:
     """Return the rows by the variables that they read, those with the fewest first."""
     members: dict[tuple[int, ...], list[int]] = {}
@@ -98,7 +146,7 @@ def _by_variables(
         while waiting:
             v = waiting.pop()
             if v not in known:
-                known[v] = gate_of(v)
+                known[v] = find_gate(v)
             gate = known[v]
             if gate is None:
                 continue

@@ -1,24 +1,29 @@
-"""Ranges of hidden sums against all inputs of tiny networks."""
+"""Ranges of hidden sums against all patterns, and all inputs of tiny networks."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from unittest import mock
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from benchmarks import hidden_sums
+from benchmarks.hidden_sums import HiddenSums, eliminated_sum_ranges
 
 import bnncert
 from bnncert.deadline import Deadline
+from bnncert.presolve.conflicts import ConflictingPairs
 from bnncert.presolve.pipeline import Presolved, presolve
-from bnncert.search.elimination import hidden
+from bnncert.presolve.ranges import sum_ranges
 from bnncert.search.elimination.bound import EliminationLimits
-from bnncert.search.elimination.hidden import HiddenSums
 from tests.brute_force import TinyNetwork, reachable_first_layers
 from tests.random_questions import random_region
 from tests.search.elimination.test_search import SIGN_RULES, later_signs
+
+FOREVER = Deadline(None)
 
 REGIONS = ("linf", "polytope", "linf", "box", "l1")
 
@@ -72,7 +77,7 @@ def test_ranges_contain_the_sums_of_all_inputs(rule: str) -> None:
     rng = np.random.default_rng(SIGN_RULES.index(rule))
     narrow = HiddenSums(limits=EliminationLimits(seconds=0.0))
     gains: Counter[str] = Counter()
-    with mock.patch.object(hidden, "LOCAL", 1.0):
+    with mock.patch.object(hidden_sums, "LOCAL", 1.0):
         for number in range(50):
             net = pooled_network(rng, rule)
             region = random_region(rng, REGIONS[number % 5], 3)
@@ -100,7 +105,7 @@ def test_dense_layers_and_late_rows_count_in_full() -> None:
     before, after = presolve(network, region), presolve(network, region, further=HiddenSums())
     for old, new in zip(before.bounds, after.bounds, strict=True):
         assert np.array_equal(old.lower, new.lower) and np.array_equal(old.upper, new.upper)
-    with mock.patch.object(hidden, "LOCAL", 1.0):
+    with mock.patch.object(hidden_sums, "LOCAL", 1.0):
         late = HiddenSums()(_below(before), before.layers[1].rows, Deadline(1e-9))
     reach = abs(before.layers[1].rows).sum(axis=1)
     assert np.array_equal(late[0], -reach) and np.array_equal(late[1], reach)
@@ -108,3 +113,40 @@ def test_dense_layers_and_late_rows_count_in_full() -> None:
 
 def _below(presolved: Presolved) -> Presolved:
     return replace(presolved, layers=presolved.layers[:1])
+
+
+def test_ranges_are_those_of_all_patterns_without_a_violated_clause() -> None:
+    rng = np.random.default_rng(0)
+    tighter = 0
+    for _ in range(40):
+        count = 7
+        dense = rng.integers(-3, 4, (5, count)) * (rng.random((5, count)) < 0.8)
+        dense[1] = -2 * dense[0]
+        clauses = [
+            np.asarray(2 * own + rng.integers(0, 2, own.size), dtype=np.int64)
+            for own in (rng.permutation(count)[: int(rng.integers(2, 4))] for _ in range(6))
+        ]
+        rows = sp.csr_array(dense)
+        low, high = eliminated_sum_ranges(rows, clauses, EliminationLimits(), FOREVER)
+        for j, row in enumerate(dense):
+            used = np.flatnonzero(row)
+            own = [c for c in clauses if np.isin(c >> 1, used).all()]
+            sums = [
+                int(row[used] @ x)
+                for x in product((1, -1), repeat=used.size)
+                for signs in [dict(zip(used.tolist(), x, strict=True))]
+                if not any(all(signs[c >> 1] == 1 - 2 * (c & 1) for c in k.tolist()) for k in own)
+            ]
+            assert (low[j], high[j]) == (min(sums), max(sums))
+        pairs = np.array([c for c in clauses if c.size == 2]).reshape(-1, 2)
+        excluded = ConflictingPairs(pairs[:, 0], pairs[:, 1], np.zeros(len(pairs))).matrix(count)
+        greedy = sum_ranges(rows, excluded)
+        narrow = eliminated_sum_ranges(rows, list(pairs), EliminationLimits(seconds=0.0), FOREVER)
+        exact = eliminated_sum_ranges(rows, list(pairs), EliminationLimits(), FOREVER)
+        assert np.all(exact[0] >= greedy[0]) and np.all(exact[1] <= greedy[1])
+        assert np.all(exact[0] >= narrow[0]) and np.all(exact[1] <= narrow[1])
+        tighter += int(np.sum(exact[0] > greedy[0]))
+    assert tighter > 5
+    full = np.abs(dense).sum(axis=1)
+    late = eliminated_sum_ranges(rows, clauses, EliminationLimits(), Deadline(1e-9))
+    assert np.array_equal(late, (-full, full))
