@@ -1,4 +1,4 @@
-"""Verification problems: a network, a region, and what must hold there."""
+"""Verification problems: a network, a region, and a property that must hold there."""
 
 from __future__ import annotations
 

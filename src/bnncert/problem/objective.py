@@ -1,4 +1,4 @@
-"""Affine functions f of the last layer's signs, their values, and when a bound proves f > 0."""
+"""Affine functions f of the signs of the last layer, and bounds that prove f > 0."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Objective:
 
     @property
     def exact_error(self) -> Fraction:
-        """How far f may be from :meth:`exactly`."""
+        """A bound of the difference between f and :meth:`exactly`."""
         return Fraction(self.error if self.doubt is None else self.doubt)
 
     def exactly(self, signs: npt.NDArray[Any]) -> Fraction:
@@ -61,7 +61,7 @@ class Objective:
         return SignedSums(self.coefficients[None, :])
 
     def is_violated(self, signs: npt.NDArray[Any]) -> bool | None:
-        """Decide f <= 0 (f < 0 if ties are fine) exactly; None if the error forbids it."""
+        """Decide f <= 0 (f < 0 if `tie_is_fine`) exactly; None if the error is too large."""
         value, error = self.exactly(signs), self.exact_error
         low, high = value - error, value + error
         if self.tie_is_fine:
@@ -74,10 +74,10 @@ class Objective:
 
     @cached_property
     def lattice(self) -> tuple[Fraction, Fraction] | None:
-        """(offset, step) with f in {offset + k step} up to its error, or None if too fine.
+        """(offset, step) with f in {offset + k step} up to its error; None for a tiny step.
 
-        With q the greatest common divisor of the coefficients, sum d_i x_i changes by multiples
-        of 2q and can be sum d_i.
+        If q is the greatest common divisor of the coefficients, sum d_i x_i changes by multiples
+        of 2q, and one of its values is sum d_i.
         """
         values = [Fraction(c) for c in np.unique(np.abs(self.coefficients)).tolist() if c]
         if not values:
@@ -99,7 +99,7 @@ class Objective:
         if step == 0:
             return max(lower, float_below(offset - self.exact_error))
         # f = lattice + e with |e| <= exact error, so the lattice part is >= lower - error.  The
-        # whole error is taken off: it also covers what float arithmetic made of `lower`.
+        # whole error is subtracted, because it also covers the rounding of `lower`.
         k = math.ceil((Fraction(lower) - Fraction(self.error) - offset) / step)
         return max(lower, float_below(offset + k * step - self.exact_error))
 
@@ -107,7 +107,7 @@ class Objective:
     def enough(self) -> float:
         """A value v <= 0 such that every lower bound above v, rounded up, proves the objective.
 
-        It is a twentieth of a step above the last value of the lattice that proves nothing.
+        It is a twentieth of a step above the largest value of the lattice that is not a proof.
         """
         if self.lattice is None or not self.lattice[1]:
             return 0.0
@@ -123,10 +123,10 @@ class Objective:
     def least_good_value(self) -> float:
         """A lower bound of f, at least 0, that holds wherever the objective is not violated.
 
-        It is the smallest value of the lattice above 0, or from 0 on where a tie is fine.
+        It is the smallest value of the lattice that is positive, or >= 0 if `tie_is_fine`.
         """
         found = self.round_up(0.0 if self.tie_is_fine else math.nextafter(0.0, 1.0))
-        # Without a lattice the smallest positive float says no more than 0.
+        # Without a lattice it is the smallest positive float, which is not better than 0.
         return found if found > 1e-300 else 0.0
 
     def largest_violation(self) -> float:
@@ -142,7 +142,7 @@ class Objective:
         value = offset + k * step
         if value == 0 and self.tie_is_fine:
             value -= step
-        # Half a step above the last violating value: no rounding can reach either neighbour.
+        # A quarter of a step above the last violating value, far from both neighbours.
         return float(value + step / 4)
 
 
@@ -156,7 +156,7 @@ def score_objective(
 ) -> Objective:
     """Return f = sum_j weights_j * score_j + constant as a function of the last layer.
 
-    The scores are those without the output's common gain, which no comparison can see.
+    The scores are those without the common gain of the output, which does not affect comparisons.
     """
     output = network.output
     if not weights:

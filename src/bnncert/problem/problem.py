@@ -1,9 +1,9 @@
 r"""Targets, and the problem that no target can be reached.
 
 A *target* is one way in which the property can fail: a conjunction f_1 <= 0, .., f_m <= 0 of
-affine functions of the last layer's signs (for a classifier: one function, the margin over an
-adversarial class).  The property holds iff no target can be reached inside the region, so a problem
-is settled target by target, with F = max_i f_i > 0 to be shown for each.
+affine functions of the signs of the last layer (for a classifier: one function, the margin over an
+adversarial class).  The property holds iff no target can be reached inside the region, which means
+F = max_i f_i > 0 for every target.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Ties: TypeAlias = Literal["violation", "robust"]
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """One way to fail: all objectives violated at once.  `rival` is the class it stands for."""
+    """One way to fail: all objectives are violated at once.  `rival` is the adversarial class."""
 
     name: str
     objectives: tuple[Objective, ...]
@@ -42,7 +42,7 @@ class Target:
         return None if any(answer is None for answer in answers) else True
 
     def is_proved_by(self, lowers: Sequence[float]) -> bool:
-        """Whether lower bounds, one for each objective, show that one of them cannot fail."""
+        """Whether lower bounds of the objectives prove that one of them is not violated."""
         pairs = zip(self.objectives, lowers, strict=True)
         return any(objective.is_proved_by(lower) for objective, lower in pairs)
 
@@ -54,7 +54,7 @@ class Target:
         return np.asarray(np.max(np.stack(parts), axis=0), dtype=np.float64)
 
     def exactly(self, signs: npt.NDArray[Any]) -> Fraction:
-        """Return F at one sign vector, in rationals, and above by the objectives' error."""
+        """Return a rational upper bound of F at one sign vector."""
         return max(
             (o.exactly(signs) + o.exact_error for o in self.objectives), default=Fraction(-1)
         )
@@ -62,7 +62,7 @@ class Target:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Show that no target is reachable by the network on the region."""
+    """The question whether the network reaches a target on the region."""
 
     network: Network
     region: Region
@@ -134,7 +134,7 @@ def output_polytope(
     targets = []
     for i, (row, limit) in enumerate(zip(rows.tolist(), limits.tolist(), strict=True)):
         weights = {j: -Fraction(c) for j, c in enumerate(row) if c}
-        # b_i - A_i y >= 0 is wanted, so meeting the limit is not a violation.
+        # The property is b_i - A_i y >= 0, so equality is not a violation.
         objective = score_objective(
             network, weights, Fraction(limit), tie_is_fine=True, name=f"row {i}"
         )

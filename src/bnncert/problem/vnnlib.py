@@ -33,7 +33,7 @@ def from_vnnlib(network: Network, specification: Specification) -> tuple[Problem
         )
     groups: dict[tuple[Any, ...], list[tuple[int, Disjunct]]] = {}
     for number, disjunct in enumerate(specification.disjuncts):
-        # The reader shares equal boxes between disjuncts: identity is enough, and fast.
+        # Equal boxes are the same objects, so comparing identities is enough.
         box = (id(disjunct.lower), id(disjunct.upper), id(disjunct.ball))
         key = (*box, disjunct.input_constraints)
         groups.setdefault(key, []).append((number, disjunct))
@@ -51,7 +51,7 @@ def from_vnnlib(network: Network, specification: Specification) -> tuple[Problem
 
 
 def _vnnlib_region(disjunct: Disjunct) -> Region:
-    # Decimals such as 0.1 are not floats: outwards, so that a proof covers the query.
+    # Decimals such as 0.1 are rounded outwards, so that a proof covers the query.
     lo = np.array([float_below(v) for v in disjunct.lower])
     hi = np.array([float_above(v) for v in disjunct.upper])
     if disjunct.ball is not None:
@@ -75,18 +75,18 @@ def _vnnlib_region(disjunct: Disjunct) -> Region:
 
 def _vnnlib_ball(ball: EuclideanBall, disjunct: Disjunct, box: Box) -> Ball:
     """Return a ball in a box of floats that contains the exact ball in its exact box."""
-    # A region wants its centre in the box. With p the box's point nearest to the centre c,
-    # |x - c|^2 >= |x - p|^2 + |p - c|^2 on the box: the ball around p with what is left of the
-    # squared radius contains all that counts, and it is the same ball where c is in the box.
+    # The centre of a region must be in the box. If p is the point of the box nearest to the centre
+    # c, |x - c|^2 >= |x - p|^2 + |p - c|^2 on the box: the ball around p with the squared radius
+    # r^2 - |p - c|^2 contains the intersection, and it is the same ball if c is in the box.
     nearest = [
         min(max(c, low), high)
         for c, low, high in zip(ball.centre, disjunct.lower, disjunct.upper, strict=True)
     ]
     gap = sum(((p - c) ** 2 for p, c in zip(nearest, ball.centre, strict=True)), Fraction(0))
     if gap > ball.squared_radius:
-        raise EmptyRegionError("the region is empty: the ball does not meet the box")
+        raise EmptyRegionError("the region is empty: the ball has no point in the box")
     middle = [float(p) for p in nearest]
-    # Decimals such as 0.1 are not floats: the radius grows by what rounding moves the centre.
+    # The radius increases by the distance by which rounding moves the centre.
     moved = sum(((p - Fraction(m)) ** 2 for p, m in zip(nearest, middle, strict=True)), Fraction(0))
     radius = square_root(ball.squared_radius - gap, 64).hi + square_root(moved, 64).hi
     return Ball("l2", middle, float_above(radius), box.lo, box.hi)
@@ -118,7 +118,7 @@ def _vnnlib_target(network: Network, disjunct: Disjunct, number: int, where: str
 
 
 def _check_monotone(constraint: LinearConstraint, where: str) -> None:
-    """Softmax keeps the order of scores and nothing else."""
+    """Raise if a constraint depends on more than the order of scores, which Softmax preserves."""
     coefficients = [c for _, c in constraint.outputs if c]
     if constraint.constant or sum(coefficients) or len(coefficients) > 2:
         raise InputError(

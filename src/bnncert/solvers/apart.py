@@ -1,8 +1,8 @@
-"""A function called in a process of its own, which is killed at the time limit.
+"""Calls of a function in a process of its own, which is killed at the time limit.
 
 Some solvers check the time limit too rarely: one iteration on a large program takes minutes, and
-the setup has no limit at all.  A thread cannot be killed, but a process can.  The process exits
-when its parent exits: on Linux by a signal of the kernel, elsewhere at the limit, by a timer.
+the setup has no limit.  A thread cannot be killed, but a process can.  The process exits when its
+parent exits: on Linux by a signal of the kernel, elsewhere by a timer at the limit.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from bnncert.processes import answer_on_stdout, call_command
 #: Seconds after the limit at which a process without an answer is killed.
 GRACE = 0.2
 
-#: Of Linux's prctl(2): the signal to get when the parent ends.
+#: The option of Linux's prctl(2) for the signal that is sent when the parent ends.
 _PR_SET_PDEATHSIG = 1
 
 
 def call_apart(function: Callable[..., Any], arguments: tuple[Any, ...], deadline: Deadline) -> Any:
-    """Return `function(*arguments)` from another process; None if there is no answer in time.
+    """Return `function(*arguments)` from another process, or None if the time limit is reached.
 
-    The function must be one that can be pickled: from the top level of a module.
+    The function must be picklable, which means that it is defined at the top level of a module.
     """
     left = deadline.remaining()
     if left <= 0:
@@ -44,14 +44,14 @@ def call_apart(function: Callable[..., Any], arguments: tuple[Any, ...], deadlin
         stderr=subprocess.DEVNULL,
     )
     try:
-        # Pickling a large program took time as well.
+        # Pickling a large program takes time, too.
         answer, _ = process.communicate(
             request, None if wait is None else max(deadline.remaining() + GRACE, 0.0)
         )
     except subprocess.TimeoutExpired:
         return None
     finally:
-        # Also after Ctrl-C.
+        # This is also reached after Ctrl-C.
         process.kill()
         process.wait()
         for pipe in (process.stdin, process.stdout):
@@ -66,7 +66,7 @@ def call_apart(function: Callable[..., Any], arguments: tuple[Any, ...], deadlin
 
 
 def serve() -> None:
-    """Answer one request on standard output, and end."""
+    """Answer one request on standard output."""
     answer_on_stdout(_requested)
 
 
@@ -80,9 +80,9 @@ def _requested() -> Any:
 
 
 def _end_with(parent: int, wait: float | None) -> None:
-    """End this process when its parent exits, and when the parent waits no longer."""
+    """End this process when its parent exits or stops waiting."""
     if wait is not None and hasattr(signal, "setitimer"):
-        # Without a handler the signal ends the process, also inside a library.
+        # Without a handler the signal ends the process, even inside a library.
         signal.setitimer(signal.ITIMER_REAL, wait)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -30,7 +30,7 @@ class ClarabelSolver(ConicSolver):
     package = "clarabel"
 
     def solve_here(self, program: ConicProgram, deadline: Deadline) -> ConicSolution:
-        """Solve within the time that is left."""
+        """Solve within the remaining time."""
         cones = []
         if program.nonnegative:
             cones.append(clarabel.NonnegativeConeT(program.nonnegative))

@@ -1,4 +1,4 @@
-r"""Semidefinite programs in conic form, and what every back end returns.
+r"""Semidefinite programs in conic form, and the interface of their solvers.
 
     min c.y   s.t.   s = b - A y,   s in K,   K = R_+^m x S_+^{n_1} x S_+^{n_2} x ...
 
@@ -19,11 +19,11 @@ from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
 from bnncert.solvers.apart import call_apart
 
-#: Work (see `ConicProgram.work`) up to which one iteration of any solver takes well below a second,
-#: so that its own look at the clock is enough.
+#: Up to this `ConicProgram.work` an iteration takes far less than a second, so that a solver keeps
+#: its time limit.
 QUICK_WORK = 3e7
 
-#: Seconds that an answer takes on its way from another process.
+#: Seconds to receive an answer from another process.
 RESERVE = 0.2
 
 ConicStatus: TypeAlias = Literal["solved", "inaccurate", "infeasible", "limit", "failed"]
@@ -49,14 +49,14 @@ class ConicProgram:
 
     @property
     def work(self) -> float:
-        """A rough count of the operations of one iteration."""
+        """The approximate number of operations of one iteration."""
         blocks = np.array(self.blocks, dtype=np.float64)
-        # Eigenvalues of the blocks, and a factor with dense columns for their entries.
+        # The eigenvalues of the blocks, and a factor with dense columns for their entries.
         return float((10 * blocks**3).sum() + (blocks**4).sum() / 4 + 100 * self.matrix.nnz)
 
     @property
     def projection_seconds(self) -> float:
-        """About how long it takes to project a vector to the cone."""
+        """The approximate time of a projection to the cone."""
         return 4e-9 * float((np.array(self.blocks, dtype=np.float64) ** 3).sum())
 
 
@@ -77,13 +77,13 @@ class ConicSolver(ABC):
     package: ClassVar[str]
 
     def solve(self, program: ConicProgram, deadline: Deadline) -> ConicSolution:
-        """Solve within the time that is left; without an answer both vectors are zero."""
+        """Solve within the remaining time; without an answer both vectors are zero."""
         none = np.zeros(program.cost.size), np.zeros(program.right.size)
         if deadline.passed():
             return ConicSolution("limit", *none)
         if program.work <= QUICK_WORK or not np.isfinite(deadline.remaining()):
             return self.solve_here(program, deadline)
-        # The caller computes a bound from the answer, which takes time as well.
+        # The computation of a bound from the answer takes time, too.
         left = deadline.remaining()
         sooner = deadline.within(left - min(RESERVE + program.projection_seconds, left / 2))
         found = call_apart(_solve, (type(self), program, sooner), sooner)
@@ -104,7 +104,7 @@ def _solve(solver: type[ConicSolver], program: ConicProgram, deadline: Deadline)
 def unpack(vector: FloatArray, n: int) -> FloatArray:
     """Return the symmetric matrix of a block."""
     matrix = np.zeros((n, n))
-    # Column by column of the upper triangle is row by row of the lower one.
+    # The columns of the upper triangle are the rows of the lower one.
     lower = np.tril_indices(n)
     scaled = np.where(lower[0] == lower[1], vector, vector / np.sqrt(2.0))
     matrix[lower] = scaled
@@ -113,7 +113,7 @@ def unpack(vector: FloatArray, n: int) -> FloatArray:
 
 
 def pack(matrix: FloatArray) -> FloatArray:
-    """Undo :func:`unpack`."""
+    """Return the vector of a block, the inverse of :func:`unpack`."""
     lower = np.tril_indices(matrix.shape[0])
     scale = np.where(lower[0] == lower[1], 1.0, np.sqrt(2.0))
     return np.asarray(matrix[lower] * scale)

@@ -1,11 +1,11 @@
-r"""Linear programs over the rationals: a float solver's basis, solved and checked exactly.
+r"""Linear programs over the rationals: the basis of a float solver, solved and checked exactly.
 
     min c.z   s.t.   row_lower <= A z <= row_upper,   lower <= z <= upper
 
-A basis names the variables and rows that are free to move; the others sit at a bound.  Solving
-the small square system that remains in rational arithmetic gives an exact vertex and exact
-multipliers.  If the vertex is feasible and the multipliers have the right signs, it is optimal,
-and that check is the proof: the float solver is not trusted.
+A basis is a set of variables and rows that are free; the others are at a bound.  The remaining
+square system is solved in rational arithmetic, which gives an exact vertex and exact multipliers.
+If the vertex is feasible and the multipliers have the right signs, it is optimal.  This check is
+the proof: the float solver is not trusted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Bound = Fraction | None
 
 @dataclass(frozen=True)
 class ExactProgram:
-    """A program as above; rows are sparse {column: coefficient}, None means no bound."""
+    """A program as above; a row is {column: coefficient}, and None is the absence of a bound."""
 
     cost: Sequence[Fraction]
     rows: Sequence[dict[int, Fraction]]
@@ -46,23 +46,16 @@ class ExactOptimum:
     multipliers: tuple[Fraction, ...]
 
 
-def _as_float(value: Bound, missing: float) -> float:
-    return missing if value is None else float(value)
-
-
 def _to_floats(program: ExactProgram) -> LinearProgram:
     entries = [(float(c), i, j) for i, row in enumerate(program.rows) for j, c in row.items() if c]
-    data = np.array([e[0] for e in entries])
-    at = (
-        np.array([e[1] for e in entries], dtype=np.int64),
-        np.array([e[2] for e in entries], dtype=np.int64),
-    )
+    data, rows, columns = np.array(entries).reshape(-1, 3).T
+    at = rows.astype(np.int64), columns.astype(np.int64)
     shape = (len(program.rows), len(program.cost))
     return LinearProgram(
         cost=np.array([float(c) for c in program.cost]),
         matrix=sp.coo_array((data, at), shape=shape).tocsr(),
-        row_lower=np.array([_as_float(b, -np.inf) for b in program.row_lower]),
-        row_upper=np.array([_as_float(b, np.inf) for b in program.row_upper]),
+        row_lower=np.array([-np.inf if b is None else float(b) for b in program.row_lower]),
+        row_upper=np.array([np.inf if b is None else float(b) for b in program.row_upper]),
         lower=np.array([float(b) for b in program.lower]),
         upper=np.array([float(b) for b in program.upper]),
         integer=np.zeros(shape[1], dtype=bool),
@@ -78,8 +71,9 @@ def _fraction(value: flint.fmpq) -> Fraction:
 
 
 def solve_exactly(program: ExactProgram, deadline: Deadline) -> ExactOptimum | None:
-    """Return a proven optimum, or None if the float solver's basis does not give one."""
-    model = HighsModel(_to_floats(program), {"presolve": "off", "solver": "simplex"})
+    """Return a proven optimum, or None if the basis of the float solver is not optimal."""
+    floats = _to_floats(program)
+    model = HighsModel(floats, {"presolve": "off", "solver": "simplex"})
     solution = model.solve(deadline)
     if solution.status != "optimal" or solution.point is None:
         return None
@@ -92,12 +86,11 @@ def solve_exactly(program: ExactProgram, deadline: Deadline) -> ExactOptimum | N
     for j, (lo, hi) in enumerate(zip(program.lower, program.upper, strict=True)):
         at_upper = abs(solution.point[j] - float(hi)) < abs(solution.point[j] - float(lo))
         point.append(Fraction(0) if j in basic else hi if at_upper else lo)
-    values = np.asarray(_to_floats(program).matrix @ solution.point)
+    values = np.asarray(floats.matrix @ solution.point)
+    at_lower = np.abs(values - floats.row_lower) <= np.abs(values - floats.row_upper)
     sides = []
     for i in tight:
-        lo_i, hi_i = program.row_lower[i], program.row_upper[i]
-        gap_lo = abs(values[i] - _as_float(lo_i, -np.inf))
-        side = lo_i if gap_lo <= abs(values[i] - _as_float(hi_i, np.inf)) else hi_i
+        side = program.row_lower[i] if at_lower[i] else program.row_upper[i]
         if side is None:
             return None
         sides.append(side)
@@ -126,34 +119,36 @@ def solve_exactly(program: ExactProgram, deadline: Deadline) -> ExactOptimum | N
             point[j] = _fraction(free[k, 0])
         for r, i in enumerate(tight):
             multipliers[i] = _fraction(dual[r, 0])
-    if not _is_feasible(program, point) or not _is_dual_feasible(program, point, multipliers):
+    rows = [sum((c * point[j] for j, c in row.items()), Fraction(0)) for row in program.rows]
+    if not _is_feasible(program, point, rows):
+        return None
+    if not _is_dual_feasible(program, point, rows, multipliers):
         return None
     value = sum((c * z for c, z in zip(program.cost, point, strict=True) if c), Fraction(0))
     return ExactOptimum(tuple(point), value, tuple(multipliers))
 
 
-def _row_values(program: ExactProgram, point: Sequence[Fraction]) -> list[Fraction]:
-    return [sum((c * point[j] for j, c in row.items()), Fraction(0)) for row in program.rows]
-
-
-def _is_feasible(program: ExactProgram, point: Sequence[Fraction]) -> bool:
+def _is_feasible(
+    program: ExactProgram, point: Sequence[Fraction], values: Sequence[Fraction]
+) -> bool:
+    """Check all bounds of a point and of the values of its rows."""
     inside = all(
         lo <= z <= hi for z, lo, hi in zip(point, program.lower, program.upper, strict=True)
     )
     return inside and all(
         (lo is None or lo <= v) and (hi is None or v <= hi)
-        for v, lo, hi in zip(
-            _row_values(program, point), program.row_lower, program.row_upper, strict=True
-        )
+        for v, lo, hi in zip(values, program.row_lower, program.row_upper, strict=True)
     )
 
 
 def _is_dual_feasible(
-    program: ExactProgram, point: Sequence[Fraction], multipliers: Sequence[Fraction]
+    program: ExactProgram,
+    point: Sequence[Fraction],
+    values: Sequence[Fraction],
+    multipliers: Sequence[Fraction],
 ) -> bool:
-    """Check the multipliers' signs and complementary slackness at a feasible point."""
+    """Check the signs of multipliers and complementary slackness at a feasible point."""
     reduced = list(program.cost)
-    values = _row_values(program, point)
     for i, y in enumerate(multipliers):
         if y == 0:
             continue

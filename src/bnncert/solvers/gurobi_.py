@@ -1,4 +1,4 @@
-"""Gurobi, for users who own it: the same mixed-integer programs (https://www.gurobi.com)."""
+"""Gurobi, for users who have a licence: mixed-integer programs (https://www.gurobi.com)."""
 
 from __future__ import annotations
 
@@ -9,18 +9,13 @@ import scipy.sparse as sp
 
 from bnncert.deadline import Deadline
 from bnncert.errors import InputError, MissingExtraError
-from bnncert.solvers.linear_program import (
-    UNIT_BALL,
-    LinearProgram,
-    LinearSolution,
-    LinearStatus,
-)
+from bnncert.solvers.linear_program import UNIT_BALL, LinearProgram, LinearSolution, LinearStatus
 
 
 class GurobiModel:
-    """A program handed to Gurobi once, to be solved, extended and solved again.
+    """A program in Gurobi that can be solved, extended and solved again.
 
-    `ball` is the number n of leading variables with sum v_i^2 <= 1 (0: none).
+    `ball` is the number n of leading variables with sum v_i^2 <= 1; 0 for no such constraint.
     """
 
     def __init__(
@@ -81,7 +76,7 @@ class GurobiModel:
             self._model.addConstr(weights @ row <= upper)
 
     def solve(self, deadline: Deadline) -> LinearSolution:
-        """Solve within the time that is left."""
+        """Solve within the remaining time."""
         left = deadline.remaining()
         if left <= 0:
             return LinearSolution("limit")
@@ -89,7 +84,7 @@ class GurobiModel:
         try:
             self._model.optimize()
         except self._api.GurobiError as error:
-            # A licence that is too small for the model raises only here.
+            # If the licence is too small for the model, Gurobi raises only here.
             raise InputError(f"solver gurobi: {error}") from error
         return self._collect()
 

@@ -22,15 +22,15 @@ _STATUS: dict[Any, LinearStatus] = {
     highspy.HighsModelStatus.kObjectiveTarget: "feasible",
 }
 
-#: Seconds after the limit at which a solve is cancelled, and at which it is left behind.
+#: Seconds after the limit at which a solve is cancelled, and at which it is abandoned.
 CANCEL_SECONDS, LEAVE_SECONDS = 0.1, 0.5
 
-#: Seconds between looks at the clock and at Ctrl-C while HiGHS works in its own thread.
+#: Seconds between checks of the deadline and of Ctrl-C while HiGHS runs in its own thread.
 POLL_SECONDS = 0.05
 
 
 class HighsModel:
-    """A program handed to HiGHS once, to be solved, changed and solved again."""
+    """A program in HiGHS that can be solved, changed and solved again."""
 
     def __init__(self, program: LinearProgram, options: dict[str, Any] | None = None) -> None:
         self._program = program
@@ -39,9 +39,9 @@ class HighsModel:
         self._highs.setOptionValue("output_flag", False)
         for name, value in (options or {}).items():
             self._highs.setOptionValue(name, value)
-        # Without these, a Ctrl-C or a passed deadline could not stop a running solve.
+        # Without this, a Ctrl-C or a passed deadline cannot stop a running solve.
         self._highs.HandleUserInterrupt = True
-        # Whether a solve ignored its end: its thread works on the model for some time to come.
+        # Whether a solve ignored its cancellation: its thread still uses the model.
         self._left_behind = False
         self._is_mip = bool(np.any(program.integer))
         self._highs.passModel(_to_highs(program))
@@ -80,26 +80,26 @@ class HighsModel:
         )
 
     def solve(self, deadline: Deadline) -> LinearSolution:
-        """Solve within the time that is left; Ctrl-C stops HiGHS and is raised again."""
+        """Solve within the remaining time; Ctrl-C stops HiGHS and is re-raised."""
         left = deadline.remaining()
         if left <= 0 or self._left_behind:
             return LinearSolution("limit")
         if self._program.cost.size == 0:
             return self._without_variables()
-        # HiGHS counts its clock over all solves of one model.
+        # The clock of HiGHS runs over all solves of one model.
         clock = self._highs.getRunTime()
         self._highs.setOptionValue("time_limit", clock + left if np.isfinite(left) else 1e300)
         ended = self._run(deadline)
         found = self._collect() if ended else None
         if found is not None and found.status == "failed" and self._is_mip:
-            # HiGHS ends some tiny programs with an error that comes from its presolve.
+            # The presolve of HiGHS fails on some tiny programs.
             self._highs.setOptionValue("presolve", "off")
             found = self._collect() if self._run(deadline) else None
             self._highs.setOptionValue("presolve", "choose")
         return LinearSolution("limit") if found is None else found
 
     def _run(self, deadline: Deadline) -> bool:
-        """Run HiGHS in a thread of its own; False if it ignores the deadline and is left behind."""
+        """Run HiGHS in a thread of its own; return False if it ignores the deadline."""
         self._highs.startSolve()
         try:
             while not self._highs.wait(POLL_SECONDS)[0]:
@@ -111,13 +111,13 @@ class HighsModel:
                     return False
         except KeyboardInterrupt:
             self._highs.cancelSolve()
-            # Long enough for a MIP node, short enough for a person; the thread is a daemon.
+            # Enough time for a node of branch and bound; the thread is a daemon.
             self._highs.wait(1.0)
             raise
         return True
 
     def _without_variables(self) -> LinearSolution:
-        """Answer a model that HiGHS would call empty: all rows are 0, f is the offset."""
+        """Return the solution of a model without variables, which HiGHS does not solve."""
         program = self._program
         if np.any(program.row_lower > 0) or np.any(program.row_upper < 0):
             return LinearSolution("infeasible", dual_bound=np.inf)
@@ -132,7 +132,7 @@ class HighsModel:
         multipliers = None
         if not self._is_mip and solution.dual_valid:
             multipliers = np.array(solution.row_dual)
-        # The bound of a failed solve is whatever the field began with.
+        # After a failed solve the field has its initial value, which is not a bound.
         bound = float(info.mip_dual_bound) if self._is_mip and status != "failed" else -np.inf
         return LinearSolution(status, point, bound, multipliers)
 

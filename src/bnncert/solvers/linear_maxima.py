@@ -1,6 +1,6 @@
-"""Maxima of linear functions over one polytope: HiGHS, started again from the last basis.
+"""Maxima of linear functions over one polytope by HiGHS, warm-started from the last basis.
 
-The result is a proposal: callers derive a bound from the multipliers themselves.
+The results are not proved: callers derive bounds from the multipliers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bnncert.solvers.linear_program import LinearProgram
 
 @dataclass(frozen=True, eq=False)
 class LinearMaximum:
-    """A point that nearly attains the maximum (None if none was found), and multipliers."""
+    """A point that nearly attains the maximum, or None, and multipliers."""
 
     point: FloatArray | None
     multipliers: FloatArray
@@ -27,7 +27,7 @@ class LinearMaximum:
 class LinearMaxima:
     """max v.x over A x <= b, lo <= x <= hi, for one v after the other.
 
-    The dual is min b.y + h_box(v - A'y) over y >= 0, so every y gives an upper bound, y = 0 too.
+    The dual is min b.y + h_box(v - A'y) over y >= 0, so every y >= 0 gives an upper bound.
     """
 
     def __init__(self, matrix: Any, right: FloatArray, lo: FloatArray, hi: FloatArray) -> None:
@@ -49,6 +49,6 @@ class LinearMaxima:
         """Maximise v.x."""
         self._model.set_cost(-v, 0.0)
         found = self._model.solve(Deadline(None))
-        # An upper limit that binds has a negative multiplier in the minimisation of -v.x.
+        # The multiplier of an active upper limit is negative in the minimisation of -v.x.
         y = self._none if found.multipliers is None else np.maximum(-found.multipliers, 0.0)
         return LinearMaximum(found.point, y)

@@ -1,4 +1,4 @@
-r"""Linear and mixed-integer programs, and bounds that do not depend on the solver being right.
+r"""Linear and mixed-integer programs, and bounds that do not depend on a solver.
 
     min c.z + offset   s.t.   row_lower <= A z <= row_upper,   lower <= z <= upper
 
@@ -6,8 +6,8 @@ All variables are bounded, so *any* row multipliers y give a lower bound of the 
 
     offset + sum_i min(y_i row_i) + sum_j min over [lower_j, upper_j] of (c - A'y)_j z_j ,
 
-where the first minimum takes row_lower for y_i > 0 and row_upper for y_i < 0.  It is evaluated
-here with its rounding error subtracted: an inaccurate solver makes it weaker, never wrong.
+where the first minimum is at row_lower for y_i > 0 and at row_upper for y_i < 0.  The rounding
+error is subtracted.  With inaccurate multipliers the bound is weaker, but it remains valid.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
 
-#: The right-hand side of v_1^2 + ... + v_n^2 <= 1, with room for the rounding of its data.
+#: The right-hand side of v_1^2 + ... + v_n^2 <= 1, increased by the rounding errors of its data.
 UNIT_BALL = 1.0 + 1e-12
 
 LinearStatus: TypeAlias = Literal["optimal", "infeasible", "feasible", "limit", "failed"]
@@ -28,7 +28,7 @@ LinearStatus: TypeAlias = Literal["optimal", "infeasible", "feasible", "limit", 
 
 @dataclass(frozen=True, eq=False)
 class LinearSolution:
-    """What a solver returned."""
+    """The answer of a solver."""
 
     status: LinearStatus
     #: The best solution found, if any.

@@ -1,17 +1,17 @@
-r"""A first-order method for structured programs whose Newton matrix would not fit.
+r"""A first-order method for structured programs whose Newton matrix needs too much memory.
 
 The moment matrix is M = V V' with unit rows of V (Burer and Monteiro), so that diag M = 1 and
-M >= 0 hold by construction.  The links and pairs are left to an augmented Lagrangian,
+M >= 0 hold by construction.  The links and pairs are constraints of an augmented Lagrangian,
 
     min over V, p of   l.z + sum value p - mu sum log p + y.r + (rho / 2) |r|^2,
 
     r = <B, V V'> - feature p,
 
-in which every distribution p_j is minimised on its own (Newton, all tables at once) and V by
-L-BFGS.  The barrier makes what is left a smooth function of V; mu goes to zero from round to round.
-Features are centred and whitened table by table, which changes nothing but the speed.  y + rho r
-are multipliers theta and -pi, and with kappa_i = (C V)_i . V_i from the stationarity of V they are
-a dual point: its bound is valid for any multipliers.
+which is minimised over every distribution p_j by Newton's method (all tables at once) and over V by
+L-BFGS.  With the barrier, the minimum over p is a smooth function of V; mu decreases from round to
+round.  Features are centred and whitened for each table, which only affects the speed.  y + rho r
+are the multipliers theta and -pi.  Together with kappa_i = (C V)_i . V_i, from the stationarity of
+V, they are a dual point, whose bound is valid for any multipliers.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
 from bnncert.solvers.structured_program import StructuredMultipliers, StructuredProgram, Tables
 
-#: Outer rounds, L-BFGS steps in the first one, how many more each round may take and the most, and
-#: Newton steps on the tables for each of those.
+#: The outer rounds, the L-BFGS steps of the first round, the increase of their number from round to
+#: round, their largest number, and the Newton steps on the tables in each of them.
 ROUNDS, STEPS, MORE_STEPS, MOST_STEPS, NEWTON = 40, 30, 10, 100, 12
 
-#: The penalty at the start, its growth where the residual does not halve, and its largest value.
+#: The first penalty, its growth if the residual is not halved, and its largest value.
 RHO, GROWTH, MOST_RHO = 0.3, 1.5, 10.0
 
-#: The barrier at the start, its factor from round to round, and its least value.
+#: The first barrier parameter, its factor from round to round, and its least value.
 MU, SHRINK, LEAST_MU = 1e-2, 0.5, 1e-6
 
-#: Rounds without a visible gain after which the iteration gives up, and what is visible.
+#: The iteration stops after this many rounds with a smaller relative gain.
 PATIENCE, VISIBLE = 6, 1e-5
 
-#: Ranks beyond this take more time than they are worth.
+#: Larger ranks are not worth their time.
 MOST_RANK = 64
 
-#: Directions in which the features of a table hardly vary are scaled as if they varied this much.
-#: Some are constant on the lattice: whitened in full they would drown all others.
+#: The least relative variance of the features of a table.  Some features are constant on the
+#: lattice, and without it they would dominate all others after whitening.
 FLOOR = 0.1
 
 
 @dataclass(eq=False)
 class LowRankSolution:
-    """Multipliers, moments and how the iteration went."""
+    """Multipliers, moments and the course of the iteration."""
 
     status: str
     multipliers: StructuredMultipliers
@@ -76,7 +76,7 @@ class _Family:
         self.inverse = np.linalg.inv(self.factor)
         self.features = np.einsum("jfg,jkg->jkf", self.inverse, moved)
         one = np.ones((*tables.values.shape, 1))
-        # The last feature is the constant 1, whose multiplier is the level of the table.
+        # The last feature is the constant 1; its multiplier is the level of the table.
         self.features = np.concatenate([self.features, one], axis=2)
         self.mass: FloatArray = np.full(tables.values.shape, 1.0 / max(plain.shape[1], 1))
         self.y = np.zeros((tables.count, tables.links + 1))
@@ -84,7 +84,7 @@ class _Family:
         self.slack: FloatArray = tables.values - self.y[:, -1:]
 
     def whiten(self, links: FloatArray) -> FloatArray:
-        """Return measured links in whitened features."""
+        """Return the values of links in whitened features."""
         return np.asarray(np.einsum("jfg,jg->jf", self.inverse, links - self.centre))
 
     def multipliers(self, y: FloatArray) -> FloatArray:
@@ -95,7 +95,7 @@ class _Family:
         """Return the minimum over p, and rho (wanted - feature p), its gradient in `wanted`.
 
         With slacks s the conditions are  s = value - feature.y - level,  p s = mu,  sum p = 1 and
-        feature p + y / rho = wanted:  Newton from the last answer, all tables at once.
+        feature p + y / rho = wanted.  Newton's method starts from the last solution.
         """
         if not self.mass.size:
             return 0.0, np.zeros_like(wanted)
@@ -115,7 +115,7 @@ class _Family:
             weighted = (self.features * ratio[:, :, None]).transpose(0, 2, 1)
             inner = np.matmul(weighted, self.features)
             inner[:, corner, corner] += ridge
-            # ds = gap - feature.dy and dp = mu / s - p - ratio ds, put into the equations.
+            # Substitution of ds = gap - feature.dy and dp = mu / s - p - ratio ds.
             plain = mu / s - p
             right = equal - np.einsum("jkf,jk->jf", self.features, plain - ratio * gap)
             dy = np.linalg.solve(inner, right[:, :, None])[:, :, 0]
@@ -190,7 +190,7 @@ class _LowRank:
         return total, (gradient / length).ravel()
 
     def update(self, x: FloatArray, rho: float, mu: float) -> float:
-        """Move the multipliers, and return the largest residual."""
+        """Update the multipliers, and return the largest residual."""
         unit = self._unit_rows(x)
         measured = np.einsum("ij,ij->i", self.left @ unit, self.right @ unit)
         links, pairs = self._links(measured)
@@ -203,7 +203,7 @@ class _LowRank:
         return worst
 
     def multipliers(self, x: FloatArray) -> tuple[StructuredMultipliers, FloatArray, float]:
-        """Return the dual point of the present state, the moments and the primal value."""
+        """Return the current dual point, the moments and the primal value."""
         unit = self._unit_rows(x)
         a, b = self.left @ unit, self.right @ unit
         primal = float(self.program.linear @ (unit @ unit[0]))
@@ -229,8 +229,8 @@ def solve_low_rank(
     above: float = np.inf,
     rounds: int = ROUNDS,
 ) -> LowRankSolution:
-    """Improve the multipliers until time or rounds run out, or the dual exceeds `above`."""
-    from scipy.optimize import minimize  # slow to load, and seldom needed
+    """Improve the multipliers until the deadline, the last round, or a dual value > `above`."""
+    from scipy.optimize import minimize  # slow to import, and rarely needed
 
     work = _LowRank(program, seed, rank)
     x = work.v.ravel()
@@ -274,7 +274,7 @@ def solve_low_rank(
 
 
 def _dual_value(program: StructuredProgram, y: StructuredMultipliers) -> float:
-    """Return the bound of a dual point whose T may be indefinite: diag M = 1."""
+    """Return the bound of a dual point; a negative eigenvalue of T counts `size` times."""
     size, form = program.size, program.base.copy()
     vectors = program.vectors
     for tables, theta in zip(program.tables, y.theta, strict=True):

@@ -23,7 +23,7 @@ class MosekSolver(ConicSolver):
     package = "mosek"
 
     def solve_here(self, program: ConicProgram, deadline: Deadline) -> ConicSolution:
-        """Solve within the time that is left."""
+        """Solve within the remaining time."""
         import mosek
 
         with mosek.Env() as environment, environment.Task() as task:
@@ -61,7 +61,7 @@ def _load(mosek: Any, task: Any, program: ConicProgram) -> None:
     task.putaijlist(head.coords[0], head.coords[1], head.data)
     for k, (n, rows) in enumerate(zip(program.blocks, program.block_rows(), strict=True)):
         i, j = np.tril_indices(n)
-        # Our vectors carry sqrt 2 off the diagonal; Mosek doubles those entries itself.
+        # In a ConicProgram, entries off the diagonal have the factor sqrt 2; Mosek doubles them.
         scale = np.where(i == j, 1.0, 1.0 / np.sqrt(2.0))
         part = sp.csr_array(columns[:, rows]).tocoo()
         at, entry = part.coords
@@ -73,7 +73,7 @@ def _load(mosek: Any, task: Any, program: ConicProgram) -> None:
 
 
 def _dual(mosek: Any, task: Any, program: ConicProgram) -> FloatArray:
-    """Return z of Mosek's answer."""
+    """Return z of the solution."""
     dual = np.zeros(program.right.size)
     dual[: program.nonnegative] = task.getxx(mosek.soltype.itr)
     for k, (n, rows) in enumerate(zip(program.blocks, program.block_rows(), strict=True)):

@@ -1,6 +1,6 @@
-r"""Matrices that are products of two vectors out of one list Z, B_k = sym(a, b).
+r"""Matrices that are symmetric products of two vectors of one list Z, B_k = sym(a, b).
 
-The Newton matrix tr(B_k M B_l T^-1) is then made of Hadamard products of Z M Z' and Z T^-1 Z'.
+The Newton matrix tr(B_k M B_l T^-1) consists of Hadamard products of Z M Z' and Z T^-1 Z'.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bnncert.solvers.structured_program import StructuredProgram
 
 Index: TypeAlias = Any
 
-#: Rows of the Newton matrix that are filled together.
+#: The number of rows of the Newton matrix that are computed together.
 ROWS_AT_ONCE = 128
 
 
@@ -43,19 +43,19 @@ class ProductMatrices:
         self.pair = slice(start, start + program.pair_left.size)
         if program.pair_left.size:
             self.slices.append((program.pair_left, program.pair_right, start, self.pair.stop))
-        # One entry for each matrix; those of the shared diagonal are one unknown.
+        # There is one entry for each matrix; those of the shared diagonal are one unknown.
         self.entries = self.pair.stop
         self.group = slice(self.diagonal.stop - program.shared, self.diagonal.stop)
         self.unknowns = program.unknowns
         self.signs = np.ones(self.entries)
-        # kappa and pi enter T with a minus sign.
+        # kappa and pi have a minus sign in T.
         self.signs[self.links :] = -1.0
         self.vectors = program.vectors
-        # Kept from one Newton matrix to the next: fresh memory costs as much as filling it.
+        # All Newton matrices use the same memory: its allocation costs as much as the computation.
         self._space = np.zeros((self.entries, self.entries))
 
     def collapse(self, entries: FloatArray) -> FloatArray:
-        """Return what unknowns see of their matrices: the shared entries (of axis 0) added up."""
+        """Return one entry for each unknown: the shared entries (of axis 0) are added up."""
         start, stop = self.group.start, self.group.stop
         if stop - start < 2:
             return entries
@@ -84,11 +84,11 @@ class ProductMatrices:
         return np.vstack([wide, low])
 
     def schur(self, moments: FloatArray, inverse: FloatArray) -> FloatArray:
-        """Return H_kl = tr(B_k M B_l T^-1), good for k >= l only, and until the next call."""
+        """Return H_kl = tr(B_k M B_l T^-1) for k >= l; the next call overwrites it."""
         gm, gt = self.gram(moments), self.gram(inverse)
         full = self._space
         for n, (p, q, start, stop) in enumerate(self.slices):
-            # A few rows at a time, so that all factors of a block stay in the cache.
+            # Few rows at a time, so that all factors of a block fit into the cache.
             for low in range(0, stop - start, ROWS_AT_ONCE):
                 high = min(low + ROWS_AT_ONCE, stop - start)
                 some = _part(p, low, high)
@@ -99,8 +99,8 @@ class ProductMatrices:
                     mq, tq = gm[others], gt[others]
                 for r, s, begin, end in self.slices[: n + 1]:
                     if begin == start != self.diagonal.start:
-                        # Its own block: nothing above the diagonal (of these rows) is needed,
-                        # except where entries of the diagonal are to be added up.
+                        # Of its own block, the part above the diagonal is not needed, except where
+                        # entries of the shared diagonal are added up.
                         last = _part(r, 0, high)
                         r, s, end = last, last if r is s else _part(s, 0, high), start + high
                     block = _products(mp, tp, mq, tq, r, s)
@@ -143,7 +143,7 @@ class ProductMatrices:
 
 
 def _compact(index: IntArray) -> Index:
-    """Return a slice for consecutive or equal indices, so that numpy makes no copy."""
+    """Return a slice for consecutive or equal indices, so that numpy does not copy."""
     if index.size and np.all(index == index[0]):
         return slice(int(index[0]), int(index[0]) + 1)
     if index.size and np.all(np.diff(index) == 1):
@@ -152,7 +152,7 @@ def _compact(index: IntArray) -> Index:
 
 
 def _part(index: Index, low: int, high: int) -> Index:
-    """Return the indices low..high; a slice of one stands for all."""
+    """Return the indices low..high; a slice of length one is used for all of them."""
     if not isinstance(index, slice):
         return index[low:high]
     if index.stop - index.start == 1:
@@ -165,7 +165,7 @@ def _products(
 ) -> FloatArray:
     """Return tr(sym(p, q) M sym(r, s) T^-1), given rows p and q of Z M Z' and of Z T^-1 Z'.
 
-    Twice two of the four terms are equal where p is q, or where r is s.
+    If p is q, or r is s, the four terms are two pairs of equal terms.
     """
     if mp is mq and r is s:
         return _columns(mp, r) * _columns(tp, r)
@@ -177,7 +177,7 @@ def _products(
         block = _columns(mp, r) * _columns(tq, r)
         block += _columns(mq, r) * _columns(tp, r)
         return block * 0.5
-    # Sums of new arrays: where r is a single vector, the first product is narrower than the rest.
+    # Not in place: if r is a single vector, the first product is narrower than the sum.
     block = _columns(mq, r) * _columns(tp, s)
     block = block + _columns(mq, s) * _columns(tp, r)
     block = block + _columns(mp, r) * _columns(tq, s)

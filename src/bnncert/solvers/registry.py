@@ -16,7 +16,7 @@ CONIC_SOLVERS: dict[str, type[ConicSolver]] = {
 
 
 def conic_solver(name: str) -> ConicSolver:
-    """Return the back end of that name, if its package is installed."""
+    """Return the back end of that name; raise if its package is not installed."""
     if name not in CONIC_SOLVERS:
         raise InputError(f"no solver {name!r}; expected one of {', '.join(CONIC_SOLVERS)}")
     solver = CONIC_SOLVERS[name]

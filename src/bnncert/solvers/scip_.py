@@ -4,8 +4,8 @@ A linear program as in :mod:`bnncert.solvers.linear_program`, and optionally
 
     v_1^2 + ... + v_n^2 <= 1       for its first n variables.
 
-SCIP runs in a thread of its own without Python's lock, so that the caller keeps watching the clock
-and Ctrl-C.
+SCIP runs in a thread of its own without Python's lock, so that the caller can react to the deadline
+and to Ctrl-C.
 """
 
 from __future__ import annotations
@@ -18,12 +18,7 @@ import numpy as np
 
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
-from bnncert.solvers.linear_program import (
-    UNIT_BALL,
-    LinearProgram,
-    LinearSolution,
-    LinearStatus,
-)
+from bnncert.solvers.linear_program import UNIT_BALL, LinearProgram, LinearSolution, LinearStatus
 
 # All variables are bounded, so "infeasible or unbounded" is infeasible.
 _STATUS: dict[str, LinearStatus] = {
@@ -35,27 +30,27 @@ _STATUS: dict[str, LinearStatus] = {
     "memlimit": "limit",
 }
 
-#: Seconds between looks at the clock and at Ctrl-C.
+#: Seconds between checks of the deadline and of Ctrl-C.
 POLL_SECONDS = 0.05
 
-#: Seconds that SCIP may take to notice a limit, and to obey an interrupt.
+#: Seconds that SCIP may take to stop at its time limit, and after an interrupt.
 NOTICE_SECONDS, OBEY_SECONDS = 0.1, 0.5
 
-#: Numbers from here on are infinite for SCIP (1e20), and its sums of smaller ones are not far off.
+#: Larger numbers are refused: 1e20 is infinite for SCIP, and sums of smaller numbers may reach it.
 LARGEST = 1e15
 
 
 class ScipModel:
-    """A program handed to SCIP once, to be solved, extended and solved again.
+    """A program in SCIP that can be solved, extended and solved again.
 
     Parameters
     ----------
     ball
-        The number n of leading variables with sum v_i^2 <= 1 (0: none).
+        The number n of leading variables with sum v_i^2 <= 1; 0 for no such constraint.
     branch_first
         Variables to branch on before any other.
     deadline
-        Of handing over the program, which takes a while for a large one: OutOfTimeError.
+        OutOfTimeError is raised if it passes before the program is built.
     """
 
     def __init__(
@@ -71,18 +66,18 @@ class ScipModel:
 
         self._offset = program.offset
         self._cannot_hold = False
-        #: SCIP refused a number of the program: nothing can be said about it.
+        #: Whether a number of the program is too large, so that the answer is "failed".
         self._refused = False
         self._quicksum = quicksum
         self._model: Any = Model()
         self._model.hideOutput()
-        # SCIP's own handler would swallow the signal.
+        # With SCIP's own handler, Python does not receive the signal.
         self._model.setParam("misc/catchctrlc", False)
         self._model.setParam("randomization/randomseedshift", seed % 2**31)
-        # It divides rows by a common divisor up to rounding, and so loses a margin of 1e-7: a
-        # solution exactly at a tie was cut off.
+        # SCIP divides rows by a common divisor with a rounding error above the margin of 1e-7,
+        # which excludes solutions at a tie.
         self._model.setParam("constraints/linear/simplifyinequalities", False)
-        # It takes up to half of the time to solve nonlinear programs that never round.
+        # This heuristic takes up to half of the time and does not find solutions.
         self._model.setParam("heuristics/mpec/freq", -1)
         if _beyond(program.cost, program.lower, program.upper, np.array([program.offset])):
             self._refused = True
@@ -133,7 +128,7 @@ class ScipModel:
             self._model.addCons(row <= upper)
 
     def solve(self, deadline: Deadline) -> LinearSolution:
-        """Solve within the time that is left; Ctrl-C stops SCIP and is raised again."""
+        """Solve within the remaining time; Ctrl-C stops SCIP and is re-raised."""
         left = deadline.remaining()
         if left <= 0:
             return LinearSolution("limit")
@@ -171,7 +166,7 @@ class ScipModel:
 
 
 def _beyond(*arrays: FloatArray) -> bool:
-    """Whether a number is so large that SCIP takes it for infinity (infinite ones are meant)."""
+    """Whether a finite number is so large that SCIP may treat it as infinite."""
     return any(bool(np.any(np.isfinite(a) & (np.abs(a) >= LARGEST))) for a in arrays)
 
 
@@ -184,17 +179,17 @@ class _Run(threading.Thread):
         self.failed = False
 
     def run(self) -> None:
-        """Solve; SCIP reports numerical trouble as a plain Exception."""
+        """Solve the program; SCIP reports numerical problems by a plain Exception."""
         try:
             self._scip.optimizeNogil()
         except Exception:
             self.failed = True
 
     def stop(self) -> bool:
-        """Interrupt SCIP and tell whether it ended."""
+        """Interrupt SCIP, and return whether it has ended."""
         patience = Deadline(OBEY_SECONDS)
         while self.is_alive() and not patience.passed():
-            # Again and again: an interrupt before SCIP has really begun is forgotten.
+            # The interrupt is repeated, because SCIP ignores it before the solving starts.
             self._scip.interruptSolve()
             self.join(POLL_SECONDS)
         return not self.is_alive()

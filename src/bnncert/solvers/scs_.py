@@ -12,22 +12,19 @@ _STATUS: dict[int, ConicStatus] = {1: "solved", 2: "inaccurate", -2: "infeasible
 
 
 def _lower_order(n: int) -> np.ndarray:
-    """Return, for SCS's order (lower triangle by columns), the position in ours."""
-    lower = np.tril_indices(n)
-    position = np.zeros((n, n), dtype=np.int64)
-    position[lower] = np.arange(lower[0].size)
-    columns = [(i, j) for j in range(n) for i in range(j, n)]
-    return np.array([position[i, j] for i, j in columns], dtype=np.int64)
+    """Return the position in a block of each entry of the lower triangle by columns, as in SCS."""
+    j, i = np.triu_indices(n)
+    return np.asarray(i * (i + 1) // 2 + j, dtype=np.int64)
 
 
 class ScsSolver(ConicSolver):
-    """A first-order method: less accurate, lighter on memory."""
+    """A first-order method, which is less accurate and needs less memory."""
 
     name = "scs"
     package = "scs"
 
     def solve_here(self, program: ConicProgram, deadline: Deadline) -> ConicSolution:
-        """Solve within the time that is left."""
+        """Solve within the remaining time."""
         import scs
 
         order = [np.arange(program.nonnegative)]

@@ -1,7 +1,8 @@
 r"""A primal-dual interior-point method for the programs of `structured_program`.
 
-The iteration (HKM direction, Mehrotra's corrector, applied twice where that helps) keeps the dual
-feasible from its first point, so every iterate is a bound.  theta_j0 is eliminated table by table.
+The iteration (HKM direction, Mehrotra's corrector, applied twice if that makes the step longer)
+keeps the dual feasible from its first point, so that every iterate is a bound.  theta_j0 is
+eliminated for each table.
 """
 
 from __future__ import annotations
@@ -27,22 +28,22 @@ StructuredStatus: TypeAlias = Literal[
     "optimal", "above", "below", "stalled", "limit", "interrupted"
 ]
 
-#: The power of (gap after the affine step / gap before) that sets how central the next point is.
+#: The power of (gap after the affine step / gap before) in the centring parameter.
 CENTRING = 3
 
-#: Residuals of M and p up to which the primal value is used.
+#: The primal value is used if the residuals of M and p are smaller.
 NEARLY_FEASIBLE = 1e-5
 
-#: A second correction is taken where it makes both steps longer by so much together.
+#: A second correction is used if the sum of both step lengths increases by more than this.
 LONGER = 0.02
 
-#: Operations per second that the first step is assumed to take (one core), and by how many seconds
-#: a step may be late: one that would be later is not begun.
+#: The assumed operations per second of the first step (one core), and the seconds by which a step
+#: may exceed the deadline: a step that is expected to take longer does not start.
 FLOPS, LATE_SECONDS = 2e10, 0.4
 
 
 class Iterate(NamedTuple):
-    """One line of the solver's history."""
+    """One line of the history of the solver."""
 
     dual: float
     primal: float
@@ -52,7 +53,7 @@ class Iterate(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Goal:
-    """When an iterate is good enough: see :func:`solve_structured`."""
+    """The stopping criteria, see :func:`solve_structured`."""
 
     above: float
     below: float
@@ -76,7 +77,7 @@ class _Goal:
 
 @dataclass(eq=False)
 class StructuredSolution:
-    """Multipliers, moments and how the iteration went."""
+    """Multipliers, moments and the course of the iteration."""
 
     status: StructuredStatus
     multipliers: StructuredMultipliers
@@ -123,9 +124,9 @@ def solve_structured(
 ) -> StructuredSolution:
     """Solve until the dual exceeds `above`, the primal falls below `below`, or the gap closes.
 
-    The gap counts as closed at `gap`, at `tolerance` relative to the value, and where
-    `settled(dual, primal)` says that what lies between both does not matter (the primal value then
-    being less certain than for `below`: a wrong guess costs tightness).
+    The gap is closed at `gap`, at `tolerance` relative to the value, and if `settled(dual, primal)`
+    is true, which means that values between both are equivalent.  The primal value is less certain
+    for `settled` than for `below`; if it is wrong, the bound is weaker but valid.
     """
     iteration = _Iteration(program, start, moments, probabilities)
     goal = _Goal(above, below, gap, tolerance, settled)
@@ -145,14 +146,14 @@ class _Iteration:
         self.geometry = ProductMatrices(program)
         self.y = start or starting_point(program)
         self.m = np.eye(program.size) if moments is None else moments.copy()
-        # With M = I every form u has mean 0 and variance 1 in its own units: start from a bell.
+        # With M = I every form u has mean 0 and variance 1: p starts from a normal density.
         self.p = [] if probabilities is None else [p.copy() for p in probabilities]
         for tables in program.tables if probabilities is None else ():
             bell = np.full(tables.values.shape, 1e-3)
             if tables.links:
                 bell += np.exp(-0.5 * tables.features[:, :, 1] ** 2)
             self.p.append(bell / bell.sum(axis=1, keepdims=True))
-        #: For the factor of the Newton matrix.
+        #: The memory of the factor of the Newton matrix.
         self.space = np.empty((self.geometry.unknowns, self.geometry.unknowns))
         #: The number of all complementary pairs.
         self.degree = program.size + sum(t.values.size for t in program.tables)
@@ -171,11 +172,11 @@ class _Iteration:
         return StructuredMultipliers(theta, unknowns[g.diagonal], unknowns[g.pair])
 
     def run(self, deadline: Deadline, goal: _Goal, iterations: int) -> StructuredSolution:
-        """Iterate until the goal is reached, or as long as time, steps and numbers allow."""
+        """Iterate until a stopping criterion holds or a limit is reached."""
         history: list[Iterate] = []
         best, best_y = -np.inf, self.y
         status: StructuredStatus = "limit"
-        # The first step is not known beforehand, those after it take as long as the last one.
+        # The time of the first step is an estimate; later steps take as long as the last one.
         step_seconds = self.geometry.unknowns**3 / 3 / FLOPS
         for count in range(iterations + 1):
             try:
@@ -207,7 +208,7 @@ class _Iteration:
         return StructuredSolution(status, best_y, self.m, self.p, best, primal, history)
 
     def _point(self) -> _Point:
-        """Return the present slacks and factors; LinAlgError if T or M is not definite."""
+        """Return the current slacks and factors; raise LinAlgError if T or M is not definite."""
         families = zip(self.program.tables, self.y.theta, strict=True)
         s = [t.values - np.einsum("jkf,jf->jk", t.features, theta) for t, theta in families]
         slack = self.program.base + self.geometry.combine(self.signed(self.y))
@@ -217,7 +218,7 @@ class _Iteration:
         )
 
     def _iterate(self, at: _Point) -> Iterate:
-        """Return the values, the gap and the largest residual of the present point."""
+        """Return the values, the gap and the largest residual of the current point."""
         residual, local = self.equations(self.m, self.p)
         worst = max(float(np.abs(v).max(initial=0.0)) for v in (residual, *local))
         primal = float(self.program.linear @ self.m[0])
@@ -255,7 +256,7 @@ class _Iteration:
         ratio = max(after / self.degree / mu, 0.0)
         sigma = min(0.9, max(1e-4, ratio**CENTRING if ratio < 1 else 0.9))
         found = newton.corrected(found, sigma * mu)
-        # A second correction costs little compared with the Newton matrix, and often saves a step.
+        # A second correction is cheap compared with the Newton matrix, and often saves a step.
         again = newton.corrected(found, sigma * mu)
         if again.reach > found.reach + LONGER:
             found = again
@@ -281,7 +282,7 @@ class _Point:
 
 @dataclass(frozen=True, eq=False)
 class _Direction:
-    """Steps of the multipliers, of T and s, of M and p, and how long they may be."""
+    """Steps of the multipliers, of T and s, of M and p, and their largest lengths."""
 
     dy: StructuredMultipliers
     change: FloatArray
@@ -293,7 +294,7 @@ class _Direction:
 
     @property
     def reach(self) -> float:
-        """How much of both steps can be made, out of 2."""
+        """The sum of both step lengths, each at most 1."""
         return min(self.primal, 1.0) + min(self.dual, 1.0)
 
 
@@ -327,7 +328,7 @@ class _Newton:
     def _multipliers(
         self, target: FloatArray, masses: list[FloatArray]
     ) -> tuple[StructuredMultipliers, FloatArray, list[FloatArray]]:
-        """Solve for the step of the multipliers, and return what it does to T and s."""
+        """Return the step of the multipliers, and the steps of T and s that follow from it."""
         solver = self.solver
         program = solver.program
         right, first = solver.equations(target, masses)
@@ -349,7 +350,7 @@ class _Newton:
         return dy, change, moves
 
     def direction(self, target: FloatArray, masses: list[FloatArray]) -> _Direction:
-        """Return the direction in which M T and p s become what the target asks for."""
+        """Return the direction to given targets of M T and p s, in units of T and s."""
         solver, at = self.solver, self.at
         dy, change, moves = self._multipliers(target, masses)
         product = solver.m @ change @ self.inverse
@@ -369,7 +370,7 @@ class _Newton:
         return _Direction(dy, change, moves, dm, dp, primal, dual)
 
     def corrected(self, last: _Direction, centre: float) -> _Direction:
-        """Return the direction to the centre, with the products of the last one's steps."""
+        """Return the direction to the centre, corrected by the products of the last steps."""
         product = last.dm @ last.change @ self.inverse
         target = centre * self.inverse - (product + product.T) / 2
         steps = zip(last.dp, self.at.s, last.moves, strict=True)
@@ -379,16 +380,16 @@ class _Newton:
 def _factorise(
     h: FloatArray, scale: FloatArray, space: FloatArray
 ) -> Callable[[FloatArray], FloatArray]:
-    """Return a solver with diag(scale) H diag(scale), made definite by as little as it takes.
+    """Return a solver with diag(scale) H diag(scale), plus the smallest shift that is needed.
 
-    Of H only the lower part counts.  The factor is in `space`.
+    Only the lower part of H is used.  The factor is in `space`.
     """
     for shift in (1e-13, 1e-11, 1e-9, 1e-7):
         np.multiply(h, scale[:, None], out=space)
         space *= scale
         space[np.diag_indices(scale.size)] += shift
         try:
-            # The lower part by rows is the upper part by columns, which LAPACK takes as it is.
+            # The rows of the lower part are the columns of the upper part, the order of LAPACK.
             factor = scipy.linalg.cho_factor(
                 space.T, lower=False, overwrite_a=True, check_finite=False
             )

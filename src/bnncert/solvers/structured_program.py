@@ -26,7 +26,7 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
 
-#: How far T starts from the boundary of its cone.
+#: The distance of the first T from the boundary of its cone.
 MARGIN = 5.0
 
 
@@ -92,7 +92,7 @@ class StructuredProgram:
 
     @cached_property
     def base(self) -> FloatArray:
-        """The part sym(e_0, l) of T, which no multiplier changes."""
+        """The part sym(e_0, l) of T, which does not depend on the multipliers."""
         form = np.zeros((self.size, self.size))
         form[0, :] += self.linear / 2
         form[:, 0] += self.linear / 2
@@ -111,7 +111,7 @@ class StructuredProgram:
 
     @property
     def unit_from(self) -> int:
-        """Where the unit vectors begin in Z."""
+        """The place of the first unit vector in Z."""
         return int(self.rows.shape[0])
 
 
@@ -124,7 +124,7 @@ class StructuredMultipliers:
     pi: FloatArray
 
     def moved(self, step: StructuredMultipliers, length: float) -> StructuredMultipliers:
-        """Return the point a step further."""
+        """Return self + length * step."""
         return StructuredMultipliers(
             [a + length * b for a, b in zip(self.theta, step.theta, strict=True)],
             self.kappa + length * step.kappa,
