@@ -20,7 +20,7 @@ from tests.commands.diamond import DIAMOND
 from tests.every_mode import few
 from tests.test_grid_against_brute_force import binarised, grid_questions
 
-KINDS = ("linf", "l1", "l2", "box")
+KINDS = ("linf", "l1", "l2", "l0", "box", "polytope")
 
 
 @pytest.mark.parametrize("kind", KINDS)

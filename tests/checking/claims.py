@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from io import BytesIO
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,12 @@ from bnncert.certificate.writing import write_counterexample, write_proof
 from bnncert.checking import RejectedError, Report, UnreadableError, check
 from bnncert.checking.container import Section, Writer, read_sections
 from bnncert.checking.function import common_shift
-from bnncert.checking.statement import Space
+from bnncert.checking.space import Space
 from bnncert.deadline import Deadline
 from bnncert.problem import Problem, robustness
 from bnncert.verification import solve
-from tests.brute_force import TinyNetwork, reachable_last_layers
-from tests.checking.arrangement import patterns
+from tests.brute_force import TinyNetwork
+from tests.checking.stated_regions import last_layers
 
 REFUSALS = (RejectedError, UnreadableError)
 
@@ -64,25 +63,6 @@ def answer(path: Path, problem: Problem, network: bnncert.Network, **options: An
     return result.status
 
 
-def region_of(statement: Section) -> bnncert.Region:
-    """Return the region that a statement is about."""
-    kind, arrays = statement.fields["region"], statement.arrays
-    if kind == "box":
-        return bnncert.Box(arrays["lo"], arrays["hi"])
-    if kind == "polytope":
-        right = arrays["right"]
-        matrix = arrays["matrix"].reshape(right.size, -1)
-        # Without the constructor, which looks for a point and refuses where it finds none.
-        region = object.__new__(bnncert.Polytope)
-        region.matrix, region.right = matrix, right
-        region.lo, region.hi = arrays["lo"], arrays["hi"]
-        return region
-    radius = Fraction(statement.fields["radius"])
-    assert Fraction(float(radius)) == radius
-    clip = arrays.get("clip_lo"), arrays.get("clip_hi")
-    return bnncert.Ball(kind, arrays["center"], float(radius), *clip)
-
-
 def functions_of(statement: Section) -> Iterator[list[tuple[dict[int, Fraction], Fraction, bool]]]:
     """Yield the objectives of every target: scores, constant, whether a tie is fine."""
     claim = statement.fields["property"]
@@ -102,21 +82,6 @@ def functions_of(statement: Section) -> Iterator[list[tuple[dict[int, Fraction],
         ]
 
 
-def last_layers(tiny: TinyNetwork, region: bnncert.Region) -> set[tuple[int, ...]]:
-    """Return every reachable sign vector of the last hidden layer."""
-    if region.size != 2:
-        return reachable_last_layers(tiny, region)
-    zero = {"plus": (1,), "minus": (-1,), "either": (1, -1)}[tiny.sign_zero]
-    current = set(patterns(tiny, region))
-    for w, b in zip(tiny.weights[1:-1], tiny.biases[1:-1], strict=True):
-        above: set[tuple[int, ...]] = set()
-        for y in current:
-            # A whole number and a bias: the sign of their float sum is right.
-            above.update(product(*(zero if v == 0 else (int(np.sign(v)),) for v in w @ y + b)))
-        current = above
-    return current
-
-
 def is_true(statement: Section, tiny: TinyNetwork) -> bool:
     """Decide a statement by looking at every reachable pattern."""
     return Judge(tiny).decide(statement)[0]
@@ -133,11 +98,11 @@ class Judge:
         """Return the last layer's sign vectors on the region of a statement."""
         fields = statement.fields
         zero = fields.get("sign_zero") or self.tiny.sign_zero
-        key = f"{zero} {fields['region']} {fields.get('radius')} "
+        key = f"{zero} {[fields.get(k) for k in ('region', 'radius', 'within', 'grid')]} "
         key += str({k: v.tolist() for k, v in sorted(statement.arrays.items())})
         if key not in self._known:
             tiny = replace(self.tiny, sign_zero=zero)
-            self._known[key] = last_layers(tiny, region_of(statement))
+            self._known[key] = last_layers(tiny, statement)
         return self._known[key]
 
     def decide(self, statement: Section) -> tuple[bool, bool]:
@@ -235,6 +200,7 @@ def excluding_pair() -> tuple[Problem, dict[str, np.ndarray]]:
 
 #: Seeds whose proofs have several leaves, learned clauses and (deep) gates.
 SEEDS = {"linf": 298, "l2": 196, "l1": 207, "polytope": 70, "deep": 382, "one": 166}
+SEEDS |= {"grid": 103, "l1 grid": 21, "polytope grid": 117, "l0 grid": 103, "l0": 103}
 SIZES = {"polytope": [2, 8, 6, 3], "deep": [2, 7, 5, 4, 3], "one": [2, 9, 3]}
 
 
@@ -245,6 +211,8 @@ def example(kind: str, seed: int | None = None) -> tuple[TinyNetwork, bnncert.Re
     zero = ("plus", "minus", "either")[seed % 3]
     tiny = random_network(rng, SIZES.get(kind, [2, 9, 6, 3]), sign_zero=zero)
     c, r = rng.integers(-4, 5, 2) / 4, float(rng.integers(2, 7) / 4)
+    if kind in ("grid", "l1 grid", "polytope grid", "l0 grid", "l0"):
+        return tiny, _few_values(kind, c, r)
     if kind == "l2":
         return tiny, bnncert.Ball("l2", c, r, c - 0.75 * r, c + 0.75 * r)
     if kind == "l1":
@@ -253,6 +221,22 @@ def example(kind: str, seed: int | None = None) -> tuple[TinyNetwork, bnncert.Re
         matrix = np.array([[1.0, 1.0], [-1.0, 2.0]])
         return tiny, bnncert.Polytope(matrix, matrix @ c + 0.5, c - r, c + r)
     return tiny, bnncert.Ball("linf", c, r)
+
+
+def _few_values(kind: str, c: np.ndarray, r: float) -> bnncert.Region:
+    """Return a region of grid points, or one in which one input changes."""
+    grid = bnncert.Grid(0.75, 0.25)
+    if kind.startswith("l0"):
+        center = 0.25 + 0.75 * np.round(c)
+        return bnncert.L0Ball(
+            center, 1, center - r, center + 3.0, grid=None if kind == "l0" else grid
+        )
+    if kind == "l1 grid":
+        return bnncert.Ball("l1", c, r + 0.75, c - 1.5, c + 2.0, grid)
+    if kind == "polytope grid":
+        matrix = np.array([[1.0, 1.0], [-1.0, 2.0]])
+        return bnncert.Polytope(matrix, matrix @ c + 0.5, c - r, c + r, grid)
+    return bnncert.Ball("linf", c, r + 0.75, grid=grid)
 
 
 def exact_space(

@@ -15,7 +15,8 @@ from bnncert.checking.container import CONTENTS, Section
 STRANGE: list[Any] = [
     None, True, False, 0, 1, 2, -1, 10**30, 0.5, float("nan"), "", "x", "0", "1", "1/2", "4",
     "1000", "-1", "1/3", "1e9", "1/0", [], [[]], {}, [0, 1], "robust", "not_robust", "violation",
-    "either", "plus", "minus", "box", "linf", "l1", "l2", "polytope", "float32", "real",
+    "either", "plus", "minus", "box", "linf", "l1", "l2", "l0", "polytope", "float32", "float64",
+    "real",
 ]  # fmt: skip
 
 Sections = list[Section]
@@ -150,7 +151,9 @@ def change_field(rng: Random, sections: Sections) -> None:
 
 def larger_region(rng: Random, sections: Sections) -> None:
     fields, arrays = sections[0].fields, sections[0].arrays
-    if "radius" in fields:
+    if "within" in fields and rng.integers(2):
+        fields["within"] = str(_pick(rng, ["2", "9/4", "4", "1000"]))
+    elif "radius" in fields:
         fields["radius"] = str(_pick(rng, ["2", "9/4", "5/2", "4", "1000"]))
         if rng.integers(2):
             arrays.pop("clip_lo", None)
@@ -184,13 +187,32 @@ def change_claim(rng: Random, sections: Sections) -> None:
         )
     elif change == 6 and "targets" in claim:
         change_targets(rng, claim["targets"])
-    elif change == 7 and fields["region"] in ("linf", "l1", "l2"):
-        fields["region"] = _pick(rng, ["linf", "l1", "l2"])
+    elif change == 7 and fields["region"] in ("linf", "l1", "l2", "l0"):
+        fields["region"] = _pick(rng, ["linf", "l1", "l2", "l0"])
+    elif change == 8 and "grid" in fields:
+        change_grid(rng, sections)
     elif "center" in arrays:
         arrays["center"] = arrays["center"] + _pick(rng, [0.25, -0.25, 2.0**-20, 1.0])
     elif "lo" in arrays:
         step = _pick(rng, [0.25, -0.25, 2.0**-20, 1.0])
         arrays["lo"], arrays["hi"] = arrays["lo"] + step, arrays["hi"] + step
+
+
+def change_grid(rng: Random, sections: Sections) -> None:
+    """Claim the same about a finer or another grid, or about all real inputs."""
+    fields, arrays = sections[0].fields, sections[0].arrays
+    change = int(rng.integers(5))
+    if change == 0:
+        del fields["grid"], arrays["grid_step"], arrays["grid_origin"]
+    elif change == 1:
+        arrays["grid_step"] = arrays["grid_step"] * _pick(rng, [0.25, 0.5, 0.75, 2.0])
+    elif change == 2:
+        arrays["grid_origin"] = arrays["grid_origin"] + _pick(rng, [0.25, 0.1, -0.5, 2.0**-20])
+    elif change == 3:
+        fields["grid"] = _pick(rng, ["float32", "float64"])
+    else:
+        factor = _pick(rng, [0.5, 0.3, 1 + 2.0**-12])
+        arrays["grid_step"] = np.where(rng.random(arrays["grid_step"].size) < 0.5, factor, 1.0)
 
 
 def change_targets(rng: Random, targets: list[Any]) -> None:
@@ -216,7 +238,9 @@ def change_targets(rng: Random, targets: list[Any]) -> None:
 def smaller_region(rng: Random, sections: Sections) -> None:
     """Claim less: most of these are still proved, or just not."""
     fields, arrays = sections[0].fields, sections[0].arrays
-    if "radius" in fields:
+    if fields["region"] == "l0" and rng.integers(2):
+        fields["radius"] = str(int(_pick(rng, [0, 1, 2])))
+    elif "radius" in fields:
         factor = _pick(rng, [Fraction(0), Fraction(1, 2), Fraction(7, 8), Fraction(9, 8)])
         fields["radius"] = str(Fraction(fields["radius"]) * factor)
     elif "hi" in arrays:

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.brute_force import reachable_first_layers, reachable_last_layers
 from tests.checking.arrangement import patterns
-from tests.checking.claims import last_layers
+from tests.checking.stated_regions import over_region
 from tests.strategies import regions, tiny_networks
 
 
@@ -16,7 +16,7 @@ from tests.strategies import regions, tiny_networks
 def test_patterns(data: st.DataObject, kind: str) -> None:
     tiny, region = data.draw(tiny_networks()), data.draw(regions(kind))
     assert set(patterns(tiny, region)) == set(reachable_first_layers(tiny, region))
-    assert last_layers(tiny, region) == reachable_last_layers(tiny, region)
+    assert over_region(tiny, region) == reachable_last_layers(tiny, region)
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))

@@ -21,8 +21,8 @@ from bnncert.checking.geometry import Geometry, digits, dot
 from bnncert.checking.leaves import Goal
 from bnncert.checking.reading import Clauses, Multipliers, joined
 from bnncert.checking.skeleton import Rows, Skeleton, _closure
+from bnncert.checking.space import Space
 from bnncert.checking.sparse import SparseRows
-from bnncert.checking.statement import Space
 from tests.checking.claims import exact_space, random_network
 
 QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck)}

@@ -20,7 +20,8 @@ from bnncert.checking.geometry import Geometry
 from bnncert.checking.leaves import Goal
 from bnncert.checking.reading import Clauses, Multipliers
 from bnncert.checking.skeleton import Skeleton
-from bnncert.checking.statement import Space, Statement
+from bnncert.checking.space import Space
+from bnncert.checking.statement import Statement
 from tests.checking.claims import REFUSALS, exact_space, pack, random_network
 from tests.checking.conftest import Valid
 

@@ -30,7 +30,8 @@ from bnncert.checking.leaves import Goal, View
 from bnncert.checking.patterns import Patterns
 from bnncert.checking.reading import Clauses, Multipliers, joined
 from bnncert.checking.skeleton import Skeleton
-from bnncert.checking.statement import ScoreFunction, Space
+from bnncert.checking.space import Space
+from bnncert.checking.statement import ScoreFunction
 from bnncert.deadline import Deadline
 from bnncert.network import Network
 from bnncert.presolve.pipeline import Presolved

@@ -12,7 +12,7 @@ from bnncert.description.model import SignZero
 from bnncert.errors import InputError
 from bnncert.network import Network
 from bnncert.problem import Problem
-from bnncert.regions import Ball, Box, Polytope, Region
+from bnncert.regions import Ball, Box, L0Ball, Polytope, Region
 
 
 def statement(
@@ -65,8 +65,8 @@ def _region(region: Region) -> Section:
     if region.values is not None:
         section.fields["grid"] = region.values.dtype.name
         section.arrays |= {"grid_step": region.values.step, "grid_origin": region.values.origin}
-    if isinstance(region, Ball):
-        section.fields |= {"region": region.norm, "radius": str(Fraction(region.radius))}
+    if isinstance(region, Ball | L0Ball):
+        section.fields |= _radius(region)
         section.arrays["center"] = region.middle
         if region.clip_lo is not None:
             section.arrays["clip_lo"] = region.clip_lo
@@ -91,3 +91,10 @@ def _region(region: Region) -> Section:
     else:
         raise InputError(f"no certificate for a region of type {type(region).__name__}")
     return section
+
+
+def _radius(region: Ball | L0Ball) -> dict[str, str]:
+    if isinstance(region, Ball):
+        return {"region": region.norm, "radius": str(Fraction(region.radius))}
+    fields = {"region": "l0", "radius": str(region.changes)}
+    return fields if region.within is None else {**fields, "within": str(Fraction(region.reach))}

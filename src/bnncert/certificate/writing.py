@@ -18,14 +18,14 @@ from bnncert.certificate.statement import classification, conditions, statement
 from bnncert.checking.checker import BOUND
 from bnncert.checking.container import RejectedError, Section, UnreadableError, Writer
 from bnncert.checking.reading import Clauses, Multipliers, joined
-from bnncert.checking.statement import Space, Statement
+from bnncert.checking.space import Space
+from bnncert.checking.statement import Statement
 from bnncert.deadline import Deadline
 from bnncert.description.model import SignZero
 from bnncert.errors import InputError
 from bnncert.network import Network
 from bnncert.presolve.pipeline import presolve
 from bnncert.problem import Problem
-from bnncert.regions import L0Ball, Polytope
 from bnncert.search.trace import EliminationTrace, PatternTrace, SearchRecord
 from bnncert.verdict import Counterexample
 
@@ -180,10 +180,6 @@ def _statement(
     arithmetic: str,
     sign_zero: SignZero | None,
 ) -> Section:
-    if isinstance(problem.region, L0Ball):
-        raise CertificateError("no certificate: there are none about l0 balls")
-    if problem.region.grid is not None and isinstance(problem.region, Polytope):
-        raise CertificateError("no certificate: there are none about the grid points of a polytope")
     targets: list[list[tuple[dict[int, Fraction], Fraction, bool]]] = []
     for target in problem.targets:
         made = []

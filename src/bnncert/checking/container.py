@@ -60,7 +60,7 @@ CONTENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "statement": (
         (
             *("verdict", "network", "sizes", "sign_zero", "arithmetic", "property"),
-            *("region", "radius", "inequalities", "grid"),
+            *("region", "radius", "within", "inequalities", "grid"),
         ),
         (
             *("center", "clip_lo", "clip_hi", "lo", "hi", "matrix", "right", "inside"),

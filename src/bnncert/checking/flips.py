@@ -3,13 +3,15 @@ r"""A ball as a budget: what it costs at least to change the sign of a first-lay
 Let neuron j have the sign s at the centre c, with s (w_j.c + b_j) >= g_j > 0.  At an input x with
 the other sign, |w_j.(x - c)| >= g_j.  Over the inputs that neuron j reads,
 
-    L1:  |x - c|_1 >= g_j / max_k |w_jk|,          L2:  |x - c|_2^2 >= g_j^2 / |w_j|_2^2.
+    L1:  |x - c|_1 >= g_j / max_k |w_jk|,          L2:  |x - c|_2^2 >= g_j^2 / |w_j|_2^2,
+    L0:  as many inputs change as it takes to reach g_j, those that move it most first.
 
 On a grid, a neuron with one input needs the first grid value beyond its threshold.
 
-For neurons that read disjoint inputs these lengths add up to at most r, or r^2 for L2.  The cost of
-a flip is its share of that, in units of 2^-20 and rounded down: the costs of all flips of a pattern
-that occurs add up to at most 2^20.  Rounding only ever allows more patterns.
+For neurons that read disjoint inputs these lengths add up to at most r, or r^2 for L2, and the
+numbers of inputs to at most k for L0.  The cost of a flip is its share of that, in units of 2^-20
+and rounded down: the costs of all flips of a pattern that occurs add up to at most 2^20.  Rounding
+only ever allows more patterns.
 """
 
 from __future__ import annotations
@@ -52,13 +54,14 @@ class Flips:
         at_centre = dot(geometry.rows, geometry.center)
         for place, j in enumerate(neurons.tolist()):
             row = slice(*geometry.rows[0].start[j : j + 2].tolist())
-            digits = [part.values[row].astype(object) for part in geometry.rows]
-            parts = [part << (BITS * k) for k, part in enumerate(digits)]
-            weights = np.abs(np.sum(parts, axis=0)).tolist()
+            weights = list(map(abs, _weights(geometry, row)))
             low, high = at_centre[j] + geometry.low[j], at_centre[j] + geometry.high[j]
             # Of an enclosed bias, the side that makes the flip easier.
             home[place] = 1 if low + high >= 0 else -1
             gap = max(low if low + high >= 0 else -high, 0)
+            if geometry.space.norm == "l0":
+                cost[place] = _cost_of_changes(geometry, j, int(home[place]), gap) if gap else 0
+                continue
             gap_to_threshold = gap
             reach = max(weights, default=0) * geometry.radius
             if geometry.space.norm == "l2":
@@ -94,11 +97,32 @@ class Flips:
         return np.asarray((np.cumsum(costs, axis=1) <= self.left(nodes)[:, None]).sum(axis=1))
 
 
+def _cost_of_changes(geometry: Geometry, j: int, home: int, gap: int) -> int:
+    """Return the cost of the least number of inputs that have to change for neuron j to flip."""
+    row = slice(*geometry.rows[0].start[j : j + 2].tolist())
+    weights, columns = np.array(_weights(geometry, row), dtype=object), geometry.rows[0].columns
+    # The side of the box to which each input moves.
+    side = (-home * weights > 0).astype(np.int64)
+    gains = (np.abs(weights) * geometry.room[side, columns[row]]).tolist()
+    strict, moved = bool(geometry.strict[-home][j]), 0
+    for count, gain in enumerate(sorted(gains, reverse=True)[: geometry.space.radius], start=1):
+        moved += gain
+        if moved > gap or (moved == gap and not strict):
+            return count * UNITS // geometry.space.radius
+    return 2 * UNITS
+
+
+def _weights(geometry: Geometry, row: slice) -> list[int]:
+    """Return the weights of one row as integers."""
+    parts = [part.values[row].astype(object) << (BITS * k) for k, part in enumerate(geometry.rows)]
+    return list(np.sum(parts, axis=0).tolist())
+
+
 def _cost_on_grid(geometry: Geometry, j: int, home: int, gap: int) -> int:
     """Return the cost of the first grid value of the only input with which neuron j may flip."""
     space, row = geometry.space, slice(*geometry.rows[0].start[j : j + 2].tolist())
     assert space.grid is not None
-    weight = sum(int(part.values[row][0]) << (BITS * k) for k, part in enumerate(geometry.rows))
+    (weight,) = _weights(geometry, row)
     i = int(geometry.rows[0].columns[row][0])
     center, radius = (Fraction(v, 1 << space.shift) for v in (int(space.center[i]), space.radius))
     if not weight or not radius:

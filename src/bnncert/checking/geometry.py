@@ -13,15 +13,19 @@ for any g with 0 <= g_k <= |v_k| and rest h = |v| - g,
     v.x  <=  v.c + r ||g|| + sum_k h_k (room from c_k to the box's side in the direction of v_k)
 
 with ||g|| the 2-norm for L2 and the largest entry for L1.  g only has to be good: it is searched
-for in floating point.  Numbers from files are floats, integers over powers of two, so all sums here
-are sums of integers; each integer is cut into digits of 20 bits, which numpy multiplies and adds up
-without leaving 64 bits.
+for in floating point.  Over an L0 ball, v.x <= v.c + the k largest |v_k| (room in the direction of
+v_k), which is the maximum itself where inputs are real numbers.
+
+Numbers from files are floats, integers over powers of two, so all sums here are sums of integers;
+each integer is cut into digits of 20 bits, which numpy multiplies and adds up without leaving 64
+bits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from heapq import nlargest
 from operator import mul
 from typing import Any
 
@@ -32,8 +36,8 @@ from bnncert.arrays import FloatArray, SignArray
 from bnncert.checking.container import RejectedError
 from bnncert.checking.function import Objects, common_shift, scaled
 from bnncert.checking.reading import Clauses
+from bnncert.checking.space import Space
 from bnncert.checking.sparse import Integers, SparseRows
-from bnncert.checking.statement import Space
 from bnncert.network.layers import ThresholdLayer
 
 Table = npt.NDArray[np.bool_]
@@ -115,6 +119,7 @@ class Geometry:
         lower, upper, center = (p << more for p in (space.lower, space.upper, space.center))
         #: Of the box, in digits: twice the middle, and the width.
         self.middle, self.width = digits(lower + upper), digits(upper - lower)
+        #: The radius of an L1 or L2 ball.
         self.center, self.radius = digits(center), space.radius << more
         #: Room from the centre of a ball downwards and upwards.
         self.room = np.zeros((2, 0), dtype=object)
@@ -213,13 +218,15 @@ class Geometry:
     def _over_ball(self, v: Objects, value: int, strict: bool) -> bool:
         """Whether value + max of v.z over ball and box (z = x - c) is below zero."""
         columns = np.flatnonzero(v)
-        size = np.abs(v[columns])
+        size, side = np.abs(v[columns]), ((v[columns] > 0).astype(np.int64), columns)
+        if self.space.norm == "l0":
+            gains = nlargest(self.space.radius, (size * self.room[side]).tolist())
+            return bool(_below(value + sum(gains), strict))
         if self._fits(size, value, strict):
             return True
         if columns.size == 1:
             # Along one axis the ball is an interval, which the box is cut to already.
             return False
-        side = (v[columns] > 0).astype(np.int64), columns
         size, value = size << SHARE_BITS, value << SHARE_BITS
         share = self._share(size, self.float_room[side])
         return self._fits(share, value + ((size - share) * self.room[side]).sum(), strict)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.checking.container import RejectedError, Section
+from bnncert.network import Network
 
 Floats = npt.NDArray[np.float64]
 
@@ -23,6 +24,9 @@ GRID_ARRAYS = ("grid_step", "grid_origin")
 
 #: Share of a step by which a number of the claim may differ from the formula.
 TOLERANCE = 1e-3
+
+#: Values of a grid are at most this large, in float32 and in float64.
+LARGEST, LARGEST_DOUBLE = 1e38, 1e300
 
 #: Steps from a rough place to the right one, at most.
 MOST_STEPS = 8
@@ -69,6 +73,8 @@ class StatedGrid:
             value = self.origin[i] + self.step[i] * k
         except OverflowError:
             raise RejectedError("the grid is too fine") from None
+        if abs(value) > (LARGEST if self.single else LARGEST_DOUBLE):
+            raise RejectedError("a value of the grid is too large")
         return float(np.float32(value)) if self.single else value
 
     def value(self, i: int, k: int) -> float:
@@ -92,15 +98,22 @@ class StatedGrid:
             return found
         raise RejectedError("the grid is too fine for its floating-point numbers")
 
-    def box(self, given: dict[str, Floats], radius: float) -> dict[str, Floats]:
-        """Return the outermost grid values of every input of a box, or of a ball in a box."""
+    def box(self, given: dict[str, Floats], reach: float | None) -> dict[str, Floats]:
+        """Return the outermost grid values of every input of a box, or of a ball in a box.
+
+        `reach` is how far inputs may be from the centre of a ball; None: only the box limits them.
+        """
         exact = {name: [Fraction(v) for v in numbers.tolist()] for name, numbers in given.items()}
         lower, upper = exact.get("lo", []), exact.get("hi", [])
         if "center" in exact:
-            lower = [c - Fraction(radius) for c in exact["center"]]
-            upper = [c + Fraction(radius) for c in exact["center"]]
-            lower = list(map(max, lower, exact.get("clip_lo", lower)))
-            upper = list(map(min, upper, exact.get("clip_hi", upper)))
+            lower, upper = exact.get("clip_lo", []), exact.get("clip_hi", [])
+            if reach is not None:
+                low = [c - Fraction(reach) for c in exact["center"]]
+                high = [c + Fraction(reach) for c in exact["center"]]
+                lower, upper = (
+                    list(map(max, low, lower or low)),
+                    list(map(min, high, upper or high)),
+                )
         return {
             "grid_lo": np.array([self.beyond(i, x, 1) for i, x in enumerate(lower)]),
             "grid_hi": np.array([self.beyond(i, x, -1) for i, x in enumerate(upper)]),
@@ -121,11 +134,23 @@ class StatedGrid:
             found.append(min(inside, key=lambda x, c=c: abs(x - c)))  # type: ignore[misc]
         return found
 
-    @property
-    def words(self) -> str:
-        """The grid in words."""
+    def words(self, network: Network) -> str:
+        """Return the grid in words: integer pixels where it has the pixels of the network."""
         steps, origins = set(self.step), set(self.origin)
         step = f"{self.step[0]:.9g}" if len(steps) == 1 else "its own for each input"
         origin = f"{self.origin[0]:.9g}" if len(origins) == 1 else "an own number for each input"
         kind = "float32" if self.single else "float64"
-        return f"on the grid of step {step} from {origin} in {kind}"
+        words = f"on the grid of step {step} from {origin} in {kind}"
+        if self._has_pixels(network):
+            return f"integer pixels only, {words}"
+        return f"integer inputs only, {words}" if self._has_integers() else words
+
+    def _has_integers(self) -> bool:
+        return set(self.step) == {1.0} and all(x.is_integer() for x in self.origin)
+
+    def _has_pixels(self, network: Network) -> bool:
+        """Whether the values are the pixels from 0 to 255 of the network's data box."""
+        if network.pixel_step is None or network.input_lo is None:
+            return False
+        lowest = np.broadcast_to(np.ravel(network.input_lo), len(self.origin))
+        return set(self.step) == {network.pixel_step} and self.origin == lowest.tolist()

@@ -70,6 +70,11 @@ class L0Ball(Region):
         self.lo, self.hi = (box.lo, box.hi) if self.changes else (self.middle, self.middle)
         self.center = np.array(self.middle)
 
+    @property
+    def reach(self) -> float:
+        """By how much each input may change; on a grid with room for the rounding of its values."""
+        return self._box.radius
+
     def _support(self, rows: Any) -> FloatArray:
         box = box_support(rows, self.lo, self.hi)
         return np.minimum(box, l0_support(rows, self.middle, self.changes, self.lo, self.hi))
