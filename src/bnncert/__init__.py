@@ -1,7 +1,5 @@
 """bnncert verifies binary neural networks.
 
-Load a network, choose a region, ask:
-
 >>> import bnncert
 >>> net = bnncert.load("net.onnx")                                        # doctest: +SKIP
 >>> ball = bnncert.Ball("linf", image, 0.002, -1, 1)                      # doctest: +SKIP
@@ -38,13 +36,7 @@ if TYPE_CHECKING:
         robustness,
         score_objective,
     )
-    from bnncert.quadratic import (
-        PolynomialBound,
-        bound_polynomial,
-        last_sign,
-        network_input,
-        score,
-    )
+    from bnncert.quadratic import PolynomialBound, bound_polynomial, last_sign, network_input, score
     from bnncert.radius import RadiusResult, find_radius
     from bnncert.regions import Ball, Box, Grid, L0Ball, Polytope, Region
     from bnncert.relaxations.moments.polynomial import Polynomial
@@ -116,18 +108,8 @@ _HOMES = {
     "bnncert.formats.limits": ("Limits",),
     "bnncert.formats.vnnlib.reader": ("read_vnnlib",),
     "bnncert.formats.vnnlib.query": ("Specification",),
-    "bnncert.methods": (
-        "REGISTRY",
-        "Method",
-        "Options",
-    ),
-    "bnncert.network": (
-        "Network",
-        "OutputLayer",
-        "ThresholdLayer",
-        "from_torch",
-        "load",
-    ),
+    "bnncert.methods": ("REGISTRY", "Method", "Options"),
+    "bnncert.network": ("Network", "OutputLayer", "ThresholdLayer", "from_torch", "load"),
     "bnncert.relaxations.moments.polynomial": ("Polynomial",),
     "bnncert.problem": (
         "Objective",
@@ -145,33 +127,11 @@ _HOMES = {
         "network_input",
         "score",
     ),
-    "bnncert.radius": (
-        "RadiusResult",
-        "find_radius",
-    ),
-    "bnncert.regions": (
-        "Ball",
-        "Box",
-        "Grid",
-        "L0Ball",
-        "Polytope",
-        "Region",
-    ),
-    "bnncert.smallest": (
-        "SmallestResult",
-        "find_smallest",
-    ),
-    "bnncert.verdict": (
-        "Counterexample",
-        "Result",
-        "TargetResult",
-    ),
-    "bnncert.verification": (
-        "bound",
-        "solve",
-        "verify",
-        "verify_specification",
-    ),
+    "bnncert.radius": ("RadiusResult", "find_radius"),
+    "bnncert.regions": ("Ball", "Box", "Grid", "L0Ball", "Polytope", "Region"),
+    "bnncert.smallest": ("SmallestResult", "find_smallest"),
+    "bnncert.verdict": ("Counterexample", "Result", "TargetResult"),
+    "bnncert.verification": ("bound", "solve", "verify", "verify_specification"),
 }
 
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

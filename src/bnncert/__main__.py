@@ -8,7 +8,7 @@ from bnncert.commands.interrupts import leave, leaving_on_interrupt, listens_to_
 
 
 def main() -> None:
-    """Run the command line; Ctrl-C at any moment ends it with one line."""
+    """Run the command line; Ctrl-C at any time ends it with one line."""
     listens = listens_to_interrupts()
     try:
         with leaving_on_interrupt():
@@ -18,7 +18,7 @@ def main() -> None:
         leave(signal.SIGINT, None)
     finally:
         if listens:
-            # Ctrl-C may also come while Python shuts down.
+            # Ctrl-C may also occur while Python shuts down.
             signal.signal(signal.SIGINT, leave)
 
 

@@ -1,4 +1,4 @@
-"""The command line.  Exit codes: 0 a verdict was produced, 2 bad input, 130 interrupted."""
+"""The command line.  The exit code is 0 after a verdict, 2 for bad input, 130 after Ctrl-C."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ app = typer.Typer(
 
 
 def _tell(text: str) -> Any:
-    """Return a callback of a flag that prints a text and ends."""
+    """Return a callback of a flag that prints a text and exits."""
 
     def tell(asked: bool) -> None:
         if asked:
@@ -97,7 +97,7 @@ _ENTRIES: dict[str, Entry] = {entry.name.replace("_", "-"): entry for entry in E
 
 
 def _summary_only() -> None:
-    """Stand for a command whose module is not imported."""
+    """Represent a command whose module is not imported."""
 
 
 for _name, _entry in _ENTRIES.items():
@@ -114,7 +114,7 @@ def _imported(name: str) -> Any:
 
 
 def _usage_error() -> type[Exception]:
-    """Return typer's base of usage errors (its module differs between versions of typer)."""
+    """Return the base class of usage errors, whose module differs between versions of typer."""
     return next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 
@@ -146,11 +146,11 @@ def main() -> None:
     except usage_error as error:
         text = error.format_message() if hasattr(error, "format_message") else str(error)
         if type(error).__name__ == "NoArgsIsHelpError" or not text:
-            # Bare `bnncert`: the message would be the whole help text.
+            # Without arguments the message would be the whole help text.
             text = "no command given; see bnncert --help"
         _complain(text)
     if code == INTERRUPTED:
-        # While the arguments are read, before any command, typer makes Ctrl-C an exit code.
+        # While typer reads the arguments, it converts Ctrl-C to an exit code.
         _end_interrupted()
     _leave(code)
 
@@ -159,8 +159,8 @@ def _leave(code: int) -> None:
     """End the process with that code."""
     others = any(thread is not threading.current_thread() for thread in threading.enumerate())
     if others and is_command_line():
-        # A solver that ignored its time limit is still running.  Its result is not needed, and
-        # C++ aborts if a thread is running at a normal exit.
+        # A solver that ignored its time limit is still running.  C++ aborts at a normal exit if a
+        # thread is running.
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os._exit(code)
@@ -170,7 +170,7 @@ def _leave(code: int) -> None:
 def _end_interrupted() -> NoReturn:
     _complain("interrupted")
     sys.stderr.flush()
-    # At once: threads of a solver may still run, and C++ aborts if they do at a normal exit.
+    # Threads of a solver may still run, and C++ aborts at a normal exit if they do.
     os._exit(INTERRUPTED)
 
 

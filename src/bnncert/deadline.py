@@ -29,15 +29,15 @@ class Deadline:
         return time.monotonic() - self.start
 
     def remaining(self) -> float:
-        """Return the seconds left: negative once passed, infinite without a limit."""
+        """Return the remaining seconds: negative after the limit, infinite without a limit."""
         return math.inf if self.seconds is None else self.seconds - self.elapsed()
 
     def passed(self) -> bool:
-        """Whether the time is up."""
+        """Whether the limit has passed."""
         return self.remaining() <= 0
 
     def check(self) -> None:
-        """Raise OutOfTimeError if the time is up."""
+        """Raise OutOfTimeError if the limit has passed."""
         if self.passed():
             raise OutOfTimeError("time is up")
 

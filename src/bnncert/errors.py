@@ -1,7 +1,7 @@
 """The exceptions of bnncert.
 
 Every message is one line that names the file or argument, the place in it, what was found and what
-was expected: the command line prints it as it is and exits with code 2.
+was expected.  The command line prints this line and exits with code 2.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def reason(error: BaseException) -> str:
 
 
 def failure_text(error: Exception) -> str:
-    """Return in one line why a computation failed, whatever it raised."""
+    """Return a line that describes any exception of a computation."""
     if isinstance(error, MemoryError):
         return "out of memory"
     known = isinstance(error, BnncertError)

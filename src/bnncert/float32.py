@@ -5,14 +5,14 @@ weights and u = 2^-24 the result differs from the true value by at most
 
     gamma (sum |w_i| |x_i| + |b|),      gamma = k u / (1 - k u),  k = n + 3
 
-(n products, n sums, and the rounding of weights and bias to float32), for any order of the
-sums, with or without fused operations.  Widening each bias by this over the region makes every
-sign that any such execution can produce a possible sign, so a proof for the widened network holds
-for all of them.  Above the first layer sums of fewer than 2^24 units are exact in float32.
+(n products, n sums, and the rounding of weights and bias to float32), for any order of the sums,
+with or without fused operations.  If each bias is widened by this error over the region, every sign
+of such an execution is possible in the widened network, so that a proof for the widened network
+holds for all executions.  Above the first layer, sums of less than 2^24 units are exact in float32.
 
-The inputs are assumed to be float32 numbers inside the region, and batch normalisation is assumed
-to be folded: w.x + b >= 0 in the first layer, integer thresholds above it, which float32 compares
-exactly.  Scores are assumed to be exact, also where their weights are not small integers.
+The inputs are assumed to be float32 numbers inside the region.  Batch normalisation is assumed to
+be folded: w.x + b >= 0 in the first layer, and integer thresholds above it, which float32 compares
+exactly.  Scores are assumed to be exact, even if their weights are not small integers.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Arithmetic: TypeAlias = Literal["real", "float32"]
 
 UNIT = 2.0**-24
 
-#: Covers the rounding errors of this computation itself.
+#: A factor that covers the rounding errors of this computation.
 SAFETY = 1.0 + 2.0**-20
 
 
 def float32_network(network: Network, region: Region) -> Network:
-    """Return the network whose possible first-layer signs include all that float32 may compute."""
+    """Return the network whose possible first-layer signs include those of all executions."""
     layer = network.layers[0]
     bias_lo, bias_hi = layer.enclosure
     terms = np.diff(layer.weights.indptr) + 3.0

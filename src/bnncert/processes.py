@@ -22,8 +22,8 @@ from typing import Any, NamedTuple, NoReturn
 #: Seconds to wait for a worker that was told to end.
 JOIN = 0.5
 
-#: What a process of its own runs: a function of a module, on texts; the other arguments are the
-#: search path of the parent, without the folder that `-c` puts first.
+#: The code of a process that calls a function of a module on texts.  The other arguments are the
+#: search path of the parent, which replaces that of the process.
 _CALL = """import signal
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 import sys
@@ -99,7 +99,7 @@ class WorkerProcess(NamedTuple):
         self.process.kill()
 
     def join(self, seconds: float | None = None) -> None:
-        """Wait until the process has ended, at most so many seconds."""
+        """Wait until the process has ended, at most `seconds`."""
         self.process.join(seconds)
 
 
@@ -120,7 +120,7 @@ class WorkerTeam:
         self.members = []
 
     def start(self, target: Callable[..., None], *arguments: object) -> WorkerProcess | None:
-        """Start one more worker; None if the system has no room for another process."""
+        """Start one more worker, or return None if the system cannot start a process."""
         try:
             worker = WorkerProcess.start(target, *arguments)
         except (OSError, MemoryError):
@@ -147,11 +147,11 @@ def call_command(module: str, name: str, *texts: str) -> list[str]:
 
 
 def answer_on_stdout(answer: Callable[[], Any]) -> NoReturn:
-    """Pickle what `answer` returns to the standard output, and end the process."""
+    """Pickle the result of `answer` to the standard output, and end the process."""
     out = os.fdopen(os.dup(1), "wb")
-    # What libraries print must not get into the answer.
+    # The output of libraries must not be part of the answer.
     os.dup2(2, 1)
     pickle.dump(answer(), out)
     out.flush()
-    # At once: threads of a solver may still run, and C++ aborts if they do at a normal exit.
+    # Threads of a solver may still run, and C++ aborts at a normal exit if they do.
     os._exit(0)

@@ -3,8 +3,8 @@
     f = network_input(0) * network_input(0) - score(net, 0) * score(net, 0) + 0.1
 
 is a polynomial over the inputs (variables 0 .. n_0 - 1) and the signs of the last layer
-(n_0 .. n_0 + n_L - 1); :func:`bound_polynomial` bounds its minimum by a moment relaxation from
-below and by sampling from above.
+(n_0 .. n_0 + n_L - 1).  :func:`bound_polynomial` bounds its minimum from below by a moment
+relaxation and from above by sampling.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def last_sign(network: Network, neuron: int) -> Polynomial:
 
 
 def score(network: Network, index: int) -> Polynomial:
-    """Return a score as a polynomial in the last layer's signs."""
+    """Return a score as a polynomial in the signs of the last layer."""
     output = network.output
     if np.any(output.error > 0) or not output.gain_is_one:
         raise InputError("polynomials of scores need scores with exact weights")
@@ -69,12 +69,12 @@ def bound_polynomial(
     timeout: float | None = None,
     options: Options | None = None,
 ) -> PolynomialBound:
-    """Bound the minimum over a region of a polynomial of degree 2 in inputs and last signs.
+    """Bound the minimum over a region of a quadratic polynomial of inputs and last-layer signs.
 
     Parameters
     ----------
     method
-        A moment relaxation: one of the methods whose names begin with "sdp-".
+        A moment relaxation, whose name begins with "sdp-".
     timeout
         Seconds for the lower bound.
     """
@@ -96,7 +96,6 @@ def bound_polynomial(
     if region.values is not None:
         points = points[[region.contains(point) for point in points]]
     signs = network.last_signs(points).astype(np.float64)
-    upper = float(
-        np.min(polynomial.values(np.concatenate([points, signs], axis=1)), initial=np.inf)
-    )
+    values = polynomial.values(np.concatenate([points, signs], axis=1))
+    upper = float(np.min(values, initial=np.inf))
     return PolynomialBound(lower, upper, method, time.monotonic() - started, note)

@@ -1,13 +1,13 @@
 """The largest radius that is certified, and the smallest that is falsified.
 
-Robustness at a radius implies it below, and a counterexample refutes every radius from its own
-distance on.  So bisection keeps  lower < true radius <= upper  where
+A network that is robust at a radius is robust at all smaller radii, and a counterexample falsifies
+every radius that is at least its distance.  Bisection keeps  lower < true radius <= upper  with
 
-    lower = the largest radius that verification called robust,
+    lower = the largest radius at which the network is proved robust,
     upper = the smallest distance |x - centre| of a counterexample x, rounded up.
 
-Radii that verification leaves undecided lie in between: the search continues below and above them.
-A counterexample is first moved towards the centre as long as it remains one.
+Undecided radii lie in between, and the search continues below and above them.  A counterexample is
+first moved towards the centre while it remains a counterexample.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from bnncert.replay import OnnxRuntime, Replayer
 from bnncert.verdict import Counterexample, InterruptWithResult, Result, Status, finite_or_none
 from bnncert.verification import verify
 
-#: The first radius is this share of the data box's width (in each coordinate).
+#: The first radius as a share of the width of the data box (in each coordinate).
 FIRST_SHARE = 2.0**-10
 
-#: A search that nothing bounds gives up at this many times the first radius.
+#: A search without other bounds ends at this multiple of the first radius.
 FARTHEST = 2.0**30
 
-#: The default tolerance: a share of the falsified radius, but not below one of the first radius.
+#: The default tolerance: a share of the falsified radius, and at least a share of the first radius.
 RELATIVE_TOLERANCE, SMALLEST_SHARE = 0.01, 2.0**-20
 
-#: The share of the time left that one question may take; doubled when it settled nothing.
+#: The share of the remaining time for one verification; it doubles if only undecided radii remain.
 FIRST_SLICE = 0.25
 
-#: The share of such a slice for an attack alone.
+#: The share of this time for an attack without a proof.
 ATTACK_SLICE = 0.4
 
-#: Points on the way from a counterexample to the centre, and how many are checked exactly.
+#: Points between a counterexample and the centre, and how many of them are checked exactly.
 STEPS_INWARD, CHECKS_INWARD = 64, 4
 
 
@@ -65,18 +65,18 @@ class Probe:
 
 @dataclass(frozen=True, eq=False)
 class RadiusResult:
-    """What is known about the robustness radius: lower < it <= upper.
+    """Bounds of the robustness radius: lower < radius <= upper.
 
     Attributes
     ----------
     lower
-        The largest certified radius; -inf if not even the centre is.
+        The largest certified radius; -inf if the centre is not certified.
     upper
         The smallest falsified radius, at which the ball contains the counterexample; inf if none.
     limit
-        The search looked no further than this.
+        The largest radius of the search.
     covers_data
-        Whether the ball of radius `limit` holds the whole data box, so that no larger one matters.
+        Whether the ball of radius `limit` contains the whole data box.
     """
 
     norm: Norm
@@ -91,7 +91,7 @@ class RadiusResult:
 
     @property
     def gap(self) -> float:
-        """The distance between both."""
+        """The difference between `upper` and `lower`."""
         return self.upper - self.lower
 
     @property
@@ -138,15 +138,15 @@ def find_radius(
     options: Options | None = None,
     progress: Progress | None = None,
 ) -> RadiusResult:
-    """Find how far from `point` the network answers `label`, by bisection on the radius.
+    """Find the largest radius around `point` at which the network is robust, by bisection.
 
     Parameters
     ----------
     clip_lo, clip_hi
-        The data box, which must hold the point (default: none).
+        The data box, which must contain the point (default: none).
     maximum
-        The largest radius of interest.  Without it the search starts small and doubles, until a
-        counterexample, the whole data box, or `FARTHEST` first radii.
+        The largest radius of the search.  Without it the radius is doubled until there is a
+        counterexample, the ball contains the data box, or it is `FARTHEST` times the first radius.
     tolerance
         The search ends at a gap of this size (default: 1 % of the falsified radius).
     timeout
@@ -189,15 +189,15 @@ class BallVerifier:
 
     @cached_property
     def runtime(self) -> OnnxRuntime | None:
-        """The model file as onnxruntime executes it, if there is one."""
+        """The model file, executed by onnxruntime, if there is one."""
         return OnnxRuntime.of(self.network)
 
     def verify(
         self, radius: float, share: float, method: str
     ) -> tuple[Probe, Counterexample | None]:
-        """Verify one radius in a share of the time left; a counterexample is moved inwards."""
+        """Verify a radius in a share of the remaining time, and move a counterexample inwards."""
         left = self.deadline.remaining()
-        # At least a millisecond, so that the centre is always evaluated.
+        # The limit is at least a millisecond, so that the centre is always evaluated.
         limit = None if math.isinf(left) else max(left * share, 1e-3)
         ball, progress = self.ball(radius), self.progress
         result = verify(
@@ -225,7 +225,7 @@ class BallVerifier:
         return Ball(centre.norm, centre.middle, radius, centre.clip_lo, centre.clip_hi)
 
     def prefix(self, radius: float) -> str:
-        """Return the beginning of the lines of progress about a radius."""
+        """Return the beginning of the progress lines of a radius."""
         return f"radius {radius:.4g}: "
 
     def certificate(self) -> Path | None:
@@ -233,7 +233,7 @@ class BallVerifier:
         return None
 
     def finish(self, radius: float, result: Result) -> None:
-        """Look at an answer and at its certificate."""
+        """Process a result and its certificate."""
 
     def nearer(self, problem: Problem, found: Counterexample) -> Counterexample:
         """Return a counterexample that is nearer to the centre, or this one."""
@@ -241,7 +241,7 @@ class BallVerifier:
 
 
 def bisect(search: Bisection, verifier: BallVerifier, method: str) -> None:
-    """Verify one radius after the other until the gap is small or the time is up."""
+    """Verify one radius after the other until the gap is small or the deadline has passed."""
     search.learn(*verifier.verify(0.0, 1.0, method))
     share = FIRST_SLICE
     while not verifier.deadline.passed():
@@ -249,18 +249,18 @@ def bisect(search: Bisection, verifier: BallVerifier, method: str) -> None:
         if radius is None:
             if not search.out_of_time or share >= 1:
                 break
-            # Only radii that ran out of time are left: verify them again with longer slices.
+            # Only radii that ran out of time remain: they are verified again with more time.
             share *= 2
             search.forget_undecided()
         elif above and method == "auto":
-            # A radius above an undecided one is even harder to prove: only an attack may help.
+            # A radius above an undecided one is harder to prove, so it is only attacked.
             search.learn(*verifier.verify(radius, share * ATTACK_SLICE, "attack"))
         else:
             search.learn(*verifier.verify(radius, search.share(share), method))
 
 
 def distance(norm: Norm, center: npt.ArrayLike, found: Counterexample) -> float:
-    """Return the counterexample's exact distance, rounded up to a float."""
+    """Return the exact distance of a counterexample, rounded up to a float."""
     middle = [Fraction(c) for c in np.asarray(center, dtype=np.float64).tolist()]
     place = found.exact or tuple(map(Fraction, found.point.tolist()))
     gaps = [abs(x - c) for x, c in zip(place, middle, strict=True)]
@@ -272,7 +272,7 @@ def distance(norm: Norm, center: npt.ArrayLike, found: Counterexample) -> float:
 
 
 def _nearer(problem: Problem, runtime: OnnxRuntime | None, found: Counterexample) -> Counterexample:
-    """Return a counterexample on the way from this one to the centre, or this one."""
+    """Return a counterexample between this one and the centre, or this one."""
     centre, network, label = problem.region.center, problem.network, problem.label
     rivals = np.array([t.rival for t in problem.targets], dtype=np.int64)
     shares = np.arange(1, STEPS_INWARD)[:, None] / STEPS_INWARD
@@ -290,7 +290,7 @@ def _nearer(problem: Problem, runtime: OnnxRuntime | None, found: Counterexample
 
 @dataclass
 class Bisection:
-    """What is known so far, and where to look next."""
+    """The state of a search, and the choice of the next radius."""
 
     centre: Ball
     maximum: float | None
@@ -310,11 +310,11 @@ class Bisection:
         covering = math.inf
         if ball.clip_lo is not None and ball.clip_hi is not None:
             reach = np.maximum(ball.clip_hi - ball.middle, ball.middle - ball.clip_lo)
-            # A few roundings, so a little more: the ball must hold every corner.
+            # Rounded up: the ball must contain every corner.
             covering = _length(reach, ball.norm) * (1 + 1e-9)
         self.first = _length(reach, ball.norm) * FIRST_SHARE
         if not self.first > 0:
-            # A data box of one point.
+            # The data box is one point.
             self.first = covering = 1.0
         limits = (self.maximum or math.inf, covering, self.first * FARTHEST, LARGEST_VALUE)
         self.limit = min(limits)
@@ -322,7 +322,7 @@ class Bisection:
         self.first = min(self.first, self.limit)
 
     def result(self, label: int, deadline: Deadline) -> RadiusResult:
-        """Return what is known now."""
+        """Return the current bounds."""
         return RadiusResult(
             norm=self.centre.norm,
             label=int(label),
@@ -340,7 +340,7 @@ class Bisection:
         return distance(self.centre.norm, self.centre.middle, found)
 
     def learn(self, probe: Probe, found: Counterexample | None) -> None:
-        """Enter one answer."""
+        """Update the bounds by one answer."""
         radius, status = probe.radius, probe.status
         self.probes.append(probe)
         if found is not None:
@@ -361,7 +361,7 @@ class Bisection:
         self._drop_settled()
 
     def _drop_settled(self) -> None:
-        """Forget undecided radii that a later answer settled."""
+        """Drop undecided radii that a later answer decides."""
         if self.undecided is None:
             return
         least, largest = self.undecided
@@ -373,7 +373,7 @@ class Bisection:
             self.undecided = largest, largest
 
     def share(self, share: float) -> float:
-        """Return the share of the time left that the next question gets."""
+        """Return the share of the remaining time for the next verification."""
         return share
 
     def forget_undecided(self) -> None:
@@ -390,14 +390,14 @@ class Bisection:
             return self.between(certified, self.upper), False
         below = self.between(certified, self.undecided[0])
         above = self.between(self.undecided[1], self.upper)
-        # Both sides take turns, so that a slow side does not use all the time.
+        # The sides alternate, so that a slow side does not use all of the time.
         self._above_next = not self._above_next
         if above is not None and (self._above_next or below is None):
             return above, True
         return below, False
 
     def between(self, low: float, high: float) -> float | None:
-        """Return a radius that halves the interval between two, or None if it is small."""
+        """Return a radius that halves an interval, or None if the interval is small."""
         if math.isinf(high):
             if self.maximum is not None and low < self.limit:
                 return self.limit
@@ -408,7 +408,7 @@ class Bisection:
             largest = self.upper if math.isfinite(self.upper) else high
             small = max(RELATIVE_TOLERANCE * largest, SMALLEST_SHARE * self.first)
         if self.undecided is not None:
-            # The gap then consists of two such distances and the undecided radii between them.
+            # The gap consists of two such distances and the undecided radii between them.
             small /= 2
         middle = low + (high - low) / 2
         return middle if high - low > small and low < middle < high else None

@@ -25,7 +25,7 @@ ExactPoint: TypeAlias = tuple[Fraction, ...]
 
 
 class OnnxRuntime:
-    """The model file itself, executed by onnxruntime."""
+    """The model file, executed by onnxruntime."""
 
     def __init__(self, content: bytes) -> None:
         import onnxruntime
@@ -40,7 +40,7 @@ class OnnxRuntime:
 
     @staticmethod
     def of(network: Network) -> OnnxRuntime | None:
-        """Return the model's execution, or None if there is no file, package or support."""
+        """Return the executable model, or None without an ONNX file, onnxruntime or its support."""
         if network.kind != "onnx" or importlib.util.find_spec("onnxruntime") is None:
             return None
         try:
@@ -89,10 +89,10 @@ class Replayer:
     def confirm(
         self, target: Target, candidate: FloatArray, exact: ExactPoint | None = None
     ) -> Counterexample | None:
-        """Return the candidate as a counterexample if it is one, exactly, else None.
+        """Return the candidate as a counterexample, or None if it is not one in exact arithmetic.
 
-        The candidate is first moved to a nearby float32 point inside the region, so that it
-        replays on the device too, then tried as float64; `exact` is tried as it is.
+        The candidate is first rounded to a float32 point inside the region, so that it also
+        replays on hardware, and then to a float64 point; `exact` is not rounded.
         """
         region = self._problem.region
         if exact is not None and self._runtime is None and not self.only_float32:
@@ -114,21 +114,21 @@ class Replayer:
         return None
 
     def value(self, targets: Sequence[Target], candidate: FloatArray) -> list[float] | None:
-        """Return each target's F at an exact point of the region near the candidate.
+        """Return F of each target at an exact point of the region near the candidate.
 
-        Rounded up, so that it is a true upper bound of the minimum, and the lowest one where
-        ties may go either way; None if the network's value is not determined there.
+        F is rounded up, so that it is an upper bound of the minimum; where signs at ties are
+        undetermined, it is the lowest F.  The result is None if there is no such point.
         """
         point = self._problem.region.settle(candidate)
         lasts = [] if point is None else self._last_signs(point)
         return [_lowest(t, lasts) for t in targets] if lasts else None
 
     def lowest(self, target: Target, candidate: FloatArray, exact: ExactPoint | None) -> float:
-        """Return the lowest F near the candidate and at the exact point; inf without a value."""
+        """Return the lower F of a point near the candidate and the exact point; inf without one."""
         found = self.value((target,), candidate)
         values = [np.inf] if found is None else found
         if exact is not None and self._problem.region.contains(exact):
-            # A tie may be met at this rational point and at no float.
+            # A tie may occur at this rational point, but not at a float.
             values.append(_lowest(target, self._last_signs(exact)))
         return min(values)
 
@@ -138,10 +138,7 @@ class Replayer:
         return list({p[-1].tobytes(): p[-1] for p in patterns}.values())
 
     def reached(self, targets: Sequence[Target], found: Counterexample) -> list[tuple[bool, float]]:
-        """Return for each target whether the counterexample violates it, too, and its F there.
-
-        F is rounded up, and the lowest one where ties may go either way.
-        """
+        """Return for each target whether the counterexample violates it, and F, as in `value`."""
         lasts = self._last_signs(found.point if found.exact is None else found.exact)
         return [(any(t.is_violated(x) is True for x in lasts), _lowest(t, lasts)) for t in targets]
 
@@ -177,7 +174,7 @@ class Replayer:
         return None
 
     def _agrees(self, output: FloatArray, scores: FloatArray) -> bool:
-        """Whether onnxruntime's output orders the classes as the exact scores do."""
+        """Whether the output of onnxruntime has the class of the exact scores."""
         transform = self._problem.network.output_transform
         if transform == "argmax":
             return bool(scores[int(output[0])] == scores.max())

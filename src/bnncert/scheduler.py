@@ -13,10 +13,10 @@ from typing import Any
 
 from bnncert.errors import InputError, MissingExtraError
 
-#: Seconds to wait for the scheduler, and for the connection to end.
+#: Seconds to wait for the scheduler, and for the connection to close.
 CONNECT_SECONDS, CLOSE_SECONDS = 5.0, 5.0
 
-#: Seconds to wait for the first worker, and between two lines that say so.
+#: Seconds to wait for the first worker, and between two messages about it.
 WORKER_SECONDS, SAY_SECONDS = 60.0, 30.0
 
 #: An address as Dask prints it: tcp://10.0.0.1:8786, or without the protocol.
@@ -25,22 +25,22 @@ _ADDRESS = re.compile(r"((tcp|tls|ws|wss|ucx)://)?(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]
 
 @dataclass(frozen=True, eq=False)
 class Cluster:
-    """The workers of a scheduler, by way of Dask's client."""
+    """A scheduler and the client of Dask that is connected to it."""
 
     address: str
     client: Any
 
     def threads(self) -> int:
-        """Return how many tasks its workers can run at once."""
+        """Return the number of tasks that the workers can run at once."""
         return int(sum(self.client.nthreads().values()))
 
     def wait_for_worker(self, say: Callable[[str], None]) -> None:
-        """Wait until there is a worker, and say so at once and again from time to time.
+        """Wait until there is a worker, and report that at once and at regular intervals.
 
         Raises
         ------
         InputError
-            If no worker comes.
+            If there is no worker after `WORKER_SECONDS`.
         """
         if self.threads():
             return
@@ -56,9 +56,9 @@ class Cluster:
 
 
 def check_address(address: str) -> tuple[str, int]:
-    """Return the host and port of a scheduler's address; raise if it is not one.
+    """Return the host and port of the address of a scheduler; raise if it is not an address.
 
-    Dask needs half a minute to report that.
+    Dask takes half a minute to report a wrong address.
     """
     found = _ADDRESS.fullmatch(address)
     if found is None or not 0 < int(found[4]) < 2**16:
@@ -84,7 +84,7 @@ def connected(address: str) -> Iterator[Cluster]:
     if importlib.util.find_spec("distributed") is None:
         raise MissingExtraError("--scheduler needs distributed: pip install 'bnncert[cluster]'")
     try:
-        # Dask tries again until its time is over, also where nothing listens.
+        # Dask repeats the attempt until its time limit, even if nothing listens at the address.
         if not address.startswith("ucx"):
             socket.create_connection(place, CONNECT_SECONDS).close()
         import distributed

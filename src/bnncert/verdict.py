@@ -1,4 +1,4 @@
-"""Answers: per target and overall, as immutable data."""
+"""Answers for each target and for a whole problem, as immutable data."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ AnyResult = TypeVar("AnyResult")
 
 Status: TypeAlias = Literal["robust", "not_robust", "unknown", "timeout"]
 
-#: What a counterexample for another target says about an undecided one: it violates that target,
-#: too, or no method was applied to that target any more.
+#: The state of an undecided target after a counterexample for another one: the counterexample
+#: violates this target, too, or no method was applied to it.
 Finding: TypeAlias = Literal["violated", "not_tried"]
 
-#: What VNN-COMP calls each answer: its queries state the violation.
+#: The words of VNN-COMP, whose queries state the violation.
 VNNCOMP_WORD: dict[str, str] = {
     "robust": "unsat",
     "not_robust": "sat",
@@ -30,7 +30,7 @@ VNNCOMP_WORD: dict[str, str] = {
 
 
 def finite_or_none(value: float) -> float | None:
-    """Return what JSON can hold: infinite numbers become None."""
+    """Return a number for JSON; infinite numbers become None."""
     return float(value) if math.isfinite(value) else None
 
 
@@ -62,7 +62,7 @@ class Counterexample:
     replayed_in: tuple[str, ...] = ("exact",)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data; Python's float repr replays exactly."""
+        """Return plain data; the decimal numbers convert back to the same floats."""
         tree: dict[str, Any] = {
             "input": self.point.tolist(),
             "target": self.target,
@@ -92,13 +92,13 @@ class TargetResult:
     note: str = ""
     #: Statistics and settings of the method (plain data).
     details: dict[str, Any] = field(default_factory=dict)
-    #: Says more than the status where another target decided the question.
+    #: The state of an undecided target if another target decided the question.
     finding: Finding | None = None
     #: Whether the counterexample is the centre of the region.
     at_centre: bool = False
     #: The solver that a proof relies on; None if bnncert derives the bound itself.
     trusted: str | None = None
-    #: Whether more was done for this target than bounds and points that are about all targets.
+    #: Whether a method was applied to this target, besides bounds and points for all targets.
     tried: bool = True
 
     def to_dict(self) -> dict[str, Any]:
@@ -128,10 +128,10 @@ class Result:
     counterexample: Counterexample | None = None
     label: int | None = None
     notes: tuple[str, ...] = ()
-    #: The file of the certificate, where one was asked for and could be written.
+    #: The file of the certificate, if one was requested and could be written.
     certificate: str | None = None
-    #: What a verdict rests on if a certificate was asked for and none could be written: the names
-    #: of solvers, or "bnncert".
+    #: If a requested certificate could not be written, the solvers that the verdict relies on, or
+    #: "bnncert".
     trusted: str | None = None
 
     @property
@@ -146,7 +146,7 @@ class Result:
 
     @property
     def deciding_stage(self) -> str:
-        """The stage, or stages, that a verdict comes from; empty without one."""
+        """The stage or stages that decided the targets; empty without a verdict."""
         if self.status == "not_robust":
             return next((t.stage for t in self.targets if t.counterexample is not None), "")
         if self.status == "robust":
@@ -155,7 +155,7 @@ class Result:
 
     @property
     def is_misclassified(self) -> bool:
-        """Whether the centre of the region itself is not classified as the label."""
+        """Whether the centre of the region is not classified as the label."""
         return self.label is not None and any(t.at_centre for t in self.targets)
 
     @property
@@ -195,7 +195,7 @@ class VerificationInterrupt(InterruptWithResult[Result]):
 
 
 def best_of(before: TargetResult, after: TargetResult) -> TargetResult:
-    """Return what two answers for one target say together: a verdict, and the better bounds."""
+    """Combine two answers for one target: a verdict, and the better bounds."""
     decided = before.status in ("robust", "not_robust")
     return replace(
         before if decided else after,
@@ -207,7 +207,7 @@ def best_of(before: TargetResult, after: TargetResult) -> TargetResult:
 
 
 def overall_status(statuses: Sequence[Status]) -> Status:
-    """Combine the answers of all targets: one failure fails, all must hold to hold."""
+    """Combine the answers of all targets: the property holds if it holds for all of them."""
     if "not_robust" in statuses:
         return "not_robust"
     if all(s == "robust" for s in statuses):

@@ -35,7 +35,7 @@ from bnncert.verdict import (
     overall_status,
 )
 
-#: Called with an answer when it is there, before anything is written.
+#: Called with an answer before a certificate is written.
 Announce: TypeAlias = Callable[[Result], None]
 
 
@@ -60,23 +60,22 @@ def verify(
     Parameters
     ----------
     targets
-        "all" rival classes, the "runner-up" only (the strongest rival at the region's centre, as
-        in the paper), or one class.
+        "all" adversarial classes, the "runner-up" only (the one with the highest score at the
+        centre of the region, as in the paper), or one class.
     ties
-        Whether an equal score counts as a "violation" or is still "robust".
+        Whether an equal score of an adversarial class is a "violation" or "robust".
     sign_zero
-        Overrides what the model says about sign(0): "plus", "minus" or "either".
+        Replaces the sign(0) of the model: "plus", "minus" or "either".
     arithmetic
-        "real", or "float32": then the verdict holds for every float32 execution of the network.
+        "real" or "float32"; with "float32" the verdict holds for every float32 execution.
     method
         A name from ``bnncert methods``.
     timeout
         Seconds for the whole question.
     certificate
-        Where to write a certificate of the verdict, which ``bnncert check`` accepts.
+        The file for a certificate of the verdict, which ``bnncert check`` accepts.
     announce
-        Called with the answer as soon as it is there: before the certificate is written, which
-        takes time and can fail.
+        Called with the answer before the certificate is written, which takes time and can fail.
     """
     network = network.with_sign_zero(sign_zero)
     _warn_outside(network, region)
@@ -173,8 +172,8 @@ def solve(
 ) -> Result:
     """Run a method on each problem of a query and combine the answers.
 
-    A certificate can be `wanted` where there is one problem; `announce` gets the answer before
-    that is written.  Ctrl-C raises a :class:`VerificationInterrupt` with what is known by then.
+    A certificate can be `wanted` if there is one problem; `announce` is called before it is
+    written.  Ctrl-C raises a :class:`VerificationInterrupt` with the result so far.
     """
     engine = REGISTRY.make(method)
     deadline = Deadline(timeout)
@@ -215,7 +214,7 @@ def solve(
 
 
 def _at_the_limit(problem: Problem, context: Context) -> tuple[TargetResult, ...]:
-    """Return what is known when a method has to give up; at least what intervals know."""
+    """Return the results of a method that has run out of time, at least interval bounds."""
     bounds = stability(problem.network, problem.region)
     answers = []
     for target in problem.targets:
@@ -256,7 +255,7 @@ def _result(
 
 @dataclass(frozen=True, eq=False)
 class Wanted:
-    """A certificate that was asked for: where it goes and what it is about."""
+    """A requested certificate: its file and its subject."""
 
     path: Path
     network: Network
@@ -264,14 +263,14 @@ class Wanted:
     sign_zero: SignZero | None
 
     def __post_init__(self) -> None:
-        # Refused before the work begins instead of after it.
+        # This is checked before the verification, which may take long.
         source = self.network.source
         if os.path.isfile(source) and file_identity(source) == file_identity(self.path):
             raise InputError(f"{self.path}: cannot be written (the network was read from it)")
 
     def write(self, problem: Problem, result: Result, context: Context) -> Result:
-        """Write the certificate of a verdict; if that fails, name what the verdict rests on."""
-        # Imported on use: most questions ask for no certificate, and start-up counts.
+        """Write the certificate of a verdict; if that fails, name the trusted solvers."""
+        # Imported on use, because most verifications do not write a certificate.
         from bnncert.certificate.writing import CertificateError, write_counterexample, write_proof
 
         try:
@@ -306,12 +305,12 @@ class Wanted:
         return replace(result, certificate=str(self.path))
 
 
-#: Share of the data box that rounding may take a centre outside it.
+#: The distance of a centre outside the data box that may be due to rounding, relative to the box.
 ROUNDING = 1e-6
 
 
 def _warn_outside(network: Network, region: Region) -> None:
-    """Warn if a ball's centre lies outside the network's data box: most often a wrong scale."""
+    """Warn if the centre of a ball lies outside the data box, most often due to a wrong scale."""
     lo, hi = network.input_lo, network.input_hi
     if not isinstance(region, Ball) or lo is None or hi is None or lo.size != region.size:
         return
@@ -329,7 +328,7 @@ def _warn_outside(network: Network, region: Region) -> None:
 
 
 def _executed(network: Network, region: Region, arithmetic: Arithmetic) -> Network:
-    """Return the network that the proofs are about."""
+    """Return the network with the chosen arithmetic."""
     if arithmetic not in ("real", "float32"):
         raise InputError(f"arithmetic is {arithmetic!r}; expected real or float32")
     return network if arithmetic == "real" else float32_network(network, region)
@@ -338,7 +337,7 @@ def _executed(network: Network, region: Region, arithmetic: Arithmetic) -> Netwo
 def _after_counterexample(
     problem: Problem, context: Context, answers: tuple[TargetResult, ...]
 ) -> tuple[TargetResult, ...]:
-    """Say what a counterexample for one target means for those that are undecided."""
+    """Apply a counterexample for one target to the undecided ones."""
     found = next((a.counterexample for a in answers if a.counterexample is not None), None)
     if found is None:
         return answers
@@ -350,7 +349,7 @@ def _after_counterexample(
             continue
         upper = min(answer.upper, value)
         finding: Finding | None = None
-        # An upper bound below 0 is the value at some other point of the region.
+        # An upper bound below 0 is the value at another point of the region.
         if violated or upper < 0:
             finding = "violated"
         elif not answer.tried:
@@ -360,7 +359,7 @@ def _after_counterexample(
 
 
 def _at_centre(problem: Problem, context: Context) -> tuple[TargetResult, ...] | None:
-    """Return the answer if the region's centre violates the property already."""
+    """Return the answer if the centre of the region violates the property."""
     values = context.replayer.value(problem.targets, problem.region.center)
     if values is None:
         return None
