@@ -2,7 +2,7 @@
 
 SciPy is imported inside the functions that construct a matrix from arrays, because its import
 takes longer than that of NumPy and not every command needs it: :class:`CsrArrays` holds the arrays
-of a matrix until somebody computes with it.
+of a matrix until it is used in a computation.
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@ normalisations, so F(u) = a u + c with real a, c.  Writing t for the root of F,
 
     a > 0:  x = +1  iff  u >= t,          a < 0:  x = +1  iff  -u >= -t,
 
-and a = 0 is a constant neuron.  For layers whose inputs are signs, u lives on the lattice
-{-nv, -nv+2, ..., nv} with nv = sum |w|, so only the smallest lattice point p >= t matters; it is
-found in rational interval arithmetic, whose precision is increased until p is certain.
+and a = 0 is a constant neuron.  For layers whose inputs are signs, u is a point of the lattice
+{-nv, -nv+2, ..., nv} with nv = sum |w|, so that t can be replaced by the smallest lattice point
+p >= t.  It is found in rational interval arithmetic, whose precision is increased until p is
+certain.
 """
 
 from __future__ import annotations
@@ -275,7 +276,7 @@ def real_thresholds(steps: Sequence[ElementwiseStep], count: int, where: str) ->
         bias = -root if direction[k] > 0 else root
         lo[k], hi[k] = bias.floats()
         if not (math.isfinite(lo[k]) and math.isfinite(hi[k])):
-            raise UnsupportedModelError(f"{where}: a threshold is beyond the range of floats")
+            raise UnsupportedModelError(f"{where}: a threshold is outside the range of floats")
     return RealThresholds(direction[inverse], lo[inverse], hi[inverse])
 
 

@@ -63,7 +63,7 @@ def label_name(names: Collection[str], points: str, where: str) -> str | None:
     Raises
     ------
     FormatError
-        If several may be meant.
+        If there are several candidates.
     """
     known = [n for n in names if is_label_name(n) and n != points]
     same = [n for n in known if _part(n) == _part(points)]
@@ -158,7 +158,7 @@ def _read_csv(path: Path, key: str | None) -> IntArray:
     values = []
     for number, row in enumerate(rows[first:], first + 1):
         cell = row[column].strip() if column < len(row) else ""
-        if not _is_whole(cell):
+        if re.fullmatch(r"[+-]?[0-9]{1,18}", cell) is None:
             raise FormatError(f"{path}: row {number} has {cell[:20]!r}; expected a whole number")
         values.append(int(cell))
     return _small(values, str(path))
@@ -170,10 +170,6 @@ def _column(head: Sequence[str], key: str | None, path: Path) -> str:
     if key not in head:
         raise FormatError(f"{path}: no column {key!r}; it has {listed_names(head)}")
     return key
-
-
-def _is_whole(cell: str) -> bool:
-    return re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", cell) is not None
 
 
 def _is_number(cell: str) -> bool:

@@ -325,7 +325,7 @@ class Chain:
 
 
 def pair(value: Any) -> tuple[int, int]:
-    """Return two integers from a pair of them, or from one that stands for both."""
+    """Return two integers from a pair of them, or one integer twice."""
     first, second = (value, value) if type(value) is int else value
     if type(first) is not int or type(second) is not int:
         raise ValueError(f"{value!r} is not an integer or two integers")
@@ -338,7 +338,7 @@ def _padding_share(
     kernel: npt.NDArray[Any],
     geometry: ConvolutionGeometry,
 ) -> FloatArray:
-    """Return what the padding adds to each output of the same convolution padded with zeros."""
+    """Return the difference of the outputs to those of the convolution padded with zeros."""
     fill = geometry.fill
     if kernel.dtype.kind != "i":
         raise node.unsupported(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -154,7 +155,7 @@ def _check_sizes(weights: Sequence[Any], source: str, limits: Limits) -> None:
             raise too_many(where, f"shape {matrix.shape}", limits.width, "width")
         # The output layer is converted to a dense matrix.
         sparse = is_sparse(matrix) and i + 1 < len(weights)
-        entries = matrix.nnz if sparse else int(np.prod(matrix.shape, dtype=object))
+        entries = matrix.nnz if sparse else math.prod(matrix.shape)
         if entries > limits.matrix:
             raise too_many(where, f"{entries} entries", limits.matrix, "matrix")
 

@@ -124,7 +124,7 @@ class ThresholdLayer:
         return {}
 
     def threshold(self, dtype: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:
-        """Return c such that x = +1 iff W y >= c in floating point ("either" counts as plus)."""
+        """Return c such that x = +1 iff W y >= c in floating point ("either" is used as "plus")."""
         if self.on_from is not None:
             # Half way between two lattice points, so that rounding does not change the comparison.
             return (self.plus_from - 1).astype(dtype)

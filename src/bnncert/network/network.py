@@ -8,6 +8,7 @@ Only the first layer has real inputs; all layers above it are exact integer arit
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -130,7 +131,7 @@ class Network:
     @property
     def inputs(self) -> int:
         """The number of inputs n_0."""
-        return int(np.prod(self.input_shape, dtype=np.int64))
+        return math.prod(self.input_shape)
 
     @property
     def depth(self) -> int:
@@ -204,9 +205,7 @@ class Network:
             raise InputError("an input value is NaN or infinite; expected finite numbers")
         return array.reshape(-1, self.inputs), single
 
-    def last_signs(
-        self, points: npt.NDArray[Any], dtype: npt.DTypeLike = np.float64
-    ) -> npt.NDArray[Any]:
+    def last_signs(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return x_L for each row of `points`, in floating point (exact from layer 2 on)."""
         widest = max(
             layer.size
@@ -219,10 +218,10 @@ class Network:
         chunk = max(1, BATCH_FLOATS // widest)
         parts = []
         for start in range(0, points.shape[0], chunk):
-            signs = points[start : start + chunk].astype(dtype, copy=False)
+            signs: npt.NDArray[Any] = points[start : start + chunk].astype(np.float64, copy=False)
             # From layer 2 on the sums are small integers, exact in float32.
             for number, layer in enumerate(self.layers):
-                kind = dtype if number == 0 else np.float32
+                kind = np.float64 if number == 0 else np.float32
                 value = layer.operator(kind).forward(signs)
                 signs = np.where(value >= layer.threshold(kind), np.float32(1), np.float32(-1))
             parts.append(signs)
@@ -244,8 +243,8 @@ class Network:
     ) -> Iterator[tuple[SignArray, ...]]:
         """Yield the signs of all layers at one point, in exact rational arithmetic.
 
-        There is one pattern unless ties may go either way (then up to MOST_TIE_CHOICES), and
-        none when the enclosure of an irrational threshold does not decide a neuron.
+        There is one pattern unless signs at ties are undetermined (then up to MOST_TIE_CHOICES),
+        and none if the enclosure of an irrational threshold does not decide a neuron.
         """
 
         def extend(
@@ -272,10 +271,10 @@ class Network:
             yield pattern
 
     def evaluate_exactly(self, point: Sequence[Fraction] | npt.ArrayLike) -> list[Fraction] | None:
-        """Return the exact scores at one point, divided by the output's common `gain`.
+        """Return the exact scores at one point, divided by the common `gain` of the output.
 
-        None when the network's value is not determined there (see :meth:`exact_patterns`), or
-        when an irrational output bias leaves the scores themselves inexact.
+        The result is None if signs are undetermined there (see :meth:`exact_patterns`), or if an
+        irrational output bias makes the scores inexact.
         """
         exact: Any = point
         if isinstance(point, Sequence) and len(point) and isinstance(point[0], Fraction):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -24,7 +25,7 @@ from bnncert.description.thresholds import affine_coefficients, lattice_threshol
 from bnncert.errors import UnsupportedModelError
 from bnncert.network.layers import OutputLayer, ThresholdLayer
 
-#: Weights and first-layer biases beyond this are refused: products of larger ones overflow.
+#: Larger weights and first-layer biases are refused, because their products overflow.
 LARGEST_WEIGHT = 1e100
 
 
@@ -48,7 +49,7 @@ def normal_form(description: ModelDescription) -> NormalForm:
         )
     notes: list[str] = []
     layers: list[ThresholdLayer] = []
-    width = int(np.prod(description.input_shape, dtype=np.int64))
+    width = math.prod(description.input_shape)
     for stage in hidden:
         _check_stage(stage, width, description.source)
         stage = _separate_windows(stage)
@@ -76,7 +77,7 @@ def normal_form(description: ModelDescription) -> NormalForm:
 def _data_bound(bound: FloatArray | None, description: ModelDescription) -> FloatArray | None:
     if bound is None:
         return None
-    count = int(np.prod(description.input_shape, dtype=np.int64))
+    count = math.prod(description.input_shape)
     try:
         array = np.broadcast_to(np.asarray(bound, dtype=np.float64).reshape(-1), (count,)).copy()
     except ValueError as error:

@@ -36,13 +36,11 @@ class DenseOperator:
 
     def forward(self, batch: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return ``batch @ W.T``."""
-        result: npt.NDArray[Any] = batch @ self._weights.T
-        return result
+        return np.asarray(batch @ self._weights.T)
 
     def backward(self, batch: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return ``batch @ W``."""
-        result: npt.NDArray[Any] = batch @ self._weights
-        return result
+        return np.asarray(batch @ self._weights)
 
 
 class SparseOperator:
@@ -117,8 +115,7 @@ class ConvolutionOperator:
         flat = product.reshape(count, self._outputs)
         if not self._all_rows:
             flat = flat[:, self._rows]
-        result: npt.NDArray[Any] = flat * self._flip
-        return result
+        return np.asarray(flat * self._flip)
 
     def backward(self, batch: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return ``batch @ W``."""

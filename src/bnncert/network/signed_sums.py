@@ -24,7 +24,7 @@ class SignedSums:
         self._integers = scaled.astype(np.int64) if fits else None
 
     def exactly(self, signs: npt.NDArray[Any]) -> list[Fraction]:
-        """Return the sum of every row at one sign vector (0 counts as -1)."""
+        """Return the sum of every row at one sign vector; 0 is used as -1."""
         if self._integers is not None:
             units = self._integers @ np.where(signs > 0, 1, -1)
             return [int(u) * self._unit for u in units]

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -90,9 +91,9 @@ def load_dataset(
     Parameters
     ----------
     data_dir
-        Where to look for the two by name, and where to put what is fetched.
+        The folder for data sets by name; missing files are downloaded to it.
     remote
-        The files to fetch where nothing is found.
+        The files to download.
     """
     if what in remote:
         folder = data_folder(data_dir)
@@ -128,10 +129,10 @@ def _find(name: str, folder: Path) -> Path | None:
 
 
 def _read(path: Path, name: str | None) -> tuple[Path, Split, Split, dict[str, Any]]:
-    """Return the two parts of what is at `path`, and what it states beyond them."""
+    """Return the two parts of the data at `path`, and its statements about them."""
     stated: dict[str, Any] = {"classes": 10} if name is not None else {}
     if path.is_dir():
-        # Both data sets may lie in one folder: the name decides, where one was given.
+        # Both data sets may be in one folder; a given name decides.
         if name != "cifar10" and any(idx_path(path, stem) for stem in IDX_STEMS):
             return path, *read_idx_folder(path), {"classes": 10}
         members = batch_names(path) if name != "mnist" else []
@@ -181,11 +182,11 @@ def _checked(name: str, path: Path, train: Split, test: Split, stated: dict[str,
 def _image_shape(
     stored: tuple[int, ...], stated: tuple[int, ...] | None, path: Path
 ) -> tuple[tuple[int, ...], Callable[[npt.NDArray[Any]], npt.NDArray[Any]]]:
-    """Return the input shape, channels first, and what brings a batch of images to it."""
-    size = int(np.prod(stored, dtype=np.int64))
+    """Return the input shape, channels first, and a function that brings images to it."""
+    size = math.prod(stored)
     shape, moved = stored, False
     if stated is not None:
-        if int(np.prod(stated, dtype=np.int64)) != size:
+        if math.prod(stated) != size:
             raise FormatError(f"{path}: input_shape {stated} does not hold {size} values")
         shape = stated
     elif len(stored) == 1:

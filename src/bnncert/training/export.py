@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ CHUNK = 1000
 
 
 class ExportedNetwork(NamedTuple):
-    """A written network, its accuracy on the test images, and how many were compared."""
+    """A written network, its accuracy on the test images, and their number."""
 
     network: Network
     accuracy: float
@@ -46,7 +47,7 @@ def to_network(net: TernaryNet, scaling: Scaling) -> Network:
     biases: list[FloatArray] = []
     shape = net.input_shape
     if net.input_threshold is not None:
-        inputs = int(np.prod(shape))
+        inputs = math.prod(shape)
         weights.append(sp.eye_array(inputs, dtype=np.int8, format="csr"))
         biases.append(np.full(inputs, -net.input_threshold))
     for layer in net.layers:

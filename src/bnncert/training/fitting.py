@@ -125,7 +125,8 @@ def fit(
     for _ in range(state.epoch):
         torch.randperm(len(rows), generator=generator)
     loop = _Loop(net, optimiser, images, options, reach, report)
-    while state.epoch < options.epochs and not _stopped(state, options):
+    patience = math.inf if options.patience is None else options.patience
+    while state.epoch < options.epochs and state.waited < patience:
         started = time.perf_counter()
         for group in optimiser.param_groups:
             group["lr"] = options.rate * FINAL_RATE ** (state.epoch / options.epochs)
@@ -162,10 +163,6 @@ def _input_threshold(scaling: Scaling, options: TrainingOptions) -> float | None
             "file"
         )
     return (scaling.lo + scaling.hi) / 2
-
-
-def _stopped(state: TrainingState, options: TrainingOptions) -> bool:
-    return options.patience is not None and state.waited >= options.patience
 
 
 def _reach(scaling: Scaling, options: TrainingOptions) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +48,7 @@ def read_idx(path: Path) -> npt.NDArray[np.uint8]:
     if content[:4] != bytes((0, 0, 8, dimensions)) or len(content) < start:
         raise FormatError(f"{path}: not an IDX file of bytes with {dimensions} dimensions")
     shape = tuple(int(n) for n in np.frombuffer(content[4:start], dtype=">u4"))
-    size = int(np.prod([int(n) for n in shape], dtype=object))
+    size = math.prod(shape)
     if len(content) - start != size:
         raise FormatError(
             f"{path}: {len(content) - start} bytes of data; its header states {size} {shape}"

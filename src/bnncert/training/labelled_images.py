@@ -16,9 +16,9 @@ TEST_EVERY = 6
 
 @dataclass(frozen=True)
 class Scaling:
-    """How stored images become a network's inputs.
+    """The map from stored images to inputs of a network.
 
-    Bytes p enter as p / 127.5 - 1, other numbers as they are.
+    Bytes p become p / 127.5 - 1, and other numbers are not changed.
     """
 
     #: The data box, if it is known.
@@ -56,7 +56,7 @@ class Dataset:
     test: Split
     #: Of one image: (channels, height, width), or (values,) where no image shape is known.
     input_shape: tuple[int, ...]
-    #: How many there are; labels run from 0 to classes - 1.
+    #: The number of classes; labels are 0 to classes - 1.
     classes: int
     scaling: Scaling
 

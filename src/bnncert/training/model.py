@@ -9,6 +9,7 @@ With a binarised input, x_0 are the signs of the inputs about a threshold, else 
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Any
 
@@ -124,7 +125,7 @@ class TernaryNet(nn.Module):  # type: ignore[misc]
                 map_.latent.clamp_(-1.0, 1.0)
 
     def shaped(self, x: Tensor) -> Tensor:
-        """Return flat points, binarised if asked for, in the shape that the first map takes."""
+        """Return flat points in the shape that the first map takes, binarised if so chosen."""
         if self.input_threshold is not None:
             x = sign(x - self.input_threshold)
         return x.reshape(-1, *self.input_shape) if self.layers[0].convolutional else x
@@ -166,8 +167,6 @@ def layer_shapes(
             channels, (height, width) = out, smaller((height, width), stride)
         inputs = channels * height * width
     else:
-        inputs = 1
-        for size in input_shape:
-            inputs *= size
+        inputs = math.prod(input_shape)
     shapes += [(after, before) for before, after in pairwise((inputs, *hidden))]
     return shapes, hidden[-1] if hidden else inputs

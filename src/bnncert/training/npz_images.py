@@ -18,7 +18,7 @@ _SINGLE_NAMES = ("images", "x", "x_train")
 
 
 def read_npz_images(path: Path) -> tuple[Split, Split, dict[str, Any]]:
-    """Return the training and test images of a file, and what it states about them."""
+    """Return the training and test images of a file, and its statements about them."""
     # The file is read once, so that all arrays are of one version.
     content = read_bytes(path)
     if not content.startswith(ZIP_MAGIC):
@@ -42,7 +42,7 @@ def read_npz_images(path: Path) -> tuple[Split, Split, dict[str, Any]]:
 
 
 def _statements(arrays: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Return what a file states about its images: shape, data box and pixel step."""
+    """Return the statements of a file about its images: shape, data box and pixel step."""
     stated: dict[str, Any] = {}
     if "input_shape" in arrays:
         dims = np.asarray(arrays["input_shape"]).reshape(-1)

@@ -564,7 +564,7 @@ MODELS: dict[str, tuple[Callable[[ModelProto], Any], str]] = {
         _folded("ConstantOfShape", np.array([3]), value=numpy_helper.from_array(np.ones(2, "f"))),
         "node fold (ConstantOfShape): its value has shape (2,); expected a single number",
     ),
-    "no opset": (lambda m: m.ClearField("opset_import"), "does not say which ONNX operator set"),
+    "no opset": (lambda m: m.ClearField("opset_import"), "does not state its ONNX operator set"),
     "no nodes": (_no_nodes, "no graph in the file"),
     "short tensor": (_short, "tensor c0 is broken"),
     "defined twice": (_twice, "tensor t0 is defined twice"),

@@ -162,22 +162,22 @@ def _hooked() -> Any:
         (
             [BinaryLinear(4, 3)],
             {"roles": {BinaryLinear: "linear"}},
-            "layer 0 (linear): BinaryLinear may quantise its weights: say how",
+            "layer 0 (linear): BinaryLinear may quantise its weights: state it",
         ),
         (
             [BinaryLinear(4, 3)],
             {"roles": {BinaryLinear: "linear"}, "weights": "as stored"},
-            'BinaryLinear does not compute what its weights with the quantiser "as stored" say',
+            'BinaryLinear does not compute the map of its weights with the quantiser "as stored"',
         ),
         (
             [SigningLinear(4, 3)],
             {"roles": {SigningLinear: "linear"}, "weights": "sign"},
-            "SigningLinear does not compute what its weights",
+            "SigningLinear does not compute the map of its weights",
         ),
         (
             [TernaryConv(4, 3, 2)],
             {"roles": {TernaryConv: "conv2d"}, "weights": "sign"},
-            "TernaryConv does not compute what its weights",
+            "TernaryConv does not compute the map of its weights",
         ),
         ([NotSign()], {"roles": {NotSign: "sign"}}, "NotSign is not the sign of its input"),
         ([Failing()], {"roles": {Failing: "sign"}}, "Failing cannot be applied to a tensor"),

@@ -26,7 +26,7 @@ def exact_floats(array: Tensor, node: OnnxNode, what: str) -> FloatArray:
     if not np.all(np.isfinite(floats)):
         raise node.unsupported(f"NaN or infinity in {what}")
     if array.dtype.kind in "iu" and np.any(np.abs(floats) >= 2.0**53):
-        raise node.unsupported(f"integers beyond 2^53 in {what}")
+        raise node.unsupported(f"integers larger than 2^53 in {what}")
     return floats
 
 

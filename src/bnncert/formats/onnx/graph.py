@@ -146,7 +146,7 @@ def tensor_array(tensor: Any, place: str) -> npt.NDArray[Any]:
     if tensor.data_type not in PLAIN_TYPES:
         raise UnsupportedModelError(
             f"{place}: tensor {tensor.name} has element type {type_name(tensor.data_type)}; "
-            "expected numbers of 8 bits or more that numpy knows"
+            "expected numbers of 8 bits or more of a type of NumPy"
         )
     try:
         array = np.asarray(numpy_helper.to_array(tensor))
@@ -229,14 +229,14 @@ def _check_names(model: Any, source: str) -> None:
 
 
 def newest_opset() -> int:
-    """Return the newest operator set that the reader and the installed package `onnx` know."""
+    """Return the newest operator set of both the reader and the installed package `onnx`."""
     return min(NEWEST_OPSET, int(onnx.defs.onnx_opset_version()))
 
 
 def _opset(model: Any, source: str) -> int:
     versions = {int(o.version) for o in model.opset_import if o.domain in STANDARD_DOMAINS}
     if not versions:
-        raise FormatError(f"{source}: the file does not say which ONNX operator set it uses")
+        raise FormatError(f"{source}: the file does not state its ONNX operator set")
     if len(versions) > 1:
         listed = ", ".join(str(version) for version in sorted(versions))
         raise FormatError(f"{source}: the file names several ONNX operator sets ({listed})")

@@ -96,7 +96,7 @@ def _composed(
 ) -> tuple[Any, tuple[ElementwiseStep, ...], bool]:
     """Return the matrix over the source and the steps of a linear map of `value`.
 
-    The third entry tells whether the matrix is the one that `build` returned, unchanged.
+    The third entry is whether the matrix is the one that `build` returned, unchanged.
     """
     if value.matrix is None:
         built = build(value.index, value.width)

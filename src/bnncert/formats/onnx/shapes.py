@@ -1,4 +1,4 @@
-"""Axes and shapes: what Reshape, Squeeze, Transpose, Flatten and the reductions make of a shape."""
+"""Axes and shapes: the results of Reshape, Squeeze, Transpose, Flatten and the reductions."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _squeezed(
 
 
 def _reshaped(node: OnnxNode, target: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape after Reshape to `target` (0 copies an axis, -1 is what is left)."""
+    """Return the shape after Reshape to `target` (0 copies an axis, -1 is computed)."""
     size = math.prod(shape)
     keeps_zero = node.integer("allowzero", 0) != 0
     result = [
@@ -122,7 +122,7 @@ def _flattened(node: OnnxNode, shape: tuple[int, ...], opset: int) -> tuple[int,
 
 
 def shape_of(node: OnnxNode, shape: tuple[int, ...]) -> Tensor:
-    """Return what Shape gives for a tensor of this shape."""
+    """Return the result of Shape for a tensor of this shape."""
     rank = len(shape)
     start, end = node.integer("start", 0), node.integer("end", rank)
     return np.array(shape[slice(start, end)], dtype=np.int64)

@@ -130,8 +130,9 @@ def choose(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Valu
         raise node.unsupported(
             f"selects constants of type {kind}; expected floats, or small numbers of int32, int64"
         )
-    shape, yes = spread(value, np.broadcast_arrays(*sides)[0], node, "what it selects")
-    _, no = spread(value, np.broadcast_arrays(*sides)[1], node, "what it selects")
+    (shape, yes), (_, no) = (
+        spread(value, side, node, "what it selects") for side in np.broadcast_arrays(*sides)
+    )
     try:
         half_gap, middle = add(yes, -no) / 2, add(yes, no) / 2
     except InexactError as error:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bnncert.errors import FormatError
-from bnncert.formats.limits import DEFAULT_LIMITS, Limits, too_large, too_many
+from bnncert.formats.limits import DEFAULT_LIMITS, too_large, too_many
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,9 @@ _GRAPH = _Message({1: _NODE, 5: _TENSOR})
 _MODEL = _Message({7: _GRAPH})
 
 
-def check_size(content: bytes, source: str, limits: Limits = DEFAULT_LIMITS) -> None:
+def check_size(content: bytes, source: str) -> None:
     """Raise for a file whose parsed form would take far more memory than the file."""
+    limits = DEFAULT_LIMITS
     fields = opaque = packed = 0
     stack = [(_MODEL, 0, len(content))]
     while stack:

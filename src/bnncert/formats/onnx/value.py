@@ -99,7 +99,7 @@ class Value:
         )
 
     def then(self, step: ElementwiseStep) -> Value:
-        """Return the value after one more step (left out if it does nothing)."""
+        """Return the value after one more step, which is left out if it has no effect."""
         if isinstance(step, Scale) and bool(np.all(step.factor == 1.0)):
             return self
         if isinstance(step, Divide) and bool(np.all(step.divisor == 1.0)):

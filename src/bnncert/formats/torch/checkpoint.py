@@ -19,7 +19,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bnncert.description.model import ModelDescription
 from bnncert.errors import FormatError, reason
@@ -121,14 +120,12 @@ def _layer(
         key = f"{prefix}.{role}"
         if key in arrays:
             used.add(key)
-            found[role] = _array(arrays[key], layer, role)
+            value = arrays[key]
+            is_array = isinstance(value, np.ndarray)
+            found[role] = value if is_array else tensor_array(value, layer, role)
         elif role in needed:
             raise layer.broken(f"the checkpoint has no {key}")
     return TorchLayer(layer, {key: entry[key] for key in options if key in entry}, found)
-
-
-def _array(value: Any, layer: FileLayer, role: str) -> npt.NDArray[Any]:
-    return value if isinstance(value, np.ndarray) else tensor_array(value, layer, role)
 
 
 def _state(content: bytes, source: str) -> dict[str, Any]:

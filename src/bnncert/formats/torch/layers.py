@@ -25,7 +25,7 @@ AS_STORED = "as stored"
 
 @dataclass(frozen=True, eq=False)
 class TorchLayer:
-    """One layer: where it is, its options and its arrays."""
+    """One layer: its place in the model, its options and its arrays."""
 
     layer: FileLayer
     options: Mapping[str, Any] = field(default_factory=dict)

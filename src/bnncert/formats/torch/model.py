@@ -200,7 +200,7 @@ def _check_forward(
     name = type(module).__name__
     if quantizer is None:
         raise layer.unsupported(
-            f'{name} may quantise its weights: say how with weights={{"{layer.name}": "sign"}} '
+            f'{name} may quantise its weights: state it with weights={{"{layer.name}": "sign"}} '
             f'(or "ternary:T", "{AS_STORED}")'
         )
     matrix = quantised(arrays["weight"], quantizer, layer).astype(arrays["weight"].dtype)
@@ -221,7 +221,7 @@ def _check_forward(
     slack = 1e-3 * float(weight.abs().max())
     if values.shape != expected.shape or not torch.allclose(values, expected, 1e-4, slack):
         raise layer.unsupported(
-            f'{name} does not compute what its weights with the quantiser "{quantizer}" say'
+            f'{name} does not compute the map of its weights with the quantiser "{quantizer}"'
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from bnncert.description.rationals import square_root
 from bnncert.errors import FormatError
@@ -47,13 +47,11 @@ Formula = list[tuple[Block, ...]]
 def _merge(blocks: Sequence[Block]) -> Block:
     if len(blocks) == 1:
         return blocks[0]
-    return Block(
-        tuple(chain.from_iterable(block.lower for block in blocks)),
-        tuple(chain.from_iterable(block.upper for block in blocks)),
-        tuple(chain.from_iterable(block.inputs for block in blocks)),
-        tuple(chain.from_iterable(block.outputs for block in blocks)),
-        tuple(chain.from_iterable(block.cylinders for block in blocks)),
-    )
+    made: dict[str, Any] = {
+        name: tuple(chain.from_iterable(getattr(block, name) for block in blocks))
+        for name in Block.__slots__
+    }
+    return Block(**made)
 
 
 class _Box(NamedTuple):
@@ -92,11 +90,14 @@ def _tighten(box: _Box, block: Block) -> _Box:
     return _Box(lower, upper, empty)
 
 
+_Side: TypeAlias = tuple[Fraction, ...]
+
+
 class _Shape(NamedTuple):
     """The box and the ball of a disjunct, without its linear constraints."""
 
-    lower: tuple[Fraction, ...]
-    upper: tuple[Fraction, ...]
+    lower: _Side
+    upper: _Side
     ball: EuclideanBall | None
 
 
@@ -228,11 +229,7 @@ class DisjunctiveForm:
         """Return the box and the ball of a disjunct, or None if their intersection is empty."""
         if not cylinders:
             self.check_bounded(box, number)
-            return _Shape(
-                cast("tuple[Fraction, ...]", box.lower),
-                cast("tuple[Fraction, ...]", box.upper),
-                None,
-            )
+            return _Shape(cast("_Side", box.lower), cast("_Side", box.upper), None)
         first = cylinders[0]
         for other in cylinders[1:]:
             if (other.centre, other.squared_radius) != (first.centre, first.squared_radius):
@@ -256,11 +253,7 @@ class DisjunctiveForm:
                 lower[i] = centre[i] - reach if low is None else low
                 upper[i] = centre[i] + reach if high is None else high
         ball = EuclideanBall(tuple(centre[i] for i in range(len(lower))), first.squared_radius)
-        return _Shape(
-            cast("tuple[Fraction, ...]", tuple(lower)),
-            cast("tuple[Fraction, ...]", tuple(upper)),
-            ball,
-        )
+        return _Shape(cast("_Side", tuple(lower)), cast("_Side", tuple(upper)), ball)
 
     def check_boxes(self, count: int, input_count: int, line: int) -> None:
         """Raise if the boxes would need too much memory."""

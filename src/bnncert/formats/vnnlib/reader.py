@@ -12,24 +12,14 @@ from bnncert.formats.vnnlib.version1 import TOKEN, parse_version1
 
 
 def read_vnnlib(path: str | os.PathLike[str]) -> Specification:
-    """Read a VNN-LIB 1.0 or 2.0 file, plain or gzip-compressed (told apart by the first two bytes).
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file.
-
-    Returns
-    -------
-    Specification
-        The query.
+    """Read a VNN-LIB 1.0 or 2.0 file, plain or gzip-compressed.
 
     Raises
     ------
     FormatError
-        When the file cannot be read or is not a VNN-LIB query that is supported.
+        If the file cannot be read or is not a VNN-LIB query that is supported.
     MissingExtraError
-        When the file is VNN-LIB 2.0 and the package that parses it is not installed.
+        If the file is VNN-LIB 2.0 and the package that parses it is not installed.
     """
     name = os.fspath(path)
     data = read_bytes(path, most=DEFAULT_LIMITS.query, name="query")
