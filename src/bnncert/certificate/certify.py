@@ -1,10 +1,10 @@
-"""Finds a proof that the checker accepts: facts, and for every target a tree of signs.
+"""Construction of a proof that the checker accepts: facts, and a tree of signs for every target.
 
 The search that answered the question records its tree: the signs of its leaves and the multipliers
-of their relaxations.  The proof follows this tree without solving anything on the way down.  At a
-leaf it tries the recorded multipliers, solves the relaxation again if the checker's bound is too
-low with them, and splits further if that is not enough, either.  Without a trace it searches by
-itself, depth first.
+of their relaxations.  The proof follows this tree and solves nothing at inner nodes.  At a leaf it
+tries the recorded multipliers; if the checker's bound is too low with them, it solves the
+relaxation again, and if that is not enough, it splits the leaf.  Without a trace it searches depth
+first.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class TargetProof:
 class Prover:
     """Facts about a network on a region, and proofs of functions on it.
 
-    `network` is what the proofs are about (with widened thresholds for float32), `stated` the
-    network that the certificate names.
+    The proofs are about `network` (with widened thresholds for float32), and the certificate names
+    the network `stated`.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Prover:
         self.clashes: dict[int, Clauses] = {}
         for step in presolved.record.steps:
             if step.rule == "clash":
-                found = _pairs(step)
+                found = _clauses(step)
                 if found.count:
                     self.clashes[step.layer] = found
         if isinstance(region, Polytope):
@@ -101,10 +101,10 @@ class Prover:
         try:
             self.skeleton = Skeleton(stated, self.geometry, self.clashes)
         except RejectedError:
-            # The checker proves almost all pairs, so they are looked at one by one only now.
+            # The checker accepts almost all pairs, so they are tried one by one only if it rejects.
             self._keep_proved_pairs()
             self.skeleton = Skeleton(stated, self.geometry, self.clashes)
-        #: Clauses in front of all trees, and all that are known so far.
+        #: Clauses before all trees, and all that are known so far.
         self.clauses = self._triples(presolved)
         self.known = self.clauses
 
@@ -117,7 +117,7 @@ class Prover:
                 self.clashes = {0: proved, **self.clashes}
 
     def _proved(self, clauses: Clauses) -> Clauses:
-        """Return the clauses that the checker accepts, with other multipliers where it must be."""
+        """Return the clauses that the checker accepts, with other multipliers if necessary."""
         good = self.geometry.proved(clauses)
         parts = [kept(clauses, good)]
         if isinstance(self.region, Polytope):
@@ -140,9 +140,9 @@ class Prover:
     def unreachable(
         self, neurons: IntArray, wanted: Signs, deadline: Deadline, *, exactly: bool = True
     ) -> Clauses | None:
-        """Return a clause that signs of first-layer neurons violate, if the region has none.
+        """Return a clause that signs of first-layer neurons violate, if no input has these signs.
 
-        With `exactly` rational arithmetic decides what floating point does not.
+        With `exactly`, rational arithmetic decides if floating point does not.
         """
         pattern = SignPattern(self.network.layers[0], neurons, wanted)
         check = fast_feasibility(pattern, self.region, deadline)
@@ -154,7 +154,7 @@ class Prover:
         return self.prove_clause(blamed.neurons, blamed.signs, check.multipliers)
 
     def _add_stable(self, presolved: Presolved) -> None:
-        """Prove the signs that the polytope's inequalities fix: the checker only tries its box."""
+        """Prove the signs that the polytope's inequalities fix: the checker only uses its box."""
         state = self.geometry.states()
         parts = [self.clashes[0]] if 0 in self.clashes else []
         for j in np.flatnonzero((presolved.bounds[0].state != 0) & (state == 0)).tolist():
@@ -165,18 +165,11 @@ class Prover:
             self.clashes[0] = joined(parts)
 
     def _triples(self, presolved: Presolved) -> Clauses:
-        parts = []
-        for step in presolved.record.steps:
-            if step.rule == "triple" and step.other is not None and step.other_signs is not None:
-                neurons = np.column_stack([step.neurons, step.other])
-                signs = np.column_stack([step.signs, step.other_signs])
-                assert step.witness is not None
-                theta = np.rint(step.witness * PAIR_UNIT).astype(np.int64)
-                parts.append(self._proved(many(neurons, signs, theta)))
-        return joined(parts)
+        steps = [step for step in presolved.record.steps if step.rule == "triple"]
+        return joined([self._proved(_clauses(step)) for step in steps])
 
     def remember(self, clauses: Sequence[LearnedClause]) -> None:
-        """Add the conflicts of a search to the clauses in front of all trees."""
+        """Add the learned clauses of a search to the clauses before all trees."""
         parts = [self.clauses]
         for neurons, signs, theta in clauses:
             found = None if theta is None else self.prove_clause(neurons, signs, theta)
@@ -199,19 +192,20 @@ class Prover:
             work = _Work(self, function, target[k], deadline, report)
             nodes = work.run(trace if k == chosen else None)
             if nodes is not None:
-                # What an attempt without success has learned is not in the file.
+                # The clauses of an attempt without success are not in the file.
                 self.known = joined([self.known, *work.learned])
                 return TargetProof(number, k, nodes)
         return None
 
 
-def _pairs(step: PresolveStep) -> Clauses:
+def _clauses(step: PresolveStep) -> Clauses:
+    """Return the pairs or triples of a step; a pair records only one of its two multipliers."""
     assert step.other is not None and step.other_signs is not None and step.witness is not None
     theta = np.rint(step.witness * PAIR_UNIT).astype(np.int64)
     return many(
         np.column_stack([step.neurons, step.other]),
         np.column_stack([step.signs, step.other_signs]),
-        np.column_stack([theta, PAIR_UNIT - theta]),
+        np.column_stack([theta, PAIR_UNIT - theta]) if step.rule == "clash" else theta,
     )
 
 
@@ -299,7 +293,7 @@ class _Work:
         if self.function.is_positive_from(self.goal.bound(view, nothing)):
             return ProofNode(RANGES)
         if len(guide) > 1:
-            # A variable on which all leaves below were split.
+            # Branch on a variable that is fixed in all leaves below.
             split = np.all(np.array([h.signs for h in guide]) != 0, axis=0)
             shared = np.flatnonzero(split & (view.signs == 0))
             if shared.size:
@@ -321,7 +315,7 @@ class _Work:
             return ProofNode(CONFLICT)
         candidates = np.intersect1d(view.free, self.inputs)
         if not candidates.size:
-            # Gates whose ties may go either way.
+            # Only gates are left whose sign a tie leaves open.
             candidates = view.free
         if not candidates.size:
             return None
@@ -341,7 +335,7 @@ class _Work:
         return True
 
     def _unreachable(self, view: View) -> bool:
-        """Look for a clause that the signs of the first layer violate, and learn it."""
+        """Learn a clause that the signs of the first layer violate; False if there is none."""
         signs = view.signs[self.inputs]
         fixed = np.flatnonzero(signs)
         if fixed.size < WORTH_MEETING and fixed.size < signs.size:
@@ -361,11 +355,11 @@ class _Work:
 
 
 def _thresholds(function: Function) -> tuple[float, float]:
-    """Return the value that a bound of f must exceed, and one with room for rounding."""
+    """Return the value that a bound of f must exceed, and one with a margin for rounding."""
     top, step = function.lattice
     if not step:
         return 0.0, 0.0
-    # The largest value of f that does not count as positive.
+    # The largest value of f that is not positive.
     k = -((-(top - function.doubt)) // step)
     last = top - k * step
     while last - function.doubt > 0 or (function.tie_is_fine and last - function.doubt == 0):

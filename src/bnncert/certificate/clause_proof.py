@@ -1,4 +1,4 @@
-"""Integer multipliers for clauses, tried out with the checker's own geometry."""
+"""Integer multipliers for clauses that the checker's geometry accepts."""
 
 from __future__ import annotations
 
@@ -17,22 +17,12 @@ from bnncert.checking.reading import Clauses
 from bnncert.network.layers import ThresholdLayer
 from bnncert.regions import Polytope, Region
 
-#: Bits of the largest multiplier: so many first, and more where rounding spoils the proof.
+#: Bits of the largest multiplier, which are tried in turn until rounding does not break the proof.
 BITS = (16, 30, 44, 60)
 
 
-def clause(neurons: IntArray, signs: npt.NDArray[Any], theta: Sequence[int]) -> Clauses:
-    """Return one clause."""
-    return Clauses(
-        np.array([0, neurons.size], dtype=np.int64),
-        neurons.astype(np.int64),
-        signs.astype(np.int64),
-        np.array(theta, dtype=np.int64),
-    )
-
-
 def many(neurons: IntArray, signs: npt.NDArray[Any], theta: IntArray) -> Clauses:
-    """Return clauses of one length, a row each."""
+    """Return clauses of one length, one for each row."""
     count, length = neurons.shape
     return Clauses(
         length * np.arange(count + 1, dtype=np.int64),
@@ -65,29 +55,19 @@ def prove_clause(
     """Return the clause with integer multipliers that the checker accepts, or None."""
     found = _first_accepted(geometry, neurons, signs, theta)
     if found is None and isinstance(region, Polytope):
-        y = _inequalities(layer, region, neurons, signs, np.array([float(t) for t in theta]))
-        if y is not None:
-            rows = np.flatnonzero(y)
+        # Multipliers y of the region's inequalities: the dual of max v.x over the polytope.
+        floats = np.array([float(t) for t in theta])
+        direction = np.asarray(layer.weights[neurons].astype(np.float64).T @ (floats * signs))
+        y = region.multipliers(direction[None])[0]
+        rows = np.flatnonzero(y)
+        if rows.size:
             found = _first_accepted(
                 geometry,
                 np.concatenate([neurons, -1 - rows]),
                 np.concatenate([signs, np.ones(rows.size, dtype=np.int8)]),
-                np.concatenate([np.array([float(t) for t in theta]), y[rows]]),
+                np.concatenate([floats, y[rows]]),
             )
     return found
-
-
-def _inequalities(
-    layer: ThresholdLayer,
-    region: Polytope,
-    neurons: IntArray,
-    signs: npt.NDArray[Any],
-    theta: FloatArray,
-) -> FloatArray | None:
-    """Return multipliers of the region's inequalities: the dual of max v.x over the polytope."""
-    direction = np.asarray(layer.weights[neurons].astype(np.float64).T @ (theta * signs))
-    y = region.multipliers(direction[None])[0]
-    return y if np.any(y) else None
 
 
 def _first_accepted(
@@ -97,7 +77,7 @@ def _first_accepted(
     theta: FloatArray | Sequence[Fraction],
 ) -> Clauses | None:
     for whole in _integer_versions(theta):
-        candidate = clause(neurons, signs, whole)
+        candidate = many(neurons[None], signs[None], np.array([whole], dtype=np.int64))
         try:
             if bool(geometry.proved(candidate).all()):
                 return candidate

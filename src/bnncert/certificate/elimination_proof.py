@@ -1,7 +1,7 @@
-"""Proofs by elimination: the buckets are planned over the checker's own tables and tried out there.
+"""Proofs by elimination, planned over the checker's own tables.
 
 The search eliminates the variables of presolve, the checker those of its own skeleton.  They differ
-little, so the search only says which clauses joined variables and what an elimination might take.
+little, so only the active clauses of the search and its limits are used.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.search.elimination.bound import EliminationLimits, prepare
 from bnncert.search.trace import EliminationTrace
 
-#: Where the checker refuses the tables as too large, they are planned for less memory, so often.
+#: How often tables that are too large for the checker are planned again, with less memory.
 ATTEMPTS = 4
 
-#: Multiples of the search's estimated seconds: the buckets may be split in another way here.
+#: Multiples of the search's estimated seconds: the buckets may be split differently here.
 EFFORTS = (1.0, 16.0)
 
 
@@ -61,7 +61,7 @@ def prove_elimination(
 
 
 def _parts(own: Elimination, trace: EliminationTrace, deadline: Deadline) -> list[tuple[int, ...]]:
-    """Return buckets that the checker has the memory for, or the last ones that were tried."""
+    """Return buckets that fit the checker's memory, or the last ones that were tried."""
     scopes = [*own.groups, *_gates(own)]
     known = {v for scope in scopes for v in scope}
     joined = [_variables(own.skeleton, neurons) for neurons in trace.joined]
@@ -94,6 +94,6 @@ def _gates(own: Elimination) -> list[tuple[int, ...]]:
 
 
 def _variables(skeleton: Skeleton, neurons: np.ndarray) -> tuple[int, ...]:
-    """Return the checker's variables of neurons that are open."""
+    """Return the checker's variables of the unstable neurons."""
     layers = [(skeleton.layers[number], j) for number, j in neurons.tolist()]
     return tuple(sorted({int(layer.variable[j]) for layer, j in layers if layer.state[j] == 0}))

@@ -1,7 +1,7 @@
-"""Multipliers that prove one leaf, in integers, found by the reduced relaxation.
+"""Integer multipliers that prove one leaf, found by the reduced relaxation.
 
-The relaxation is built from what the *checker* knows at the leaf, so that what it proves here is
-what is checked later.
+The relaxation is built from the facts of the *checker* at the leaf, so that the checker derives the
+same bound later.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from bnncert.search.restrict import Restriction, with_interior
 from bnncert.search.warm_start import Frame, NodeMultipliers, carried
 from bnncert.solvers.structured import solve_structured
 
-#: Bits of the largest number of a leaf: so many first, and more where rounding spoils the proof.
+#: Bits of the largest number of a leaf, tried in turn until rounding does not break the proof.
 BITS = (30, 40)
 
 #: Iterations of the relaxation's solver.
 ITERATIONS = 60
 
-#: Slack (in the solver's units) of multipliers that are taken over from a search.
+#: Slack (in the solver's units) of multipliers that a search has recorded.
 CARRIED_MARGIN = 1e-9
 
 
 class LeafProblem:
-    """The reduced problem of one node, and where its tables and gates come from."""
+    """The reduced problem of one node, and the numbers of its tables and gates in the goal."""
 
     def __init__(self, goal: Goal, view: View, phi: FloatArray) -> None:
         self.goal, self.view = goal, view
@@ -64,7 +64,7 @@ class LeafProblem:
             place = np.full(signs.size, -1, dtype=np.int64)
             place[free] = np.arange(free.size)
             outputs = place[goal.gate_variable[self.gates]]
-            # A gate whose output is known still bounds its sum.
+            # A gate whose output is fixed still bounds its sum.
             depends = np.any(view.gates.weights[:, free], axis=1)
             self.idle = np.flatnonzero((own != 0) & depends)
             idle_rows, _, self.idle_shift = self._part(view.gates, self.idle)
@@ -206,13 +206,13 @@ class LeafProblem:
         return self._repaired(result)
 
     def _repaired(self, m: Multipliers) -> Multipliers | None:
-        """Move the diagonal by the smallest eigenvalue, a little more than rounding asks for."""
+        """Move the diagonal by the smallest eigenvalue and a margin for rounding."""
         try:
             _, linear = self.goal.constants(self.view, m)
             constant, linear, form = self.goal.assemble(self.view, m, linear)
         except RejectedError:
             return None
-        # What whole sums have more of than their free parts belongs to the diagonal's first entry.
+        # The fixed parts of the sums are moved to the first entry of the diagonal.
         diagonal = m.diagonal.copy()
         diagonal[0] += constant + int(m.clash_values.sum())
         matrix = form.astype(np.float64)
@@ -223,7 +223,7 @@ class LeafProblem:
         matrix[place, place] -= 2.0 * diagonal
         least = float(np.linalg.eigvalsh(matrix)[0])
         size = float(np.abs(matrix).sum(axis=1).max())
-        # The verified factorisation asks for n u times the trace, or so.
+        # The verified factorisation needs about n u times the trace.
         margin = 16.0 * place.size * 2.0**-53 * (float(np.trace(np.abs(matrix))) + size) + 2.0
         move = int(np.floor((least - margin) / 2.0))
         return replace(m, diagonal=diagonal + move)

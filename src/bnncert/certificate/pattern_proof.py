@@ -1,8 +1,7 @@
-"""Proofs by trees of first-layer signs: the tree of a search, tried out with the checker's code.
+"""Proofs by trees of first-layer signs: the tree of a search, tried with the checker's code.
 
-The search closes leaves with what presolve knows, the checker with what its own skeleton knows.
-Where these differ, a leaf is split further, and a pattern that the region does not have gets a
-clause.
+The search closes leaves with the facts of presolve, the checker with those of its own skeleton.  If
+these differ, a leaf is split further, and a pattern that no input has is excluded by a clause.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class PatternProof:
 
 
 class _UnprovedError(Exception):
-    """A leaf cannot be closed, or time is up."""
+    """A leaf cannot be closed, or the deadline has passed."""
 
 
 def prove_patterns(
@@ -42,7 +41,7 @@ def prove_patterns(
     trace: PatternTrace,
     deadline: Deadline,
 ) -> PatternProof | None:
-    """Return a proof that the checker accepts, or None; clauses that it needs go to the prover."""
+    """Return a proof that the checker accepts, or None; its clauses are added to the prover."""
     tree = _translated(prover, trace)
     patterns = Patterns(prover.skeleton, prover.geometry, prover.clauses, list(targets.values()))
     try:
@@ -57,7 +56,7 @@ def _translated(prover: Prover, trace: PatternTrace) -> Tree:
     tree = trace.record.preorder()
     first = prover.skeleton.layers[0]
     state = first.state[trace.neurons]
-    # A neuron that is fixed is not a variable; its sign is its state.
+    # A fixed neuron is not a variable; its sign is its state.
     variable = np.where(state != 0, LEAF, first.variable[trace.neurons]).astype(np.int32)
     sign = np.where(state != 0, state, first.sign[trace.neurons]).astype(np.int8)
     used = np.unique(tree[tree != LEAF])
@@ -70,7 +69,7 @@ def _translated(prover: Prover, trace: PatternTrace) -> Tree:
 
 def _rewritten(tree: Tree, variable: Tree, sign: SignArray) -> Tree:
     """Return a tree over variables of which some are fixed, equal to each other, or negated."""
-    # Where the subtree of each node ends.
+    # The end of the subtree of each node.
     end = [0] * tree.size
     for k in range(tree.size - 1, -1, -1):
         end[k] = k + 1 if tree[k] == LEAF else end[end[k + 1]]
@@ -85,7 +84,7 @@ def _rewritten(tree: Tree, variable: Tree, sign: SignArray) -> Tree:
         children = {s: k + 1, -s: end[k + 1]}
         known = 1 if v < 0 else path.get(v, 0)
         if known:
-            # Of a neuron that is fixed, `s` is the sign itself.
+            # For a fixed neuron, `s` is the sign itself.
             stack.append((children[known], path))
             continue
         out.append(v)
@@ -103,7 +102,7 @@ class _Leaves:
         self.neurons = np.array([j for n, j in owner if n == 0], dtype=np.int64)
 
     def close(self, tree: Tree) -> Tree:
-        """Return the tree, with more branches where leaves need them."""
+        """Return the tree, with further branches for leaves that need them."""
         more: dict[int, list[int]] = {}
         path = np.zeros(self.patterns.inputs, dtype=np.int8)
         branches: list[int] = []

@@ -1,4 +1,4 @@
-"""The first section of a certificate: what it claims."""
+"""The first section of a certificate: its claim."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def statement(
     sign_zero: SignZero | None,
     property_: dict[str, Any],
 ) -> Section:
-    """Return the claim about `network` (as the file has it) as a section."""
+    """Return the claim about `network`, as its file defines it, as a section."""
     section = _region(problem.region)
     section.fields |= {
         "verdict": verdict,
@@ -38,7 +38,7 @@ def statement(
 
 
 def classification(label: int, rivals: list[int], ties: str) -> dict[str, Any]:
-    """Return the property that a class beats others."""
+    """Return the property that the score of a class is above those of others."""
     return {"kind": "classification", "label": label, "rivals": rivals, "ties": ties}
 
 
@@ -80,7 +80,7 @@ def _region(region: Region) -> Section:
             "matrix": np.asarray(region.matrix, dtype=np.float64).reshape(-1),
             "right": region.right,
         }
-        # Shows that the region is not empty; not every polytope contains a point of floats.
+        # This point shows that the region is not empty; not every polytope contains a float point.
         inside = region.settle(region.center, np.float32)
         inside = region.settle(region.center) if inside is None else inside
         if inside is not None:

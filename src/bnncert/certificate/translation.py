@@ -2,8 +2,8 @@
 
 The search numbers the variables, tables and gates of its reduced problem, the checker those of its
 own skeleton.  A variable x_v of the search is s_v x_w of the checker; rows are equal after that
-substitution, up to a sign that b u + c u^2 + e x + g x u takes into account.  What has no
-counterpart is left out: multipliers are only a proposal, and the checker's bound decides.
+substitution, up to a sign that b u + c u^2 + e x + g x u takes into account.  Multipliers without a
+counterpart are left out: they are only a proposal, and the checker's bound decides.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bnncert.search.warm_start import Frame, NodeMultipliers
 
 
 class Translation:
-    """From the reduced problem of a trace to the goal of the checker."""
+    """Translates from the reduced problem of a trace to the goal of the checker."""
 
     def __init__(self, trace: Trace, goal: Goal) -> None:
         problem = trace.problem
@@ -90,7 +90,7 @@ class Translation:
         whole = np.rint(rows[:, placed] * self._sign[placed]).astype(np.int64)
         np.add.at(moved, self._place[placed], whole.T)
         keys = _keys(moved.T)
-        # A row over a variable that the checker has fixed is another sum.
+        # A row over a variable that the checker has fixed is a different sum.
         complete = ~np.any(rows[:, self._place < 0], axis=1)
         return [key if fits else (b"", 1) for key, fits in zip(keys, complete, strict=True)]
 

@@ -1,4 +1,4 @@
-"""Writes certificates: the statement, the facts, and the trees as they are proved."""
+"""Writing of certificates: the statement, the facts and the trees."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bnncert.certificate.pattern_proof import PatternProof, prove_patterns
 from bnncert.certificate.statement import classification, conditions, statement
 from bnncert.checking.checker import BOUND
 from bnncert.checking.container import RejectedError, Section, UnreadableError, Writer
-from bnncert.checking.reading import Clauses, Multipliers, joined
+from bnncert.checking.reading import Clauses, joined
 from bnncert.checking.space import Space
 from bnncert.checking.statement import Statement
 from bnncert.deadline import Deadline
@@ -29,7 +29,7 @@ from bnncert.problem import Problem
 from bnncert.search.trace import EliminationTrace, PatternTrace, SearchRecord
 from bnncert.verdict import Counterexample
 
-#: Numbers in one section, at most, before the next one begins.
+#: About the largest number of entries in one section.
 SECTION_NUMBERS = 500_000
 
 
@@ -48,16 +48,16 @@ def write_proof(
     deadline: Deadline | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> None:
-    """Prove that no target can be reached and write the proof; the file appears when complete.
+    """Prove that no target can be reached, and write the proof atomically.
 
     Parameters
     ----------
     problem
         The question; with float32 arithmetic its network has widened thresholds.
     stated
-        The network as its file has it (with `sign_zero` applied), which the proof is about.
+        The network of the claim: as its file defines it, with `sign_zero` applied.
     record
-        What the search recorded: the presolved network and the traces of proved targets.
+        The records of the search: the presolved network and the traces of proved targets.
     """
     limit = Deadline(None) if deadline is None else deadline
     section = _statement(problem, stated, "robust", arithmetic, sign_zero)
@@ -71,9 +71,9 @@ def write_proof(
         writer.add(section)
         for layer, clashes in prover.clashes.items():
             if clashes.count:
-                writer.add(_clauses("clashes", clashes, {"layer": layer}))
+                writer.add(Section("clashes", {"layer": layer}, _clause_arrays(clashes)))
         if prover.clauses.count:
-            writer.add(_clauses("clauses", prover.clauses, {"layer": 0}))
+            writer.add(Section("clauses", {"layer": 0}, _clause_arrays(prover.clauses)))
         for several in together:
             for part in _shared_sections(several):
                 writer.add(part)
@@ -106,7 +106,7 @@ def _prover(
     """Return a prover that knows all clauses that the search has learned."""
     presolved = record.presolved or presolve(problem.network, problem.region, deadline=limit)
     if any(len(t.leaves) > 1 for t in record.traces.values()):
-        # Triples are searched for when they are first asked for, and recorded then.
+        # Triples are searched for and recorded when they are used for the first time.
         presolved.triples_within(limit)
     prover = Prover(problem.network, stated, problem.region, space, presolved, float32=float32)
     found = [trace.clauses for trace in record.traces.values()]
@@ -120,7 +120,7 @@ def _prover(
 def _together(
     prover: Prover, problem: Problem, claim: Statement, record: SearchRecord, limit: Deadline
 ) -> list[PatternProof | EliminationProof]:
-    """Return proofs of several targets each, made of what searches for all targets left."""
+    """Return the proofs of several targets each, from the traces of searches for all targets."""
     numbers = {target.name: k for k, target in enumerate(problem.targets)}
     proofs: list[PatternProof | EliminationProof] = []
     if prover.skeleton.empty:
@@ -166,7 +166,7 @@ def write_counterexample(
 
 
 def _read(section: Section, stated: Network) -> Statement:
-    """Read a statement as the checker will; what it refuses to read is not written."""
+    """Read a statement as the checker does; a statement that it rejects is not written."""
     try:
         return Statement.read(section, stated)
     except (RejectedError, UnreadableError) as error:
@@ -188,24 +188,13 @@ def _statement(
                 raise CertificateError("no certificate: the property is not about scores")
             made.append((dict(o.scores), o.offset, o.tie_is_fine))
         targets.append(made)
-    label = problem.label
-    rivals = [t.rival for t in problem.targets]
-    plain = label is not None and all(r is not None for r in rivals)
-    if plain:
-        assert label is not None
-        fine = {entry[2] for target in targets for entry in target}
-        wanted = [
-            [({label: Fraction(1), int(r): Fraction(-1)}, Fraction(0), f)]
-            for r in rivals
-            if r is not None
-            for f in fine
-        ]
-        plain = targets == wanted
-    claim = conditions(targets)
-    if plain:
-        assert label is not None
-        ties = "robust" if targets[0][0][2] else "violation"
-        claim = classification(label, [int(r) for r in rivals if r is not None], ties)
+    label, claim = problem.label, conditions(targets)
+    rivals = [int(t.rival) for t in problem.targets if t.rival is not None]
+    if label is not None:
+        fine = all(entry[2] for target in targets for entry in target)
+        margins = [[({label: Fraction(1), r: Fraction(-1)}, Fraction(0), fine)] for r in rivals]
+        if targets == margins:
+            claim = classification(label, rivals, "robust" if fine else "violation")
     return statement(
         problem,
         stated,
@@ -217,7 +206,7 @@ def _statement(
 
 
 def _small(values: Any) -> npt.NDArray[Any]:
-    """Return integers in the narrowest type that holds them."""
+    """Return integers in the narrowest sufficient type."""
     array = np.asarray(values, dtype=np.int64).reshape(-1)
     for kind in ("|i1", "<i4"):
         info = np.iinfo(kind)
@@ -233,10 +222,6 @@ def _clause_arrays(clauses: Clauses) -> dict[str, npt.NDArray[Any]]:
         "signs": _small(clauses.sign),
         "theta": _small(clauses.theta),
     }
-
-
-def _clauses(name: str, clauses: Clauses, fields: dict[str, Any]) -> Section:
-    return Section(name, fields, _clause_arrays(clauses))
 
 
 def _shared_sections(proof: PatternProof | EliminationProof) -> list[Section]:
@@ -272,8 +257,9 @@ def _sections(nodes: Sequence[ProofNode]) -> list[Section]:
 
 
 def _nodes(nodes: Sequence[ProofNode]) -> Section:
-    since = [k for k, node in enumerate(nodes) for _ in range(_count(node.learned))]
-    learned = joined([node.learned for node in nodes if node.learned is not None])
+    taught = [(k, node.learned) for k, node in enumerate(nodes) if node.learned is not None]
+    since = [k for k, clauses in taught for _ in range(clauses.count)]
+    learned = joined([clauses for _, clauses in taught])
     numbers = [node.numbers for node in nodes if node.kind == BOUND and node.numbers is not None]
 
     def together(parts: list[Any]) -> npt.NDArray[Any]:
@@ -285,7 +271,9 @@ def _nodes(nodes: Sequence[ProofNode]) -> Section:
         "since": _small(since),
         **_clause_arrays(learned),
         "unit": _small([m.shift for m in numbers]),
-        "sizes": _small([_counts(m) for m in numbers]),
+        "sizes": _small(
+            [[m.tables.size, m.gates.size, m.diagonal.size, m.clash_values.size] for m in numbers]
+        ),
     }
     for name in (
         "tables",
@@ -299,11 +287,3 @@ def _nodes(nodes: Sequence[ProofNode]) -> Section:
     ):
         arrays[name] = together([getattr(m, name) for m in numbers])
     return Section("nodes", {}, arrays)
-
-
-def _count(clauses: Clauses | None) -> int:
-    return 0 if clauses is None else clauses.count
-
-
-def _counts(m: Multipliers) -> list[int]:
-    return [m.tables.size, m.gates.size, m.diagonal.size, m.clash_values.size]

@@ -1,4 +1,4 @@
-"""An independent checker of certificates; it shares no code with what finds proofs."""
+"""An independent checker of certificates; it shares no code with the search for proofs."""
 
 from bnncert.checking.checker import check
 from bnncert.checking.container import RejectedError, UnreadableError

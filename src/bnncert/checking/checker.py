@@ -1,10 +1,10 @@
-"""Checks a certificate against a model: accepts only what it has derived itself, exactly.
+"""Check of a certificate against a model: every fact is derived again in exact arithmetic.
 
-The walk through a file: the *statement* (network, region, property); *clashes* and *clauses*, signs
-of neurons that exclude each other, each with the multipliers that prove it; then for every target
-a tree of signs, in preorder, whose branches cover all cases because each one splits a variable
-into its two signs.  Its leaves are contradictions or bounds of f above zero; or, in a tree of
-first-layer signs for several targets (`patterns`), what propagation and enumeration close.  Several
+A file consists of the *statement* (network, region, property); *clashes* and *clauses*, signs of
+neurons that exclude each other, each with the multipliers that prove it; then for every target a
+tree of signs, in preorder, whose branches cover all cases because each one splits a variable into
+its two signs.  Its leaves are contradictions or bounds of f above zero.  In a tree of first-layer
+signs for several targets (`patterns`), propagation and enumeration close the leaves.  Several
 targets may also be proved by one elimination of variables (`elimination`).
 """
 
@@ -44,7 +44,7 @@ PARTS = {"target": "nodes", "patterns": "tree", "elimination": "buckets"}
 def check(
     path: AnyPath, network: Network, *, sign_zero: Zero | None = None, timeout: float | None = None
 ) -> Report:
-    """Check a certificate; RejectedError or UnreadableError says why it is not accepted.
+    """Check a certificate; raise RejectedError or UnreadableError if it is not accepted.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def check(
         else:
             clauses, leaves = _check_trees(sections, statement, network, geometry)
     except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
-        # Whatever error the content of a file causes, the file is rejected.
+        # The file is rejected if its content causes any of these errors.
         raise RejectedError(f"it is too large or inconsistent ({type(error).__name__})") from error
     return statement.report(clauses, leaves, budget.seconds)
 
@@ -147,15 +147,15 @@ class Walk:
     ) -> None:
         self.goal, self.objective, self.geometry = goal, objective, geometry
         self.learned: list[Clauses] = []
-        #: The clauses that are known at the present node.
+        #: The clauses that are known at the current node.
         self.known = [clauses]
         self.patterns: Patterns | None = None
-        #: The signs of all nodes that are still to come, the next one last.
+        #: The signs of all nodes that follow, the next one last.
         self.stack: list[Signs] = [np.zeros(goal.skeleton.size, dtype=np.int8)]
         self.leaves = 0
 
     def take(self, section: Section) -> None:
-        """Check the nodes of one section; it may bring clauses that hold from some node on."""
+        """Check the nodes of one section; it may add clauses that hold from some node on."""
         multipliers = reading.read_leaves(section)
         found = reading.read_clauses(section, self.geometry.size, self.geometry.inequalities)
         since, kinds = section.integers("since"), section.integers("kind")
@@ -192,16 +192,16 @@ class Walk:
             self.patterns.learn(clauses)
 
     def _enumerate(self, path: Signs, budget: Budget) -> None:
-        """Refuse a leaf with a pattern of first-layer signs at which f is not positive."""
+        """Reject a leaf with a pattern of first-layer signs at which f is not positive."""
         self.leaves += 1
         if self.patterns is None:
             known, targets = reading.joined(self.known), [[self.objective]]
             self.patterns = Patterns(self.goal.skeleton, self.geometry, known, targets, budget)
-        # Signs of later layers are left out: the leaf covers more than it has to.
+        # Signs of later layers are ignored: this checks more patterns than the leaf has.
         self.patterns.refuse_reached(path[None, : self.patterns.inputs])
 
     def finish(self) -> None:
-        """Refuse a tree that is not complete."""
+        """Reject a tree that is not complete."""
         if self.stack:
             raise RejectedError("a tree does not cover all cases")
 

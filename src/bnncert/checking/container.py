@@ -6,9 +6,9 @@ A file is the line `bnncert certificate 1` and then sections, each
     4 bytes   length of the section as stored
     ...       zlib data: one line of JSON, then the arrays that it names, one after the other
 
-The last section holds the SHA-256 of all bytes before it.  Sections are read one at a time, their
-lengths are limited, and a `Budget` limits the whole file: the memory of a check is bounded by that
-of the largest section and of the clauses, which are kept.
+The last section contains the SHA-256 of all bytes before it.  Sections are read one at a time,
+their lengths are limited, and a `Budget` limits the whole file: the memory of a check is bounded by
+that of the largest section and of the clauses, which are kept.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ MAGIC = b"bnncert certificate 1\n"
 #: The longest section, the longest line of JSON in one, and the most numbers.
 MOST_BYTES, MOST_JSON, MOST_NUMBERS = 2**26, 2**20, 2**23
 
-#: Of a whole file: bytes of all sections unpacked, and entries of all clashes and clauses, which
-#: are kept until the end.
+#: Limits of a whole file: bytes of all sections unpacked, and entries of all clashes and clauses,
+#: which are kept until the end.
 MOST_UNPACKED, MOST_LITERALS = 2**32, 2**22
 
 #: Characters of a number that is written as p/q.
@@ -41,8 +41,8 @@ MOST_DIGITS = 4000
 
 DTYPES = ("|i1", "<i4", "<i8", "<f8")
 
-#: The arrays of clauses, and those of leaves: which of the four counts of a leaf they follow, and
-#: how many numbers each entry has.
+#: The arrays of clauses, and those of leaves: which of the four counts of a leaf is theirs, and how
+#: many numbers each entry has.
 CLAUSE_ARRAYS = ("sizes_of_clauses", "neurons", "signs", "theta")
 LEAF_ARRAYS = (
     ("tables", 0, 1),
@@ -91,11 +91,11 @@ class UnreadableError(Exception):
 
 
 class RejectedError(Exception):
-    """The file is a certificate, and it does not prove what it states."""
+    """The file is a certificate that does not prove its statement."""
 
 
 class Budget:
-    """What the check of one file may still use: bytes, literals, and time."""
+    """The remaining bytes, literals and time for the check of one file."""
 
     def __init__(self, timeout: float | None = None) -> None:
         self.unpacked, self.literals = MOST_UNPACKED, MOST_LITERALS
@@ -104,7 +104,7 @@ class Budget:
 
     @property
     def seconds(self) -> float:
-        """The time since the beginning."""
+        """The time since the check began."""
         return time.monotonic() - self.started
 
     def unpack(self, count: int) -> None:
@@ -120,13 +120,13 @@ class Budget:
             raise RejectedError(f"its clauses have more than {MOST_LITERALS} literals")
 
     def timed(self, items: Iterable[T]) -> Iterator[T]:
-        """Yield the items for as long as there is time."""
+        """Yield the items; reject the file when the time limit is exceeded."""
         for item in items:
             self.refuse_late()
             yield item
 
     def refuse_late(self) -> None:
-        """Refuse a file whose check takes too long."""
+        """Reject a file whose check takes too long."""
         if self.timeout is not None and self.seconds > self.timeout:
             raise RejectedError(f"the check did not end within {self.timeout:g} s")
 
@@ -138,7 +138,7 @@ class Section:
     name: str
     fields: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
-    #: What the check of the file that it comes from may still use.
+    #: The budget of the file.
     budget: Budget = field(default_factory=Budget)
 
     def integers(self, name: str) -> npt.NDArray[np.int64]:
@@ -181,7 +181,7 @@ class Section:
 
 
 class Writer:
-    """Writes sections to a file; used as a context manager, it ends the file properly."""
+    """Writes sections to a file; `end` writes the last one."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -209,7 +209,7 @@ class Writer:
 
 
 def read_sections(path: AnyPath, budget: Budget | None = None) -> Iterator[Section]:
-    """Yield the sections of a file in order, the last one excepted."""
+    """Yield the sections of a file in order, except the last one."""
     budget = Budget() if budget is None else budget
     with open(path, "rb") as file:
         head = file.read(len(MAGIC))
@@ -271,7 +271,7 @@ def _read_section(file: BinaryIO, digest: Any, budget: Budget) -> Section:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object; one name for two values would be read differently elsewhere."""
+    """Return a JSON object without repeated names, which other readers interpret differently."""
     if len(dict(pairs)) < len(pairs):
         raise ValueError
     return dict(pairs)

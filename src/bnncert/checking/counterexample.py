@@ -1,4 +1,4 @@
-"""Checks a counterexample: a point, in rationals, inside the region, that violates the property."""
+"""Check of a counterexample: a rational point of the region that violates the property."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def check_point(
 
 
 def _common_denominator(point: list[Fraction]) -> int:
-    """Return the common denominator, unless working with it would take long."""
+    """Return the common denominator; reject a point whose denominator is too large."""
     common = 1
     for x in point:
         common = lcm(common, x.denominator)
@@ -76,7 +76,7 @@ def _common_denominator(point: list[Fraction]) -> int:
 
 
 def signs_at(geometry: Geometry, point: list[Fraction], common: int) -> SignArray:
-    """Return the signs at a point, TIED where both are allowed and UNDECIDED if unknown."""
+    """Return the signs at a point, TIED if both are allowed and UNDECIDED if unknown."""
     whole = np.array([int(x * common) for x in point], dtype=object)
     sums = dot(geometry.rows, digits(whole))[: geometry.size]
     tie = {"plus": 1, "minus": -1, "either": TIED}[geometry.sign_zero]
@@ -90,7 +90,7 @@ def signs_at(geometry: Geometry, point: list[Fraction], common: int) -> SignArra
 
 
 def is_violated(function: Function, signs: SignArray) -> bool:
-    """Whether f <= 0 (f < 0 if ties are fine) at signs of the last layer, for certain."""
+    """Whether f <= 0 (f < 0 if ties are fine) is certain at signs of the last layer."""
     weighted = (function.weights * signs.astype(object)).sum()
     value = function.constant + Fraction(weighted, function.denominator)
     return value < -function.doubt if function.tie_is_fine else value <= -function.doubt

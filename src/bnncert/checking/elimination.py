@@ -2,16 +2,16 @@ r"""Elimination of variables: the minimum of functions that are sums of function
 
 A function of the scores is f = constant + sum_p g_p(x_S), where g_p sums the last-layer neurons
 that read the variables S: a *table* with one entry for each of the 2^|S| patterns of signs.  A
-hidden neuron above the first layer is a variable x_v itself; a table of 0 and infinity says which
+hidden neuron above the first layer is a variable x_v itself; a table of 0 and infinity states which
 x_v its inputs allow.  For each variable v, in the order of the file, the tables that contain v are
 added up, entries that violate a clash or a clause become infinite, and
 
     h(x_N) = min over x_v of the sum,     N the other variables of the sum,
 
-is a new table, which takes the place of those that contain v.  When no variable is left, the sum of
-what remains is the minimum over all patterns.  A bucket (the tables that contain v) may be split
-into parts, each of which is minimised on its own: min (g + h) >= min g + min h.  Before that, costs
-move between the parts; their sum stays the same, so any amounts are valid.
+is a new table, which replaces those that contain v.  When no variable is left, the sum of the
+remaining tables is the minimum over all patterns.  A bucket (the tables that contain v) may be
+split into parts, each of which is minimised on its own: min (g + h) >= min g + min h.  Before that,
+costs are moved between the parts; their sum stays the same, so any amounts are valid.
 
 All numbers are integers below 2^53, or infinity, so that float64 sums and products are exact.
 """
@@ -32,11 +32,11 @@ from bnncert.checking.skeleton import MOST_REACH, Skeleton
 from bnncert.checking.sparse import Integers, SparseRows
 from bnncert.checking.statement import ScoreFunction
 
-#: A neuron that reads more variables has no table: in the last layer it counts with its worse sign,
-#: and below it may have any sign.
+#: A neuron that reads more variables has no table: in the last layer it takes its worse sign, and
+#: below it may have any sign.
 MOST_INPUTS = 16
 
-#: Signs of last-layer neurons in all tables together; neurons beyond have no table, either.
+#: Signs of last-layer neurons in all tables together; neurons beyond this limit have no table.
 MOST_SIGNS = 2**26
 
 #: Parts of all buckets, variables of one part, and entries of all tables that exist at one time.
@@ -48,7 +48,7 @@ BLOCK = 2**21
 #: Integers up to this size are exact in float64.
 EXACT = 2**53
 
-#: Stands for the first variable of a table without variables.
+#: The first variable of a table without variables.
 NONE = -1
 
 Scope = tuple[int, ...]
@@ -121,7 +121,7 @@ class Elimination:
         self._group()
         self.clauses = skeleton.literal_table(clauses)
         self.parts: list[Scope] = []
-        # It brings no clauses, and has no leaves.
+        # An elimination has no clauses and no leaves.
         self.learned: list[Clauses] = []
         self.leaves = 0
 
@@ -163,7 +163,7 @@ class Elimination:
         ]
 
     def finish(self) -> None:
-        """Refuse an elimination that does not prove all targets."""
+        """Reject an elimination that does not prove all targets."""
         if not self.skeleton.empty and not self.excluded().all():
             raise RejectedError("the minimum of an elimination does not exclude a target")
 
@@ -182,7 +182,7 @@ class Elimination:
         return proved
 
     def peak(self, order: SplitOrder) -> int:
-        """Return how many entries the tables of one function have at most at one time."""
+        """Return the largest number of entries of all tables of one function at one time."""
         waiting: dict[int, list[Scope]] = {v: [] for v in (NONE, *order.buckets)}
         gates = ((*self.gate(v)[0].tolist(), v) for v in self._gates(order))
         for scope in [*self.groups, *gates]:
@@ -191,7 +191,7 @@ class Elimination:
         live: int = sum(2 ** len(scope) for own in waiting.values() for scope in own)
         most = live
         for v, parts in order.buckets.items():
-            # The sums and their minima, and copies of them where costs move.
+            # The sums and their minima, and copies of them if costs are moved.
             copies = 2 if len(parts) == 1 else 4
             most = max(most, live + copies * sum(2 ** len(scope) for scope in parts))
             live -= sum(2 ** len(scope) for scope in waiting[v])
@@ -215,7 +215,7 @@ class Elimination:
             for table in _messages(sums):
                 waiting[_first(table.scope)].append(table)
         loose = np.abs(weights[self.loose]).sum(axis=0)
-        # Of every component a number is left.
+        # Every component of the graph leaves one number.
         _refuse_inexact(int(loose.max()) + sum(table.reach for table in waiting[NONE]))
         least: FloatArray = sum((table.values for table in waiting[NONE]), -loose)
         return least
@@ -233,14 +233,14 @@ class Elimination:
                 part, mine = slice(k, k + step), own[k : k + step]
                 u = patterns @ sums[part].T.astype(np.float64)
                 signs = (u >= self.plus[mine]).astype(np.float64) - (u <= self.minus[mine])
-                # Where both signs are allowed, the worse one counts.
+                # If both signs are allowed, the worse one is used.
                 values += signs @ functions[part] - (signs == 0) @ np.abs(functions[part])
             reach = int(np.abs(functions).sum(axis=0).max())
             _refuse_inexact(reach)
             yield SignTable(scope, values.reshape((2,) * len(scope) + (-1,)), reach)
 
     def _gates(self, order: SplitOrder) -> list[int]:
-        """Return the variables above the first layer whose inputs are all eliminated, too."""
+        """Return the variables above the first layer whose inputs are all eliminated as well."""
         above = [v for v in order.buckets if self.skeleton.owner[v][0] > 0]
         inputs = {v: self.gate(v)[0].tolist() for v in above}
         return [
@@ -301,7 +301,7 @@ def _thresholds(
 ) -> tuple[SparseRows, FloatArray, FloatArray]:
     """Return the sums of neurons: +1 needs u >= plus, and -1 needs u <= minus."""
     layer = skeleton.layers[number]
-    # No sum is beyond MOST_REACH, so thresholds beyond it may be moved.
+    # No sum exceeds MOST_REACH, so larger thresholds may be clipped.
     most = MOST_REACH + 2
     plus, minus = (np.clip(n[neurons], -most, most) for n in (layer.plus, layer.minus))
     return layer.rows.matrix.take(neurons), plus.astype(np.float64), minus.astype(np.float64)
@@ -312,7 +312,7 @@ def _first(scope: Scope) -> int:
 
 
 def _patterns(count: int) -> FloatArray:
-    """Return all patterns of some signs, a row each, in the order of a table's entries."""
+    """Return all patterns of some signs, one in each row, in the order of a table's entries."""
     numbers = np.arange(2**count)[:, None] >> np.arange(count - 1, -1, -1)[None, :]
     return (1 - 2 * (numbers & 1)).astype(np.float64)
 
@@ -330,7 +330,7 @@ def _refuse_inexact(reach: int) -> None:
 def _divided(
     parts: list[Scope], tables: list[SignTable]
 ) -> Iterator[tuple[Scope, list[SignTable]]]:
-    """Yield the parts of a bucket with their tables: each goes to the first part that covers it."""
+    """Yield the parts of a bucket with their tables, each in the first part that covers it."""
     own: list[list[SignTable]] = [[] for _ in parts]
     for table in tables:
         place = next((k for k, s in enumerate(parts) if set(s) >= set(table.scope)), None)
@@ -349,15 +349,15 @@ def _messages(parts: list[SignTable]) -> list[SignTable]:
 def _moved(parts: list[SignTable]) -> list[SignTable]:
     """Move costs between parts so that they agree on the signs of their common variables.
 
-    With mu_m the minimum of part m given these signs, every part gets an equal share of
-    sum_m mu_m for -mu_m, the first one also what the division leaves over.
+    With mu_m the minimum of part m given these signs, -mu_m and an equal share of sum_m mu_m are
+    added to every part; the first part also gets the remainder of the division.
     """
     common = tuple(v for v in parts[0].scope if all(v in p.scope for p in parts))
     least = []
     for part in parts:
         others = tuple(k for k, v in enumerate(part.scope) if v not in common)
         least.append(part.values.min(axis=others))
-    # What one part excludes, all exclude.
+    # A pattern that one part excludes is excluded in all of them.
     impossible = np.any(np.isinf(least), axis=0)
     least = [np.where(impossible, 0.0, mu) for mu in least]
     _refuse_inexact(4 * sum(part.reach for part in parts))

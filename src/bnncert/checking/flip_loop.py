@@ -1,9 +1,9 @@
 """The loop over sets of flips, compiled by numba: each pattern is evaluated from the one before it.
 
 An item is a first-layer variable or a gate, in this order.  Row d of `sums` and `signs` (of gates)
-and of `scores` (values of functions) is about the first d flips of the present set.  One more flip
-changes the sums that read its item by twice the weight, which changes the signs of some gates, and
-these change sums above.
+and of `scores` (values of functions) belongs to the first d flips of the current set.  One more
+flip changes the sums that read its item by twice the weight; this changes the signs of some gates,
+which change sums of later levels.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 @numba.njit(cache=True, nogil=True)
 def _copy(array, source, place, count):
     """Copy `count` entries within an array."""
-    # Places without a sign need no check for negative ones, so that this becomes vector code.
+    # Unsigned places need no check for negative ones, so that the loop can be vectorised.
     p, q = np.uint64(source), np.uint64(place)
     for k in range(np.uint64(count)):
         array[q + k] = array[p + k]
@@ -31,7 +31,7 @@ def _add(sums, place, table, first, factor, count):
 
 @numba.njit(cache=True, nogil=True)
 def _compare(sums, signs, place, limits, moved, first, count):
-    """Note which gates change: one whose sum is above its limit is +1, any other -1."""
+    """Record which gates change: a gate is +1 if its sum is above its limit, otherwise -1."""
     p, q = np.uint64(place), np.uint64(first)
     for k in range(np.uint64(count)):
         moved[q + k] = signs[p + k] ^ np.uint8(sums[p + k] > limits[q + k])
@@ -101,10 +101,10 @@ def advance(
 ):  # fmt: skip
     """Evaluate up to `most` more sets of flips, depth first; return how many of them were found.
 
-    `state` has the depth, the next flip, what is left of the budget, and 1 if the present set is
-    not evaluated yet; the depth is -1 at the end.  `cost` is ascending.  Row r of `found` gets ones
-    for the flips of the r-th set at which a target is not excluded.  The loop pauses when no row of
-    `found` is left.
+    `state` has the depth, the next flip, the rest of the budget, and 1 if the current set is not
+    evaluated yet; the depth is -1 at the end.  `cost` is ascending.  Row r of `found` gets ones for
+    the flips of the r-th set at which a target is not excluded.  The loop pauses when `found` is
+    full.
     """
     depth, following, left, fresh = state[0], state[1], state[2], state[3]
     count, size, pairs = 0, cost.size, clash.size > 0

@@ -1,10 +1,10 @@
 """All patterns of a leaf as sets of flips, for the compiled loop over them.
 
-A pattern is a set of flips from one that is chosen as the base.  Sets are extended by later flips
-only, so that each occurs once.  Left out are sets whose flips do not fit the budget of a ball, and
-sets with a pair of signs that exclude each other: two flips that clash, or a flip that excludes the
-base's sign of an earlier variable that is not flipped.  A set that is left out has no point, and so
-have all sets that extend it in this way.
+A pattern is a set of flips of a base pattern.  Sets are extended by later flips only, so that each
+occurs once.  Two kinds of sets are left out: those whose flips exceed the budget of a ball, and
+those with a pair of signs that exclude each other (two flips that clash, or a flip that excludes
+the base's sign of an earlier variable that is not flipped).  No input has such a pattern, nor the
+pattern of a set that extends it in this way.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bnncert.arrays import SignArray as Signs
 from bnncert.checking.levels import LayerLevel
 from bnncert.checking.sparse import Integers
 
-#: Sets that are evaluated in one call of the loop, and those that one call returns, at most.
+#: The largest numbers of sets that one call of the loop evaluates, and that it returns.
 CALL, FOUND = 2**16, 256
 
 #: The gates of a level are padded to a multiple of this.
@@ -30,7 +30,7 @@ PADDED = 32
 #: Sums are kept in 16 bits.
 LARGEST = 2**15 - 1
 
-#: Weights of all items in all sums, at most.
+#: The largest number of weights of all items in all sums.
 MOST_TABLE = 2**26
 
 
@@ -41,7 +41,7 @@ def is_compiled() -> bool:
 
 @dataclass(frozen=True, eq=False)
 class FlipOrder:
-    """The open variables in the order of their flips, what these cost, exclude and need."""
+    """The open variables in the order of their flips, with costs, exclusions and needs."""
 
     variables: Integers
     cost: Integers
@@ -57,7 +57,7 @@ class FlipOrder:
         open_ = np.flatnonzero(node == 0)
         home, flip = (2 * open_ + (sign[open_] < 0) for sign in (base, -base))
         clash, need = (excluded[np.ix_(flip, other)] > 0 for other in (flip, home))
-        # What a flip needs comes before it, where the cost allows that.
+        # The needs of a flip come before it, if the order of costs allows that.
         order = np.lexsort((need.sum(axis=1), cost[open_]))
         clash, need = clash[np.ix_(order, order)], np.tril(need[np.ix_(order, order)], -1)
         if not clash.any() and not need.any():
@@ -67,12 +67,12 @@ class FlipOrder:
 
     @property
     def depth(self) -> int:
-        """The most flips of a set."""
+        """The largest number of flips of a set."""
         return int(np.count_nonzero(np.cumsum(self.cost) <= self.left))
 
 
 def consistent(node: Signs, home: Signs, excluded: Float32Array) -> Signs:
-    """Return a pattern of a node without an excluded pair, as far as going one by one finds it."""
+    """Return a pattern of a node; a greedy choice avoids excluded pairs where possible."""
     base = node.copy()
     known = np.flatnonzero(node)
     false: BoolArray = np.any(excluded[2 * known + (node[known] < 0)] > 0, axis=0)
@@ -97,7 +97,7 @@ class FlipSets:
         #: The item of each variable of the skeleton, and of each entry of a function.
         item = np.arange(size)
         self.table = np.zeros((inputs + gates, gates), dtype=np.int16)
-        #: The limit of a gate that only pads a level is never exceeded.
+        #: The limits of gates; that of padding is never exceeded.
         self.limits = np.full(gates, LARGEST, dtype=np.int16)
         #: The last level that reads an item; functions come after all levels.
         self.until = np.full(inputs + gates, -1)
@@ -119,7 +119,7 @@ class FlipSets:
     def of(
         inputs: int, size: int, levels: Sequence[LayerLevel], weights: FloatArray
     ) -> FlipSets | None:
-        """Return the tables, or None where numba is absent, ties exist or sums are too large."""
+        """Return the tables; None without numba, with ties, or if sums are too large."""
         gates = sum(level.rows.shape[0] + PADDED for level in levels)
         known = all(np.all(level.minus < level.plus) for level in levels)
         small = all(np.all(level.sizes.sum(axis=1) < LARGEST) for level in levels)
@@ -138,8 +138,8 @@ class FlipSets:
     ) -> Iterator[Signs]:
         """Yield the patterns at which some target is not excluded, a few at a time.
 
-        Target t has the `functions` with places first[t] to first[t + 1], and is excluded where one
-        of them is at least `enough`.
+        Target t has the `functions` with places first[t] to first[t + 1], and is excluded if one of
+        them is at least `enough`.
         """
         # Imported on use: numba takes a third of a second to import.
         from bnncert.checking.flip_loop import advance

@@ -1,17 +1,17 @@
-r"""A ball as a budget: what it costs at least to change the sign of a first-layer neuron.
+r"""A ball as a budget: the least cost of changing the sign of a first-layer neuron.
 
 Let neuron j have the sign s at the centre c, with s (w_j.c + b_j) >= g_j > 0.  At an input x with
 the other sign, |w_j.(x - c)| >= g_j.  Over the inputs that neuron j reads,
 
     L1:  |x - c|_1 >= g_j / max_k |w_jk|,          L2:  |x - c|_2^2 >= g_j^2 / |w_j|_2^2,
-    L0:  as many inputs change as it takes to reach g_j, those that move it most first.
+    L0:  the number of inputs, those with the largest effect first, that reach g_j.
 
 On a grid, a neuron with one input needs the first grid value beyond its threshold.
 
 For neurons that read disjoint inputs these lengths add up to at most r, or r^2 for L2, and the
 numbers of inputs to at most k for L0.  The cost of a flip is its share of that, in units of 2^-20
 and rounded down: the costs of all flips of a pattern that occurs add up to at most 2^20.  Rounding
-only ever allows more patterns.
+can only allow more patterns.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bnncert.checking.sparse import Integers
 #: The whole budget in units of cost.
 UNITS = 2**20
 
-#: Costs are put into so many classes at most; each member counts with the least cost of its class.
+#: The largest number of classes of costs; each member has the least cost of its class.
 MOST_CLASSES = 10
 
 
@@ -37,8 +37,8 @@ MOST_CLASSES = 10
 class Flips:
     """The sign of each variable at the centre (`home`), and the cost of the other sign.
 
-    Costs are integers of at most 2 UNITS, so that float64 sums of them are exact.  Where the
-    region is not such a budget all costs are 0, with which the bounds below are valid, too.
+    Costs are integers of at most 2 UNITS, so that float64 sums of them are exact.  If the region is
+    not such a budget, all costs are 0, for which the bounds below are also valid.
     """
 
     home: Signs
@@ -56,7 +56,7 @@ class Flips:
             row = slice(*geometry.rows[0].start[j : j + 2].tolist())
             weights = list(map(abs, _weights(geometry, row)))
             low, high = at_centre[j] + geometry.low[j], at_centre[j] + geometry.high[j]
-            # Of an enclosed bias, the side that makes the flip easier.
+            # The bound of the enclosed bias that makes the flip easier.
             home[place] = 1 if low + high >= 0 else -1
             gap = max(low if low + high >= 0 else -high, 0)
             if geometry.space.norm == "l0":
@@ -73,11 +73,11 @@ class Flips:
         return Flips(home, cost)
 
     def left(self, nodes: Signs) -> FloatArray:
-        """Return what the flips of each node leave of the budget; below 0 it cannot occur."""
+        """Return the rest of the budget of each node; a node with less than 0 cannot occur."""
         return np.asarray(UNITS - (nodes == -self.home) @ self.cost)
 
     def restricted(self, nodes: Signs) -> Signs:
-        """Return the nodes with the signs whose flip no longer fits."""
+        """Return the nodes, in which signs are fixed whose flip exceeds the budget."""
         beyond = (nodes == 0) & (self.cost > self.left(nodes)[:, None])
         return np.where(beyond, self.home, nodes)
 
@@ -92,7 +92,7 @@ class Flips:
         return table
 
     def most(self, nodes: Signs) -> Integers:
-        """Return how many more flips fit each node at most: the cheapest ones."""
+        """Return the largest number of further flips of each node: the cheapest ones."""
         costs = np.sort(np.where(nodes == 0, self.cost, np.inf), axis=1)
         return np.asarray((np.cumsum(costs, axis=1) <= self.left(nodes)[:, None]).sum(axis=1))
 
@@ -101,7 +101,7 @@ def _cost_of_changes(geometry: Geometry, j: int, home: int, gap: int) -> int:
     """Return the cost of the least number of inputs that have to change for neuron j to flip."""
     row = slice(*geometry.rows[0].start[j : j + 2].tolist())
     weights, columns = np.array(_weights(geometry, row), dtype=object), geometry.rows[0].columns
-    # The side of the box to which each input moves.
+    # The side of the box in the direction of each input's change.
     side = (-home * weights > 0).astype(np.int64)
     gains = (np.abs(weights) * geometry.room[side, columns[row]]).tolist()
     strict, moved = bool(geometry.strict[-home][j]), 0
@@ -127,7 +127,7 @@ def _cost_on_grid(geometry: Geometry, j: int, home: int, gap: int) -> int:
     center, radius = (Fraction(v, 1 << space.shift) for v in (int(space.center[i]), space.radius))
     if not weight or not radius:
         return 2 * UNITS
-    # The input has to change this way, by this much at least.
+    # The input has to change in this direction, by at least this length.
     way = -home if weight > 0 else home
     length = Fraction(gap, abs(weight)) / (1 << geometry.point_shift)
     strict = bool(geometry.strict[-home][j])
@@ -144,18 +144,18 @@ def _cost_on_grid(geometry: Geometry, j: int, home: int, gap: int) -> int:
 
 
 class FlipSums:
-    """Bounds of sums of first-layer signs that respect the budget.
+    """Bounds of sums of first-layer signs within the budget.
 
-    The sum at the centre's signs moves by 2 |w_j| with each flip.  Up (or down) it moves by no more
-    than the largest 2 |w_j| times the number of flips that fit and help, the cheapest first; nor by
-    more than all open flips that help.
+    A flip changes the sum at the centre's signs by 2 |w_j|.  The sum increases (or decreases) by at
+    most the largest 2 |w_j| times the number of helpful flips within the budget, cheapest first,
+    and by at most the total of all helpful open flips.
     """
 
     def __init__(self, flips: Flips, inputs: Integers, rows: Float32Array) -> None:
         self.flips, self.inputs = flips, inputs
         home, cost = flips.home[inputs].astype(np.float32), flips.cost[inputs]
         self.centre = rows @ home
-        #: What a flip of each input adds to each sum.
+        #: The change of each sum by a flip of each input.
         self.gains = (-2 * home[:, None] * rows.T).astype(np.float32)
         #: The parts of the gains that raise and that lower sums, side by side.
         self.parts = np.concatenate([np.maximum(self.gains, 0), np.maximum(-self.gains, 0)], axis=1)

@@ -1,4 +1,4 @@
-"""What has to be shown to be positive: a function of the scores, and the values it can have."""
+"""The functions of the scores that a proof shows to be positive, and the values they can have."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Function:
         for k, c in scores.items():
             constant += c * Fraction(float(output.bias[k]))
             doubt += abs(c) * Fraction(float(output.weight_error[k]))
-            # Rows of one group have the same bias, which cancels where their sum does.
+            # Rows of one group have the same bias, which cancels if their coefficients sum to 0.
             if groups[int(output.group[k])] != 0:
                 doubt += abs(c) * Fraction(float(output.bias_error[k]))
         rows = np.asarray(output.weights, dtype=np.float64)[list(scores)]
@@ -78,7 +78,7 @@ class Function:
 
     @cached_property
     def lattice(self) -> tuple[Fraction, Fraction]:
-        """The value of f at x = 1, and the steps in which it moves: twice the common divisor."""
+        """The value of f at x = 1, and the step between its values: twice the common divisor."""
         top = self.constant + Fraction(sum(self.weights.tolist()), self.denominator)
         return top, Fraction(2 * gcd(*self.weights.tolist()), self.denominator)
 

@@ -1,24 +1,23 @@
-r"""What signs of first-layer neurons exclude each other, in exact arithmetic.
+r"""Proofs in exact arithmetic that signs of first-layer neurons exclude each other.
 
 Sign s of neuron j needs s (w_j.x + b_j) >= 0.  If theta >= 0 and
 
     max over the region of  sum_j theta_j s_j (w_j.x + b_j)  <  0,
 
-the signs s_j cannot all occur; equality suffices if one of them with theta_j > 0 loses its ties.
-An inequality a.x <= b of the region joins the sum as b - a.x >= 0, with a multiplier of its own.
+the signs s_j cannot all occur; equality suffices if one of them with theta_j > 0 excludes ties.
+An inequality a.x <= b of the region is a term b - a.x >= 0 with a multiplier of its own.
 
 The maximum of v.x over a box is taken coordinate by coordinate.  Over a ball around c inside a box,
 for any g with 0 <= g_k <= |v_k| and rest h = |v| - g,
 
     v.x  <=  v.c + r ||g|| + sum_k h_k (room from c_k to the box's side in the direction of v_k)
 
-with ||g|| the 2-norm for L2 and the largest entry for L1.  g only has to be good: it is searched
-for in floating point.  Over an L0 ball, v.x <= v.c + the k largest |v_k| (room in the direction of
-v_k), which is the maximum itself where inputs are real numbers.
+with ||g|| the 2-norm for L2 and the largest entry for L1.  Any g is valid, so it is searched for in
+floating point.  Over an L0 ball, v.x <= v.c + the k largest |v_k| (room in the direction of v_k),
+which is the maximum itself if inputs are real numbers.
 
 Numbers from files are floats, integers over powers of two, so all sums here are sums of integers;
-each integer is cut into digits of 20 bits, which numpy multiplies and adds up without leaving 64
-bits.
+each integer is split into digits of 20 bits, whose products and sums stay within 64 bits.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ Table = npt.NDArray[np.bool_]
 #: Bits of a digit.
 BITS = 20
 
-#: Entries of a clause, inputs of a network, and digits of a weight, at most: with n entries a sum
+#: The most entries of a clause, inputs of a network, and digits of a weight: with n entries a sum
 #: stays below n 2^42, and with n inputs below n 2^40.
 MOST_ENTRIES, MOST_INPUTS, MOST_DIGITS = 2**16, 2**22, 40
 
@@ -55,9 +54,9 @@ CHUNK = 2**19
 #: g is searched for with this many bits more than v has.
 SHARE_BITS = 30
 
-#: A float32 dot product of n terms errs by at most k/(2^24 - k), k = n + 3, of the sum of its
-#: terms' sizes (weights and bias rounded, n products, n sums), in any order, as long as nothing
-#: exceeds 2^126, and by less than 2^-140 k (1 + max(|x|, |w|)) through underflow.
+#: The error of a float32 dot product of n terms is at most k/(2^24 - k), k = n + 3, of the sum of
+#: its terms' sizes (weights and bias rounded, n products, n sums), in any order, if no value
+#: exceeds 2^126, plus less than 2^-140 k (1 + max(|x|, |w|)) through underflow.
 FLOAT32_UNIT, FLOAT32_MOST, FLOAT32_TINY = 2**24, 2**126, Fraction(1, 2**140)
 
 
@@ -109,7 +108,7 @@ class Geometry:
         # Sums w.x + b in units of 2^-(weight_shift + point_shift).
         self.point_shift = max(space.shift, finest - self.weight_shift)
         self.low, self.high = whole << (self.weight_shift + self.point_shift - finest)
-        #: Of an enclosed bias, in digits, the side that makes each sign easier.
+        #: The bound of the enclosed bias, in digits, that makes each sign easier.
         self.easier = {1: digits(self.high), -1: digits(self.low)}
         #: Whether sign +1 (-1) of a neuron needs more than w.x + b >= 0 (<= 0).
         certain = (self.low == self.high)[: self.size]
@@ -128,7 +127,7 @@ class Geometry:
         self.float_room = (self.room / (1 << self.point_shift)).astype(np.float64)
 
     def _float32_errors(self, biases: FloatArray, weights: npt.NDArray[Any]) -> list[Fraction]:
-        """Return how far a float32 evaluation of each w.x + b may be from the truth, at most."""
+        """Return the largest error of a float32 evaluation of each w.x + b."""
         reach, shift = np.maximum(abs(self.space.lower), abs(self.space.upper)), self.space.shift
         sums = dot(self.sizes, digits(reach))
         weight = Fraction(int(abs(weights).max(initial=0)), 1 << self.weight_shift)
@@ -179,7 +178,7 @@ class Geometry:
             mine = (clauses.sign == sign) & (clauses.theta > 0) & (clauses.neuron >= 0)
             mine[mine] = self.strict[sign][clauses.neuron[mine]]
             strict[clauses.owner[mine]] = True
-        # Twice the maximum over the box: of |v| every digit has the sign of v.
+        # Twice the maximum over the box; every digit of |v| is one of v times the sign of v.
         side = np.where(v[-1] < 0, -1, 1)
         box = dot(v, self.middle) + dot([side * part for part in v], self.width)
         done = _below(box + 2 * constant, strict)
@@ -225,7 +224,7 @@ class Geometry:
         if self._fits(size, value, strict):
             return True
         if columns.size == 1:
-            # Along one axis the ball is an interval, which the box is cut to already.
+            # Along one axis the ball is an interval, and the box is already inside it.
             return False
         size, value = size << SHARE_BITS, value << SHARE_BITS
         share = self._share(size, self.float_room[side])
@@ -236,7 +235,7 @@ class Geometry:
         g = share.tolist()
         if self.space.norm == "l1":
             return bool(_below(value + self.radius * max(g, default=0), strict))
-        # In squares.
+        # Both sides are squared.
         square = self.radius**2 * sum(map(mul, g, g))
         return value <= 0 and bool(_below(square - value**2, strict))
 

@@ -1,8 +1,8 @@
 """Grids in claims: which values inputs can take, and the outermost ones between two bounds.
 
-The values of input i are, for integers k, origin_i + step_i k in float64 arithmetic, then rounded
-to float32 if the claim says so.  Where a number of the claim (the centre of a ball, a side of the
-box) lies within a thousandth of a step of such a value, that number is the value instead.
+The values of input i are, for integers k, origin_i + step_i k in float64 arithmetic, rounded to
+float32 if the claim states it.  If a number of the claim (the centre of a ball, a side of the box)
+lies within a thousandth of a step of such a value, that number replaces the value.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ GRID_ARRAYS = ("grid_step", "grid_origin")
 #: Share of a step by which a number of the claim may differ from the formula.
 TOLERANCE = 1e-3
 
-#: Values of a grid are at most this large, in float32 and in float64.
+#: The largest value of a grid, in float32 and in float64.
 LARGEST, LARGEST_DOUBLE = 1e38, 1e300
 
-#: Steps from a rough place to the right one, at most.
+#: The largest number of steps from a rough place to the right one.
 MOST_STEPS = 8
 
 
 @dataclass(frozen=True, eq=False)
 class StatedGrid:
-    """The grid of a claim; `known` are its own numbers, the last of which count most."""
+    """The grid of a claim; `known` are numbers of the claim, of which later ones have priority."""
 
     step: list[float]
     origin: list[float]
@@ -84,7 +84,7 @@ class StatedGrid:
     def beyond(self, i: int, bound: Fraction, way: int, *, strict: bool = False) -> float:
         """Return the first value x with way (x - bound) >= 0, or > 0 if `strict`."""
         k = self._rough(i, bound) - 2 * way
-        # Values are ordered as the integers are, except for a thousandth of a step.
+        # Values have the order of the integers, up to a thousandth of a step.
         if way * (Fraction(self._formula(i, k)) - bound) > -Fraction(self.step[i]):
             raise RejectedError("the grid is too fine for its floating-point numbers")
         for _ in range(MOST_STEPS):
@@ -93,7 +93,7 @@ class StatedGrid:
                 break
             k += way
         found, after = self.value(i, k), self.value(i, k + way)
-        # All values after the next one lie beyond this one, too.
+        # All values after the next one also lie beyond this one.
         if (gap > 0 or (gap == 0 and not strict)) and way * (after - found) > self.step[i] / 2:
             return found
         raise RejectedError("the grid is too fine for its floating-point numbers")
@@ -101,7 +101,7 @@ class StatedGrid:
     def box(self, given: dict[str, Floats], reach: float | None) -> dict[str, Floats]:
         """Return the outermost grid values of every input of a box, or of a ball in a box.
 
-        `reach` is how far inputs may be from the centre of a ball; None: only the box limits them.
+        `reach` is the largest change of an input of a ball; None if only the box limits it.
         """
         exact = {name: [Fraction(v) for v in numbers.tolist()] for name, numbers in given.items()}
         lower, upper = exact.get("lo", []), exact.get("hi", [])
@@ -135,7 +135,7 @@ class StatedGrid:
         return found
 
     def words(self, network: Network) -> str:
-        """Return the grid in words: integer pixels where it has the pixels of the network."""
+        """Return the grid in words: integer pixels if it has the pixels of the network."""
         steps, origins = set(self.step), set(self.origin)
         step = f"{self.step[0]:.9g}" if len(steps) == 1 else "its own for each input"
         origin = f"{self.origin[0]:.9g}" if len(origins) == 1 else "an own number for each input"

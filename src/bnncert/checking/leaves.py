@@ -1,4 +1,4 @@
-r"""One node of a proof: what its signs imply, and a lower bound of f from multipliers.
+r"""One node of a proof: the implications of its signs, and a lower bound of f from multipliers.
 
 Tables: last-layer neurons with the same row (or its negative) are one function phi(u) of u = w.x.
 Gates: a hidden neuron x above the first layer is a function of its sum u.  For any numbers b, c
@@ -66,7 +66,7 @@ class SumValues:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What is known at one node: signs, the pairs that exclude each other, values of all sums."""
+    """The facts of one node: signs, pairs that exclude each other, and values of all sums."""
 
     signs: Signs
     excluded: Table
@@ -107,7 +107,7 @@ class Goal:
         weights[:, : last.rows.matrix.width] = flip[:, None] * last.rows.matrix.take(j).dense()
         low, high = flip * last.low[j], flip * last.high[j]
         self.tables = SumValues.of(weights, np.minimum(low, high), np.maximum(low, high))
-        # phi in units of 2^-self.unit, rounded down where the weights are finer than that.
+        # phi in units of 2^-self.unit, rounded down if the weights are finer than that.
         reach = int(np.abs(function.weights).sum()) // function.denominator + 1
         if reach >= 2**58:
             raise RejectedError("the weights of the property are too large")
@@ -141,7 +141,7 @@ class Goal:
     # -- one node -------------------------------------------------------------------------
 
     def view(self, path: Signs) -> View | None:
-        """Return what the signs of a path imply, or None if they cannot all occur."""
+        """Return the facts that the signs of a path imply, or None if they cannot all occur."""
         signs, before, excluded = path.copy(), None, self.skeleton.excluded
         while before is None or not np.array_equal(signs, before):
             before = signs
@@ -176,7 +176,7 @@ class Goal:
         return on, gates.possible & (own <= 0) & (gates.points <= self.gate_minus[:, None])
 
     def _settle_gates(self, signs: Signs) -> bool:
-        """Fix the outputs of gates whose sum is known well enough; False for a contradiction."""
+        """Fix the outputs of gates whose sums allow only one sign; False for a contradiction."""
         nothing = np.zeros((0, 0), dtype=bool)
         on, off = (c.any(axis=1) for c in self._cases(self.gates.narrowed(signs, nothing), signs))
         signs[self.gate_variable] = on.astype(np.int8) - off.astype(np.int8)
@@ -201,7 +201,7 @@ class Goal:
                 raise RejectedError("a matrix is not positive definite")
             total += sum(m.diagonal.tolist())
         else:
-            # Without squares: a linear function of signs is least where every term is.
+            # Without squares: the minimum of a linear function of signs is that of every term.
             if form.any() or np.any(m.clash_values < 0):
                 raise RejectedError("a leaf with squares has no diagonal")
             total += constant - sum(map(abs, linear.tolist()))
@@ -216,7 +216,7 @@ class Goal:
         exact = self.linear[view.free] * one
         whole = exact // self.function.denominator
         linear = np.array([_small(d) for d in whole.tolist()], dtype=np.int64)
-        # |x| = 1: what the floor left out costs at most one unit.
+        # |x| = 1: the rounding of each coefficient costs at most one unit.
         total -= int(np.count_nonzero(whole * self.function.denominator != exact))
         points, numbers = view.tables.points, np.zeros((self.values.shape[0], 2), dtype=np.int64)
         numbers[m.tables] = m.table_values
@@ -253,7 +253,7 @@ class Goal:
     def assemble(
         self, view: View, m: Multipliers, linear: Integers
     ) -> tuple[int, Integers, Integers]:
-        """Return what f, tables, gates and clashes add up to: constant, linear part, 2 T's squares.
+        """Return the sum of f, tables, gates and clashes: constant, linear part, squares of 2 T.
 
         Without a diagonal a clash with pi >= 0 is the linear inequality s x_a + t x_b <= 0.
         """
@@ -304,7 +304,7 @@ def is_definite(form: Integers) -> bool:
 
     With any c > 0 and any matrix L, A = c I + L L' + R is positive definite if ||R|| < c.  L is a
     Cholesky factor of A - c I in floating point; it is not trusted, R is computed and its rounding
-    errors are bounded: with u = 2^-53, of n terms a float sum of products L L' errs by at most
+    errors are bounded: with u = 2^-53, the error of a float sum of n products in L L' is at most
     n u / (1 - n u) |L| |L|', in any order, whose norm is at most the sum of all squares in L.
     """
     n, unit = form.shape[0], 2.0**-53

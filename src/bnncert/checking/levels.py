@@ -21,7 +21,7 @@ from bnncert.checking.skeleton import MOST_REACH, Layer, Skeleton
 from bnncert.checking.sparse import Integers, SparseRows
 from bnncert.checking.statement import ScoreFunction
 
-#: Weights between open neurons, and of all functions together, at most.
+#: The most weights between open neurons, and of all functions together.
 MOST_ENTRIES, MOST_WEIGHTS = 2**27, 2**25
 
 #: The finest unit of a function is 2^-FINEST.
@@ -33,7 +33,7 @@ class LayerLevel:
 
     def __init__(self, layer: Layer, neurons: Integers, outputs: Integers) -> None:
         rows = layer.rows.matrix.take(neurons)
-        #: The variables of the sums, and those that the neurons are (none for the last layer).
+        #: The variables of the sums, and those of the neurons (none for the last layer).
         self.inputs, column = np.unique(rows.columns, return_inverse=True)
         self.outputs = outputs
         if self.inputs.size * neurons.size > MOST_ENTRIES:
@@ -41,7 +41,7 @@ class LayerLevel:
         used = SparseRows(rows.start, column, rows.values, self.inputs.size)
         self.rows: Float32Array = used.dense().astype(np.float32)
         self.sizes = np.abs(self.rows)
-        # No sum is beyond MOST_REACH, so thresholds beyond it may be moved.
+        # No sum exceeds MOST_REACH, so larger thresholds may be clipped.
         most = MOST_REACH + 2
         numbers = layer.low, layer.high, layer.plus, layer.minus
         moved = (np.clip(n[neurons], -most, most).astype(np.float32) for n in numbers)
@@ -120,7 +120,7 @@ def _in_units(function: Function, weights: Objects, constant: Fraction) -> tuple
             raise RejectedError("the weights of the property are too large")
         exact, unit = weights << shift, Fraction(1, 1 << shift)
         whole = exact // function.denominator
-        # What the floor left out costs at most one unit for each weight.
+        # The rounding costs at most one unit for each weight.
         lost = int(np.count_nonzero(whole * function.denominator != exact))
     values = range(-(2**53), 2**53)
 

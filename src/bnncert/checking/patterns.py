@@ -1,17 +1,17 @@
 r"""A tree of first-layer signs that proves several targets at once, without any numbers.
 
 A leaf fixes some signs of the first layer.  The checker closes it by itself: it propagates the
-signs through all layers, and where that leaves targets open it goes through all patterns of the
-leaf.  A sum u = w.x over signs, some of them fixed and some open (x_i = 0), lies in
+signs through all layers, and if targets stay open, it evaluates all patterns of the leaf.  A sum
+u = w.x over signs, some of them fixed and some open (x_i = 0), satisfies
 
     w.x - sum over open |w_i|  <=  u  <=  w.x + sum over open |w_i|.
 
-Its neuron is +1 where u cannot be so low that -1 is allowed, and -1 likewise.  At the end every
-function of the scores has a lower bound; a target is excluded where one of its functions is
-positive.  Pairs of signs that exclude each other, proved clauses and the budget of a ball (`flips`)
-say which nodes and patterns do not occur.
+Its neuron is +1 if -1 is allowed for no u of this interval, and -1 likewise.  This gives a lower
+bound of every function of the scores; a target is excluded if one of its functions is positive.
+Pairs of signs that exclude each other, proved clauses and the budget of a ball (`flips`) exclude
+nodes and patterns that do not occur.
 
-All patterns of a leaf are evaluated by products, or by a compiled loop (`flip_sets`) where numba is
+All patterns of a leaf are evaluated by products, or by a compiled loop (`flip_sets`) if numba is
 installed and there are many.
 """
 
@@ -35,14 +35,14 @@ from bnncert.checking.skeleton import Skeleton
 from bnncert.checking.sparse import Integers, SparseRows
 from bnncert.checking.statement import ScoreFunction
 
-#: Patterns of one leaf, at most.
+#: The largest number of patterns of one leaf.
 MOST_PATTERNS = 2**20
 
 #: Leaves that are propagated together, patterns that are evaluated together, and clauses that are
-#: looked at together.
+#: tested together.
 LEAVES, TOGETHER, CLAUSES = 1024, 8192, 1024
 
-#: Patterns from which on a node goes to the compiled loop, where several have so many together.
+#: Nodes with at least `LOOP` patterns use the compiled loop if they have `LOOP_TOGETHER` in total.
 LOOP, LOOP_TOGETHER = 2**12, 2**17
 
 #: The node of a tree that is not a branch.
@@ -50,7 +50,7 @@ LEAF = -1
 
 
 class Patterns:
-    """All that the leaves of a tree need: the network from the first layer's variables on."""
+    """The network as a function of the first layer's variables, for the leaves of a tree."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Patterns:
     # -- one batch of nodes -----------------------------------------------------------------
 
     def implied(self, nodes: Signs) -> tuple[Signs, BoolArray]:
-        """Return the nodes with what budget and pairs imply, and which of them may occur."""
+        """Return the nodes with the signs that budget and pairs imply, and which may occur."""
         nodes, before = self.flips.restricted(nodes), nodes[:0]
         possible = self.flips.left(nodes) >= 0
         while self.excluded.any() and not np.array_equal(nodes, before):
@@ -137,7 +137,7 @@ class Patterns:
     # -- leaves -------------------------------------------------------------------------------
 
     def propagated(self, leaves: Signs) -> tuple[Signs, BoolArray, Integers]:
-        """Return what propagation leaves: nodes, the targets open in each, and which leaves."""
+        """Return the nodes that propagation leaves open, their open targets, and their leaves."""
         nodes, possible = self.implied(leaves)
         possible &= not self.skeleton.empty
         index = np.flatnonzero(possible)
@@ -170,11 +170,11 @@ class Patterns:
 
     @cached_property
     def flip_sets(self) -> FlipSets | None:
-        """The form for the compiled loop, or None where it cannot be used."""
+        """The form for the compiled loop, or None if it cannot be used."""
         return FlipSets.of(self.inputs, self.skeleton.size, self.levels, self.scores.weights)
 
     def _counterexample_of_one(self, node: Signs, targets: BoolArray) -> Signs | None:
-        """Do the same for one node, by the compiled loop; what it finds is evaluated again."""
+        """Do the same for one node by the compiled loop, whose results are evaluated again."""
         assert self.flip_sets is not None
         base = np.where(node == 0, self.flips.home, node)
         if not self.flips.cost.any():
@@ -201,8 +201,8 @@ class Patterns:
     def _counterexample(self, nodes: Signs, targets: BoolArray) -> Signs | None:
         """Do the same for many nodes together, by products.
 
-        The first pattern of a node has no more flips.  Every other one has a first flip, before
-        which all signs are those of the centre; the patterns with this one are a node again.
+        The first pattern of a node has no further flips.  Every other pattern has a first flip,
+        before which all signs are those of the centre; the patterns with this flip are a node.
         """
         stack, place = [(nodes, targets)], np.arange(self.inputs)
         while stack:
@@ -227,7 +227,7 @@ class Patterns:
         return None
 
     def refuse_reached(self, leaves: Signs) -> None:
-        """Refuse leaves that have too many patterns, or one that reaches a target."""
+        """Reject leaves that have too many patterns, or one that reaches a target."""
         nodes, targets, _ = self.propagated(leaves)
         if not self.countable(nodes).all():
             raise RejectedError(f"a leaf has more than {MOST_PATTERNS} patterns")
@@ -237,7 +237,7 @@ class Patterns:
 
 @lru_cache(maxsize=10_000)
 def _count(open_: int, flips: int) -> int:
-    """Return how many patterns so many signs have with so many flips, up to MOST_PATTERNS + 1."""
+    """Return the number of patterns with at most `flips` flips, at most MOST_PATTERNS + 1."""
     total = 0
     for k in range(min(open_, flips) + 1):
         total += comb(open_, k)
@@ -260,9 +260,9 @@ class PatternTree:
 
     def __init__(self, patterns: Patterns) -> None:
         self.patterns, self.leaves = patterns, 0
-        #: Clauses that the tree brings: they all come in front of it.
+        #: Such a tree has no clauses of its own: they all come before it.
         self.learned: list[Clauses] = []
-        #: The signs of the present node, the variables of its branches, and whether it is the last.
+        #: The signs of the current node, the variables of its branches, and whether it is the last.
         self.path: Signs = np.zeros(patterns.inputs, dtype=np.int8)
         self.branches: list[int] = []
         self.complete = False
@@ -285,7 +285,7 @@ class PatternTree:
             self._waiting.append(path.copy())
             if len(self._waiting) == LEAVES:
                 self._close()
-            # On to the other sign of the last branch whose other sign is still to come.
+            # Continue with the other sign of the last branch that has not had both.
             while branches and path[branches[-1]] < 0:
                 path[branches.pop()] = 0
             if branches:
@@ -293,7 +293,7 @@ class PatternTree:
             self.complete = not branches
 
     def finish(self) -> None:
-        """Close what is left; refuse a tree that is not complete."""
+        """Close the remaining leaves; reject a tree that is not complete."""
         if not self.complete:
             raise RejectedError("a tree does not cover all cases")
         self._close()

@@ -1,6 +1,6 @@
-"""From sections to clauses and to the numbers of leaves.
+"""Clauses and the numbers of leaves, read from sections.
 
-With `container` and `statement`, this is the format; the other files prove what is written there.
+This module, `container` and `statement` define the format; the other modules check the proofs.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ FINEST = 48
 
 @dataclass(frozen=True, eq=False)
 class Clauses:
-    """Clause k says that entries start[k]:start[k+1] cannot all hold.
+    """Clause k states that the entries start[k]:start[k+1] cannot all hold.
 
-    Entry: neuron number and sign with multiplier theta; a neuron of -1 - i is inequality i of the
-    region, which always holds.
+    An entry is a neuron and a sign with a multiplier theta; the neuron -1 - i is inequality i of
+    the region, which always holds.
     """
 
     start: Integers
@@ -47,7 +47,7 @@ class Clauses:
         return Clauses(start, self.neuron[a:b], self.sign[a:b], self.theta[a:b])
 
     def parts(self, size: int = 1000) -> Iterator[Clauses]:
-        """Yield all clauses, so many at a time."""
+        """Yield all clauses, `size` at a time."""
         for first in range(0, self.count, size):
             yield self.part(first, min(first + size, self.count))
 

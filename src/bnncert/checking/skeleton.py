@@ -1,15 +1,15 @@
-r"""What follows for all layers from the network, the region and proved clashes.
+r"""The facts about all layers that follow from the network, the region and proved clashes.
 
 Layer by layer each neuron is fixed, or equal to a *variable* up to sign, or a variable itself:
 
-* fixed where one sign is impossible (first layer: exact geometry; above: the range of its sum);
+* fixed if one sign is impossible (first layer: exact geometry; above: the range of its sum);
 * clashes, pairs of signs that exclude each other, imply more: a sign that implies its opposite is
   impossible, two that imply each other are equal;
 * a neuron with one open input is that input or its negation; two neurons with the same row and
   thresholds are equal.
 
-Literal 2v says that variable v is +1, and 2v + 1 that it is -1.  The range of u = sum w_i x_i: of
-literals that exclude each other pairwise at most one holds, so a set C of them adds at most
+Literal 2v means that variable v is +1, and 2v + 1 that it is -1.  For the range of u = sum w_i x_i:
+of literals that exclude each other pairwise at most one holds, so a set C of them adds at most
 max_C 2 |w_i| - sum_C |w_i|  to u; the sets are found greedily.
 """
 
@@ -27,10 +27,10 @@ from bnncert.checking.sparse import Integers, SparseRows
 from bnncert.network import Network
 from bnncert.network.layers import ThresholdLayer
 
-#: Variables that a table of all pairs is made for, at most.
+#: The largest number of variables, for which a table of all pairs is made.
 MOST_VARIABLES = 8000
 
-#: Sums larger than this do not occur in networks that fit a computer.
+#: The largest sum of a layer; larger ones do not occur in networks that fit into memory.
 MOST_REACH = 2**24
 
 
@@ -73,15 +73,15 @@ class Rows:
         return fixed - self._most(-free, excluded), fixed + self._most(free, excluded)
 
     def _most(self, values: Integers, excluded: Table) -> Integers:
-        """Return the most that each row can add up to."""
+        """Return an upper bound of each row's sum."""
         size, literal = np.abs(values), 2 * self.columns + (values < 0)
         if not excluded.any():
             return np.asarray(size.sum(axis=1))
-        # Literals without any clash stand alone.
+        # Literals without a clash are not in any set.
         left = (size > 0) & np.asarray(excluded.any(axis=1))[literal]
         most = np.asarray(np.where(left, 0, size).sum(axis=1))
         while (rows := np.flatnonzero(left.any(axis=1))).size:
-            # One set for each row: its heaviest literal, then whatever clashes with all members.
+            # One set for each row: its heaviest literal, then what clashes with all members.
             member, fits = left[rows].argmax(axis=1), left[rows]
             most[rows] += 2 * size[rows, member]
             active = np.arange(rows.size)
@@ -97,7 +97,7 @@ class Rows:
 
 @dataclass(eq=False)
 class Layer:
-    """One layer: what is known of each neuron.
+    """The facts about the neurons of one layer.
 
     Neuron j is `state[j]` if not 0, else `sign[j]` times variable `variable[j]` (-1 in the last of
     several layers, whose neurons are not variables).  Above the first layer it depends on the open
@@ -117,7 +117,7 @@ class Layer:
 
 
 class Skeleton:
-    """Everything known of a network on a region, given proved clashes for each layer."""
+    """The facts about a network on a region, given proved clashes for each layer."""
 
     def __init__(self, network: Network, geometry: Geometry, clashes: dict[int, Clauses]) -> None:
         self.network = network
@@ -125,7 +125,7 @@ class Skeleton:
         #: Layer and neuron of every variable.
         self.owner: list[tuple[int, int]] = []
         self.excluded: Table = np.zeros((0, 0), dtype=bool)
-        #: Whether no input exists at all.
+        #: Whether the region has no input.
         self.empty = False
         state, found = geometry.states(), clashes.get(0)
         if found is not None and not geometry.proved(found).all():
@@ -146,7 +146,7 @@ class Skeleton:
         first, real = self.layers[0], clauses.neuron >= 0
         owner, j, s = clauses.owner[real], clauses.neuron[real], clauses.sign[real]
         state = first.state[j]
-        # A member that always holds is left out, one that never holds makes the clause useless.
+        # A member that always holds is left out; a clause with one that never holds is dropped.
         open_ = state == 0
         literal = 2 * first.variable[j] + (first.sign[j] * s < 0)
         where, shape = (owner[open_], literal[open_]), (clauses.count, 2 * self.size)
@@ -155,7 +155,7 @@ class Skeleton:
         table = table.with_values(np.ones_like(table.values))
         useful = np.ones(clauses.count, dtype=bool)
         useful[owner[state == -s]] = False
-        # So do two members that are opposites: they are neighbours.
+        # A clause with two opposite members, which are neighbours, is also dropped.
         row, variable = table.row, table.columns // 2
         opposite = (np.diff(variable) == 0) & (np.diff(row) == 0)
         useful[row[1:][opposite]] = False
@@ -173,7 +173,7 @@ class Skeleton:
         low, high = rows.ranges(np.zeros(self.size, dtype=np.int8), self.excluded)
         shift = weights.times(below.state)
         plus, minus = source.plus_from - shift, source.minus_upto - shift
-        # Every value allows one sign at least, so a sign that is impossible leaves the other.
+        # Every value allows at least one sign, so if one is impossible, the neuron has the other.
         state = np.where(high < plus, -1, np.where(low > minus, 1, 0)).astype(np.int8)
         layer = Layer(state, rows, low, high, plus, minus)
         if number == self.network.depth - 1:
@@ -201,7 +201,7 @@ class Skeleton:
         seen: dict[tuple[bytes, int, int], tuple[int, int]] = {}
         for k, j in enumerate(rest.tolist()):
             plus, minus = int(layer.plus[j]), int(layer.minus[j])
-            # Where a tie may go either way each neuron settles its own.
+            # If a tie allows both signs, equal neurons may have different ones.
             if plus > minus:
                 key, flip = layer.rows.key(j)
                 # sign(u >= plus) = -sign(-u > -plus): the roles of the thresholds swap.
@@ -225,7 +225,7 @@ class Skeleton:
         return bool(np.all(reach + np.add.reduceat(need, clauses.start[:-1]) < 0))
 
     def _add(self, number: int, layer: Layer, open_: Integers, clashes: Clauses | None) -> None:
-        """Close the clashes among open neurons and make variables of what is left."""
+        """Close the clashes among open neurons transitively, and number the variables."""
         self.layers.append(layer)
         if self.size + open_.size > MOST_VARIABLES:
             raise RejectedError(f"more than {MOST_VARIABLES} open neurons")
@@ -235,12 +235,12 @@ class Skeleton:
             place = np.full(layer.state.size, -1, dtype=np.int64)
             place[open_] = np.arange(open_.size)
             first, second = (2 * place[e // 2] + e % 2 for e in _pairs(clashes))
-            # A neuron that is fixed anyway makes its clash true or useless.
+            # A clash with a fixed neuron gives no implication between open ones.
             kept = (first >= 0) & (second >= 0)
             first, second = first[kept], second[kept]
             implies[first, second ^ 1] = implies[second, first ^ 1] = True
             implies = _closure(implies)
-        # What its own opposite implies is true, and so is all that follows.
+        # A literal that its opposite implies is true, and so is all that it implies.
         true = implies[implies[literals ^ 1, literals]].any(axis=0)
         self.empty = self.empty or bool(np.any(true[0::2] & true[1::2]))
         settled = true[0::2].astype(np.int8) - true[1::2].astype(np.int8)
@@ -264,7 +264,7 @@ class Skeleton:
 
 
 def _pairs(clauses: Clauses) -> tuple[Integers, Integers]:
-    """Return the two literals 2j + (sign < 0) of every clash, twice the same for a lone one."""
+    """Return the two literals 2j + (sign < 0) of every clash, equal if it has only one."""
     real = clauses.neuron >= 0
     literal = (2 * clauses.neuron + (clauses.sign < 0))[real]
     count = np.bincount(clauses.owner[real], minlength=clauses.count)

@@ -31,7 +31,7 @@ REGIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     "polytope": (("inequalities",), ("lo", "hi", "matrix", "right"), ("inside",)),
 }
 
-#: All fields that say something about a region.
+#: All fields of a region.
 REGION_FIELDS = {"radius", "within", "inequalities", "grid"}
 
 
@@ -78,14 +78,14 @@ class Space:
         return self.norm is None or sum(gaps) <= radius
 
     def has_float32(self) -> bool:
-        """Whether an input of float32 numbers lies in a box or a ball (inequalities aside)."""
+        """Whether an input of float32 numbers lies in the box or ball, without inequalities."""
         plain = replace(self, matrix=self.matrix[:0], right=self.right[:0])
         if self.grid is not None:
             return self.grid.single and plain.has_grid_point()
         center = self.center if self.center.size else self.lower
         nearest = np.minimum(np.maximum(center, self.lower), self.upper)
         numbers = (self.rationals(v) for v in (nearest, self.lower, self.upper))
-        # Every coordinate is as near to the centre as it can be.
+        # Every coordinate is as near to the centre as possible.
         found = [_nearest_float32(*entry) for entry in zip(*numbers, strict=True)]
         point = [x for x in found if x is not None]
         return len(point) == len(found) and plain.contains(point)
@@ -109,7 +109,7 @@ def read_space(section: Section, network: Network) -> tuple[Space, str, str]:
         if np.count_nonzero(matrix) > MOST_COEFFICIENTS:
             raise RejectedError(f"the inequalities have more than {MOST_COEFFICIENTS} coefficients")
     radius = _radius(section.fields["radius"]) if "radius" in section.fields else 0.0
-    # How far each input of a ball may be from the centre; None: as far as the data box goes.
+    # The largest change of each input of a ball; None if only the data box limits it.
     reach = _reach(section, kind, radius, size)
     known = ("clip_lo", "clip_hi", "lo", "hi", "center")
     grid = StatedGrid.read(section, size, [given[k] for k in known if k in given])
@@ -142,9 +142,9 @@ def read_space(section: Section, network: Network) -> tuple[Space, str, str]:
 
 
 def _given(section: Section, kind: str, size: int) -> dict[str, Floats]:
-    """Return the vectors of a region; fields and arrays of other kinds of regions are refused."""
+    """Return the vectors of a region; reject fields and arrays of other kinds of regions."""
     fields, needed, optional = REGIONS[kind]
-    # What belongs to another kind of region could be taken for a part of the claim.
+    # A field of another kind of region could be mistaken for a part of the claim.
     gridded = "grid" in section.fields
     fields, needed = (*fields, *["grid"] * gridded), (*needed, *GRID_ARRAYS * gridded)
     if kind == "l0" and "within" in section.fields:
@@ -160,7 +160,7 @@ def _given(section: Section, kind: str, size: int) -> dict[str, Floats]:
 
 
 def _reach(section: Section, kind: str, radius: float, size: int) -> float | None:
-    """Return by how much each input of a ball may change, or None if only the data box says so."""
+    """Return the largest change of each input of a ball; None if only the data box limits it."""
     if kind != "l0":
         return radius
     if not (radius.is_integer() and radius <= size):
@@ -194,7 +194,7 @@ def _on_grid(space: Space, grid: StatedGrid, exact: dict[str, Objects]) -> Space
 
 
 def _ball_words(kind: str, radius: float, reach: float | None, size: int) -> str:
-    """Say which inputs a ball has, its data box aside."""
+    """Return the inputs of a ball in words, without its data box."""
     if kind != "l0":
         return f"the {kind} ball of radius {radius!r}"
     by = "" if reach is None else f", each by at most {reach!r}"
@@ -204,7 +204,7 @@ def _ball_words(kind: str, radius: float, reach: float | None, size: int) -> str
 
 
 def _radius(value: Any) -> float:
-    """Return a radius that is a float, as they all are."""
+    """Return the radius, which is a float in every claim."""
     exact = exactly(value)
     try:
         radius = float(exact)
@@ -216,14 +216,14 @@ def _radius(value: Any) -> float:
 
 
 def _refuse_wide(numbers: Floats) -> None:
-    """Refuse floats that take too many bits over one power of two."""
+    """Reject floats that need too many bits over a common power of two."""
     _, exponents = np.frexp(numbers[numbers != 0])
     if exponents.size and int(exponents.max() - exponents.min()) + 53 > MOST_BITS:
         raise RejectedError("the region's numbers differ too much in size")
 
 
 def _data_box(lo: Floats | None, hi: Floats | None, network: Network) -> str:
-    """Say which data box a ball is cut with, and whether it is the network's own."""
+    """Return the data box of a ball in words, and whether it is the network's own."""
     own = _interval(network.input_lo, network.input_hi)
     mine = _interval(lo, hi)
     if lo is None and hi is None:
@@ -247,7 +247,7 @@ def _equal(a: Floats | None, b: Floats | None) -> bool:
 
 
 def _interval(lo: Floats | None, hi: Floats | None) -> str | None:
-    """Return bounds in words, the outermost ones where inputs differ."""
+    """Return bounds in words, the outermost ones if inputs differ."""
     if lo is None and hi is None:
         return None
     low, high = (
@@ -267,7 +267,7 @@ def _nearest_float32(x: Fraction, low: Fraction, high: Fraction) -> Fraction | N
 
 
 def has_input(section: Section, space: Space, float32: bool) -> bool:
-    """Whether the region has an input: boxes and balls do; of a polytope one has to be given."""
+    """Whether the region has an input: boxes and balls have, a polytope needs a point as proof."""
     if not space.right.size:
         return space.grid is None or space.has_grid_point()
     if "inside" not in section.arrays:

@@ -1,6 +1,6 @@
-"""Integer matrices in compressed sparse rows, with the few exact operations that the check needs.
+"""Integer matrices in compressed sparse rows, with the exact operations that the check needs.
 
-Sums are 64-bit integers; whoever multiplies limits the numbers so that they fit.
+Sums are 64-bit integers; the callers limit the numbers so that they do not overflow.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a certificate claims: network, region and property, in exact numbers and in words.
+"""The claim of a certificate: network, region and property, in exact numbers and in words.
 
-The claim itself is not checked here.  Claims that would need no proof are refused: a property
-without rivals or conditions, and a region without inputs.
+The claim is not proved here.  Claims that would need no proof are rejected: a property without
+adversarial classes or conditions, and a region without inputs.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ TIES = {"violation": "a tie is a violation", "robust": "a tie is not a violation
 
 @dataclass(frozen=True)
 class Report:
-    """What a certificate proves, in words, and what it took.
+    """The statement of an accepted certificate in words, and the size and time of the check.
 
     Attributes
     ----------
     assumptions
-        The value of sign(0), the arithmetic, what a tie is, the data box, and whether the region
-        is shown to have an input at all.
+        The value of sign(0), the arithmetic, the meaning of a tie, the data box, and whether the
+        region is shown to have an input.
     property
-        The property as the file has it.
+        The property as the file states it.
     """
 
     statement: str
@@ -79,9 +79,9 @@ class ScoreFunction:
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """The first section: what the certificate claims.
+    """The first section: the claim of the certificate.
 
-    The property holds where in every target some function is positive.
+    The property holds at an input if in every target some function is positive.
     """
 
     verdict: str
@@ -93,7 +93,7 @@ class Statement:
     property: dict[str, Any]
 
     def report(self, clauses: int, leaves: int, seconds: float) -> Report:
-        """Return what is known once the claim has been checked."""
+        """Return the report of a claim that has been checked."""
         return Report(
             self.text,
             self.verdict,
@@ -138,7 +138,7 @@ class Statement:
 
 
 def _refuse_other_network(section: Section, network: Network) -> None:
-    """Refuse a claim about another network, or about another value of sign(0)."""
+    """Reject a claim about another network, or about another value of sign(0)."""
     stated, choices = section.text("network"), get_args(Zero)
     if section.fields.get("sign_zero") is not None:
         choices = (section.text("sign_zero", choices),)
@@ -224,6 +224,6 @@ def _objective(value: Any, network: Network) -> ScoreFunction:
 
 
 def _short(number: Fraction) -> str:
-    """Return a number exactly, or if that is long nearly."""
+    """Return a number exactly, or rounded if the text would be long."""
     text = str(number)
     return text if len(text) <= 20 else f"about {float(number):.9g}"
