@@ -37,15 +37,7 @@ def trained(data: Dataset, options: TrainingOptions, path: Path) -> bnncert.Netw
             print(f"{path.name}: epoch {now.epoch}, loss {now.loss:.4f}", flush=True)
 
     checkpoint = path.with_name(path.name + ".checkpoint")
-    net = fit(
-        data.train,
-        data.input_shape,
-        data.classes,
-        data.scaling,
-        options,
-        checkpoint=checkpoint,
-        report=report,
-    )
+    net = fit(data, options, checkpoint=checkpoint, report=report)
     network = write_network(net, data.scaling, data.test, path).network
     checkpoint.unlink()
     print(f"{path.name}: trained in {time.monotonic() - started:.0f} s", flush=True)

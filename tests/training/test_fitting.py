@@ -19,7 +19,7 @@ torch: Any = pytest.importorskip("torch", reason="needs the extra 'train'")
 from bnncert.training import export  # noqa: E402
 from bnncert.training.fitting import TrainingProgress, fit  # noqa: E402
 from bnncert.training.model import TernaryNet  # noqa: E402
-from tests.training.trained import CONV, SHAPE, SMALL, train  # noqa: E402
+from tests.training.trained import CONV, SMALL, dataset, train  # noqa: E402
 
 
 def same(one: TernaryNet, other: TernaryNet) -> bool:
@@ -138,12 +138,12 @@ def test_what_cannot_be_trained() -> None:
         train(replace(SMALL, conv=(2, 2, 2, 2), stride=3))
     flat = blobs(50, 1)
     with pytest.raises(InputError, match="needs images"):
-        fit(flat, (64,), CLASSES, BYTES, replace(SMALL, conv=(2,)))
-    floats = Split(flat.images / 255.0, flat.labels)
+        fit(dataset(flat, input_shape=(64,)), replace(SMALL, conv=(2,)))
+    unscaled = dataset(Split(flat.images / 255.0, flat.labels), Scaling(None, None, None))
     with pytest.raises(InputError, match="pixel"):
-        fit(floats, SHAPE, CLASSES, Scaling(None, None, None), replace(SMALL, robust=1.0))
+        fit(unscaled, replace(SMALL, robust=1.0))
     with pytest.raises(InputError, match="--binarise-input needs data in pixels"):
-        fit(floats, SHAPE, CLASSES, Scaling(None, None, None), replace(SMALL, binarise_input=True))
+        fit(unscaled, replace(SMALL, binarise_input=True))
     with pytest.raises(InputError, match="1 training images"):
         train(SMALL, blobs(1, 1))
 
@@ -152,7 +152,7 @@ def test_floats_enter_as_they_are(tmp_path: Path) -> None:
     split, test = blobs(200, 1), blobs(50, 2)
     scaling = Scaling(0.0, 1.0, 1 / 255)
     floats = [Split(part.images / 255.0, part.labels) for part in (split, test)]
-    net = fit(floats[0], SHAPE, CLASSES, scaling, replace(SMALL, epochs=2))
+    net = fit(dataset(floats[0], scaling), replace(SMALL, epochs=2))
     written = export.write_network(net, scaling, floats[1], tmp_path / "net.npz")
     assert written.network.pixel_step == 1 / 255
     assert written.compared == 50

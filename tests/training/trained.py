@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bnncert.training.labelled_images import BYTES, Split
+from bnncert.training.labelled_images import BYTES, Dataset, Scaling, Split
 from bnncert.training.options import TrainingOptions
 from tests.training.tiny import CLASSES, SIDE, blobs
 
@@ -27,6 +27,12 @@ CONV = TrainingOptions(hidden=(16,), conv=(4, 6), zeros=0.34, epochs=3, batch=50
 STRIDED = TrainingOptions(hidden=(), conv=(6, 8), stride=2, zeros=0.34, epochs=3, batch=50)
 
 
+def dataset(
+    split: Split, scaling: Scaling = BYTES, input_shape: tuple[int, ...] = SHAPE
+) -> Dataset:
+    return Dataset("tiny", split, split, input_shape, CLASSES, scaling)
+
+
 def train(
     options: TrainingOptions = SMALL,
     split: Split | None = None,
@@ -35,4 +41,4 @@ def train(
     report: Any = None,
 ) -> TernaryNet:
     split = blobs(300, 1) if split is None else split
-    return fit(split, SHAPE, CLASSES, BYTES, options, checkpoint=checkpoint, report=report)
+    return fit(dataset(split), options, checkpoint=checkpoint, report=report)

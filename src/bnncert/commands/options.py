@@ -97,6 +97,10 @@ SaveCounterexampleOption = Annotated[
         "amplified difference side by side).",
     ),
 ]
+CertificatesOption = Annotated[
+    Path | None,
+    typer.Option("--certificates", help="Folder for a certificate of every verdict."),
+]
 ArithmeticOption = Annotated[
     Literal["real", "float32"],
     typer.Option("--arithmetic", help="float32: the verdict covers every float32 execution."),

@@ -21,6 +21,7 @@ from bnncert.commands.batches import refuse_failures, run_shown
 from bnncert.commands.console import wide_console
 from bnncert.commands.grouping import grouped
 from bnncert.commands.options import (
+    CertificatesOption,
     LabelsOption,
     MemoryOption,
     MethodOption,
@@ -76,10 +77,7 @@ class AnsweringOptions:
     seed: SeedOption = 0
     sign_zero: SignZeroOption = None
     memory: MemoryOption = 4.0
-    certificates: Annotated[
-        Path | None,
-        typer.Option("--certificates", help="Folder for a certificate of every verdict."),
-    ] = None
+    certificates: CertificatesOption = None
 
 
 @grouped

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import field, make_dataclass
 from typing import Annotated
 
 import typer
 
+from bnncert.commands.grouping import grouped
 from bnncert.commands.options import ArithmeticOption
 from bnncert.errors import InputError
 
@@ -24,52 +26,39 @@ THEORIES = {
 SWITCHES = {"optimised_disjunctive_reasoning": "true", "serialise_assignments": "false"}
 
 
-def supports(
-    ctx: typer.Context,
-    vnnlib_versions: Annotated[
-        bool, typer.Option("--vnnlib-versions", help="Oldest and newest version of queries.")
-    ] = False,
-    onnx_opset_versions: Annotated[
-        bool, typer.Option("--onnx-opset-versions", help="Oldest and newest operator set.")
-    ] = False,
-    onnx_element_types: Annotated[
-        bool, typer.Option("--onnx-element-types", help="Types for which verdicts are sound.")
-    ] = False,
-    onnx_operators: Annotated[
-        bool, typer.Option("--onnx-operators", help="Operators of a binary network.")
-    ] = False,
-    hidden_node_theories: Annotated[bool, typer.Option("--hidden-node-theories")] = False,
-    multiple_input_output_theories: Annotated[
-        bool, typer.Option("--multiple-input-output-theories")
-    ] = False,
-    multiple_network_theories: Annotated[bool, typer.Option("--multiple-network-theories")] = False,
-    multiple_node_comparison_theories: Annotated[
-        bool, typer.Option("--multiple-node-comparison-theories")
-    ] = False,
-    arithmetic_complexity_theories: Annotated[
-        bool, typer.Option("--arithmetic-complexity-theories")
-    ] = False,
-    optimised_disjunctive_reasoning: Annotated[
-        bool, typer.Option("--optimised-disjunctive-reasoning")
-    ] = False,
-    serialise_assignments: Annotated[bool, typer.Option("--serialise-assignments")] = False,
-    arithmetic: ArithmeticOption = "real",
-) -> None:
-    """Answer one question about the capabilities, as the VNN-LIB 2.0 standard asks it."""
-    asked = [name for name in QUESTIONS if ctx.params[name]]
-    if len(asked) != 1:
-        flags = ", ".join("--" + name.replace("_", "-") for name in QUESTIONS)
-        raise InputError(f"supports answers exactly one question at a time; give one of {flags}")
-    for line in answer(asked[0], arithmetic):
-        print(line)
+#: The questions in the order of the standard, and what `--help` says about them.
+QUESTIONS: dict[str, str | None] = {
+    "vnnlib_versions": "Oldest and newest version of queries.",
+    "onnx_opset_versions": "Oldest and newest operator set.",
+    "onnx_element_types": "Types for which verdicts are sound.",
+    "onnx_operators": "Operators of a binary network.",
+    **dict.fromkeys((*THEORIES, *SWITCHES)),
+}
 
 
-#: The questions in the order of the standard.
-QUESTIONS = (
-    *("vnnlib_versions", "onnx_opset_versions", "onnx_element_types", "onnx_operators"),
-    *THEORIES,
-    *SWITCHES,
+def _flag(question: str) -> str:
+    return "--" + question.replace("_", "-")
+
+
+#: One flag for each question.
+Asked = make_dataclass(
+    "Asked",
+    [
+        (name, Annotated[bool, typer.Option(_flag(name), help=text)], field(default=False))
+        for name, text in QUESTIONS.items()
+    ],
 )
+
+
+@grouped
+def supports(*, asked: Asked, arithmetic: ArithmeticOption = "real") -> None:  # type: ignore[valid-type]
+    """Answer one question about the capabilities, as the VNN-LIB 2.0 standard asks it."""
+    questions = [name for name in QUESTIONS if getattr(asked, name)]
+    if len(questions) != 1:
+        flags = ", ".join(map(_flag, QUESTIONS))
+        raise InputError(f"supports answers exactly one question at a time; give one of {flags}")
+    for line in answer(questions[0], arithmetic):
+        print(line)
 
 
 def answer(question: str, arithmetic: str = "real") -> list[str]:

@@ -139,15 +139,7 @@ def _train_and_write(dataset: Dataset, options: TrainingOptions, state: Path, ou
     console = PlainConsole()
     try:
         with _watch(console, options) as report:
-            net = fit(
-                dataset.train,
-                dataset.input_shape,
-                dataset.classes,
-                dataset.scaling,
-                options,
-                checkpoint=state,
-                report=report,
-            )
+            net = fit(dataset, options, checkpoint=state, report=report)
     except KeyboardInterrupt:
         if state.exists():
             console.print(f"{state} has the last whole epoch; the same command goes on from there")

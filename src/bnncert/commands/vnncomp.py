@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from bnncert.commands.console import PlainConsole, counting, say_interrupted, wide_console
-from bnncert.commands.options import MemoryOption, MethodOption
+from bnncert.commands.options import CertificatesOption, MemoryOption, MethodOption
 from bnncert.commands.output import refuse_clashes
 from bnncert.commands.unused import refuse_unread
 from bnncert.competition.category import (
@@ -36,10 +36,7 @@ def vnncomp(
         typer.Option("--timeout", help="Seconds for each instance (default: as the file says)."),
     ] = None,
     method: MethodOption = "auto",
-    certificates: Annotated[
-        Path | None,
-        typer.Option("--certificates", help="Folder for a certificate of every verdict."),
-    ] = None,
+    certificates: CertificatesOption = None,
     only: Annotated[
         str, typer.Option("--only", help="Only queries with this text in their name.")
     ] = "",

@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from bnncert.errors import InputError
 from bnncert.training.checkpoint import TrainingState, load_checkpoint, save_checkpoint
-from bnncert.training.labelled_images import Scaling, Split
+from bnncert.training.labelled_images import Dataset, Scaling, Split
 from bnncert.training.model import TernaryNet
 from bnncert.training.options import TrainingOptions
 from bnncert.training.robust import penalised_scores
@@ -95,29 +95,27 @@ class Images:
 
 
 def fit(
-    split: Split,
-    input_shape: tuple[int, ...],
-    classes: int,
-    scaling: Scaling,
+    dataset: Dataset,
     options: TrainingOptions,
     *,
     checkpoint: Path | None = None,
     report: Report | None = None,
 ) -> TernaryNet:
     """Train a network; with `checkpoint`, continue from it and write it after every epoch."""
-    images = Images(split, scaling)
+    scaling = dataset.scaling
+    images = Images(dataset.train, scaling)
     reach = _reach(scaling, options)
     rows, held_out = _hold_out(len(images), options)
     if len(rows) < 2:
         raise InputError(f"{len(rows)} training images; batch normalisation needs at least 2")
     generator = torch.Generator().manual_seed(options.seed)
     threshold = _input_threshold(scaling, options)
-    sizes = (input_shape, options.conv, options.hidden, classes)
+    sizes = (dataset.input_shape, options.conv, options.hidden, dataset.classes)
     net = TernaryNet(*sizes, generator, threshold, options.stride)
     net.set_zero_share(options.zeros)
     optimiser = torch.optim.Adam(net.parameters(), lr=options.rate)
     state = TrainingState(net.state_dict(), optimiser.state_dict())
-    identity = _identity(split, scaling, options)
+    identity = _identity(dataset.train, scaling, options)
     if checkpoint is not None:
         state = load_checkpoint(checkpoint, identity) or state
         net.load_state_dict(state.model)
