@@ -66,12 +66,12 @@ class NodePatterns:
         nothing = np.zeros((0, self._inputs.size), dtype=np.int8)
         if not made.possible[0]:
             return nothing, np.inf
-        if made.lower[0, 0] > circuit.enough[0]:
+        if made.lower[0, 0] > circuit.objectives.enough[0]:
             return nothing, float(made.lower[0, 0])
         patterns, least = [nothing], np.inf
         wanted = np.ones(1, dtype=bool)
         for part in enumerate_node(
-            circuit, None, made.states[0], made.last[0], wanted, circuit.enough
+            circuit, None, made.states[0], made.last[0], wanted, circuit.objectives.enough
         ):
             patterns.append(part.violating[:, self._numbers])
             least = min(least, float(part.least[0]))

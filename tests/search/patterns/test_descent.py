@@ -73,7 +73,7 @@ def test_a_pattern_that_reaches_a_target_is_found_if_there_is_one() -> None:
         circuit, budget = made
         patterns = np.array(list(product((-1, 1), repeat=circuit.inputs)), dtype=np.int8)
         patterns = patterns[budget.spent(patterns) <= UNITS]
-        exists = bool(np.any(evaluate(circuit, patterns).lower <= circuit.enough))
+        exists = bool(np.any(evaluate(circuit, patterns).lower <= circuit.objectives.enough))
         descent = FlipDescent(circuit, budget, budget.home, always, 0)
         found = descent.run(Deadline(None), 40)
         assert found <= exists

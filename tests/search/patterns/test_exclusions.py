@@ -100,7 +100,10 @@ def test_enumeration_by_rules_finds_what_the_evaluation_of_these_patterns_finds(
         sets = rules.sets(10**6)
         assert sets is not None
         signs = rules.signs(sets, home)
-        wanted, goal = np.ones(circuit.targets, dtype=bool), np.full(circuit.constant.size, -2.0)
+        wanted, goal = (
+            np.ones(circuit.objectives.targets, dtype=bool),
+            np.full(circuit.objectives.constant.size, -2.0),
+        )
         made = propagate(circuit, node[None, :])
         if compiled:
             enumerator = FlipEnumerator.of(circuit, None, home)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bnncert.search.patterns.circuit import Circuit, Level
+from bnncert.search.patterns.linear_objectives import LinearObjectives
 from bnncert.search.patterns.propagation import evaluate, propagate
 
 
@@ -32,8 +33,9 @@ def random_circuit(rng: np.random.Generator, inputs: int, *, contiguous: bool) -
     weights = rng.integers(-3, 4, (2, sizes[-1])).astype(np.float64)
     return Circuit(
         neurons=np.arange(inputs), size=inputs + sum(sizes[:-1]), levels=tuple(levels), last=last,
-        coefficients=weights, constant=rng.integers(-2, 3, 2).astype(np.float64), slack=nothing,
-        enough=nothing, target=np.arange(2), targets=2,
+        objectives=LinearObjectives(
+            weights, rng.integers(-2, 3, 2).astype(np.float64), nothing, nothing, np.arange(2), 2
+        ),
     )  # fmt: skip
 
 
@@ -48,7 +50,7 @@ def by_levels(circuit: Circuit, pattern: np.ndarray) -> np.ndarray:
             total = sum(w * states[v] for w, v in zip(row, level.inputs.tolist(), strict=True))
             gates.append(1 if total > limit else -1)
         states.update(zip(level.outputs.tolist(), gates, strict=False))
-    return circuit.constant + circuit.coefficients @ np.array(gates)
+    return circuit.objectives.constant + circuit.objectives.coefficients @ np.array(gates)
 
 
 def test_patterns_are_evaluated_as_they_are_propagated() -> None:

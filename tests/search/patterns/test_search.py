@@ -221,8 +221,8 @@ def test_the_compiled_enumeration_equals_the_evaluation_of_all_patterns(with_bud
         node = rng.choice([0, 0, 0, 1], size=circuit.inputs).astype(np.int8)
         if budget is not None and budget.spent(node[None, :])[0] > UNITS:
             continue
-        wanted = np.ones(circuit.targets, dtype=bool)
-        goal = np.full(circuit.constant.size, rng.uniform(-40, -10))
+        wanted = np.ones(circuit.objectives.targets, dtype=bool)
+        goal = np.full(circuit.objectives.constant.size, rng.uniform(-40, -10))
         made = joined(enumerator.run(node, wanted, goal))
         patterns = all_patterns(circuit.inputs)
         patterns = patterns[np.all((node == 0) | (patterns == node), axis=1)]
@@ -263,8 +263,8 @@ def test_the_narrowed_enumeration_equals_the_evaluation_of_all_patterns(norm: st
         made = propagate(circuit, node[None, :])
         if not made.possible[0]:
             continue
-        wanted = np.ones(circuit.targets, dtype=bool)
-        goal = np.full(circuit.constant.size, rng.uniform(-6, 0))
+        wanted = np.ones(circuit.objectives.targets, dtype=bool)
+        goal = np.full(circuit.objectives.constant.size, rng.uniform(-6, 0))
         found = joined(enumerate_node(circuit, budget, made.states[0], made.last[0], wanted, goal))
         patterns = all_patterns(circuit.inputs)
         patterns = patterns[np.all((node == 0) | (patterns == node), axis=1)]

@@ -209,7 +209,7 @@ def test_the_recorded_tree_has_all_leaves_of_all_processes(shared: type[InlinePo
         checker = Realiser(question, Replayer(question.problem))
         checker.begin(Deadline(None), realiser.upper, realiser.goal)
         again = question.search(checker)
-        targets = np.ones((len(leaves), question.circuit.targets), dtype=bool)
+        targets = np.ones((len(leaves), question.circuit.objectives.targets), dtype=bool)
         again.restart(NodeBatch(leaves, targets, np.arange(len(leaves))))
         assert again.run(Deadline(None)).status == "proved"
         assert again.record is not None and again.record.size == len(leaves)

@@ -16,6 +16,7 @@ import numpy as np
 from bnncert.arrays import Float32Array, FloatArray, IntArray
 from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Objective, Target
+from bnncert.search.patterns.linear_objectives import LinearObjectives
 
 #: The largest number of entries of the dense matrices of all levels.
 MOST_ENTRIES = 2**27
@@ -61,9 +62,8 @@ class Level:
 class Circuit:
     """First-layer variables, gates, and the objectives of all targets.
 
-    f_k = constant_k + coefficients_k . x, where x is the last level, or the variables themselves
-    for a network with one sign layer.  A lower bound of f_k above `enough_k` proves objective k,
-    and a target is excluded as soon as one of its objectives is proved.
+    The objectives are functions of the last level, or of the variables themselves for a network
+    with one sign layer.
     """
 
     #: The first-layer neuron of each first-layer variable.
@@ -71,14 +71,7 @@ class Circuit:
     size: int
     levels: tuple[Level, ...]
     last: Level | None
-    coefficients: FloatArray
-    constant: FloatArray
-    #: The largest error of a computed lower bound, by rounding and by the objective's own error.
-    slack: FloatArray
-    enough: FloatArray
-    #: The target of each objective.
-    target: IntArray
-    targets: int
+    objectives: LinearObjectives
 
     @property
     def inputs(self) -> int:
@@ -94,11 +87,6 @@ class Circuit:
     def has_ties(self) -> bool:
         """Whether a pattern of the first layer may leave a gate undetermined."""
         return any(level.has_ties for level in self.all_levels)
-
-    @cached_property
-    def absolute(self) -> FloatArray:
-        """The absolute values of the objectives' coefficients."""
-        return np.abs(self.coefficients)
 
 
 def is_small_enough(presolved: Presolved) -> bool:
@@ -140,12 +128,14 @@ def build_circuit(presolved: Presolved, targets: tuple[Target, ...]) -> Circuit:
         size=int(presolved.owner.size),
         levels=tuple(levels),
         last=last,
-        coefficients=np.array(rows, dtype=np.float64).reshape(len(rows), width),
-        constant=constant,
-        slack=slack,
-        enough=np.array([o.enough for o in objectives]),
-        target=np.array(owner, dtype=np.int64),
-        targets=len(targets),
+        objectives=LinearObjectives(
+            coefficients=np.array(rows, dtype=np.float64).reshape(len(rows), width),
+            constant=constant,
+            slack=slack,
+            enough=np.array([o.enough for o in objectives]),
+            target=np.array(owner, dtype=np.int64),
+            targets=len(targets),
+        ),
     )
 
 

@@ -14,7 +14,7 @@ from bnncert.arrays import BoolArray, IntArray, SignArray
 from bnncert.deadline import Deadline
 from bnncert.search.patterns.circuit import Circuit
 from bnncert.search.patterns.flips import UNITS, FlipBudget
-from bnncert.search.patterns.propagation import evaluate, open_targets, target_bounds
+from bnncert.search.patterns.propagation import evaluate
 from bnncert.search.patterns.search import Realise
 
 #: The smallest and the largest number of steps for which a flip may not be undone.
@@ -88,13 +88,13 @@ class FlipDescent:
             swapped = steps[:, 1] >= 0
             neighbours[rows[swapped], steps[swapped, 1]] *= -1
             made = evaluate(self.circuit, neighbours)
-            distance = made.lower - self.circuit.enough
-            reached = open_targets(self.circuit, distance, np.zeros(distance.shape[1]))
+            objectives = self.circuit.objectives
+            values = objectives.target_bounds(made.lower - objectives.enough)
+            reached = values <= 0
             for k in np.flatnonzero(reached.any(axis=1))[:4].tolist():
                 if self._reaches(neighbours[k], reached[k]):
                     return True
             # The closest target decides; the others break ties between equal steps.
-            values = target_bounds(self.circuit, distance)
             value = values.min(axis=1, initial=np.inf) + 1e-3 * values.mean(axis=1)
             best = int(np.argmin(value))
             pattern = neighbours[best]

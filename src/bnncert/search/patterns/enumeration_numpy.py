@@ -14,7 +14,7 @@ from bnncert.search.patterns.circuit import Circuit
 from bnncert.search.patterns.enumeration import Enumerated
 from bnncert.search.patterns.flips import UNITS, FlipBudget
 from bnncert.search.patterns.narrowing import narrowed
-from bnncert.search.patterns.propagation import evaluate, open_targets, target_bounds
+from bnncert.search.patterns.propagation import evaluate
 
 #: Patterns up to which a node is enumerated, and patterns that are evaluated together.
 MOST_PLAIN, CHUNK = 2**13, 2**12
@@ -48,9 +48,9 @@ def enumerate_node(
     for start in range(0, signs.shape[0], CHUNK):
         chunk = signs[start : start + CHUNK]
         made = evaluate(small, _filled(node, open_, chunk) if whole else chunk)
-        reached = open_targets(small, made.lower, goal) & wanted & made.possible[:, None]
+        reached = small.objectives.open_targets(made.lower, goal) & wanted & made.possible[:, None]
         closed = wanted & ~reached & made.possible[:, None]
-        bounds = np.where(closed, target_bounds(small, made.lower), np.inf)
+        bounds = np.where(closed, small.objectives.target_bounds(made.lower), np.inf)
         violating = _filled(node, open_, chunk[reached.any(axis=1)])
         least = bounds.min(axis=0, initial=np.inf)
         ends = start + CHUNK >= signs.shape[0]

@@ -38,16 +38,19 @@ def narrowed(
         _narrowed_level(level, states, removed, place, states[level.outputs] == 0)
         for level in circuit.levels
     ]
-    open_ = last == 0
-    fixed = circuit.coefficients[:, ~open_] @ last[~open_].astype(np.float64)
+    open_, objectives = last == 0, circuit.objectives
+    fixed = objectives.coefficients[:, ~open_] @ last[~open_].astype(np.float64)
     return replace(
         circuit,
         neurons=circuit.neurons[~removed[: circuit.inputs]],
         size=int(np.count_nonzero(~removed)),
         levels=tuple(level for level in levels if level.size),
         last=_narrowed_level(circuit.last, states, removed, place, open_),
-        coefficients=circuit.coefficients[:, open_],
-        constant=circuit.constant + fixed,
+        objectives=replace(
+            objectives,
+            coefficients=objectives.coefficients[:, open_],
+            constant=objectives.constant + fixed,
+        ),
     )
 
 

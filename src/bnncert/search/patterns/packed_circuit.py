@@ -93,9 +93,9 @@ def pack_rows(rows: npt.NDArray[np.generic]) -> tuple[Words, Words]:
 
 def pack(circuit: Circuit) -> PackedCircuit | None:
     """Return the packed circuit, or None if weights or connections do not allow it."""
-    if circuit.last is None or circuit.has_ties or not circuit.constant.size:
+    if circuit.last is None or circuit.has_ties or not circuit.objectives.constant.size:
         return None
-    levels = (*circuit.levels, circuit.last)
+    levels = circuit.all_levels
     # One flip at a time: the first level's weights only have to fit into bytes.
     most = [127, *(1 for _ in levels[1:])]
     if np.any(levels[0].inputs >= circuit.inputs) or not all(map(_is_small, levels, most)):
@@ -110,10 +110,10 @@ def pack(circuit: Circuit) -> PackedCircuit | None:
         columns.append(_columns(_padded(below.size), where, level))
     parts = [
         (k, size, np.where(np.abs(row) == size, row, 0.0))
-        for k, row in enumerate(circuit.coefficients)
+        for k, row in enumerate(circuit.objectives.coefficients)
         for size in np.unique(np.abs(row[row != 0])).tolist()
     ]
-    if len(parts) > MOST_PARTS * circuit.constant.size:
+    if len(parts) > MOST_PARTS * circuit.objectives.constant.size:
         return None
     rows_of_parts = np.array([row for _, _, row in parts]).reshape(len(parts), circuit.last.size)
     part_signs, part_masks = pack_rows(rows_of_parts)
@@ -136,9 +136,9 @@ def pack(circuit: Circuit) -> PackedCircuit | None:
         part=np.array([k for k, _, _ in parts], dtype=np.int64),
         scale=scale,
         reach=scale * np.count_nonzero(rows_of_parts, axis=1),
-        constant=circuit.constant - circuit.slack,
-        target=circuit.target,
-        targets=circuit.targets,
+        constant=circuit.objectives.constant - circuit.objectives.slack,
+        target=circuit.objectives.target,
+        targets=circuit.objectives.targets,
     )
 
 

@@ -73,10 +73,7 @@ def propagate(circuit: Circuit, nodes: SignArray, first: Sums | None = None) -> 
             states[:, level.outputs] = last
     if circuit.last is None:
         last = states
-    fixed = last.astype(np.float64) @ circuit.coefficients.T
-    loose = (last == 0).astype(np.float64) @ circuit.absolute.T
-    lower = np.asarray(fixed - loose + (circuit.constant - circuit.slack))
-    return Propagated(states, last, lower, possible)
+    return Propagated(states, last, circuit.objectives.lower_bounds(last), possible)
 
 
 def evaluate(circuit: Circuit, patterns: SignArray) -> Propagated:
@@ -97,8 +94,7 @@ def evaluate(circuit: Circuit, patterns: SignArray) -> Propagated:
         last -= 1
         if level.outputs.size:
             states[:, _places(level.outputs)] = last
-    fixed = last.astype(np.float64) @ circuit.coefficients.T
-    lower = np.asarray(fixed + (circuit.constant - circuit.slack))
+    lower = circuit.objectives.values(last)
     return Propagated(states, last, lower, np.ones(patterns.shape[0], dtype=bool))
 
 
@@ -109,30 +105,13 @@ def _places(numbers: IntArray) -> IntArray | slice:
     return numbers
 
 
-def open_targets(circuit: Circuit, lower: FloatArray, goal: FloatArray) -> BoolArray:
-    """Return which targets (columns) have no objective above its goal, which would exclude them."""
-    proved = lower > goal
-    excluded = np.zeros((lower.shape[0], circuit.targets), dtype=bool)
-    for k, target in enumerate(circuit.target.tolist()):
-        excluded[:, target] |= proved[:, k]
-    return ~excluded
-
-
-def target_bounds(circuit: Circuit, lower: FloatArray) -> FloatArray:
-    """Return lower bounds of F = max_i f_i for each target (columns)."""
-    bounds = np.full((lower.shape[0], circuit.targets), -np.inf)
-    for k, target in enumerate(circuit.target.tolist()):
-        np.maximum(bounds[:, target], lower[:, k], out=bounds[:, target])
-    return bounds
-
-
 def influence(circuit: Circuit, made: Propagated, open_: BoolArray) -> Float32Array:
     """Return the influence of each first-layer variable on the open targets of each node.
 
     The weights of the objectives are propagated back through the open gates, like a gradient.
     """
-    of_objective = open_[:, circuit.target].astype(np.float32)
-    weight = of_objective @ circuit.absolute.astype(np.float32)
+    of_objective = open_[:, circuit.objectives.target].astype(np.float32)
+    weight = of_objective @ circuit.objectives.absolute.astype(np.float32)
     if circuit.last is None:
         return np.asarray(weight[:, : circuit.inputs])
     back = np.zeros((weight.shape[0], circuit.size), dtype=np.float32)

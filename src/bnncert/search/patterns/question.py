@@ -87,7 +87,7 @@ class Realiser:
         targets = question.targets
         self.upper = np.full(len(targets), np.inf)
         self.lowest: list[Point | None] = [None] * len(targets)
-        self.goal: FloatArray = question.circuit.enough.copy()
+        self.goal: FloatArray = question.circuit.objectives.enough.copy()
         self._values = []
         if question.minimum:
             exactly = Replayer(question.problem)
@@ -140,16 +140,15 @@ class Realiser:
             return
         self.upper[k], self.lowest[k] = value, point
         objectives = self.question.targets[k].objectives
-        circuit = self.question.circuit
-        for place, objective in zip(
-            np.flatnonzero(circuit.target == k).tolist(), objectives, strict=True
-        ):
+        linear = self.question.circuit.objectives
+        places = np.flatnonzero(linear.target == k).tolist()
+        for place, objective in zip(places, objectives, strict=True):
             # No value lies between the best one and the next lower one of the lattice.
             step = 0.0
             if len(objectives) == 1 and objective.lattice is not None:
                 step = float(objective.lattice[1])
             # The bound of the point's own pattern is up to two slacks below the value.
-            below = float(np.nextafter(value - 2 * circuit.slack[place], -np.inf))
+            below = float(np.nextafter(value - 2 * linear.slack[place], -np.inf))
             self.goal[place] = min(below, value - step / 2)
 
 

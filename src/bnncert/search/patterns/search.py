@@ -30,10 +30,8 @@ from bnncert.search.patterns.propagation import (
     evaluate,
     imply,
     influence,
-    open_targets,
     pair_scores,
     propagate,
-    target_bounds,
 )
 from bnncert.search.patterns.record import TreeRecord
 
@@ -129,7 +127,7 @@ class PatternSearch:
         self._compiled: FlipEnumerator | None = None
         root = np.zeros((1, circuit.inputs), dtype=np.int8)
         numbers = np.zeros(1 if recording else 0, dtype=np.int64)
-        targets = np.ones((1, circuit.targets), dtype=bool)
+        targets = np.ones((1, circuit.objectives.targets), dtype=bool)
         #: The nodes that are not closed yet.
         self.open = OpenNodes(NodeBatch(root, targets, numbers))
         # Patterns whose feasibility check was interrupted by the deadline.
@@ -141,8 +139,8 @@ class PatternSearch:
         #: The deadline of the enumeration of a node; the end of a time slice does not interrupt it.
         self.limit = Deadline(None)
         #: A lower bound of objective k above goal[k] excludes its target in a node.
-        self.goal = circuit.enough.copy()
-        self.outcome = SearchOutcome.start(circuit.targets)
+        self.goal = circuit.objectives.enough.copy()
+        self.outcome = SearchOutcome.start(circuit.objectives.targets)
 
     @property
     def most_patterns(self) -> int:
@@ -207,7 +205,7 @@ class PatternSearch:
         self.undecided = False
         if self.record is not None:
             self.record = TreeRecord(len(nodes))
-        self.outcome = SearchOutcome.start(self.circuit.targets)
+        self.outcome = SearchOutcome.start(self.circuit.objectives.targets)
 
     def _step(self, batch: NodeBatch, deadline: Deadline) -> bool:
         """Propagate a batch, and enumerate or split the open nodes; True ends the search."""
@@ -304,10 +302,10 @@ class PatternSearch:
 
     def _close(self, batch: NodeBatch, made: Propagated) -> tuple[NodeBatch, IntArray]:
         """Record what the bounds exclude; return the open nodes and their places in the batch."""
-        open_ = open_targets(self.circuit, made.lower, self.goal) & batch.targets
+        open_ = self.circuit.objectives.open_targets(made.lower, self.goal) & batch.targets
         open_[~made.possible] = False
         closed = batch.targets & ~open_ & made.possible[:, None]
-        bounds = np.where(closed, target_bounds(self.circuit, made.lower), np.inf)
+        bounds = np.where(closed, self.circuit.objectives.target_bounds(made.lower), np.inf)
         self._note(bounds.min(axis=0, initial=np.inf))
         kept = np.flatnonzero(open_.any(axis=1))
         return replace(batch.take(kept), targets=open_[kept]), kept
@@ -357,7 +355,9 @@ class PatternSearch:
         batch, kept = self._close(batch, made)
         if not len(batch):
             return False
-        lowest = np.where(batch.targets[:, self.circuit.target], made.lower[kept], np.inf)
+        lowest = np.where(
+            batch.targets[:, self.circuit.objectives.target], made.lower[kept], np.inf
+        )
         batch = batch.take(np.argsort(lowest.min(axis=1, initial=np.inf), kind="stable"))
         return self._look_for(batch)
 
