@@ -10,6 +10,7 @@ import importlib.util
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from bnncert.search.patterns.circuit import Circuit
 from bnncert.search.patterns.compilation import ENUMERATION
 from bnncert.search.patterns.exclusions import FlipRules
 from bnncert.search.patterns.flips import UNITS, FlipBudget
-from bnncert.search.patterns.packed_circuit import PackedCircuit, pack
+from bnncert.search.patterns.packed_circuit import Int8Array, PackedCircuit, Words, pack
 
 #: The largest number of violating patterns that one enumeration returns.
 MOST_FOUND = 64
@@ -47,6 +48,20 @@ class Enumerated:
     last: bool
 
 
+class Flips(NamedTuple):
+    """The open variables of a node in the order in which sets of flips take them."""
+
+    #: The weights of each in the first level's sums, one after the other.
+    gains: Int8Array
+    #: The sign after the flip.
+    signs: IntArray
+    #: What the flip costs, ascending.
+    cost: IntArray
+    #: Words of the flips that each excludes, and of those that it needs; empty without such rules.
+    clash: Words
+    need: Words
+
+
 def is_compiled() -> bool:
     """Whether numba is installed."""
     return importlib.util.find_spec("numba") is not None
@@ -68,12 +83,10 @@ def pattern_counts(nodes: SignArray, most_flips: IntArray | None) -> FloatArray:
 class FlipEnumerator:
     """Enumerates the patterns of nodes of one circuit by the compiled loop."""
 
-    def __init__(
-        self, circuit: Circuit, packed: PackedCircuit, budget: FlipBudget | None, home: SignArray
-    ) -> None:
-        self._packed, self._budget, self._circuit = packed, budget, circuit
+    def __init__(self, packed: PackedCircuit, budget: FlipBudget | None, home: SignArray) -> None:
+        self._packed, self._budget = packed, budget
         self._home = home if budget is None else budget.home
-        weights = max(1, packed.columns.size + packed.gains.size)
+        weights = max(1, packed.levels.columns.size + packed.gains.size)
         self._call = max(64, CALL_WEIGHTS // weights)
         #: Patterns up to which a node is enumerated.
         self.most = min(MOST_COMPILED, max(1024, NODE_WEIGHTS // weights))
@@ -82,7 +95,7 @@ class FlipEnumerator:
     def of(circuit: Circuit, budget: FlipBudget | None, home: SignArray) -> FlipEnumerator | None:
         """Return the compiled enumerator, or None without numba or a packed form."""
         packed = pack(circuit) if is_compiled() else None
-        return None if packed is None else FlipEnumerator(circuit, packed, budget, home)
+        return None if packed is None else FlipEnumerator(packed, budget, home)
 
     def is_ready(self, limit: Deadline) -> bool:
         """Whether the loop is compiled; the first question begins to compile it."""
@@ -90,8 +103,9 @@ class FlipEnumerator:
 
     def _enumerate_one(self) -> None:
         """Enumerate a node in which every sign is fixed."""
-        goal = np.full(self._packed.constant.size, -np.inf)
-        list(self.run(self._home, np.zeros(self._packed.targets, dtype=bool), goal))
+        objectives = self._packed.circuit.objectives
+        goal = np.full(objectives.constant.size, -np.inf)
+        list(self.run(self._home, np.zeros(objectives.targets, dtype=bool), goal))
 
     def run(
         self,
@@ -120,15 +134,14 @@ class FlipEnumerator:
         base = node.copy()
         base[open_] = self._home[open_]
         found = np.full((MOST_FOUND, open_.size + 1), -1, dtype=np.int64)
-        least = np.full(packed.targets, np.inf)
-        room = packed.room(base, self._circuit.size)
-        gains, signs = packed.gains[open_].ravel(), -self._home[open_].astype(np.int64)
+        least = np.full(wanted.size, np.inf)
+        room = packed.room(base)
+        signs = -self._home[open_].astype(np.int64)
+        flips = Flips(packed.gains[open_].ravel(), signs, cost, clash, need)
         for first, last in self._calls(cost, left):
             count, violations = enumerate_flips(
-                room, gains, signs, cost, left, clash, need, first, last, packed.gate,
-                packed.columns, packed.start, packed.part_signs, packed.part_masks, packed.part,
-                packed.scale, packed.reach, packed.constant, wanted, goal, packed.target,
-                MOST_FOUND, found, least,
+                room, flips, left, first, last, packed.levels, packed.objectives, wanted, goal,
+                found, least,
             )  # fmt: skip
             violating = _flipped(base, open_, found[:violations])
             yield Enumerated(abs(count), violating, least, count >= 0, last == open_.size)

@@ -137,31 +137,35 @@ def _move(room, row, bits, new, moved, columns, first, end, up, ups, down, downs
 
 
 @numba.njit(cache=True, nogil=True)
-def _flip(room, bits, depth, moved, gains, flip, sign, gate, columns, start, up, down):
+def _flip(room, bits, depth, moved, flips, flip, levels, up, down):
     """Fill the bits of depth + 1 after a flip, and by how much the sums move (by twice that)."""
+    gate, sign = levels.gate, flips.signs[flip]
     total = gate[gate.size - 1]
     row, old = depth * total, depth * (total >> 6)
     new = old + (total >> 6)
     up[0] = flip * gate[1]
-    _move(room, row, bits, new, moved, gains, 0, gate[1], up, int(sign > 0), up, int(sign < 0))
+    ups, downs = int(sign > 0), int(sign < 0)
+    _move(room, row, bits, new, moved, flips.gains, 0, gate[1], up, ups, up, downs)
     for level in range(1, gate.size - 1):
         below, first, end = gate[level - 1], gate[level], gate[level + 1]
         ups, downs = _list_changes(
             bits, old + (below >> 6), new + (below >> 6), (first - below) >> 6, end - first,
-            start[level], up, down,
+            levels.start[level], up, down,
         )  # fmt: skip
-        _move(room, row, bits, new, moved, columns, first, end, up, ups, down, downs)
+        _move(room, row, bits, new, moved, levels.columns, first, end, up, ups, down, downs)
 
 
 @numba.njit(cache=True, nogil=True)
-def _objectives(bits, first, part_signs, part_masks, part, scale, reach, constant, counts, lower):
+def _evaluate(bits, first, objectives, counts, lower):
     """Fill `lower` with the objectives' values, given the bits of the last level."""
     counts[:] = 0
-    for w in range(part_signs.shape[0]):
+    signs, masks, part = objectives.signs, objectives.masks, objectives.part
+    scale, reach = objectives.scale, objectives.reach
+    for w in range(signs.shape[0]):
         word = bits[first + w]
         for p in range(counts.size):
-            counts[p] += _popcount((word ^ part_signs[w, p]) & part_masks[w, p])
-    lower[:] = constant
+            counts[p] += _popcount((word ^ signs[w, p]) & masks[w, p])
+    lower[:] = objectives.constant
     for p in range(part.size):
         lower[part[p]] += reach[p] - 2 * scale[p] * np.float64(counts[p])
 
@@ -187,20 +191,17 @@ def _violates(lower, goal, target, wanted, excluded, largest, least):
 
 @numba.njit(cache=True, nogil=True)
 def enumerate_flips(
-    room_at_base, gains, signs, cost, left, clash, need, first_flip, last_flip, gate, columns,
-    start, part_signs, part_masks, part, scale, reach, constant, wanted, goal, target, most, found,
-    least,
-):  # fmt: skip
+    room_at_base, flips, left, first_flip, last_flip, levels, objectives, wanted, goal, found, least
+):
     """Evaluate the sets of flips whose costs fit `left`, depth first, each from the one before it.
 
-    `cost` is ascending.  A set contains no two flips that clash, and all flips that its members
-    need; these two are words of bits, used where there are no more than 64 flips.  The first flip
-    of a set is from `first_flip` on and before `last_flip`; the empty set is evaluated where
-    `first_flip` is 0.  Row r of `found` gets the flips of the r-th violating set, ended by -1.
+    The first flip of a set is from `first_flip` on and before `last_flip`; the empty set is
+    evaluated where `first_flip` is 0.  Row r of `found` gets the flips of the r-th violating set,
+    ended by -1.
     Returns the number of sets that were evaluated and of those that violate; the enumeration ends
     early when `found` is full, and then the first number is negative.
     """
-    has_words, size = clash.size > 0, cost.size
+    cost, clash, size, gate = flips.cost, flips.clash, flips.cost.size, levels.gate
     deepest = _most_flips(cost, left) + 1
     total = room_at_base.size
     room = np.zeros((deepest + 1) * total, np.int16)
@@ -209,7 +210,8 @@ def enumerate_flips(
     words = np.zeros((deepest + 1, 2), np.uint64)
     stack = np.zeros(deepest + 1, np.int64)
     up, down = np.zeros(total, np.int64), np.zeros(total, np.int64)
-    lower, counts = np.zeros(constant.size), np.zeros(part.size, np.uint64)
+    lower = np.zeros(objectives.constant.size)
+    counts = np.zeros(objectives.part.size, np.uint64)
     excluded, largest = np.zeros(wanted.size, np.bool_), np.zeros(wanted.size)
     room[:total] = room_at_base
     for w in range(total >> 6):
@@ -219,30 +221,21 @@ def enumerate_flips(
     while True:
         if fresh:
             count += 1
-            last_level = (depth * total + gate[gate.size - 2]) >> 6
-            _objectives(
-                bits, last_level, part_signs, part_masks, part, scale, reach, constant, counts,
-                lower,
-            )  # fmt: skip
-            if _violates(lower, goal, target, wanted, excluded, largest, least):
-                for d in range(depth):
-                    found[violations, d] = stack[d]
-                found[violations, depth] = -1
+            _evaluate(bits, (depth * total + gate[gate.size - 2]) >> 6, objectives, counts, lower)
+            if _violates(lower, goal, objectives.target, wanted, excluded, largest, least):
+                _note(found, violations, stack, depth)
                 violations += 1
-                if violations == most:
+                if violations == found.shape[0]:
                     return -count, violations
             fresh = False
         end = last_flip if depth == 0 else size
-        if has_words:
-            following = _next_flip(words[depth], need, following, end)
+        if clash.size > 0:
+            following = _next_flip(words[depth], flips.need, following, end)
         if following < end and cost[following] <= left:
-            _flip(
-                room, bits, depth, moved, gains, following, signs[following], gate, columns, start,
-                up, down,
-            )  # fmt: skip
+            _flip(room, bits, depth, moved, flips, following, levels, up, down)
             left -= cost[following]
             stack[depth] = following
-            if has_words:
+            if clash.size > 0:
                 _enter(words[depth], words[depth + 1], clash, following)
             depth += 1
             following += 1
@@ -256,9 +249,16 @@ def enumerate_flips(
             if depth == 0:
                 return count, violations
             depth -= 1
-            following = stack[depth]
-            left += cost[following]
-            following += 1
+            left += cost[stack[depth]]
+            following = stack[depth] + 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _note(found, row, stack, depth):
+    """Note the flips of a violating set."""
+    for d in range(depth):
+        found[row, d] = stack[d]
+    found[row, depth] = -1
 
 
 @numba.njit(cache=True, nogil=True)

@@ -11,15 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from bnncert.arrays import BoolArray, Float32Array, IntArray, SignArray
 from bnncert.presolve.literals import literal
-
-Words = npt.NDArray[np.uint64]
-
-#: Bits of a word.
-WORD = 64
+from bnncert.search.patterns.packed_circuit import WORD, Words
 
 
 @dataclass(frozen=True, eq=False)

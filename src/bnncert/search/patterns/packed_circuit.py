@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import Float32Array, FloatArray, SignArray
 from bnncert.search.patterns.circuit import Circuit, Level
+from bnncert.search.patterns.linear_objectives import LinearObjectives
 
 Words = npt.NDArray[np.uint64]
 Int16Array = npt.NDArray[np.int16]
@@ -31,42 +33,54 @@ NEVER = 2**15 - 1
 MOST_PARTS = 6
 
 
-@dataclass(frozen=True, eq=False)
-class PackedCircuit:
-    """Limits and columns of all levels, one after the other, and the objectives' words."""
+class PackedLevels(NamedTuple):
+    """The gates of all levels, one level after the other, and the weights between them."""
 
-    levels: tuple[Level, ...]
     #: The first gate of each level, and the number of all gates; multiples of WORD.
     gate: npt.NDArray[np.int64]
+    #: The weights of the gates of each level in the sums of the next one, one row for each gate;
+    #: `start[k]` is where those that level k reads begin.
+    columns: Int8Array
+    start: npt.NDArray[np.int64]
+
+
+class PackedObjectives(NamedTuple):
+    """The objectives: a part for each size of an objective's weights."""
+
+    #: Words of the weights' signs and of the non-zero weights, one column for each part.
+    signs: Words
+    masks: Words
+    #: The objective of each part, the size of its weights, and the sum of all sizes.
+    part: npt.NDArray[np.int64]
+    scale: FloatArray
+    reach: FloatArray
+    #: The constant and the target of each objective.
+    constant: FloatArray
+    target: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class PackedCircuit:
+    """Levels and objectives in the form that compiled functions take."""
+
+    circuit: Circuit
     #: The largest sum at which each gate is -1; NEVER for padding.
     above: Int16Array
     #: The weights of each first-layer variable in the first level's sums, one row for each.
     gains: Int8Array
-    #: The same for the gates of each level and the next one, row by row; `start[k]` is where those
-    #: of level k begin.
-    columns: Int8Array
-    start: npt.NDArray[np.int64]
-    #: The objectives' words: one row for each word, one column for each size of an objective's
-    #: weights.
-    part_signs: Words
-    part_masks: Words
-    #: The objective of each column; `scale` is the size, and `reach` the sum of all sizes.
-    part: npt.NDArray[np.int64]
-    scale: FloatArray
-    reach: FloatArray
-    constant: FloatArray
-    target: npt.NDArray[np.int64]
-    targets: int
+    levels: PackedLevels
+    objectives: PackedObjectives
 
-    def room(self, pattern: SignArray, size: int) -> Int16Array:
+    def room(self, pattern: SignArray) -> Int16Array:
         """Return floor((limit - sum) / 2) of all gates at a pattern of the first layer.
 
         A gate becomes +1 iff its sum moves by more than twice that.
         """
-        states = np.zeros(size, dtype=np.float32)
+        states = np.zeros(self.circuit.size, dtype=np.float32)
         states[: pattern.size] = pattern
         out = np.full(self.above.size, NEVER, dtype=np.int16)
-        for level, first in zip(self.levels, self.gate[:-1].tolist(), strict=True):
+        firsts = self.levels.gate[:-1].tolist()
+        for level, first in zip(self.circuit.all_levels, firsts, strict=True):
             sums = level.rows @ states[level.inputs]
             mine = slice(first, first + level.size)
             out[mine] = np.floor((self.above[mine] - sums) / 2)
@@ -93,13 +107,28 @@ def pack_rows(rows: npt.NDArray[np.generic]) -> tuple[Words, Words]:
 
 def pack(circuit: Circuit) -> PackedCircuit | None:
     """Return the packed circuit, or None if weights or connections do not allow it."""
-    if circuit.last is None or circuit.has_ties or not circuit.objectives.constant.size:
+    if circuit.last is None or circuit.has_ties:
         return None
     levels = circuit.all_levels
     # One flip at a time: the first level's weights only have to fit into bytes.
     most = [127, *(1 for _ in levels[1:])]
     if np.any(levels[0].inputs >= circuit.inputs) or not all(map(_is_small, levels, most)):
         return None
+    packed, objectives = _pack_levels(circuit), _pack_objectives(circuit.objectives)
+    if packed is None or objectives is None:
+        return None
+    above = np.full(int(packed.gate[-1]), NEVER, dtype=np.int16)
+    for level, first in zip(levels, packed.gate[:-1].tolist(), strict=True):
+        # No sum reaches half of NEVER, so larger limits may be clipped.
+        limits = np.clip(np.floor(level.minus_upto), -NEVER // 2, NEVER // 2)
+        above[first : first + level.size] = limits
+    gains = _columns(circuit.inputs, levels[0].inputs, levels[0])
+    return PackedCircuit(circuit, above, gains, packed, objectives)
+
+
+def _pack_levels(circuit: Circuit) -> PackedLevels | None:
+    """Return the packed levels, or None where a level reads others than the one below it."""
+    levels = circuit.all_levels
     columns = []
     for below, level in pairwise(levels):
         place = np.full(circuit.size, -1, dtype=np.int64)
@@ -108,37 +137,34 @@ def pack(circuit: Circuit) -> PackedCircuit | None:
         if np.any(where < 0):
             return None
         columns.append(_columns(_padded(below.size), where, level))
-    parts = [
-        (k, size, np.where(np.abs(row) == size, row, 0.0))
-        for k, row in enumerate(circuit.objectives.coefficients)
-        for size in np.unique(np.abs(row[row != 0])).tolist()
-    ]
-    if len(parts) > MOST_PARTS * circuit.objectives.constant.size:
-        return None
-    rows_of_parts = np.array([row for _, _, row in parts]).reshape(len(parts), circuit.last.size)
-    part_signs, part_masks = pack_rows(rows_of_parts)
-    scale = np.array([size for _, size, _ in parts])
-    gate = np.cumsum([0, *(_padded(level.size) for level in levels)])
-    above = np.full(int(gate[-1]), NEVER, dtype=np.int16)
-    for level, first in zip(levels, gate[:-1].tolist(), strict=True):
-        # No sum reaches half of NEVER, so larger limits may be clipped.
-        limits = np.clip(np.floor(level.minus_upto), -NEVER // 2, NEVER // 2)
-        above[first : first + level.size] = limits
-    return PackedCircuit(
-        levels=levels,
-        gate=gate.astype(np.int64),
-        above=above,
-        gains=_columns(circuit.inputs, levels[0].inputs, levels[0]),
+    return PackedLevels(
+        gate=np.cumsum([0, *(_padded(level.size) for level in levels)]).astype(np.int64),
         columns=np.concatenate([c.ravel() for c in columns] or [np.zeros(0, dtype=np.int8)]),
         start=np.cumsum([0, 0, *(c.size for c in columns)]).astype(np.int64),
-        part_signs=np.ascontiguousarray(part_signs.T),
-        part_masks=np.ascontiguousarray(part_masks.T),
+    )
+
+
+def _pack_objectives(objectives: LinearObjectives) -> PackedObjectives | None:
+    """Return the packed objectives, or None if there are none or too many different weights."""
+    parts = [
+        (k, size, np.where(np.abs(row) == size, row, 0.0))
+        for k, row in enumerate(objectives.coefficients)
+        for size in np.unique(np.abs(row[row != 0])).tolist()
+    ]
+    count, width = objectives.coefficients.shape
+    if not count or len(parts) > MOST_PARTS * count:
+        return None
+    rows = np.array([row for _, _, row in parts]).reshape(len(parts), width)
+    signs, masks = pack_rows(rows)
+    scale = np.array([size for _, size, _ in parts])
+    return PackedObjectives(
+        signs=np.ascontiguousarray(signs.T),
+        masks=np.ascontiguousarray(masks.T),
         part=np.array([k for k, _, _ in parts], dtype=np.int64),
         scale=scale,
-        reach=scale * np.count_nonzero(rows_of_parts, axis=1),
-        constant=circuit.objectives.constant - circuit.objectives.slack,
-        target=circuit.objectives.target,
-        targets=circuit.objectives.targets,
+        reach=scale * np.count_nonzero(rows, axis=1),
+        constant=objectives.constant - objectives.slack,
+        target=objectives.target,
     )
 
 
