@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 import bnncert
-from benchmarks.hidden_sums import HiddenSums
+from benchmarks.hidden_sums import HiddenPresolve, HiddenSums
 from bnncert.arrays import FloatArray
 from bnncert.competition.instances import read_instances
 from bnncert.formats.vnnlib.reader import read_vnnlib
@@ -39,8 +39,11 @@ DEFAULT = Path(__file__).resolve().parents[2] / "shared" / "data" / "vnncomp2023
 def measure(problem: Problem, region: bnncert.Region, seconds: float | None) -> FloatArray:
     """Return the open neurons of each layer, the margin, the classes left and the seconds."""
     started = time.process_time()
-    further = None if seconds is None else HiddenSums(seconds=seconds, share=1.0)
-    presolved = presolve(problem.network, region, further=further)
+    if seconds is None:
+        presolved = presolve(problem.network, region)
+    else:
+        sums = HiddenSums(seconds=seconds, share=1.0)
+        presolved = HiddenPresolve(problem.network, region, sums).run()
     used = time.process_time() - started
     proofs = [interval_proof(target, presolved.bounds[-1]) for target in problem.targets]
     opened = [float(bounds.unstable.size) for bounds in presolved.bounds]

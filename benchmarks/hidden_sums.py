@@ -21,8 +21,11 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline, OutOfTimeError
+from bnncert.network import Network
 from bnncert.presolve.literals import variable_of
-from bnncert.presolve.pipeline import Presolved
+from bnncert.presolve.pipeline import Presolved, PresolveRun, over_variables
+from bnncert.presolve.stability import settle_states
+from bnncert.regions import Region
 from bnncert.search.elimination.bound import EliminationLimits, columns, prepare
 from bnncert.search.elimination.buckets import eliminate
 from bnncert.search.elimination.factors import Gate, gate_of, linear_table
@@ -65,6 +68,28 @@ class HiddenSums:
         pairs = np.stack([below.pairs.first, below.pairs.second], axis=1)
         gate = partial(_gate, below, self.most_inputs)
         return eliminated_sum_ranges(rows, list(pairs), self.limits, end, gate)
+
+
+class HiddenPresolve(PresolveRun):
+    """A presolve with these bounds; a certificate cannot refer to them."""
+
+    def __init__(self, network: Network, region: Region, sums: HiddenSums) -> None:
+        super().__init__(network, region, Deadline(None))
+        self._sums = sums
+
+    def ranges(self, rows: Any) -> tuple[FloatArray, FloatArray]:
+        """Tighten the ranges of the sums of unstable neurons."""
+        low, high = super().ranges(rows)
+        layer = self.network.layers[len(self.layers)]
+        _, shift = over_variables(layer, self.layers[-1], self.variables)
+        open_ = settle_states(layer, shift + low, shift + high).unstable
+        lower, upper = self._sums(self.so_far(), rows[open_], self.deadline)
+        # A range is empty if the layers below have no possible pattern.
+        empty = lower > upper
+        self.contradiction = self.contradiction or bool(empty.any())
+        low[open_] = np.where(empty, low[open_], np.maximum(low[open_], lower))
+        high[open_] = np.where(empty, high[open_], np.minimum(high[open_], upper))
+        return low, high
 
 
 def _gate(below: Presolved, most: int, v: int) -> Gate | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -62,8 +63,7 @@ class PatternEngine:
         self.circuit: Circuit = without_stable_gates(circuit, self.budget)
         home = self._home()
         question = PatternQuestion(
-            problem=problem,
-            targets=targets,
+            problem=replace(problem, targets=targets),
             layer=self.layer,
             circuit=self.circuit,
             excluded=self._excluded(),
@@ -219,23 +219,13 @@ class PatternEngine:
                 found = self.context.replayer.confirm(target, kept.values, kept.exact)
             # A bound of F is one of its objectives', and those say what a tie means.
             proved = found is None and any(o.is_proved_by(lower) for o in target.objectives)
-        if found is not None and found.target == target.name:
-            return self.context.result(
-                target,
-                name,
-                since,
-                lower=lower,
-                upper=upper,
-                counterexample=found,
-                note=note,
-                details=details,
-            )
+        if found is not None and found.target != target.name:
+            found = None
         return self.context.result(
-            target,
-            name,
-            since,
+            *(target, name, since),
             lower=lower,
             upper=upper,
+            counterexample=found,
             proved=proved,
             note=note,
             details=details,

@@ -7,7 +7,6 @@ rules to a layer until nothing changes, therefore reaches the fixed point of all
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -116,10 +115,6 @@ class Presolved:
         return found
 
 
-#: Bounds of the sums of a later layer, rows over the variables of the layers below.
-SumBounds = Callable[[Presolved, Any, Deadline], tuple[FloatArray, FloatArray]]
-
-
 def over_variables(
     layer: ThresholdLayer, below: PresolvedLayer, variables: int
 ) -> tuple[Any, FloatArray]:
@@ -136,12 +131,11 @@ def over_variables(
     return rows, np.asarray(weights @ below.bounds.state.astype(np.int64), dtype=np.float64)
 
 
-class _Presolve:
-    def __init__(
-        self, network: Network, region: Region, deadline: Deadline, further: SumBounds | None
-    ) -> None:
+class PresolveRun:
+    """Applies the rules layer by layer."""
+
+    def __init__(self, network: Network, region: Region, deadline: Deadline) -> None:
         self.network, self.region, self.deadline = network, region, deadline
-        self.further = further
         self.record = PresolveRecord()
         self.layers: list[PresolvedLayer] = []
         self.owner_layer: list[IntArray] = []
@@ -151,12 +145,14 @@ class _Presolve:
         self.contradiction = False
 
     def run(self) -> Presolved:
+        """Return the presolved network."""
         for number, layer in enumerate(self.network.layers):
             made = self._later(number, layer) if number else self._first(layer)
             self.layers.append(made)
-        return self._so_far()
+        return self.so_far()
 
-    def _so_far(self) -> Presolved:
+    def so_far(self) -> Presolved:
+        """Return the layers that are done."""
         return Presolved(
             self.network,
             self.region,
@@ -178,22 +174,17 @@ class _Presolve:
             0, bounds, open_, pairs, sp.csr_array((layer.size, 0)), np.zeros(layer.size)
         )
 
+    def ranges(self, rows: Any) -> tuple[FloatArray, FloatArray]:
+        """Return the ranges of the sums of a later layer, rows over the variables."""
+        return sum_ranges(rows, self._table(), self.deadline)
+
     def _sum_bounds(
         self, number: int, layer: ThresholdLayer, rows: Any, shift: FloatArray
     ) -> LayerBounds:
         """Bound the sums of a later layer, and record which bounds and states are new."""
-        low, high = sum_ranges(rows, self._table(), self.deadline)
+        low, high = self.ranges(rows)
         reach = np.asarray(abs(rows).sum(axis=1), dtype=np.float64).reshape(-1)
         bounds = settle_states(layer, shift + low, shift + high)
-        if self.further is not None and not self.deadline.passed():
-            open_ = bounds.unstable
-            lower, upper = self.further(self._so_far(), rows[open_], self.deadline)
-            # A range is empty if the layers below have no possible pattern.
-            empty = lower > upper
-            self.contradiction = self.contradiction or bool(empty.any())
-            low[open_] = np.where(empty, low[open_], np.maximum(low[open_], lower))
-            high[open_] = np.where(empty, high[open_], np.minimum(high[open_], upper))
-            bounds = settle_states(layer, shift + low, shift + high)
         self._stable(number, bounds.state)
         tight = np.flatnonzero((bounds.state == 0) & ((high < reach) | (low > -reach)))
         self.record.add(
@@ -333,17 +324,10 @@ def _literals(rows: Any, plus: FloatArray, minus: FloatArray) -> tuple[IntArray,
     return variable, sign
 
 
-def presolve(
-    network: Network,
-    region: Region,
-    *,
-    deadline: Deadline | None = None,
-    further: SumBounds | None = None,
-) -> Presolved:
+def presolve(network: Network, region: Region, *, deadline: Deadline | None = None) -> Presolved:
     """Apply every rule to a network on a region.
 
     After the deadline only fast rules are applied, and OutOfTimeError is raised before a large
-    layer.  `further` tightens the bounds of the sums of unstable neurons; a certificate cannot
-    refer to such bounds.
+    layer.
     """
-    return _Presolve(network, region, deadline or Deadline(None), further).run()
+    return PresolveRun(network, region, deadline or Deadline(None)).run()

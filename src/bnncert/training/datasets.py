@@ -103,12 +103,12 @@ def load_dataset(
                 if not (folder / file.name).is_file():
                     fetch(file, folder, progress=progress)
             found = _find(what, folder) or folder
-        return _checked(what, *_read(found, what))
+        return _checked(*_read(found, what))
     path = Path(what)
     if not path.exists():
         known = " or ".join(remote)
         raise InputError(f"{what}: no such file or folder; expected {known}, .npz or a folder")
-    return _checked(what, *_read(path, None))
+    return _checked(*_read(path, None))
 
 
 def _find(name: str, folder: Path) -> Path | None:
@@ -148,7 +148,7 @@ def _read(path: Path, name: str | None) -> tuple[Path, Split, Split, dict[str, A
     raise InputError(f"{path}: expected .npz, a CIFAR-10 archive (.tar.gz) or a folder")
 
 
-def _checked(name: str, path: Path, train: Split, test: Split, stated: dict[str, Any]) -> Dataset:
+def _checked(path: Path, train: Split, test: Split, stated: dict[str, Any]) -> Dataset:
     """Check the parts against each other and bring images to one shape."""
     for part, split in (("training", train), ("test", test)):
         where = f"{path}: {part} images"
@@ -176,7 +176,7 @@ def _checked(name: str, path: Path, train: Split, test: Split, stated: dict[str,
     shape, arrange = _image_shape(train.images.shape[1:], stated.get("input_shape"), path)
     scaling = stated.get("scaling", BYTES)
     train, test = (Split(arrange(split.images), split.labels) for split in (train, test))
-    return Dataset(name, train, test, shape, classes, scaling)
+    return Dataset(train, test, shape, classes, scaling)
 
 
 def _image_shape(

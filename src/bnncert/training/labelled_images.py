@@ -51,7 +51,6 @@ class Split:
 class Dataset:
     """Images to train on and to test with."""
 
-    name: str
     train: Split
     test: Split
     #: Of one image: (channels, height, width), or (values,) where no image shape is known.

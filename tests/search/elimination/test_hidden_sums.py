@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from benchmarks import hidden_sums
-from benchmarks.hidden_sums import HiddenSums, eliminated_sum_ranges
+from benchmarks.hidden_sums import HiddenPresolve, HiddenSums, eliminated_sum_ranges
 
 import bnncert
 from bnncert.deadline import Deadline
@@ -85,7 +85,7 @@ def test_ranges_contain_the_sums_of_all_inputs(rule: str) -> None:
             before = presolve(network, region)
             signs: list[np.ndarray] = []
             for kind, sums in (("exact", HiddenSums()), ("narrow", narrow)):
-                after = presolve(network, region, further=sums)
+                after = HiddenPresolve(network, region, sums).run()
                 assert not after.contradiction
                 fixed, ends = narrower(before, after)
                 gains[kind] += fixed
@@ -102,7 +102,7 @@ def test_dense_layers_and_late_rows_count_in_full() -> None:
     weights = [rng.choice([-1.0, 1.0], shape) for shape in ((6, 3), (5, 6), (4, 5), (2, 4))]
     network = bnncert.Network.from_arrays(weights, [np.zeros(w.shape[0]) for w in weights])
     region = bnncert.Ball("linf", np.zeros(3), 1.0)
-    before, after = presolve(network, region), presolve(network, region, further=HiddenSums())
+    before, after = presolve(network, region), HiddenPresolve(network, region, HiddenSums()).run()
     for old, new in zip(before.bounds, after.bounds, strict=True):
         assert np.array_equal(old.lower, new.lower) and np.array_equal(old.upper, new.upper)
     with mock.patch.object(hidden_sums, "LOCAL", 1.0):

@@ -179,7 +179,6 @@ def question_of(
     circuit, problem, table = circuit_of(net, ball, label)
     return PatternQuestion(
         problem,
-        problem.targets,
         net.layers[0],
         circuit,
         table,

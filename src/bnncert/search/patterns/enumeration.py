@@ -10,7 +10,6 @@ import importlib.util
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from bnncert.search.patterns.circuit import Circuit
 from bnncert.search.patterns.compilation import ENUMERATION
 from bnncert.search.patterns.exclusions import FlipRules
 from bnncert.search.patterns.flips import UNITS, FlipBudget
-from bnncert.search.patterns.packed_circuit import Int8Array, PackedCircuit, Words, pack
+from bnncert.search.patterns.packed_circuit import PackedCircuit, PackedFlips, pack
 
 #: The largest number of violating patterns that one enumeration returns.
 MOST_FOUND = 64
@@ -46,20 +45,6 @@ class Enumerated:
     complete: bool
     #: Whether no part follows.
     last: bool
-
-
-class Flips(NamedTuple):
-    """The open variables of a node in the order in which sets of flips take them."""
-
-    #: The weights of each in the first level's sums, one after the other.
-    gains: Int8Array
-    #: The sign after the flip.
-    signs: IntArray
-    #: What the flip costs, ascending.
-    cost: IntArray
-    #: Words of the flips that each excludes, and of those that it needs; empty without such rules.
-    clash: Words
-    need: Words
 
 
 def is_compiled() -> bool:
@@ -137,7 +122,7 @@ class FlipEnumerator:
         least = np.full(wanted.size, np.inf)
         room = packed.room(base)
         signs = -self._home[open_].astype(np.int64)
-        flips = Flips(packed.gains[open_].ravel(), signs, cost, clash, need)
+        flips = PackedFlips(packed.gains[open_].ravel(), signs, cost, clash, need)
         for first, last in self._calls(cost, left):
             count, violations = enumerate_flips(
                 room, flips, left, first, last, packed.levels, packed.objectives, wanted, goal,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.arrays import Float32Array, FloatArray, SignArray
+from bnncert.arrays import Float32Array, FloatArray, IntArray, SignArray
 from bnncert.search.patterns.circuit import Circuit, Level
 from bnncert.search.patterns.linear_objectives import LinearObjectives
 
@@ -57,6 +57,20 @@ class PackedObjectives(NamedTuple):
     #: The constant and the target of each objective.
     constant: FloatArray
     target: npt.NDArray[np.int64]
+
+
+class PackedFlips(NamedTuple):
+    """The open variables of a node in the order in which sets of flips take them."""
+
+    #: The weights of each in the first level's sums, one after the other.
+    gains: Int8Array
+    #: The sign after the flip.
+    signs: IntArray
+    #: What the flip costs, ascending.
+    cost: IntArray
+    #: Words of the flips that each excludes, and of those that it needs; empty without such rules.
+    clash: Words
+    need: Words
 
 
 @dataclass(frozen=True, eq=False)

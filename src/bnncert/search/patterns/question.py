@@ -12,7 +12,7 @@ from bnncert.arrays import BoolArray, FloatArray, SignArray
 from bnncert.deadline import Deadline
 from bnncert.network.layers import ThresholdLayer
 from bnncert.presolve.literals import literal
-from bnncert.problem import Problem, Target
+from bnncert.problem import Problem
 from bnncert.reachability.ball import exact_feasibility
 from bnncert.reachability.fast import fast_feasibility
 from bnncert.reachability.feasibility import SignPattern
@@ -28,8 +28,8 @@ from bnncert.verdict import Counterexample
 class PatternQuestion:
     """One search over sign patterns, as it is sent to other processes."""
 
+    #: The problem with the targets that are still open.
     problem: Problem
-    targets: tuple[Target, ...]
     #: The first layer, whose neurons `circuit.neurons` are the variables.
     layer: ThresholdLayer
     circuit: Circuit
@@ -84,7 +84,7 @@ class Realiser:
         self.found: Counterexample | None = None
         self.point: Point | None = None
         self.clauses: list[LearnedClause] = []
-        targets = question.targets
+        targets = question.problem.targets
         self.upper = np.full(len(targets), np.inf)
         self.lowest: list[Point | None] = [None] * len(targets)
         self.goal: FloatArray = question.circuit.objectives.enough.copy()
@@ -99,7 +99,7 @@ class Realiser:
         self.deadline = deadline
         self.found = self.point = None
         self.clauses = []
-        self.lowest = [None] * len(self.question.targets)
+        self.lowest = [None] * len(self.question.problem.targets)
         np.minimum(self.upper, upper, out=self.upper)
         np.minimum(self.goal, goal, out=self.goal)
 
@@ -126,7 +126,7 @@ class Realiser:
             if self.question.minimum:
                 self.offer(k, point)
                 continue
-            target = self.question.targets[k]
+            target = self.question.problem.targets[k]
             found = self._replayer.confirm(target, point.values, point.exact)
             if found is not None:
                 self.found, self.point = found, point
@@ -139,7 +139,7 @@ class Realiser:
         if value >= self.upper[k]:
             return
         self.upper[k], self.lowest[k] = value, point
-        objectives = self.question.targets[k].objectives
+        objectives = self.question.problem.targets[k].objectives
         linear = self.question.circuit.objectives
         places = np.flatnonzero(linear.target == k).tolist()
         for place, objective in zip(places, objectives, strict=True):

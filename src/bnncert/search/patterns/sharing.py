@@ -102,7 +102,7 @@ class SharedSearch:
         outcome.patterns += searched.patterns
         if searched.violation is not None:
             k, point = searched.violation
-            wanted = np.arange(len(realiser.question.targets)) == k
+            wanted = np.arange(len(realiser.question.problem.targets)) == k
             # If the point does not replay here, other processes would find it again.
             self._alone = not realiser.confirm(point, wanted)
             search.open.take_back(nodes, nodes)

@@ -82,7 +82,7 @@ class SubtreeSolver:
             return None
         violation = None
         if realiser.found is not None and realiser.point is not None:
-            names = [target.name for target in self._question.targets]
+            names = [target.name for target in self._question.problem.targets]
             violation = (names.index(realiser.found.target), realiser.point)
         outcome = search.outcome
         return Searched(
