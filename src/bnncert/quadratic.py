@@ -71,12 +71,8 @@ def bound_polynomial(
 ) -> PolynomialBound:
     """Bound the minimum over a region of a quadratic polynomial of inputs and last-layer signs.
 
-    Parameters
-    ----------
-    method
-        A moment relaxation, whose name begins with "sdp-".
-    timeout
-        Seconds for the lower bound.
+    The method is a moment relaxation, whose name begins with "sdp-"; `timeout` is in seconds and
+    limits the lower bound.
     """
     started, deadline = time.monotonic(), Deadline(timeout)
     engine = REGISTRY.make(method)

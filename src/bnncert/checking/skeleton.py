@@ -16,6 +16,7 @@ max_C 2 |w_i| - sum_C |w_i|  to u; the sets are found greedily.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -41,8 +42,6 @@ class Rows:
     matrix: SparseRows
     columns: Integers
     values: Integers
-    #: The largest sum of |w_i| of a row.
-    reach: int
 
     @staticmethod
     def of(matrix: SparseRows) -> Rows:
@@ -51,12 +50,17 @@ class Rows:
         values, row = np.zeros_like(columns), matrix.row
         place = np.arange(row.size) - matrix.start[row]
         columns[row, place], values[row, place] = matrix.columns, matrix.values
-        reach = int(np.abs(values).sum(axis=1).max(initial=0))
-        if reach > MOST_REACH:
-            raise RejectedError("a layer's sums are too large")
         order = np.argsort(-np.abs(values), axis=1, kind="stable")
         columns = np.take_along_axis(columns, order, 1)
-        return Rows(matrix, columns, np.take_along_axis(values, order, 1), reach)
+        made = Rows(matrix, columns, np.take_along_axis(values, order, 1))
+        if made.reach > MOST_REACH:
+            raise RejectedError("a layer's sums are too large")
+        return made
+
+    @cached_property
+    def reach(self) -> int:
+        """The largest sum of |w_i| of a row."""
+        return int(np.abs(self.values).sum(axis=1).max(initial=0))
 
     def key(self, j: int) -> tuple[bytes, int]:
         """Return bytes that equal or opposite rows share, and the sign between them."""

@@ -163,11 +163,11 @@ def _relaxed(
     # A solver that was named for mixed-integer programs is not meant here.
     named = task.context.options.solver
     solver = None if named in INTEGER_SOLVERS else named
-    options = replace(task.context.options, mode="feasibility", solver=solver)
+    options = replace(task.context.options, mode="feasibility", solver=solver, cut_rounds=0)
     decide = replace(task.context, options=options)
     lowers = []
     for k, (problem, objective) in enumerate(zip(reduced, task.target.objectives, strict=True)):
-        found = bound_problem(problem, objective, decide, 0, coupled)
+        found = bound_problem(problem, objective, decide, coupled)
         lowers.append(found.lower)
         if task.context.tracing and found.proved and found.dual is not None:
             trace = root_trace(found.problem, found.dual, task.presolved, k)

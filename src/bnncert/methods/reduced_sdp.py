@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from bnncert.arrays import FloatArray
 from bnncert.errors import InputError
 from bnncert.methods.base import Context, Method, register
 from bnncert.methods.interval import interval_proof
@@ -53,17 +52,12 @@ class ReducedBound:
     proved: bool
     problem: ReducedProblem
     dual: DualPoint | None = None
-    moments: FloatArray | None = None
     primal: float = np.inf
     details: dict[str, Any] = field(default_factory=dict)
 
 
 def bound_problem(
-    problem: ReducedProblem,
-    objective: Objective,
-    context: Context,
-    rounds: int | None = None,
-    presolved: Presolved | None = None,
+    problem: ReducedProblem, objective: Objective, context: Context, presolved: Presolved | None
 ) -> ReducedBound:
     """Bound one objective; with the mode "feasibility" only as far as its sign asks for.
 
@@ -72,7 +66,7 @@ def bound_problem(
     """
     options = context.options
     decide = options.mode == "feasibility"
-    rounds = options.cut_rounds if rounds is None else rounds
+    rounds = options.cut_rounds
     if rounds is None:
         rounds = DECIDING_ROUNDS if decide else 0
     bounding = _Bounding(problem, objective, context)
@@ -156,7 +150,7 @@ class _Bounding:
             best.lower = max(best.lower, rounded)
             best.problem = problem
             best.dual = dual
-        best.moments, best.primal = answer.moments, answer.primal
+        best.primal = answer.primal
         best.proved = self.objective.is_proved_by(best.lower)
         return answer
 
@@ -262,7 +256,7 @@ def _bound_target(
             lower = max([lower, *lowers])
             if target.is_proved_by(lowers):
                 return lower, True, details
-        found = bound_problem(reduced, objective, context, presolved=presolved)
+        found = bound_problem(reduced, objective, context, presolved)
         lower = max(lower, found.lower)
         proved = proved or found.proved
         details = details or found.details

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +16,11 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert import Options
+from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline
-from bnncert.presolve.pipeline import presolve
+from bnncert.presolve.pipeline import Presolved, presolve
 from bnncert.problem import robustness
+from bnncert.relaxations.reduced import coupling as coupling_module
 from bnncert.relaxations.reduced.conic import conic_program, multipliers_of
 from bnncert.relaxations.reduced.coupling import Coupling, couple
 from bnncert.relaxations.reduced.patterns import starting_moments
@@ -70,6 +73,14 @@ def any_case(data: st.DataObject) -> tuple[TinyNetwork, bnncert.Region]:
     return net, bnncert.Ball(kind, [0.1, -0.2], 0.75, low, clip)  # type: ignore[arg-type]
 
 
+def ellipsoid(
+    presolved: Presolved, variables: IntArray, weights: FloatArray | None = None
+) -> Coupling | None:
+    """Return the coupling with an ellipsoid for every box."""
+    with mock.patch.object(coupling_module, "MOST_DIRECTIONS", 0):
+        return couple(presolved, variables, weights)
+
+
 def coupled_problems(
     net: TinyNetwork, region: bnncert.Region, seed: int = 0
 ) -> Iterator[tuple[ReducedProblem, ReducedProblem, Fraction]]:
@@ -83,10 +94,10 @@ def coupled_problems(
     for target in robustness(net.build(), region, 0).targets:
         assert target.rival is not None
         problem = reduce_objective(presolved, target.objectives[0])
-        found = [couple(presolved, problem.variables), couple(presolved, problem.variables, most=0)]
+        found = [couple(presolved, problem.variables), ellipsoid(presolved, problem.variables)]
         if found[1] is not None and found[1].weights.size:
             weights = rng.uniform(0.1, 2.0, found[1].weights.size)
-            found.append(couple(presolved, problem.variables, weights, most=0))
+            found.append(ellipsoid(presolved, problem.variables, weights))
         for coupling in found:
             if coupling is not None:
                 yield problem, replace(problem, coupling=coupling), truth[target.rival]
@@ -247,9 +258,9 @@ def test_auto_leaves_a_decided_sign_alone() -> None:
     assert [s["inputs"] for s in target.details["rounds"]] == [0]
 
 
-def star_coupling(region: bnncert.Region, net: TinyNetwork = STAR, **options: Any) -> Coupling:
+def star_coupling(region: bnncert.Region, net: TinyNetwork = STAR) -> Coupling:
     presolved = presolve(net.build(), region)
-    made = couple(presolved, np.arange(net.weights[0].shape[0]), **options)
+    made = couple(presolved, np.arange(net.weights[0].shape[0]))
     assert made is not None
     return made
 
@@ -271,7 +282,7 @@ def test_the_best_ellipsoid_is_as_strong_as_the_box() -> None:
     _, _, goal = solved(replace(problem, coupling=exact))
     weights, values = None, []
     for _ in range(4):
-        coupling = couple(presolved, problem.variables, weights, most=0)
+        coupling = ellipsoid(presolved, problem.variables, weights)
         assert coupling is not None and coupling.is_ball and coupling.size == 6
         coupled = replace(problem, coupling=coupling)
         relaxation = relax_reduced(coupled)
@@ -300,9 +311,12 @@ def test_parallel_columns_are_one_variable() -> None:
 
 @pytest.mark.parametrize("kind", PLANE)
 @pytest.mark.parametrize("most", [0, 9])
-def test_points_of_the_region_lie_on_the_segments(kind: str, most: int) -> None:
+def test_points_of_the_region_lie_on_the_segments(
+    kind: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coupling_module, "MOST_DIRECTIONS", most)
     region = PLANE[kind]
-    made = star_coupling(region, most=most)
+    made = star_coupling(region)
     layer = STAR.build().layers[0]
     points = region.sample(np.random.default_rng(0), 200)
     u = points @ layer.weights.toarray().T

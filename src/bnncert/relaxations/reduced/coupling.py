@@ -97,10 +97,7 @@ class _Input:
 
 
 def couple(
-    presolved: Presolved,
-    variables: IntArray,
-    weights: FloatArray | None = None,
-    most: int = MOST_DIRECTIONS,
+    presolved: Presolved, variables: IntArray, weights: FloatArray | None = None
 ) -> Coupling | None:
     """Return the coupling of the first-layer ones of these variables, or None if there is none.
 
@@ -117,7 +114,7 @@ def couple(
     if isinstance(region, Ball) and region.norm != "linf":
         made = _ball(matrix, region, used)
     else:
-        made = _box(matrix, region, used, weights, most * outputs.size)
+        made = _box(matrix, region, used, weights, MOST_DIRECTIONS * outputs.size)
     if made is None:
         return None
     size = np.abs(made.rows).max(axis=1, initial=0.0)
