@@ -255,8 +255,8 @@ class BoundMethodOptions(MethodOptions):
         | None,
         typer.Option(
             "--solver",
-            help="Back end: structured (default) or low-rank for sdp; clarabel (default of the "
-            "sdp-* methods), scs and mosek for all of them; highs (milp), scip (minp) or gurobi.",
+            help="Back end of sdp and the sdp-* methods: structured (default where it fits), "
+            "clarabel, scs or mosek, for sdp also low-rank; highs (milp), scip (minp) or gurobi.",
         ),
     ] = None
     sparsity: Annotated[

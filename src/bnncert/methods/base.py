@@ -60,9 +60,9 @@ class Options:
     threads
         Threads that a solver may use; 0 lets it choose.
     solver
-        Back end of the semidefinite relaxations: "clarabel", "scs" or "mosek", for `sdp` also
-        "structured" and "low-rank".  Of `milp` and `minp`: "highs", "scip" or "gurobi".  None
-        takes the method's own.
+        Back end of the semidefinite relaxations: "structured" (those of order 1), "clarabel",
+        "scs" or "mosek", for `sdp` also "low-rank".  Of `milp` and `minp`: "highs", "scip" or
+        "gurobi".  None takes the method's own.
     cut_rounds
         Rounds of violated inequalities that `sdp` adds; None: two where they may decide the sign,
         none where the optimum is asked for.

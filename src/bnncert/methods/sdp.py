@@ -1,4 +1,8 @@
-"""The paper's semidefinite relaxations: moment relaxations of the polynomial encodings."""
+"""The paper's semidefinite relaxations: moment relaxations of the polynomial encodings.
+
+Those of order 1 are solved in the form of :mod:`bnncert.relaxations.moments.layered_program`, which
+has the same optimal value as the paper's cliques; a conic solver takes the cliques themselves.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +11,29 @@ from typing import ClassVar
 import numpy as np
 
 from bnncert.deadline import Deadline, OutOfTimeError
+from bnncert.errors import InputError
 from bnncert.methods.base import Context, Options, register
 from bnncert.methods.interval import RelaxationMethod
 from bnncert.presolve.reduction import UnstableProblem, reduce_target
 from bnncert.presolve.stability import LayerBounds
-from bnncert.problem import Problem, Target
+from bnncert.problem import Objective, Problem, Target
 from bnncert.regions import Region
 from bnncert.relaxations.moments.cliques import Sparsity, cliques, covers
 from bnncert.relaxations.moments.encoding import Encoding, encode
+from bnncert.relaxations.moments.layered_program import layered_program
 from bnncert.relaxations.moments.polynomial import Polynomial
 from bnncert.relaxations.moments.relaxation import relax
 from bnncert.solvers.registry import conic_solver
+from bnncert.solvers.structured import solve_structured
+
+#: How far beyond the decisive value the solver goes, so that rounding does not matter.
+DECIDED_ROOM = 1e-4
 
 
 class MomentMethod(RelaxationMethod):
     """A moment relaxation of one encoding, order and family of cliques."""
 
-    reads = frozenset({"solver", "sparsity"})
+    reads = frozenset({"solver", "sparsity", "mode"})
     regions = "linf, l2, box, polytope"
     encoding: ClassVar[Encoding]
     order: ClassVar[int] = 1
@@ -36,9 +46,48 @@ class MomentMethod(RelaxationMethod):
         reduced = reduce_target(problem.network, bounds, target)
         lowers, note = [], ""
         for k, objective in enumerate(target.objectives):
-            value, note = self.bound(reduced, problem.region, k, context.options, context.deadline)
+            if self._is_structured(context.options):
+                value, note = self._structured(reduced, problem.region, k, objective, context)
+            else:
+                options, deadline = context.options, context.deadline
+                value, note = self.bound(reduced, problem.region, k, options, deadline)
             lowers.append(objective.round_up(value))
         return lowers, note
+
+    def _is_structured(self, options: Options) -> bool:
+        """Whether the structured solver takes the relaxation, by default or by name."""
+        fits = self.order == 1 and self.sparsity == "layered" and options.sparsity is None
+        if options.solver == "structured" and not fits:
+            raise InputError(
+                "solver structured takes relaxations of order 1 on the layered cliques; "
+                "expected clarabel, scs or mosek"
+            )
+        return fits and options.solver in (None, "structured")
+
+    def _structured(
+        self,
+        reduced: UnstableProblem,
+        region: Region,
+        number: int,
+        objective: Objective,
+        context: Context,
+    ) -> tuple[float, str]:
+        """Return a lower bound of one objective, and a note for the user."""
+        if not reduced.layers[-1].size:
+            return -np.inf, ""
+        relaxation = layered_program(reduced, region, self.encoding, reduced.objectives[number])
+        program, deadline = relaxation.program, context.deadline
+        decide = context.options.mode == "feasibility"
+        solution = solve_structured(
+            program,
+            deadline,
+            above=relaxation.goal(objective.enough + DECIDED_ROOM) if decide else np.inf,
+            below=relaxation.goal(objective.enough - DECIDED_ROOM) if decide else -np.inf,
+        )
+        ended = solution.status in ("optimal", "above", "below")
+        return relaxation.bound(
+            solution.multipliers
+        ), "" if ended else f"structured: {solution.status}"
 
     def bound(
         self,

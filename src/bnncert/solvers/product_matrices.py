@@ -5,9 +5,11 @@ The Newton matrix tr(B_k M B_l T^-1) consists of Hadamard products of Z M Z' and
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.solvers.structured_program import StructuredProgram
@@ -16,6 +18,10 @@ Index: TypeAlias = Any
 
 #: The number of rows of the Newton matrix that are computed together.
 ROWS_AT_ONCE = 128
+
+
+#: Share of entries that are not 0 below which products with the vectors skip the others.
+SPARSE_SHARE = 0.05
 
 
 class ProductMatrices:
@@ -51,8 +57,18 @@ class ProductMatrices:
         # kappa and pi have a minus sign in T.
         self.signs[self.links :] = -1.0
         self.vectors = program.vectors
-        # All Newton matrices use the same memory: its allocation costs as much as the computation.
-        self._space = np.zeros((self.entries, self.entries))
+
+    @cached_property
+    def _rows(self) -> Any:
+        """The general vectors; those of bounding boxes have few entries."""
+        rows = self.program.rows
+        few = np.count_nonzero(rows) < SPARSE_SHARE * rows.size
+        return sp.csr_array(rows) if few else rows
+
+    @cached_property
+    def _space(self) -> FloatArray:
+        """Memory that all Newton matrices use: its allocation costs as much as the computation."""
+        return np.zeros((self.entries, self.entries))
 
     def collapse(self, entries: FloatArray) -> FloatArray:
         """Return one entry for each unknown: the shared entries (of axis 0) are added up."""
@@ -72,8 +88,8 @@ class ProductMatrices:
     def gram(self, matrix: FloatArray) -> FloatArray:
         """Return Z matrix Z'."""
         program = self.program
-        rows = program.rows @ matrix
-        top = np.block([[rows @ program.rows.T, rows], [rows.T, matrix]])
+        rows = np.asarray(self._rows @ matrix)
+        top = np.block([[(self._rows @ rows.T).T, rows], [rows.T, matrix]])
         if not program.pair_unit.size:
             return np.asarray(top)
         zero = program.unit_from
@@ -116,30 +132,47 @@ class ProductMatrices:
         size = self.program.size
         total = np.zeros((size, size))
         for left, right, start, stop in self.slices:
-            part = weights[start:stop, None]
-            if left is right and isinstance(left, slice) and left.start == self.program.unit_from:
-                total[np.diag_indices(size)] += weights[start:stop]
-            else:
-                a, b = self.vectors[left], self.vectors[right]
-                if a.shape[0] == 1:
-                    total += np.outer(a[0], part[:, 0] @ b)
+            part = weights[start:stop]
+            a, b = self._units(left), self._units(right)
+            if a is not None and b is not None:
+                np.add.at(total, (a, b), part)
+            elif a is not None or b is not None:
+                unit, rows = (a, right) if a is not None else (b, left)
+                assert unit is not None
+                if unit.size == 1:
+                    total[unit[0]] += part @ self.vectors[rows]
                 else:
-                    total += (a * part).T @ b
+                    np.add.at(total, unit, part[:, None] * self.vectors[rows])
+            else:
+                total += (self.vectors[left] * part[:, None]).T @ self.vectors[right]
         return np.asarray((total + total.T) / 2)
 
     def measure(self, matrix: FloatArray) -> FloatArray:
         """Return <B_k, matrix> (without signs) for all matrices."""
         values = np.empty(self.entries)
         for left, right, start, stop in self.slices:
-            if left is right and isinstance(left, slice) and left.start == self.program.unit_from:
-                values[start:stop] = np.diag(matrix)
-                continue
-            a, b = self.vectors[left], self.vectors[right]
-            if a.shape[0] == 1:
-                values[start:stop] = b @ (matrix @ a[0])
+            a, b = self._units(left), self._units(right)
+            if a is not None and b is not None:
+                values[start:stop] = matrix[a, b]
+            elif a is not None or b is not None:
+                unit, rows = (a, right) if a is not None else (b, left)
+                assert unit is not None
+                if unit.size == 1:
+                    values[start:stop] = self.vectors[rows] @ matrix[unit[0]]
+                else:
+                    values[start:stop] = np.einsum("ij,ij->i", matrix[unit], self.vectors[rows])
             else:
-                values[start:stop] = np.einsum("ij,ij->i", a @ matrix, b)
+                image = self.vectors[left] @ matrix
+                values[start:stop] = np.einsum("ij,ij->i", image, self.vectors[right])
         return values
+
+    def _units(self, index: Index) -> IntArray | None:
+        """Return the entries of z that a list of unit vectors names; None for other vectors."""
+        first, size = self.program.unit_from, self.program.size
+        if isinstance(index, slice):
+            index = np.arange(index.start, index.stop)
+        inside = index.size and index.min() >= first and index.max() < first + size
+        return np.asarray(index - first) if inside else None
 
 
 def _compact(index: IntArray) -> Index:

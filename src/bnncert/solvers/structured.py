@@ -16,6 +16,7 @@ import scipy
 
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
+from bnncert.solvers.definite import Arrow, ArrowFactor
 from bnncert.solvers.product_matrices import ProductMatrices
 from bnncert.solvers.structured_program import (
     StructuredMultipliers,
@@ -40,6 +41,10 @@ LONGER = 0.02
 #: The assumed operations per second of the first step (one core), and the seconds by which a step
 #: may exceed the deadline: a step that is expected to take longer does not start.
 FLOPS, LATE_SECONDS = 2e10, 0.4
+
+
+#: A step that leaves the cone is shortened to this share, so many times.
+SHORTER, SHORTER_STEPS = 0.8, 5
 
 
 class Iterate(NamedTuple):
@@ -91,16 +96,6 @@ class StructuredSolution:
     def iterations(self) -> int:
         """The number of iterations."""
         return max(0, len(self.history) - 1)
-
-
-def _longest(factor: FloatArray, step: FloatArray) -> float:
-    """Return the largest a with L L' + a step >= 0."""
-    half = scipy.linalg.solve_triangular(factor, step, lower=True, check_finite=False)
-    whole = scipy.linalg.solve_triangular(factor, half.T, lower=True, check_finite=False)
-    least = float(
-        scipy.linalg.eigvalsh((whole + whole.T) / 2, subset_by_index=[0, 0], check_finite=False)[0]
-    )
-    return np.inf if least >= -1e-13 else -1.0 / least
 
 
 def _ratio(value: FloatArray, step: FloatArray) -> float:
@@ -158,11 +153,6 @@ class _Iteration:
         #: The number of all complementary pairs.
         self.degree = program.size + sum(t.values.size for t in program.tables)
 
-    def signed(self, y: StructuredMultipliers) -> FloatArray:
-        """Return the multipliers of all matrices, in their order."""
-        parts = [t[:, 1:].T.ravel() for t in y.theta]
-        return np.concatenate([*parts, -y.kappa, -y.pi])
-
     def split(self, unknowns: FloatArray, first: list[FloatArray]) -> StructuredMultipliers:
         """Return the multipliers of given unknowns and constants theta_0."""
         g = self.geometry
@@ -178,12 +168,11 @@ class _Iteration:
         status: StructuredStatus = "limit"
         # The time of the first step is an estimate; later steps take as long as the last one.
         step_seconds = self.geometry.unknowns**3 / 3 / FLOPS
+        try:
+            at = self._point()
+        except scipy.linalg.LinAlgError:
+            iterations, status = -1, "stalled"
         for count in range(iterations + 1):
-            try:
-                at = self._point()
-            except scipy.linalg.LinAlgError:
-                status = "stalled"
-                break
             now = self._iterate(at)
             history.append(now)
             if now.dual > best:
@@ -199,7 +188,7 @@ class _Iteration:
                 break
             step_began = deadline.elapsed()
             try:
-                self._step(at, now.gap / self.degree)
+                at = self._step(at, now.gap / self.degree)
             except (scipy.linalg.LinAlgError, FloatingPointError):
                 status = "stalled"
                 break
@@ -211,11 +200,8 @@ class _Iteration:
         """Return the current slacks and factors; raise LinAlgError if T or M is not definite."""
         families = zip(self.program.tables, self.y.theta, strict=True)
         s = [t.values - np.einsum("jkf,jf->jk", t.features, theta) for t, theta in families]
-        slack = self.program.base + self.geometry.combine(self.signed(self.y))
-        factor = scipy.linalg.cholesky(slack, lower=True, check_finite=False)
-        return _Point(
-            slack, factor, scipy.linalg.cholesky(self.m, lower=True, check_finite=False), s
-        )
+        slack = self.program.base + self.geometry.combine(self.y.signed())
+        return _Point(slack, ArrowFactor(slack, self.program.tips), ArrowFactor(self.m), s)
 
     def _iterate(self, at: _Point) -> Iterate:
         """Return the values, the gap and the largest residual of the current point."""
@@ -244,8 +230,8 @@ class _Iteration:
         values[g.diagonal] += 1.0
         return g.collapse(values), local
 
-    def _step(self, at: _Point, mu: float) -> None:
-        """Make one predictor-corrector step."""
+    def _step(self, at: _Point, mu: float) -> _Point:
+        """Make one predictor-corrector step and return the point that it leads to."""
         newton = _Newton(self, at)
         zeros = [np.zeros_like(v) for v in self.p]
         found = newton.direction(np.zeros_like(self.m), zeros)
@@ -264,10 +250,22 @@ class _Iteration:
         primal, dual = min(1.0, reach * found.primal), min(1.0, reach * found.dual)
         if not (np.isfinite(primal) and np.isfinite(dual)) or max(primal, dual) < 1e-6:
             raise scipy.linalg.LinAlgError("no step")
-        self.m = self.m + primal * found.dm
-        self.m = (self.m + self.m.T) / 2
-        self.p = [a + primal * b for a, b in zip(self.p, found.dp, strict=True)]
-        self.y = self.y.moved(found.dy, dual)
+        return self._moved(found, primal, dual)
+
+    def _moved(self, found: _Direction, primal: float, dual: float) -> _Point:
+        """Go so far in a direction, or less if rounding or an estimate made that too far."""
+        m, p, y = self.m, self.p, self.y
+        for _ in range(SHORTER_STEPS):
+            self.m = m + primal * found.dm
+            self.m = (self.m + self.m.T) / 2
+            self.p = [a + primal * b for a, b in zip(p, found.dp, strict=True)]
+            self.y = y.moved(found.dy, dual)
+            try:
+                return self._point()
+            except scipy.linalg.LinAlgError:
+                primal, dual = SHORTER * primal, SHORTER * dual
+        self.m, self.p, self.y = m, p, y
+        raise scipy.linalg.LinAlgError("no step")
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,8 +273,8 @@ class _Point:
     """T and its Cholesky factor, the factor of M, and the slacks s of all tables."""
 
     slack: FloatArray
-    factor: FloatArray
-    moment_factor: FloatArray
+    factor: ArrowFactor
+    moment_factor: ArrowFactor
     s: list[FloatArray]
 
 
@@ -304,10 +302,7 @@ class _Newton:
     def __init__(self, solver: _Iteration, at: _Point) -> None:
         self.solver, self.at = solver, at
         program = solver.program
-        inverse = scipy.linalg.cho_solve(
-            (at.factor, True), np.eye(program.size), check_finite=False
-        )
-        self.inverse = (inverse + inverse.T) / 2
+        self.inverse = at.factor.inverse()
         h = solver.geometry.schur(solver.m, self.inverse)
         self.eliminate: list[tuple[FloatArray, FloatArray]] = []
         for tables, mass, gap, links in zip(
@@ -342,7 +337,7 @@ class _Newton:
             (value - (cross * part).sum(axis=1)) / head for part, (head, cross), value in parts
         ]
         dy = solver.split(step, constants)
-        change = solver.geometry.combine(solver.signed(dy))
+        change = solver.geometry.combine(dy.signed())
         moves = [
             -np.einsum("jkf,jf->jk", t.features, d)
             for t, d in zip(program.tables, dy.theta, strict=True)
@@ -353,25 +348,32 @@ class _Newton:
         """Return the direction to given targets of M T and p s, in units of T and s."""
         solver, at = self.solver, self.at
         dy, change, moves = self._multipliers(target, masses)
-        product = solver.m @ change @ self.inverse
+        product = self._between(solver.m, change)
         dm = target - solver.m - (product + product.T) / 2
         dp = [
             new - old - old / gap * move
             for new, old, gap, move in zip(masses, solver.p, at.s, moves, strict=True)
         ]
         dual = min(
-            _longest(at.factor, change),
+            at.factor.longest(change),
             min((_ratio(a, b) for a, b in zip(at.s, moves, strict=True)), default=np.inf),
         )
         primal = min(
-            _longest(at.moment_factor, dm),
+            at.moment_factor.longest(dm),
             min((_ratio(a, b) for a, b in zip(solver.p, dp, strict=True)), default=np.inf),
         )
         return _Direction(dy, change, moves, dm, dp, primal, dual)
 
+    def _between(self, moments: FloatArray, change: FloatArray) -> FloatArray:
+        """Return moments @ change @ T^-1."""
+        tips = self.solver.program.tips
+        if not tips:
+            return np.asarray(moments @ change @ self.inverse)
+        return self.at.factor.divide(Arrow(change, tips).after(moments))
+
     def corrected(self, last: _Direction, centre: float) -> _Direction:
         """Return the direction to the centre, corrected by the products of the last steps."""
-        product = last.dm @ last.change @ self.inverse
+        product = self._between(last.dm, last.change)
         target = centre * self.inverse - (product + product.T) / 2
         steps = zip(last.dp, self.at.s, last.moves, strict=True)
         return self.direction(target, [(centre - b * d) / c for b, c, d in steps])

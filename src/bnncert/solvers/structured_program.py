@@ -59,7 +59,8 @@ class StructuredProgram:
 
     `rows` are the general vectors of Z, followed by the unit vectors and by the pair vectors
     e_0 + sign e_i given by `pair_unit` and `pair_sign`.  The last `shared` entries of the diagonal
-    have one multiplier together.
+    have one multiplier together.  T is diagonal on the last `tips` entries of
+    z, which no link or pair multiplies with each other.
     """
 
     linear: FloatArray
@@ -70,6 +71,7 @@ class StructuredProgram:
     pair_left: IntArray
     pair_right: IntArray
     shared: int = 0
+    tips: int = 0
 
     @property
     def size(self) -> int:
@@ -122,6 +124,11 @@ class StructuredMultipliers:
     theta: list[FloatArray]
     kappa: FloatArray
     pi: FloatArray
+
+    def signed(self) -> FloatArray:
+        """Return the factor of every matrix of the program in T: links, diagonal, pairs."""
+        links = [theta[:, 1:].T.ravel() for theta in self.theta]
+        return np.concatenate([*links, -self.kappa, -self.pi])
 
     def moved(self, step: StructuredMultipliers, length: float) -> StructuredMultipliers:
         """Return self + length * step."""

@@ -1,0 +1,147 @@
+r"""Positive definite matrices in factorised form: what an interior-point method asks of them.
+
+A matrix may be diagonal on its last indices, its *tips*,
+
+    S = [ R  C'      ]        R - C' diag(1/d) C = F F',
+        [ C  diag(d) ]
+
+as the slack of a layered network is on the last layer and the input: then only the Schur
+complement of the tips is factorised, and products with the inverse cost n (tips) (rest) operations
+instead of n^3.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy
+
+from bnncert.arrays import FloatArray
+
+#: From this size on the largest step is found by Lanczos' iteration instead of all eigenvalues.
+LANCZOS_FROM = 300
+
+#: Most iterations of Lanczos, and the relative accuracy at which it ends.
+LANCZOS_STEPS, LANCZOS_ACCURACY = 60, 0.02
+
+
+class Arrow:
+    """A symmetric matrix that is diagonal on its last indices, the tips, taken apart."""
+
+    def __init__(self, matrix: FloatArray, tips: int) -> None:
+        self.rest, self.tips = _parts(matrix.shape[0], tips)
+        self.diagonal = np.diagonal(matrix)[self.tips]
+        self.cross = matrix[self.tips, self.rest]
+        self.core = matrix[self.rest, self.rest]
+
+    def after(self, left: FloatArray) -> FloatArray:
+        """Return left @ self."""
+        tips, rest = left[:, self.tips], left[:, self.rest]
+        out = np.empty_like(left)
+        np.matmul(tips, self.cross, out=out[:, self.rest])
+        out[:, self.rest] += rest @ self.core
+        np.matmul(rest, self.cross.T, out=out[:, self.tips])
+        out[:, self.tips] += tips * self.diagonal
+        return out
+
+
+class ArrowFactor:
+    """The factor of a positive definite matrix with tips; LinAlgError if it is not definite."""
+
+    def __init__(self, matrix: FloatArray, tips: int = 0) -> None:
+        self.size = matrix.shape[0]
+        self.rest, self.tips = _parts(self.size, tips)
+        self.diagonal = np.diagonal(matrix)[self.tips]
+        core = matrix[self.rest, self.rest]
+        if np.any(self.diagonal <= 0):
+            raise scipy.linalg.LinAlgError("not definite on the tips")
+        cross = matrix[self.tips, self.rest]
+        self.slopes = cross / self.diagonal[:, None]
+        if tips:
+            core = core - cross.T @ self.slopes
+            core = (core + core.T) / 2
+        self.factor = scipy.linalg.cholesky(core, lower=True, check_finite=False)
+
+    def inverse(self) -> FloatArray:
+        """Return the inverse."""
+        identity = np.eye(self.rest.stop)
+        core = scipy.linalg.cho_solve((self.factor, True), identity, check_finite=False)
+        core = (core + core.T) / 2
+        if self.rest.stop == self.size:
+            return np.asarray(core)
+        cross = -self.slopes @ core
+        out = np.empty((self.size, self.size))
+        out[self.rest, self.rest] = core
+        out[self.tips, self.rest] = cross
+        out[self.rest, self.tips] = cross.T
+        tips = -cross @ self.slopes.T
+        tips[np.diag_indices(self.diagonal.size)] += 1.0 / self.diagonal
+        out[self.tips, self.tips] = (tips + tips.T) / 2
+        return out
+
+    def divide(self, left: FloatArray) -> FloatArray:
+        """Return left @ inverse."""
+        tips = left[:, self.tips]
+        rest = left[:, self.rest] - tips @ self.slopes
+        core = scipy.linalg.cho_solve((self.factor, True), rest.T, check_finite=False).T
+        out = np.empty_like(left)
+        out[:, self.rest] = core
+        np.matmul(core, -self.slopes.T, out=out[:, self.tips])
+        out[:, self.tips] += tips / self.diagonal
+        return out
+
+    def whiten(self, columns: FloatArray) -> FloatArray:
+        """Return L^-1 v for the factor S = L L' and one or several columns v."""
+        tips = columns[self.tips]
+        core = columns[self.rest] - self.slopes.T @ tips if tips.size else columns
+        core = scipy.linalg.solve_triangular(self.factor, core, lower=True, check_finite=False)
+        return np.concatenate([core, (tips.T / np.sqrt(self.diagonal)).T])
+
+    def unwhiten(self, column: FloatArray) -> FloatArray:
+        """Return L'^-1 v for one column v."""
+        core = scipy.linalg.solve_triangular(
+            self.factor, column[self.rest], lower=True, trans=1, check_finite=False
+        )
+        tips = column[self.tips] / np.sqrt(self.diagonal) - self.slopes @ core
+        return np.concatenate([core, tips])
+
+    def longest(self, step: FloatArray) -> float:
+        """Return the largest a with S + a step >= 0, or a little less."""
+        if self.size < LANCZOS_FROM:
+            whole = self.whiten(self.whiten(step).T)
+            values = scipy.linalg.eigvalsh(
+                (whole + whole.T) / 2, subset_by_index=[0, 0], check_finite=False
+            )
+            least = float(values[0])
+        else:
+            least = self._least(step)
+        return np.inf if least >= -1e-13 else -1.0 / least
+
+    def _least(self, step: FloatArray) -> float:
+        """Return a lower estimate of the least eigenvalue of L^-1 step L'^-1 (Lanczos)."""
+        vector = np.random.default_rng(0).standard_normal(self.size)
+        vector /= np.linalg.norm(vector)
+        basis = [vector]
+        alpha: list[float] = []
+        beta: list[float] = []
+        least = -np.inf
+        for count in range(1, LANCZOS_STEPS + 1):
+            image = self.whiten(step @ self.unwhiten(basis[-1]))
+            alpha.append(float(image @ basis[-1]))
+            # Orthogonal to all before: few vectors, so this is cheap, and ghosts do not appear.
+            known = np.array(basis)
+            image -= known.T @ (known @ image)
+            image -= known.T @ (known @ image)
+            rest = float(np.linalg.norm(image))
+            if count % 5 == 0 or rest < 1e-12:
+                values, vectors = scipy.linalg.eigh_tridiagonal(alpha, beta)
+                doubt = rest * abs(float(vectors[-1, 0]))
+                least = float(values[0]) - doubt
+                if doubt < LANCZOS_ACCURACY * max(abs(least), 1e-2) or rest < 1e-12:
+                    break
+            beta.append(rest)
+            basis.append(image / rest)
+        return least
+
+
+def _parts(size: int, tips: int) -> tuple[slice, slice]:
+    return slice(0, size - tips), slice(size - tips, size)
