@@ -12,8 +12,8 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.checking.container import RejectedError
-from bnncert.checking.leaves import MOST, Goal, SumValues, View
-from bnncert.checking.reading import FINEST, Multipliers
+from bnncert.checking.leaves import Goal, SumValues, View
+from bnncert.checking.reading import FINEST, MOST, Multipliers
 from bnncert.deadline import Deadline
 from bnncert.presolve.literals import both_literals, renumbered, variable_of
 from bnncert.relaxations.reduced.dual_point import DualPoint

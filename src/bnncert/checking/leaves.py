@@ -27,12 +27,9 @@ from bnncert.arrays import SignArray as Signs
 from bnncert.checking.container import RejectedError
 from bnncert.checking.function import Function
 from bnncert.checking.geometry import Table
-from bnncert.checking.reading import FINEST, Clauses, Multipliers
+from bnncert.checking.reading import FINEST, MOST, Clauses, Multipliers
 from bnncert.checking.skeleton import Rows, Skeleton
 from bnncert.checking.sparse import Integers, SparseRows
-
-#: Sums of products stay below four times this, and so within 64-bit integers.
-MOST = 2**61
 
 
 @dataclass(frozen=True, eq=False)

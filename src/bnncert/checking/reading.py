@@ -16,6 +16,9 @@ from bnncert.checking.sparse import Integers
 #: The finest unit of a leaf's numbers is 2^-FINEST.
 FINEST = 48
 
+#: Sums of products of these numbers stay below four times this, and so within 64-bit integers.
+MOST = 2**61
+
 
 @dataclass(frozen=True, eq=False)
 class Clauses:

@@ -31,11 +31,11 @@ class ConflictingPairs:
     second: IntArray
     theta: FloatArray
 
-    @classmethod
-    def none(cls) -> ConflictingPairs:
+    @staticmethod
+    def none() -> ConflictingPairs:
         """Return the empty set."""
         empty = np.zeros(0, dtype=np.int64)
-        return cls(empty, empty, np.zeros(0))
+        return ConflictingPairs(empty, empty, np.zeros(0))
 
     @classmethod
     def joined(cls, parts: Sequence[ConflictingPairs]) -> ConflictingPairs:

@@ -41,10 +41,10 @@ class Triples:
     literals: IntArray
     theta: IntArray
 
-    @classmethod
-    def none(cls) -> Triples:
+    @staticmethod
+    def none() -> Triples:
         """Return the empty set."""
-        return cls(np.zeros((0, 3), dtype=np.int64), np.zeros((0, 3), dtype=np.int64))
+        return Triples(np.zeros((0, 3), dtype=np.int64), np.zeros((0, 3), dtype=np.int64))
 
     @property
     def size(self) -> int:

@@ -46,7 +46,7 @@ class MarginProgram:
         big = 4.0 * rows.block.size + 4.0
         self._program = rows.program(
             signed,
-            sp.csr_array(-np.ones((pattern.size, 1))),
+            sp.csr_array(-np.ones((pattern.neurons.size, 1))),
             self._lower,
             np.array([-1.0]),
             np.array([[-big], [big]]),
@@ -59,7 +59,7 @@ class MarginProgram:
 
         The result is None if the deadline has passed.
         """
-        count = self._pattern.size
+        count = self._pattern.neurons.size
         kept = np.arange(count) if places is None else places
         if places is not None:
             lower = np.full(count, -np.inf)

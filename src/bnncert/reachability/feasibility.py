@@ -34,11 +34,6 @@ class SignPattern:
     signs: SignArray
 
     @property
-    def size(self) -> int:
-        """The number of neurons."""
-        return int(self.neurons.size)
-
-    @property
     def bias(self) -> FloatArray:
         """The bias of each neuron; of an enclosure, the side that makes the wanted sign easier."""
         bias_lo, bias_hi = self.layer.enclosure
@@ -98,4 +93,4 @@ def proves_infeasible(pattern: SignPattern, multipliers: FloatArray, region: Reg
     reach = np.maximum(np.abs(region.lo), np.abs(region.hi))
     magnitude = float(multipliers @ (abs(rows) @ reach + np.abs(bias)))
     # Products of tiny numbers may underflow, with an error far below 1e-290.
-    return value + 2.0**-51 * (pattern.size + 4) * magnitude < -1e-290
+    return value + 2.0**-51 * (pattern.neurons.size + 4) * magnitude < -1e-290

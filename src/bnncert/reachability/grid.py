@@ -76,7 +76,7 @@ class _GridSearch(ActiveSearch):
 
     def run(self, active: IntArray, deadline: Deadline) -> Found:
         """Search a point that has the signs of the active neurons."""
-        count = self.pattern.size
+        count = self.pattern.neurons.size
         extra = np.arange(count, count + self._extra.shape[0])
         node = _Node.of(self, np.concatenate([active, extra]))
         open_, blamed = [node], np.zeros(count + extra.size, dtype=bool)

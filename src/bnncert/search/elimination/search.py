@@ -310,7 +310,7 @@ class EliminationSearch:
         """Try points that have a pattern, or nearly; return its conflicts and whether to stop."""
         region = self.presolved.region
         wanted = SignPattern(self.presolved.network.layers[0], self.neurons, signs)
-        if not wanted.size:
+        if not self.neurons.size:
             return [], self._offer(k, region.center, None)
         self.counts.programs += 1
         near = self._program.solve(wanted.signs, None, deadline)
