@@ -47,7 +47,7 @@ def test_the_labels_of_the_same_part_are_used(run: Run) -> None:
     head, line, *_ = outcome.out.splitlines()
     assert head.endswith("certified accuracy")
     # One of three points is misclassified.
-    assert line.split()[1:4] == ["3", "1", "2"] and line.endswith("66.7 %")
+    assert line.split()[3:6] == ["3", "1", "2"] and line.endswith("66.7 %")
     with ResultsFile(OUT) as results:
         assert {row.labels for row in results.rows()} == {"given"}
     assert "Accuracy against radius" in report_texts()[0]
@@ -99,7 +99,8 @@ def test_labels_that_do_not_fit_are_refused(run: Run) -> None:
 def test_files_that_do_not_record_labels_are_read_and_upgraded(run: Run) -> None:
     run(*ASK, "plain.npy")
     with sqlite3.connect(OUT) as connection:
-        connection.execute("ALTER TABLE results DROP COLUMN labels")
+        for name in ("labels", "grid", "within"):
+            connection.execute(f"ALTER TABLE results DROP COLUMN {name}")
         connection.execute("UPDATE meta SET value = '2' WHERE name = 'schema_version'")
     connection.close()
     assert "Share of the inputs against radius" in report_texts()[0]

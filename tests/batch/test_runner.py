@@ -104,8 +104,9 @@ def test_a_dry_run_prints_the_plan_and_makes_nothing(
     assert sorted(os.listdir()) == before
     table = [cells for cells in lines(shown.out) if cells[0] in ("diamond", "dice")]
     assert len(table) == 10
-    assert ["diamond", "verify", "l2", "0.6", "auto", "4", "0", "-", "-"] in table
-    expected = ["dice", "bound", "linf", "0.1", "sample", "samples=50", "3", "0", "30", "s"]
+    assert ["diamond", "verify", "l2", "0.6", "real", "inputs", "auto", "4", "0", "-", "-"] in table
+    expected = ["dice", "bound", "linf", "0.1", "real", "inputs", "sample", "samples=50"]
+    expected += ["3", "0", "30", "s"]
     assert [*expected, "1", "min", "30", "s"] in table
     assert shown.out.splitlines()[-1] == (
         "38 instances, 0 in tiny.sqlite already; no limit of work"
@@ -200,11 +201,11 @@ def one_line(answer: Outcome) -> str:
 
 def test_a_results_file_from_the_future(folder: Path, experiment: Callable[..., Outcome]) -> None:
     with ResultsFile("tiny.sqlite") as results:
-        results._connection.execute("UPDATE meta SET value = '4' WHERE name = 'schema_version'")
+        results._connection.execute("UPDATE meta SET value = '5' WHERE name = 'schema_version'")
     before = Path("tiny.sqlite").read_bytes()
     for extra in ((), ("--dry-run",)):
         text = one_line(experiment("tiny.json", "--workers", "0", *extra))
-        assert "tiny.sqlite: results of schema version 4; this bnncert reads" in text
+        assert "tiny.sqlite: results of schema version 5; this bnncert reads" in text
     assert Path("tiny.sqlite").read_bytes() == before
 
 

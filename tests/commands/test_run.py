@@ -244,7 +244,7 @@ def test_the_command_prints_a_summary_and_goes_on_where_it_was(
 ) -> None:
     first = run(*COMMAND, "--count", "2")
     assert (first.code, first.err) == (0, "")
-    assert [(c[0], c[1:6], c[-2]) for c in table_rows(first.out)] == [
+    assert [(c[0], c[3:8], c[-2]) for c in table_rows(first.out)] == [
         ("0.3", ["2", "0", "1", "1", "0"], "50.0"),
         ("0.6", ["2", "0", "0", "2", "0"], "0.0"),
     ]
@@ -252,7 +252,7 @@ def test_the_command_prints_a_summary_and_goes_on_where_it_was(
     second = run(*COMMAND)
     assert second.code == 0
     assert "4 of 8 instances are in r.sqlite already" in second.out
-    assert [c[1:6] for c in table_rows(second.out)] == [
+    assert [c[3:8] for c in table_rows(second.out)] == [
         ["4", "1", "2", "1", "0"],
         ["4", "1", "1", "2", "0"],
     ]
@@ -452,7 +452,7 @@ def test_ctrl_c_keeps_the_rows_and_says_how_to_go_on(many: Path) -> None:
     assert (stopped.code, stopped.err) == (130, "bnncert: interrupted\n")
     kept = len(rows_of(many / "r.sqlite"))
     assert 3 <= kept < 30
-    assert sum(int(cells[1]) for cells in table_rows(stopped.out)) == kept
+    assert sum(int(cells[3]) for cells in table_rows(stopped.out)) == kept
     last = stopped.out.splitlines()[-1]
     assert last == f"{kept} of 30 instances are in r.sqlite; the same command goes on from there"
 
@@ -467,7 +467,7 @@ def test_two_runs_share_one_file(many: Path, run: Callable[..., Outcome]) -> Non
     assert 1 <= int(known[1]) < 30
     for done in (quick, finish(slow)):
         assert (done.code, done.err) == (0, "")
-        assert [cells[1] for cells in table_rows(done.out)] == ["15", "15"]
+        assert [cells[3] for cells in table_rows(done.out)] == ["15", "15"]
     rows = rows_of(many / "r.sqlite")
     assert len({row.key for row in rows}) == len(rows) == 30
 

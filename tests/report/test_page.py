@@ -600,8 +600,8 @@ def test_bad_files_are_one_line_and_exit_code_2(tmp_path: Path) -> None:
     for name, (content, words) in files.items():
         (tmp_path / name).write_bytes(content)
         cases[name] = words
-    write_results(tmp_path / "new.sqlite", [{}], version=4)
-    cases["new.sqlite"] = "schema version 4; this bnncert reads up to version 3"
+    write_results(tmp_path / "new.sqlite", [{}], version=5)
+    cases["new.sqlite"] = "schema version 5; this bnncert reads up to version 4"
     write_results(tmp_path / "norows.sqlite", [])
     cases["norows.sqlite"] = "holds no results yet"
     with sqlite3.connect(tmp_path / "other.sqlite") as connection:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,28 @@ _TYPES: dict[str, tuple[Any, str]] = {
 }
 
 
+def _is_length(value: Any) -> bool:
+    return isinstance(value, float | int) and 0 <= value < math.inf
+
+
+def _is_grid(value: Any) -> bool:
+    """Whether a cell is the text of a grid, which begins with its step and a comma."""
+    if not isinstance(value, str) or "," not in value:
+        return False
+    try:
+        return 0 < float(value.partition(",")[0]) < math.inf
+    except ValueError:
+        return False
+
+
+#: Columns whose values have a condition of their own.
+_TESTS: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("radius", "seconds"), _is_length),
+    "within": lambda value: value is None or _is_length(value),
+    "grid": lambda value: value is None or _is_grid(value),
+}
+
+
 def check_cells(cells: Mapping[str, Any], where: str) -> None:
     """Raise if a cell has a value of the wrong kind; absent columns are not checked."""
     for name, value in cells.items():
@@ -43,9 +65,7 @@ def check_cells(cells: Mapping[str, Any], where: str) -> None:
             not isinstance(value, bytes | None) or len(value or b"") % 8
         ):
             raise FormatError(f"{where}: {name} is not an array of float64")
-        if name in ("radius", "seconds") and not (
-            isinstance(value, float | int) and 0 <= value < math.inf
-        ):
+        if name in _TESTS and not _TESTS[name](value):
             raise FormatError(f"{where}: {name} is {repr(value)[:40]}")
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from bnncert.batch.radii import Radius
 from bnncert.batch.rows import InstanceKey, LabelSource, Question
 from bnncert.deadline import Deadline
 from bnncert.errors import InputError
 from bnncert.methods import REGISTRY, Options
 from bnncert.problem import Targets, Ties
-from bnncert.regions import Ball, Norm
+from bnncert.regions import Ball, BallNorm, L0Ball
 from bnncert.relaxations.linear import Form
 
 
@@ -28,7 +29,7 @@ class Settings:
         Options of the method; None stands for the default of the method.
     """
 
-    norm: Norm = "linf"
+    norm: BallNorm = "linf"
     targets: Targets = "all"
     ties: Ties = "violation"
     method: str = "auto"
@@ -39,6 +40,10 @@ class Settings:
     form: Form | None = None
     samples: int | None = None
     solver: str | None = None
+    #: The step of the grid that inputs are on; None: all real inputs count.
+    grid: Radius | None = None
+    #: By how much an input may change (norm l0); None: anything in the data box.
+    within: Radius | None = None
 
     def __post_init__(self) -> None:
         # Checked here, so that a mistake is reported before the first instance is answered.
@@ -49,6 +54,11 @@ class Settings:
             raise InputError("ties say nothing about a bound; leave them out")
         Deadline(self.timeout)
         self.options(0).check()
+
+    @property
+    def norm_text(self) -> str:
+        """The norm, with the reach of single inputs if it is limited."""
+        return self.norm if self.within is None else f"{self.norm} within {self.within.text}"
 
     @property
     def method_text(self) -> str:
@@ -67,12 +77,13 @@ class Settings:
 
 @dataclass(frozen=True)
 class InstanceGroup:
-    """The instances of one network, question, norm, radius and method."""
+    """The instances of one network, question, norm, radius, method and kind of inputs."""
 
     network: str
     question: str
     norm: str
     radius: str
+    inputs: str
     method: str
     timeout: float | None
 
@@ -86,13 +97,14 @@ class Instance:
     """One question: whether every point of a ball is classified as its label."""
 
     key: InstanceKey
-    ball: Ball
+    ball: Ball | L0Ball
     #: The network's own class of the centre.
     predicted: int
     settings: Settings
-    #: Names for the reader: the network's, and the radius as the user wrote it.
+    #: Texts for the reader: the network's name, the radius, and which inputs count.
     network: str
     radius: str
+    inputs: str = "real inputs"
     #: Where the label comes from.
     labels: LabelSource = "own"
     #: The file name of its certificate; None if no certificate is asked for.
@@ -109,8 +121,9 @@ class Instance:
         return InstanceGroup(
             network=self.network,
             question=self.settings.question,
-            norm=self.settings.norm,
+            norm=self.settings.norm_text,
             radius=self.radius,
+            inputs=self.inputs,
             method=self.settings.method_text,
             timeout=self.settings.timeout,
         )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bnncert.arrays import FloatArray
+from bnncert.batch.balls import Balls
 from bnncert.batch.config.configuration import (
     DEMO_DATA,
     DEMO_NETWORKS,
@@ -23,13 +24,14 @@ from bnncert.batch.config.configuration import (
 from bnncert.batch.config.random_network import RandomNetwork, random_points
 from bnncert.batch.instance import Instance, InstanceGroup, Settings, certificate_name
 from bnncert.batch.labelled_points import Data, read_data
+from bnncert.batch.radius_text import inputs_text, radius_text
 from bnncert.batch.rows import InstanceKey, NetworkRecord
 from bnncert.bundled import load_demo_images, load_demo_network
 from bnncert.errors import BnncertError, InputError
 from bnncert.formats.inputs import pick_point
 from bnncert.network import Network, load
 from bnncert.problem import robustness
-from bnncert.regions import Ball
+from bnncert.regions import Ball, Grid
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,10 +104,10 @@ class _Subject:
     selection: Selection
     clip: tuple[float, float] | None
 
-    @property
-    def box(self) -> tuple[Any, Any]:
-        """The data box: the given one, or the network's own."""
-        return self.clip or (self.network.input_lo, self.network.input_hi)
+    def balls(self, settings: Settings) -> Balls:
+        """Return what the balls around the points have in common."""
+        given = {"grid": settings.grid, "within": settings.within}
+        return Balls.of(self.network, self.name, settings.norm, self.clip, **given)
 
 
 def plan_run(
@@ -138,7 +140,7 @@ def plan_run(
         raise InputError("no radius given")
     name = Path(network.source).name
     subject = _Subject(name, network, data, selection or Selection(), clip)
-    sizes = {float(radius): f"{radius:.9g}" for radius in radii}
+    sizes = dict.fromkeys(map(float, radii))
     instances, notes = _instances(subject, sizes, settings or Settings(), certificates, "")
     return Plan(
         networks={network.content_hash: network},
@@ -192,64 +194,79 @@ def plan_experiment(configuration: Configuration) -> Plan:
 
 def _instances(
     subject: _Subject,
-    sizes: Mapping[float, str],
+    sizes: Collection[float],
     settings: Settings,
     certificates: bool,
     prefix: str,
 ) -> tuple[list[Instance], tuple[str, ...]]:
     """List the questions of one network and method, and notes on what is left out.
 
-    `sizes` holds the radii with their names; `prefix` starts the names of the certificates.
+    `sizes` are the radii in input units; `prefix` starts the names of the certificates.
     """
     if settings.question == "bound" and certificates:
         raise InputError("a bound has no certificate; only verdicts have")
     network, data = subject.network, subject.data
-    lo, hi = subject.box
-    asked = [p for p in _classified(subject) if p[2] != settings.targets]
+    balls = subject.balls(settings)
+    asked = [p for p in _classified(subject, balls) if p[2] != settings.targets]
+    off_grid = 0
     for index, point, label, _ in asked:
         try:
-            robustness(network, Ball(settings.norm, point, 0.0), label, settings.targets)
-            for radius in sizes:
-                Ball(settings.norm, point, radius, lo, hi)
+            robustness(network, Ball("linf", point, 0.0), label, settings.targets)
+            made = [balls.around(point, radius) for radius in sizes]
         except InputError as error:
             raise InputError(f"{data.where} [{index}]: {error}") from error
+        off_grid += bool(made[0].notes)
+    common = _common_key(subject, settings, balls)
+    step = network.pixel_step
     instances = []
-    for radius, text in sizes.items():
+    for radius in sizes:
         for index, point, label, predicted in asked:
-            key = InstanceKey(
-                model_hash=network.content_hash,
-                input_index=index,
-                input_hash=hashlib.sha256(point.astype("<f8").tobytes()).hexdigest(),
-                label=label,
-                norm=settings.norm,
-                radius=radius,
-                clip=_clip_text(lo, hi),
-                targets=str(settings.targets),
-                method=settings.method_text,
-                timeout=settings.timeout,
-                ties=settings.ties,
-                sign_zero=network.sign_zero,
-                seed=settings.seed,
-                question=settings.question,
-            )
+            content = hashlib.sha256(point.astype("<f8").tobytes()).hexdigest()
+            key = replace(common, input_index=index, input_hash=content, label=label, radius=radius)
             instances.append(
                 Instance(
                     key,
-                    Ball(settings.norm, point, radius, lo, hi),
+                    balls.around(point, radius),
                     predicted,
                     settings,
                     subject.name,
-                    text,
+                    radius_text(radius, settings.norm, step),
+                    inputs_text(key.grid_step, step),
                     "own" if data.labels is None else "given",
                     prefix + certificate_name(key) if certificates else None,
                 )
             )
     left_out = len(subject.selection.numbers(data, network)) - len(asked)
-    note = f"{left_out} input(s) of class {settings.targets}, the target itself, left out"
-    return instances, (note,) if left_out else ()
+    notes = {
+        f"{left_out} input(s) of class {settings.targets}, the target itself, left out": left_out,
+        f"{off_grid} input(s) are not on the grid; the balls stay around them": off_grid,
+    }
+    return instances, tuple(note for note, count in notes.items() if count)
 
 
-def _classified(subject: _Subject) -> Iterator[tuple[int, FloatArray, int, int]]:
+def _common_key(subject: _Subject, settings: Settings, balls: Balls) -> InstanceKey:
+    """Return what the questions of one network and method share; inputs and radii are added."""
+    return InstanceKey(
+        model_hash=subject.network.content_hash,
+        input_index=0,
+        input_hash="",
+        label=0,
+        norm=settings.norm,
+        radius=0.0,
+        clip=_clip_text(balls.lo, balls.hi),
+        targets=str(settings.targets),
+        method=settings.method_text,
+        timeout=settings.timeout,
+        ties=settings.ties,
+        sign_zero=subject.network.sign_zero,
+        seed=settings.seed,
+        question=settings.question,
+        grid=_grid_text(balls.grid),
+        within=balls.within,
+    )
+
+
+def _classified(subject: _Subject, balls: Balls) -> Iterator[tuple[int, FloatArray, int, int]]:
     """Yield the chosen points as (number, values, label, class that the network gives)."""
     network, data = subject.network, subject.data
     box = None
@@ -257,6 +274,7 @@ def _classified(subject: _Subject) -> Iterator[tuple[int, FloatArray, int, int]]
         box = (network.input_lo, network.input_hi)
     for index in subject.selection.numbers(data, network):
         point = pick_point(data.array, index, network.input_shape, box, data.where)
+        point = balls.centre(point)
         predicted = int(network.classify(point)[0])
         stated = data.label(index, network)
         yield index, point, predicted if stated is None else stated, predicted
@@ -272,6 +290,17 @@ def _clip_text(lo: Any, hi: Any) -> str:
     return "sha256:" + hashlib.sha256(low.tobytes() + high.tobytes()).hexdigest()
 
 
+def _grid_text(grid: Grid | None) -> str | None:
+    """Return the grid as `STEP,ORIGIN`, with a hash if the inputs have different origins."""
+    if grid is None:
+        return None
+    tree = grid.to_dict()
+    step, origin = tree["step"], tree["origin"]
+    if isinstance(origin, list):
+        return f"{step!r},sha256:" + hashlib.sha256(np.array(origin, "<f8").tobytes()).hexdigest()
+    return f"{step!r},{origin + 0.0!r}"
+
+
 def _part_instances(
     configuration: Configuration, part: Part, subject: _Subject, notes: dict[str, None]
 ) -> Iterator[Instance]:
@@ -279,18 +308,21 @@ def _part_instances(
     name = subject.name
     prefix = re.sub(r"[^A-Za-z0-9_.]+", "_", name).strip(".") or "network"
     for norm in part.norms:
-        sizes: dict[float, str] = {}
+        sizes: dict[float, None] = {}
         for radius in part.radii:
             try:
-                units = radius.in_units(subject.network, name, norm, part.clip)
+                sizes[radius.in_units(subject.network, name, norm, part.clip)] = None
             except BnncertError as error:
                 raise configuration.wrong(radius.line, error) from error
-            sizes.setdefault(units, radius.text)
         for choice in part.methods:
+            settings = part.settings(norm, choice)
             try:
-                found, new = _instances(
-                    subject, sizes, part.settings(norm, choice), part.certificates, f"{prefix}-"
-                )
+                subject.balls(settings)
+            except BnncertError as error:
+                line = (settings.grid or settings.within or part.data).line
+                raise configuration.wrong(line, error) from error
+            try:
+                found, new = _instances(subject, sizes, settings, part.certificates, f"{prefix}-")
             except BnncertError as error:
                 raise configuration.wrong(part.data.line, error) from error
             notes.update(dict.fromkeys(f"network {name}: {note}" for note in new))

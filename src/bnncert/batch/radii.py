@@ -1,4 +1,4 @@
-"""Radii and data boxes as users write them, on the command line and in configurations.
+"""Radii, grid steps and data boxes as users write them, on the command line and in configurations.
 
 A radius is in input units, in pixel steps (`1px`), or in the paper's delta (`0.25 delta`):
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from bnncert.errors import InputError
 from bnncert.network import Network
-from bnncert.regions import Norm
+from bnncert.regions import BallNorm
 
 #: Deltas per input unit.
 DELTAS = {"linf": 127.5, "l2": 255.0}
@@ -23,11 +23,15 @@ DELTAS = {"linf": 127.5, "l2": 255.0}
 
 @dataclass(frozen=True)
 class Radius:
-    """A radius as it was written; `in_units` says what it means for a network."""
+    """A radius as it was written; `in_units` says what it means for a network.
+
+    `line` is the line of the configuration, and `name` is what messages call the number.
+    """
 
     number: float
     unit: Literal["input", "px", "delta"]
     line: int = 0
+    name: str = "radius"
 
     @property
     def text(self) -> str:
@@ -35,7 +39,7 @@ class Radius:
         return f"{self.number:.9g}" if self.unit == "input" else f"{self.number:g} {self.unit}"
 
     def in_units(
-        self, network: Network, name: str, norm: Norm, clip: tuple[float, float] | None
+        self, network: Network, name: str, norm: BallNorm, clip: tuple[float, float] | None
     ) -> float:
         """Return the radius in the network's input units.
 
@@ -46,20 +50,23 @@ class Radius:
         """
         if self.unit == "input":
             return self.number
+        what = f"{self.name} is {self.text}"
+        if norm == "l0":
+            raise InputError(f"{what}; norm l0 expects the number of inputs that may change")
         if self.unit == "px":
             if network.pixel_step is None:
                 raise InputError(
-                    f"radius is {self.text}, but network {name} does not say how large a pixel "
-                    "step is (pixel_step); give a scale, or the radius in input units"
+                    f"{what}, but network {name} does not say how large a pixel step is "
+                    f"(pixel_step); give a scale, or the {self.name} in input units"
                 )
             return self.number * network.pixel_step
         if norm not in DELTAS:
-            raise InputError(f"radius is {self.text}, but delta is defined for linf and l2 only")
+            raise InputError(f"{what}, but delta is defined for linf and l2 only")
         lo, hi = (network.input_lo, network.input_hi) if clip is None else clip
         if lo is None or hi is None or not (np.all(lo == np.float64(-1)) and np.all(hi == 1.0)):
             raise InputError(
-                f"radius is {self.text}, but the data box of network {name} is not [-1, 1]; give "
-                "the radius in input units, or a clip"
+                f"{what}, but the data box of network {name} is not [-1, 1]; give the {self.name} "
+                "in input units, or a clip"
             )
         return self.number / DELTAS[norm]
 
@@ -71,10 +78,16 @@ def check_clip(lo: float, hi: float) -> tuple[float, float]:
     return lo, hi
 
 
-def read_radius(value: object, line: int = 0) -> Radius | None:
+def read_step(value: object, line: int = 0) -> Radius | None:
+    """Return the step of a grid that a number or a text like `1px` stands for, or None."""
+    step = read_radius(value, line, "grid")
+    return None if step is None or step.number == 0 or step.unit == "delta" else step
+
+
+def read_radius(value: object, line: int = 0, name: str = "radius") -> Radius | None:
     """Return the radius that a number or a text like `0.25 delta` stands for, or None.
 
-    `line` is the line of the configuration, for messages.
+    `line` is the line of the configuration, and `name` what the number is, for messages.
     """
     unit: Literal["input", "px", "delta"] = "input"
     if isinstance(value, str):
@@ -94,4 +107,4 @@ def read_radius(value: object, line: int = 0) -> Radius | None:
             return None
     else:
         return None
-    return Radius(number, unit, line) if 0 <= number < math.inf else None
+    return Radius(number, unit, line, name) if 0 <= number < math.inf else None

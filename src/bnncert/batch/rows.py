@@ -17,7 +17,7 @@ import numpy as np
 
 from bnncert.arrays import FloatArray
 from bnncert.network import Network
-from bnncert.regions import Norm
+from bnncert.regions import BallNorm
 from bnncert.verdict import Result, Status
 from bnncert.version import __version__
 
@@ -41,7 +41,7 @@ class InstanceKey:
     input_index: int
     input_hash: str
     label: int
-    norm: Norm
+    norm: BallNorm
     radius: float
     clip: str
     targets: str
@@ -51,6 +51,15 @@ class InstanceKey:
     sign_zero: str
     seed: int
     question: Question = "verify"
+    #: The grid as `STEP,ORIGIN` in input units; None: all real inputs count.
+    grid: str | None = None
+    #: By how much an input of an L0 ball may change; None: anything in the data box.
+    within: float | None = None
+
+    @property
+    def grid_step(self) -> float | None:
+        """The step of the grid, or None."""
+        return None if self.grid is None else float(self.grid.partition(",")[0])
 
     @property
     def digest(self) -> str:
@@ -59,6 +68,10 @@ class InstanceKey:
         if self.question == "verify":
             # Version 1 has no other question, and its rows keep their digests.
             del parts["question"]
+        for name in ("grid", "within"):
+            # Versions before 4 have real inputs only, and their rows keep their digests.
+            if parts[name] is None:
+                del parts[name]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

@@ -66,8 +66,14 @@ _VERSION_2 = (
 #: What version 3 adds: whether labels were given.
 _VERSION_3 = ("ALTER TABLE results ADD COLUMN labels TEXT NOT NULL DEFAULT 'unknown'",)
 
+#: What version 4 adds: grids, and by how much inputs of L0 balls change.
+_VERSION_4 = (
+    "ALTER TABLE results ADD COLUMN grid TEXT",
+    "ALTER TABLE results ADD COLUMN within REAL",
+)
+
 #: What each version adds to the one before it.
-_VERSIONS = (_VERSION_1, _VERSION_2, _VERSION_3)
+_VERSIONS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
 
 #: The newest version of the layout, and all that can be read, as a file states them.
 SCHEMA_VERSION = str(len(_VERSIONS))

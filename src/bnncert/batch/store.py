@@ -48,7 +48,10 @@ _KEY_COLUMNS = tuple(f.name for f in fields(InstanceKey))
 _ROW_COLUMNS = tuple(f.name for f in fields(Row) if f.name not in ("key", "rowid"))
 
 #: Columns that older versions lack, and what stands for them.
-_ABSENT = {"question": "'verify'", "certificate": "NULL", "labels": "'unknown'"}
+_ABSENT = {
+    **{"question": "'verify'", "certificate": "NULL", "labels": "'unknown'"},
+    **{"grid": "NULL", "within": "NULL"},
+}
 
 #: Columns of the evidence that large reports leave in the file, and what stands for them.
 _EVIDENCE = {"per_target": "'[]'", "counterexample": "NULL", "counterexample_json": "NULL"}
@@ -58,7 +61,7 @@ class ResultsFile:
     """A results file, open for reading and writing; it is created if it does not exist.
 
     Several processes may have the same file open: each row is written in its own transaction, and
-    the first answer to a question stays.  A file of an older version is upgraded to version 3.
+    the first answer to a question stays.  A file of an older version is upgraded to version 4.
 
     Parameters
     ----------

@@ -29,9 +29,6 @@ LabelsOption = Annotated[
         "own answers (default: the labels beside the points, else own).",
     ),
 ]
-NormOption = Annotated[
-    Literal["linf", "l2", "l1"], typer.Option("--norm", help="Norm of the ball.")
-]
 TiesOption = Annotated[
     Literal["violation", "robust"],
     typer.Option("--ties", help="What an equal score of a rival counts as."),
@@ -85,8 +82,8 @@ GridOption = Annotated[
     str | None,
     typer.Option(
         "--grid",
-        help="Only inputs at multiples of a step from the lower end of the data box count: "
-        "1px for integer pixels, or a step in input units.",
+        help="Only inputs at multiples of a step from the lower end of the data box (of the "
+        "network, else of --clip) count: 1px for integer pixels, or a step in input units.",
     ),
 ]
 SaveCounterexampleOption = Annotated[

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from bnncert.arrays import FloatArray
+from bnncert.batch.balls import Balls
 from bnncert.batch.labelled_points import OWN, read_data
-from bnncert.batch.radii import read_radius
+from bnncert.batch.radii import Radius, read_radius, read_step
 from bnncert.batch.rows import LabelSource
 from bnncert.commands.options import (
     BallShape,
@@ -27,7 +22,7 @@ from bnncert.errors import InputError
 from bnncert.formats.inputs import pick_point
 from bnncert.network import Network, load
 from bnncert.problem import Targets
-from bnncert.regions import Ball, Grid, L0Ball, Norm
+from bnncert.regions import Ball, BallNorm, L0Ball
 
 
 @dataclass(frozen=True)
@@ -62,7 +57,7 @@ def read_network(model: Path, sign_zero: SignZero | None) -> Network:
 def radius_option(
     text: str,
     network: Network,
-    norm: Norm = "linf",
+    norm: BallNorm = "linf",
     clip: tuple[float, float] | None = None,
     option: str | None = None,
 ) -> float:
@@ -70,54 +65,50 @@ def radius_option(
 
     Messages show `option`, the whole value of --radius, if `text` is only a part of it.
     """
+    shown = text if option is None else option
+    if norm == "l0":
+        try:
+            return float(text)
+        except ValueError:
+            raise InputError(
+                f"--radius is {shown!r}; --norm l0 expects the number of inputs that may change"
+            ) from None
     radius = read_radius(text)
     if radius is None:
-        raise InputError(
-            f"--radius is {text if option is None else option!r}; expected finite numbers >= 0, "
-            "also as in 1px or 0.25delta"
-        )
+        raise InputError(_expected("radius", shown))
     try:
         return radius.in_units(network, network.source, norm, clip)
     except InputError as error:
         raise InputError(f"--{error}") from error
 
 
-def grid_option(text: str, network: Network, lo: FloatArray | float | None) -> Grid:
-    """Return the grid that `--grid` states; it begins at the lower end of the data box."""
-    step = read_radius(text)
-    if step is None or step.number == 0 or step.unit == "delta":
-        raise InputError(f"--grid is {text!r}; expected a step > 0, also as in 1px")
-    try:
-        size = step.in_units(network, network.source, "linf", None)
-    except InputError as error:
-        raise InputError(f"--{str(error).replace('radius', 'grid')}") from error
-    return Grid(size, 0.0 if lo is None else lo)
-
-
-def _region(
-    shape: BallShape, network: Network, clip: tuple[float, float] | None, lo: Any, hi: Any
-) -> Callable[[FloatArray], Ball | L0Ball]:
-    """Return what makes the region around a centre."""
-    assert shape.radius is not None
-    grid = None if shape.grid is None else grid_option(shape.grid, network, lo)
-    if shape.norm != "l0":
-        if shape.within is not None:
-            raise InputError(f"--within belongs to --norm l0; the norm is {shape.norm}")
-        norm, size = shape.norm, radius_option(shape.radius, network, shape.norm, clip)
-        return lambda centre: Ball(norm, centre, size, lo, hi, grid=grid)
-    try:
-        changes = float(shape.radius)
-    except ValueError:
-        raise InputError(
-            f"--radius is {shape.radius!r}; --norm l0 expects the number of inputs that may change"
-        ) from None
-    within = None
-    if shape.within is not None:
+def balls_option(
+    network: Network,
+    norm: BallNorm,
+    clip: tuple[float, float] | None,
+    grid: str | None,
+    within: str | None,
+) -> tuple[Radius | None, Radius | None]:
+    """Return what --grid and --within state, after a check that the network can use it."""
+    step = None if grid is None else read_step(grid)
+    if grid is not None and step is None:
+        raise InputError(f"--grid is {grid!r}; expected a step > 0, also as in 1px")
+    if within is not None and norm != "l0":
+        raise InputError(f"--within belongs to --norm l0; the norm is {norm}")
+    reach = None if within is None else read_radius(within, name="within")
+    if within is not None and reach is None:
+        raise InputError(_expected("within", within))
+    for number in (step, reach):
         try:
-            within = radius_option(shape.within, network, "linf", clip)
+            if number is not None:
+                number.in_units(network, network.source, "linf", clip)
         except InputError as error:
-            raise InputError(str(error).replace("radius", "within")) from error
-    return lambda centre: L0Ball(centre, changes, lo, hi, within, grid)
+            raise InputError(f"--{error}") from error
+    return step, reach
+
+
+def _expected(name: str, text: str) -> str:
+    return f"--{name} is {text!r}; expected finite numbers >= 0, also as in 1px or 0.25delta"
 
 
 def read_question(
@@ -142,16 +133,13 @@ def read_question(
     data = read_data(source, point.labels if point.label is None else OWN)
     data = data if scale is None else data.as_pixels()
     centre = pick_point(data.array, index, network.input_shape, data_box, source)
-    lo: Any = network.input_lo if clip is None else clip[0]
-    hi: Any = network.input_hi if clip is None else clip[1]
-    if shape.grid is not None or shape.norm == "l0":
-        # A model gets its pixels as float32 numbers, and those that do not change stay as they are.
-        centre = _as_float32(centre)
-        lo, hi = (None if v is None else _as_float32(v) for v in (lo, hi))
     where = source if index is None else f"{source} [{index}]"
-    make = _region(shape, network, clip, lo, hi)
+    radius = radius_option(shape.radius, network, shape.norm, clip)
+    grid, within = balls_option(network, shape.norm, clip, shape.grid, shape.within)
     try:
-        region = make(centre)
+        balls = Balls.of(network, network.source, shape.norm, clip, grid=grid, within=within)
+        centre = balls.centre(centre)
+        region = balls.around(centre, radius)
     except InputError as error:
         raise InputError(f"{where}: {error}") from error
     label = data.label(index, network) if point.label is None else point.label
@@ -163,7 +151,3 @@ def read_question(
     return CommandQuestion(
         network, region, label, labels, read_targets(scaling.targets), where, title
     )
-
-
-def _as_float32(values: npt.ArrayLike) -> FloatArray:
-    return np.asarray(values, dtype=np.float32).astype(np.float64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -14,29 +13,31 @@ from bnncert.atomic import make_folder
 from bnncert.batch.instance import Settings
 from bnncert.batch.labelled_points import read_data
 from bnncert.batch.plan import Plan, Selection, plan_run
-from bnncert.batch.rows import Row, label_source
+from bnncert.batch.rows import label_source
 from bnncert.batch.runner import AnsweredInstances, Place
 from bnncert.batch.store import ResultsFile
 from bnncert.commands.batches import refuse_failures, run_shown
 from bnncert.commands.console import wide_console
 from bnncert.commands.grouping import grouped
 from bnncert.commands.options import (
+    BallNormOption,
     CertificatesOption,
+    GridOption,
     LabelsOption,
     MemoryOption,
     MethodOption,
     ModelArgument,
-    NormOption,
     ScalingOptions,
     SeedOption,
     SignZeroOption,
     TiesOption,
+    WithinOption,
     read_clip,
     read_scale,
     read_targets,
 )
 from bnncert.commands.output import refuse_unwritable
-from bnncert.commands.question import radius_option, read_network
+from bnncert.commands.question import balls_option, radius_option, read_network
 from bnncert.commands.unused import refuse_unread
 from bnncert.errors import InputError
 from bnncert.report.summary import summary_table
@@ -54,7 +55,8 @@ class PointsOptions:
         str,
         typer.Option(
             "--radius",
-            help="Radii R1,R2,.. in input units, in pixels as in 1px, or as in 0.25delta.",
+            help="Radii R1,R2,.. in input units, in pixels as in 1px, or as in 0.25delta; numbers "
+            "of inputs for --norm l0.",
         ),
     ]
     count: Annotated[
@@ -62,7 +64,9 @@ class PointsOptions:
     ] = None
     first: Annotated[int, typer.Option("--first", help="Number of the first point.")] = 0
     labels: LabelsOption = None
-    norm: NormOption = "linf"
+    norm: BallNormOption = "linf"
+    within: WithinOption = None
+    grid: GridOption = None
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,7 @@ def run(
     with ResultsFile(out) as results:
 
         def show_rows(rows: AnsweredInstances) -> None:
-            _show(console, [row for _, row in rows])
+            _show(console, rows)
 
         finished = run_shown(plan, results, place, folder, console, show_rows)
     console.print(f"{len(finished.rows)} instances in {out}", soft_wrap=True)
@@ -117,15 +121,6 @@ def _plan(
     model: Path, points: PointsOptions, scaling: ScalingOptions, answering: AnsweringOptions
 ) -> Plan:
     """Read the network and the points, and plan what the options ask."""
-    settings = Settings(
-        points.norm,
-        read_targets(scaling.targets),
-        answering.ties,
-        answering.method,
-        answering.timeout,
-        answering.seed,
-        answering.memory,
-    )
     network = read_network(model, answering.sign_zero)
     data = read_data(points.data, points.labels)
     pixels = read_scale(scaling.scale, scaling.mean, scaling.std)
@@ -136,6 +131,18 @@ def _plan(
         radius_option(part, network, points.norm, clip, points.radii)
         for part in points.radii.split(",")
     ]
+    grid, within = balls_option(network, points.norm, clip, points.grid, points.within)
+    settings = Settings(
+        points.norm,
+        read_targets(scaling.targets),
+        answering.ties,
+        answering.method,
+        answering.timeout,
+        answering.seed,
+        answering.memory,
+        grid=grid,
+        within=within,
+    )
     return plan_run(
         network,
         data,
@@ -147,9 +154,10 @@ def _plan(
     )
 
 
-def _show(console: Console, rows: Sequence[Row]) -> None:
+def _show(console: Console, answered: AnsweredInstances) -> None:
     """Print the summary, and what a share of robust inputs means if there are no labels."""
-    console.print(summary_table(rows))
+    console.print(summary_table(answered))
+    rows = [row for _, row in answered]
     if rows and label_source(rows) == "own":
         console.print(
             "agreement with the network's own answer: the data has no labels (--labels FILE)",

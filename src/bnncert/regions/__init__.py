@@ -5,12 +5,13 @@ from __future__ import annotations
 from bnncert.regions.ball import Ball, Norm, is_l2_ball
 from bnncert.regions.box import Box
 from bnncert.regions.grid import Grid
-from bnncert.regions.l0_ball import L0Ball
+from bnncert.regions.l0_ball import BallNorm, L0Ball
 from bnncert.regions.polytope import Polytope
 from bnncert.regions.region import LARGEST_VALUE, EmptyRegionError, Point, Region
 
 __all__ = [
     "Ball",
+    "BallNorm",
     "Box",
     "EmptyRegionError",
     "Grid",

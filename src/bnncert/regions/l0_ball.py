@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,9 @@ from bnncert.regions.ball import Ball
 from bnncert.regions.grid import GridLike
 from bnncert.regions.region import INWARD, Point, Region
 from bnncert.regions.support import box_support, l0_support
+
+#: The norms of balls: those of :class:`Ball`, and the number of inputs that change.
+BallNorm: TypeAlias = Literal["linf", "l2", "l1", "l0"]
 
 
 class L0Ball(Region):

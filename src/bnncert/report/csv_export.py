@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bnncert.atomic import make_folder, write_atomically
+from bnncert.batch.radius_text import inputs_text, radius_in_px
 from bnncert.batch.recorded import Recorded
 from bnncert.report.statistics import Panel, counts, gaps, panels
 
@@ -45,16 +46,22 @@ def _result_rows(recorded: Recorded) -> Iterable[Sequence[Any]]:
         *("predicted", "status", "lower", "upper", "seconds", "stage", "certificate"),
         *("version", "finished_at", "labels"),
     )
-    yield "network", *asked, *found
+    yield "network", *asked, *found, *_REGION, "radius_px"
     for r in recorded.rows:
+        network = recorded.network(r.key.model_hash)
+        step = network.pixel_step
         # The csv module writes floats with all digits and None as an empty cell.
         yield (
-            recorded.network(r.key.model_hash).name,
+            network.name,
             *(getattr(r.key, name) for name in asked),
             *(getattr(r, name) for name in found),
+            *(inputs_text(r.key.grid_step, step), r.key.grid_step, r.key.within),
+            radius_in_px(r.key.radius, r.key.norm, step),
         )
 
 
+#: What is said about the inputs of a region; these columns are the last ones of each file.
+_REGION = ("inputs", "grid_step", "within")
 _PANEL = ("network", "model_hash", "norm", "clip", "targets", "ties", "labels")
 
 
@@ -64,23 +71,31 @@ def _panel(panel: Panel) -> tuple[str, ...]:
     return (network.name, network.model_hash, *common)
 
 
+def _region(panel: Panel, radius: float) -> tuple[Any, ...]:
+    pixels = radius_in_px(radius, panel.norm, panel.network.pixel_step)
+    return panel.inputs, panel.grid_step, panel.within, pixels
+
+
 def _summary_rows(known: Sequence[Panel]) -> Iterable[Sequence[Any]]:
     names = (
         *("radius", "series", "instances", "robust", "not_robust", "undecided", "misclassified"),
         *("mean_seconds", "max_seconds", "certified", "not_falsified"),
     )
-    yield *_PANEL, *names
+    yield *_PANEL, *names, *_REGION, "radius_px"
     for panel in known:
         for one in counts(panel):
-            yield *_panel(panel), *(getattr(one, name) for name in names)
+            cells = (getattr(one, name) for name in names)
+            yield *_panel(panel), *cells, *_region(panel, one.radius)
 
 
 def _improvement_rows(known: Sequence[Panel]) -> Iterable[Sequence[Any]]:
-    yield *_PANEL, "radius", "question", "reference", "other", "instances", "relative_improvement"
+    names = ("radius", "question", "reference", "other", "instances", "relative_improvement")
+    yield *_PANEL, *names, *_REGION, "radius_px"
     for panel in known:
         for gap in gaps(panel):
             for one in gap.improvements:
                 yield (
                     *(*_panel(panel), gap.radius, gap.question),
                     *(one.reference, one.other, one.instances, one.share),
+                    *_region(panel, gap.radius),
                 )

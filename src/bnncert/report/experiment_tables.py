@@ -16,13 +16,13 @@ from bnncert.report.tables import number
 
 
 def _table(*titles: str) -> Table:
-    titles = ("network", "question", "norm", "radius", "method", *titles)
-    words = ("network", "question", "norm", "method")
+    titles = ("network", "question", "norm", "radius", "inputs", "method", *titles)
+    words = ("network", "question", "norm", "inputs", "method")
     return plain_table(*titles, left=words, one_line=titles)
 
 
 def _names(kind: InstanceGroup) -> tuple[str, ...]:
-    return kind.network, kind.question, kind.norm, kind.radius, kind.method
+    return kind.network, kind.question, kind.norm, kind.radius, kind.inputs, kind.method
 
 
 def plan_table(

@@ -25,7 +25,10 @@ _SPECIAL = {
     **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}"},
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
 }
-_NORMS = {"linf": r"\|\cdot\|_\infty", "l2": r"\|\cdot\|_2", "l1": r"\|\cdot\|_1"}
+_NORMS = {
+    **{"linf": r"\|\cdot\|_\infty", "l2": r"\|\cdot\|_2", "l1": r"\|\cdot\|_1"},
+    "l0": r"\|\cdot\|_0",
+}
 
 
 def write_latex(recorded: Recorded, folder: Path) -> list[Path]:
@@ -64,7 +67,7 @@ def comparison_table(panel: Panel) -> str:
     by_place = {(one.radius, one.series): one for one in lines}
     rows = []
     for k, radius in enumerate(radii):
-        cells = [_model_cell(panel, len(radii)) if k == 0 else "", f"${panel.delta(radius)}$"]
+        cells = [_model_cell(panel, len(radii)) if k == 0 else "", f"${_number(panel, radius)}$"]
         for name in names:
             one = by_place.get((radius, name))
             if one is None:
@@ -111,7 +114,7 @@ def image_table(panel: Panel) -> str | None:
         width = 1 + 2 * len(names)
         if rows:
             rows.append(r"\midrule")
-        head = f"{_delta(panel)[:-1]}={panel.delta(radius)}$"
+        head = f"{_delta(panel)[:-1]}={_number(panel, radius)}$"
         rows += [rf"\multicolumn{{{width}}}{{c}}{{{head}}} \\", r"\midrule"]
         here = [r for r in chosen if r.key.radius == radius]
         for r in sorted(here, key=lambda r: (r.key.input_index, r.key.input_hash)):
@@ -189,15 +192,24 @@ def _norm(panel: Panel) -> str:
     return _NORMS.get(panel.norm, escape(panel.norm))
 
 
+def _number(panel: Panel, radius: float) -> str:
+    return f"{panel.radius_number(radius):.6g}"
+
+
 def _delta(panel: Panel) -> str:
+    if panel.norm == "l0":
+        return "$k$"
     return rf"$\delta_{{{_norm(panel)}}}$" if panel.network.pixel_step else r"$\varepsilon$"
 
 
 def _unit(panel: Panel) -> str:
-    step = panel.network.pixel_step
+    """Return the unit of the radii, and the inputs that they are about."""
+    step, inputs = panel.network.pixel_step, escape(panel.inputs)
+    if panel.norm == "l0":
+        return f"At most $k$ inputs change ({escape(panel.norm_name)}, {inputs})."
     if not step:
-        return "Radii in the units of the input."
-    return rf"Radii in pixel steps, $\delta={1 / step:.6g}\,\varepsilon$."
+        return f"Radii in the units of the input, {inputs}."
+    return rf"Radii in px, $\delta={1 / step:.6g}\,\varepsilon$, {inputs}."
 
 
 def _table(caption: str, columns: str, head: Sequence[str], rows: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """The rows of a results file in panels and series, as the page, the CSV and LaTeX files show them.
 
-Only answers to the same question are counted together: a panel has one network, norm, data box,
-choice of adversarial classes and rule for ties; a series of it has one method with its limits.
+Only answers to the same question are counted together: a panel has one network, norm, grid, data
+box, choice of adversarial classes and rule for ties; a series of it has one method with its limits.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from bnncert.batch.radius_text import inputs_text, radius_in_px, radius_text
 from bnncert.batch.recorded import Recorded
 from bnncert.batch.rows import LabelSource, NetworkRecord, Row, label_source
 from bnncert.report.counts import Count, count_answers
 
-NORM_NAMES = {"linf": "L∞", "l2": "L2", "l1": "L1"}
+NORM_NAMES = {"linf": "L∞", "l2": "L2", "l1": "L1", "l0": "L0"}
 
 #: What a share of robust inputs is called, and what is said about the labels behind it.
 SHARE_NAMES: dict[LabelSource, str] = {
@@ -46,11 +47,21 @@ class Panel:
     ties: str
     answers: tuple[Row, ...]
     series: tuple[str, ...]
+    grid_step: float | None = None
+    within: float | None = None
 
     @property
     def norm_name(self) -> str:
-        """The norm in mathematical notation."""
-        return NORM_NAMES.get(self.norm, self.norm)
+        """The norm in mathematical notation, with the reach of single inputs if it is limited."""
+        name = NORM_NAMES.get(self.norm, self.norm)
+        if self.within is None:
+            return name
+        return f"{name} within {radius_text(self.within, 'linf', self.network.pixel_step)}"
+
+    @property
+    def inputs(self) -> str:
+        """The inputs that the radii are about: real ones, integer pixels, or another grid."""
+        return inputs_text(self.grid_step, self.network.pixel_step)
 
     @property
     def settings(self) -> str:
@@ -66,15 +77,21 @@ class Panel:
         """Where the labels of all rows come from."""
         return label_source(self.answers)
 
-    def delta(self, radius: float) -> str:
-        """Return a radius in pixel steps if the network states them, else in input units."""
-        step = self.network.pixel_step
-        return f"{radius / step:.4g}" if step else f"{radius:.6g}"
+    def radius_text(self, radius: float) -> str:
+        """Return a radius with its unit: in px if the network states its pixel step."""
+        return radius_text(radius, self.norm, self.network.pixel_step)
+
+    def radius_number(self, radius: float) -> float:
+        """Return a radius in the units of :attr:`unit`."""
+        pixels = radius_in_px(radius, self.norm, self.network.pixel_step)
+        return radius if pixels is None else pixels
 
     @property
     def unit(self) -> str:
-        """The unit of :meth:`delta`."""
-        return "pixel steps" if self.network.pixel_step else "input units"
+        """The unit of radii."""
+        if self.norm == "l0":
+            return "number of inputs"
+        return "px" if self.network.pixel_step else "input units"
 
     def rows(self, question: str) -> list[tuple[str, Row]]:
         """Return the rows of one kind with their series."""
@@ -84,15 +101,24 @@ class Panel:
 
 def panels(recorded: Recorded) -> list[Panel]:
     """Return the panels, in the order in which their first rows were written."""
-    groups: dict[tuple[str, str, str, str, str], list[Row]] = {}
+    groups: dict[tuple[str | float | None, ...], list[Row]] = {}
     for r in recorded.rows:
-        key = r.key
-        place = (key.model_hash, key.norm, key.clip, key.targets, key.ties)
+        k = r.key
+        place = (k.model_hash, k.norm, k.clip, k.targets, k.ties, k.grid, k.within)
         groups.setdefault(place, []).append(r)
-    return [
-        Panel(recorded.network(model), norm, clip, targets, ties, tuple(rows), _series(rows))
-        for (model, norm, clip, targets, ties), rows in groups.items()
-    ]
+    return [_panel(recorded, rows) for rows in groups.values()]
+
+
+def _panel(recorded: Recorded, rows: Sequence[Row]) -> Panel:
+    key = rows[0].key
+    return Panel(
+        recorded.network(key.model_hash),
+        *(key.norm, key.clip, key.targets, key.ties),
+        answers=tuple(rows),
+        series=_series(rows),
+        grid_step=key.grid_step,
+        within=key.within,
+    )
 
 
 def _series(rows: Sequence[Row]) -> tuple[str, ...]:

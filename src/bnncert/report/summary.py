@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from rich.table import Table
 
+from bnncert.batch.instance import Instance
 from bnncert.batch.rows import LabelSource, Row, label_source
 from bnncert.radius import RadiusResult
 from bnncert.report.counts import COUNT_TITLES, Count, count_answers, count_cells
@@ -29,14 +30,17 @@ def summarise(rows: Iterable[Row]) -> list[Count]:
     return [count_answers(radius, "", groups[radius]) for radius in sorted(groups)]
 
 
-def summary_table(rows: Iterable[Row]) -> Table:
+def summary_table(answered: Iterable[tuple[Instance, Row]]) -> Table:
     """Return one line for each radius; the share is an accuracy only if labels were given."""
-    rows = list(rows)
+    pairs = list(answered)
+    texts = {row.key.radius: (instance.radius, instance.inputs) for instance, row in pairs}
+    rows = [row for _, row in pairs]
     share = CERTIFIED[label_source(rows)]
-    table = plain_table("radius", *COUNT_TITLES, "mean s", "max s", share)
+    titles = ("radius", "inputs", *COUNT_TITLES, "mean s", "max s", share)
+    table = plain_table(*titles, left=("inputs",))
     for one in summarise(rows):
         table.add_row(
-            f"{one.radius:.9g}",
+            *texts[one.radius],
             *count_cells(one),
             f"{one.mean_seconds:.2f}",
             f"{one.max_seconds:.2f}",

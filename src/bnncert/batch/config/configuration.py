@@ -13,7 +13,7 @@ from bnncert.batch.radii import Radius
 from bnncert.description.model import SignZero
 from bnncert.errors import BnncertError, InputError
 from bnncert.network.pixel_scale import PixelScale
-from bnncert.regions import Norm
+from bnncert.regions import BallNorm
 from bnncert.relaxations.linear import Form
 
 #: Networks and data that come with bnncert.
@@ -76,7 +76,7 @@ class Part:
 
     networks: tuple[str, ...]
     data: DataSource
-    norms: tuple[Norm, ...]
+    norms: tuple[BallNorm, ...]
     radii: tuple[Radius, ...]
     methods: tuple[MethodChoice, ...]
     common: Settings
@@ -85,7 +85,7 @@ class Part:
     scale: PixelScale | None
     line: int
 
-    def settings(self, norm: Norm, choice: MethodChoice) -> Settings:
+    def settings(self, norm: BallNorm, choice: MethodChoice) -> Settings:
         """Return what the instances of a norm and a method have in common."""
         return replace(
             self.common,
@@ -95,6 +95,7 @@ class Part:
             form=choice.form,
             samples=choice.samples,
             solver=choice.solver,
+            within=self.common.within if norm == "l0" else None,
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,7 +21,7 @@ from bnncert.batch.config.section import ConfigSection
 from bnncert.batch.config.tree import Node
 from bnncert.batch.instance import Settings
 from bnncert.batch.labelled_points import OWN
-from bnncert.batch.radii import Radius, check_clip, read_radius
+from bnncert.batch.radii import Radius, check_clip, read_radius, read_step
 from bnncert.batch.rows import Question
 from bnncert.description.model import SignZero
 from bnncert.errors import BnncertError, InputError
@@ -30,13 +30,13 @@ from bnncert.formats.labels import KEYED_SUFFIXES
 from bnncert.methods import REGISTRY
 from bnncert.network.pixel_scale import PixelScale
 from bnncert.problem import Targets, Ties
-from bnncert.regions import Norm
+from bnncert.regions import BallNorm
 
 SOLVERS = ("structured", "low-rank", "clarabel", "scs", "mosek", "highs", "scip", "gurobi")
 
 _PART_KEYS = (
     *("data", "norms", "radii", "methods", "question", "targets", "ties", "timeout", "seed"),
-    *("certificates", "clip", "memory", "scale", "mean", "std"),
+    *("certificates", "clip", "memory", "scale", "mean", "std", "grid", "within"),
 )
 _TOP_KEYS = ("title", "networks", "parts", *_PART_KEYS)
 _NETWORK_KEYS = ("name", "file", "random", "sign_zero")
@@ -163,7 +163,7 @@ def _data(section: ConfigSection) -> DataSource:
 
 def _part(section: ConfigSection, networks: Mapping[str, NetworkSource]) -> Part:
     norm_nodes = section.items("norms") or [Node("linf", section.line)]
-    norms: list[Any] = [section.choice(n, "norm", get_args(Norm)) for n in norm_nodes]
+    norms: list[Any] = [section.choice(n, "norm", get_args(BallNorm)) for n in norm_nodes]
     methods = [_method(section, node) for node in section.items("methods") or []]
     if not methods:
         raise section.wrong(f"{section.what} has no methods")
@@ -189,6 +189,8 @@ def _part(section: ConfigSection, networks: Mapping[str, NetworkSource]) -> Part
             seed=section.integer("seed", 0) or 0,
             memory=section.positive("memory", "GB") or 4.0,
             question=question,
+            grid=_grid(section),
+            within=_within(section, norms),
         ),
         certificates=certificates,
         clip=_clip(section),
@@ -244,6 +246,35 @@ def _radii(section: ConfigSection) -> tuple[Radius, ...]:
         radii.append(radius)
     _once(section, [radius.text for radius in radii], nodes, "radius")
     return tuple(radii)
+
+
+def _grid(section: ConfigSection) -> Radius | None:
+    """Return the step of the grid that inputs are on."""
+    node = section.get("grid")
+    if node is None:
+        return None
+    step = read_step(node.value, node.line)
+    if step is None:
+        text = node.value if isinstance(node.value, str) else node.kind
+        raise section.wrong(f"grid is {text}; expected a step > 0, also as in 1px", node.line)
+    return step
+
+
+def _within(section: ConfigSection, norms: Sequence[BallNorm]) -> Radius | None:
+    """Return by how much an input of an L0 ball may change."""
+    node = section.get("within")
+    if node is None:
+        return None
+    if "l0" not in norms:
+        if "within" not in section.values:
+            # Stated for all parts, of which some have other norms.
+            return None
+        raise section.wrong(f"within belongs to norm l0, not to {', '.join(norms)}", node.line)
+    reach = read_radius(node.value, node.line, "within")
+    if reach is None:
+        text = node.value if isinstance(node.value, str) else node.kind
+        raise section.wrong(f"within is {text}; expected a number >= 0, also as in 1px", node.line)
+    return reach
 
 
 def _targets(section: ConfigSection) -> Targets:

@@ -121,10 +121,9 @@ def outcome_table(panel: Panel, lines: Sequence[Count]) -> str:
 
 def accuracy_chart(panel: Panel, lines: Sequence[Count]) -> str:
     """Return the certified share (solid) and what falsification leaves (dashed) by radius."""
-    step = panel.network.pixel_step or 1.0
-    x = x_scale(0, max(one.radius for one in lines) / step or 1.0)
+    x = x_scale(0, panel.radius_number(max(one.radius for one in lines)) or 1.0)
     y = y_scale(0, 100)
-    parts = axes(x, y, f"radius ({panel.unit})", "% of the inputs")
+    parts = axes(x, y, f"radius ({panel.unit}, {panel.inputs})", "% of the inputs")
     items = []
     for name, number in series_numbers(panel).items():
         mine = [one for one in lines if one.series == name]
@@ -134,7 +133,9 @@ def accuracy_chart(panel: Panel, lines: Sequence[Count]) -> str:
             ("upper", "not_falsified", "not falsified"),
             ("", "certified", "certified"),
         ):
-            places = [(x(one.radius / step), y(100 * getattr(one, field))) for one in mine]
+            places = [
+                (x(panel.radius_number(one.radius)), y(100 * getattr(one, field))) for one in mine
+            ]
             parts.append(line(places, f"s{number} {style}"))
             for one, (px, py) in zip(mine, places, strict=True):
                 text = f"{name}, radius {_radius_text(panel, one.radius)}: "
@@ -193,6 +194,8 @@ def _spread(count: int) -> list[int]:
 
 
 def _radius_text(panel: Panel, radius: float) -> str:
-    if panel.network.pixel_step:
-        return f"{panel.delta(radius)} px (ε = {radius:.6g})"
-    return f"ε = {radius:.6g}"
+    """Return a radius with the inputs that it is about; if it is in px, in input units as well."""
+    text = f"{panel.radius_text(radius)}, {panel.inputs}"
+    if panel.unit == "px":
+        return f"{text} (ε = {radius:.6g})"
+    return text if panel.norm == "l0" else f"ε = {text}"

@@ -146,7 +146,7 @@ def _panel(number: int, panel: Panel) -> str:
         bounds = f"<h3>Bounds</h3><div class=charts>{bounds}</div>"
     return (
         f'<section class=panel aria-labelledby="panel{number}"><h2 id="panel{number}">'
-        f"{escape(panel.network.name)}, {escape(panel.norm_name)}</h2>"
+        f"{escape(panel.network.name)}, {escape(panel.norm_name)}, {escape(panel.inputs)}</h2>"
         f"<p class=sub>{escape(panel.settings)}</p>"
         f"<div class=charts>{''.join(charts)}</div>{table}{bounds}</section>"
     )

@@ -40,7 +40,7 @@ def gap_chart(panel: Panel, gap: Gap) -> str:
                 if v is not None:
                     text = f"{name}, image {gap.images[k]}: at least {v:.4g}"
                     parts.append(svg.marker(number, x(k + 1), y(v), text))
-    title = f"Bounds at radius {panel.delta(gap.radius)} {panel.unit}"
+    title = f"Bounds at radius {panel.radius_text(gap.radius)}, {panel.inputs}"
     words = f"{title}: {count} instances, {', '.join(name for name, _, _ in curves)}"
     gains = "".join(
         f"<li>{escape(one.reference)} closes <b>{100 * one.share:.1f} %</b> of the gap of "

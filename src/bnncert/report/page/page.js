@@ -6,10 +6,11 @@
   const WORDS = { not_robust: "not robust", not_tried: "not tried" };
   const COLUMNS = [
     ["image", "image", true], ["label", "label", true], ["network", "network"], ["norm", "norm"],
-    ["radius", "radius", true], ["method", "method"], ["question", "question"], ["status", "answer"],
+    ["radius", "radius", true], ["inputs", "inputs"], ["method", "method"], ["question", "question"], ["status", "answer"],
     ["lower", "lower", true], ["upper", "upper", true], ["seconds", "seconds", true], ["stage", "decided by"],
   ];
-  const FILTERS = ["network", "norm", "radius", "method", "question", "status"];
+  const FILTERS = ["network", "norm", "shown", "inputs", "method", "question", "status"];
+  const TITLES = { shown: "radius", status: "answer" };
   const byId = (id) => document.getElementById(id);
   const scroll = byId("scroll"), body = byId("rows").tBodies[0], count = byId("count"), dialog = byId("detail");
   let table, details, pictures, shown = [], sort = { name: null, down: false }, active = 0;
@@ -39,7 +40,7 @@
   function cell(name, row) {
     const v = value(name, row);
     if (name === "status") return WORDS[v] || v;
-    if (name === "radius") return value("delta", row) ? value("delta", row) + " px" : Number(v.toPrecision(6));
+    if (name === "radius") return value("shown", row);
     if (name === "seconds") return v.toFixed(2);
     return number(v);
   }
@@ -121,7 +122,7 @@
     const row = shown[at];
     const cells = columns().map(([name, , right]) => {
       if (name === "image") {
-        const label = `Details of image ${value("image", row)}, ${value("method", row)}, radius ${cell("radius", row)}: ${cell("status", row)}`;
+        const label = `Details of image ${value("image", row)}, ${value("method", row)}, radius ${cell("radius", row)}, ${value("inputs", row)}: ${cell("status", row)}`;
         return make("td", { class: "n c-image" }, make("button", { type: "button", tabindex: at === active ? "0" : "-1", "aria-label": label, "aria-haspopup": "dialog" }, value("image", row)));
       }
       const text = cell(name, row);
@@ -167,7 +168,8 @@
     const list = make("dl", { class: "facts" });
     const add = (name, ...what) => list.append(make("dt", {}, name), make("dd", {}, ...what));
     add("network", value("network", row));
-    add("region", `${value("norm", row)} ball of radius ${value("radius", row)}${value("delta", row) ? ` (${value("delta", row)} pixel steps)` : ""}`);
+    const units = value("shown", row).endsWith("px") ? ` (${value("radius", row)} in input units)` : "";
+    add("region", `${value("norm", row)} ball of radius ${value("shown", row)}${units}, ${value("inputs", row)}`);
     add("class", `label ${value("label", row)}, predicted ${value("predicted", row)}`);
     add("method", `${value("method", row)} (${value("question", row)})`);
     add("decided by", value("stage", row) || "nothing yet");
@@ -191,7 +193,7 @@
     if (!entry.pictures) return [];
     const found = entry.found && entry.found.predicted !== null && entry.found.predicted !== undefined ? `, classified as ${entry.found.predicted}` : "";
     const change = entry.change || {};
-    const most = change.largest === undefined ? "" : `: ${change.values} values, at most ${change.largest}${change.steps ? ` = ${change.steps} pixel steps` : ""}; ${change.colour ? "grey no change" : "blue less, orange more"}`;
+    const most = change.largest === undefined ? "" : `: ${change.values} values, at most ${change.largest}${change.steps ? ` = ${change.steps} px` : ""}; ${change.colour ? "grey no change" : "blue less, orange more"}`;
     const captions = [`input, label ${value("label", row)}`, `counterexample${found}`, `difference${most}`];
     const figures = entry.pictures.map((k, at) => k === null ? null : make("figure", {}, make("img", { src: "data:image/png;base64," + pictures[k], alt: captions[at] }), make("figcaption", {}, captions[at])));
     return [make("div", { class: "pictures" }, ...figures)];
@@ -247,10 +249,11 @@
     for (const name of FILTERS) {
       const values = table[name].names;
       if (values.length < 2) continue;
-      const order = values.map((_, k) => k).sort((a, b) => compare(values[a], values[b]));
+      const by = (k) => (name === "shown" ? parseFloat(values[k]) : values[k]);
+      const order = values.map((_, k) => k).sort((a, b) => compare(by(a), by(b)));
       const choice = make("select", { id: "f-" + name }, make("option", { value: "" }, "all"));
-      for (const k of order) choice.append(make("option", { value: k }, name === "status" ? WORDS[values[k]] || values[k] : name === "radius" ? Number(values[k].toPrecision(6)) : values[k]));
-      form.append(make("label", {}, name === "status" ? "answer" : name, choice));
+      for (const k of order) choice.append(make("option", { value: k }, name === "status" ? WORDS[values[k]] || values[k] : values[k]));
+      form.append(make("label", {}, TITLES[name] || name, choice));
     }
     form.append(make("label", {}, "image", make("input", { id: "f-image", inputmode: "numeric", autocomplete: "off", placeholder: "number" })));
     const clear = make("button", { type: "reset" }, "Clear");

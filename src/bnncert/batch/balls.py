@@ -1,0 +1,80 @@
+"""Balls around points: the norm, the data box, and what else a question says about inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.arrays import FloatArray
+from bnncert.batch.radii import Radius
+from bnncert.errors import InputError
+from bnncert.network import Network
+from bnncert.regions import Ball, BallNorm, Grid, L0Ball
+
+
+@dataclass(frozen=True, eq=False)
+class Balls:
+    """What the balls of a question have in common, whatever their centre and radius."""
+
+    norm: BallNorm
+    #: The data box, or None.
+    lo: Any
+    hi: Any
+    grid: Grid | None = None
+    #: By how much an input may change in an L0 ball; None: anything in the data box.
+    within: float | None = None
+
+    @staticmethod
+    def of(
+        network: Network,
+        name: str,
+        norm: BallNorm,
+        clip: tuple[float, float] | None = None,
+        *,
+        grid: Radius | None = None,
+        within: Radius | None = None,
+    ) -> Balls:
+        """Return the balls for a network; messages call it `name`.
+
+        Raises
+        ------
+        InputError
+            If the network does not state the unit of a number, or the norm has no use for it.
+        """
+        lo, hi = (network.input_lo, network.input_hi) if clip is None else clip
+        reach = None
+        if within is not None:
+            if norm != "l0":
+                raise InputError(f"within belongs to norm l0; the norm is {norm}")
+            reach = within.in_units(network, name, "linf", clip)
+        if grid is None and norm != "l0":
+            return Balls(norm, lo, hi)
+        # A model gets its pixels as float32 numbers, and those that do not change stay as they are.
+        lo, hi = (None if v is None else _as_float32(v) for v in (lo, hi))
+        if grid is None:
+            return Balls(norm, lo, hi, None, reach)
+        # Pixel 0 is the lower end of the network's own data box, whatever the clip is.
+        origin = lo if network.input_lo is None else _as_float32(network.input_lo)
+        values = Grid(grid.in_units(network, name, "linf", None), 0.0 if origin is None else origin)
+        if lo is not None and hi is not None:
+            # Refuses a step that does not fit the data box, whatever the centre is.
+            corner = np.broadcast_to(lo, (network.inputs,))
+            Ball("linf", corner, float(np.max(hi - lo)), lo, hi, values)
+        return Balls(norm, lo, hi, values, reach)
+
+    def centre(self, point: FloatArray) -> FloatArray:
+        """Return the point as the network gets it."""
+        return point if self.grid is None and self.norm != "l0" else _as_float32(point)
+
+    def around(self, centre: FloatArray, radius: float) -> Ball | L0Ball:
+        """Return the ball around a centre; the radius of an L0 ball is a number of inputs."""
+        if self.norm == "l0":
+            return L0Ball(centre, radius, self.lo, self.hi, self.within, self.grid)
+        return Ball(self.norm, centre, radius, self.lo, self.hi, self.grid)
+
+
+def _as_float32(values: npt.ArrayLike) -> FloatArray:
+    return np.asarray(values, dtype=np.float32).astype(np.float64)
