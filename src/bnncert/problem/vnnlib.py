@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -9,11 +10,17 @@ import numpy as np
 
 from bnncert.description.rationals import float_above, float_below, square_root
 from bnncert.errors import InputError
-from bnncert.formats.vnnlib.query import Disjunct, EuclideanBall, LinearConstraint, Specification
+from bnncert.formats.vnnlib.query import (
+    Disjunct,
+    EuclideanBall,
+    IntegerFormat,
+    LinearConstraint,
+    Specification,
+)
 from bnncert.network import Network
 from bnncert.problem.objective import score_objective
 from bnncert.problem.problem import Problem, Target
-from bnncert.regions import Ball, Box, EmptyRegionError, Polytope, Region
+from bnncert.regions import Ball, Box, EmptyRegionError, Grid, Polytope, Region
 
 
 def from_vnnlib(network: Network, specification: Specification) -> tuple[Problem, ...]:
@@ -31,6 +38,14 @@ def from_vnnlib(network: Network, specification: Specification) -> tuple[Problem
             f"{where}: declares {specification.output_count} outputs, the network has "
             f"{network.classes}"
         )
+    integers = specification.number_format
+    if not isinstance(integers, IntegerFormat):
+        integers = None
+    elif network.kind == "onnx":
+        raise InputError(
+            f"{where}: declares inputs of type {integers.name}, but those of the ONNX model are "
+            "floats; VNN-LIB 2.0 asks for the type of the model"
+        )
     groups: dict[tuple[Any, ...], list[tuple[int, Disjunct]]] = {}
     for number, disjunct in enumerate(specification.disjuncts):
         # Equal boxes are the same objects, so comparing identities is enough.
@@ -40,7 +55,7 @@ def from_vnnlib(network: Network, specification: Specification) -> tuple[Problem
     problems = []
     for members in groups.values():
         try:
-            region = _vnnlib_region(members[0][1])
+            region = _vnnlib_region(members[0][1], integers)
         except EmptyRegionError:
             continue
         except InputError as error:
@@ -50,14 +65,20 @@ def from_vnnlib(network: Network, specification: Specification) -> tuple[Problem
     return tuple(problems)
 
 
-def _vnnlib_region(disjunct: Disjunct) -> Region:
+def _vnnlib_region(disjunct: Disjunct, integers: IntegerFormat | None) -> Region:
+    grid = None if integers is None else Grid(1.0)
+    lower, upper = disjunct.lower, disjunct.upper
+    if integers is not None:
+        # The sides of the box are integers, so the values of the grid are integers as well.
+        lower = tuple(Fraction(max(math.ceil(v), integers.smallest)) for v in lower)
+        upper = tuple(Fraction(min(math.floor(v), integers.largest)) for v in upper)
     # Decimals such as 0.1 are rounded outwards, so that a proof covers the query.
-    lo = np.array([float_below(v) for v in disjunct.lower])
-    hi = np.array([float_above(v) for v in disjunct.upper])
+    lo = np.array([float_below(v) for v in lower])
+    hi = np.array([float_above(v) for v in upper])
     if disjunct.ball is not None:
         return _vnnlib_ball(disjunct.ball, disjunct, Box(lo, hi))
     if not disjunct.input_constraints:
-        return Box(lo, hi)
+        return Box(lo, hi, grid)
     matrix = np.zeros((len(disjunct.input_constraints), lo.size))
     right = np.zeros(len(disjunct.input_constraints))
     reach = [
@@ -70,7 +91,7 @@ def _vnnlib_region(disjunct: Disjunct) -> Region:
             matrix[i, j] = float(c)
             loss += abs(c - Fraction(matrix[i, j])) * reach[j]
         right[i] = float_above(-constraint.constant + loss)
-    return Polytope(matrix, right, lo, hi)
+    return Polytope(matrix, right, lo, hi, grid)
 
 
 def _vnnlib_ball(ball: EuclideanBall, disjunct: Disjunct, box: Box) -> Ball:

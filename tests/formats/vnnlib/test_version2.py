@@ -531,6 +531,68 @@ def test_command_line(tmp_path: Path) -> None:
     assert "Traceback" not in bad.stderr
 
 
+# --- integer inputs -------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_integer_inputs_against_all_integers(data: st.DataObject) -> None:
+    net = data.draw(tiny_networks(exact_ties=False))
+    built = net.build()
+    label = data.draw(st.integers(0, built.classes - 1))
+    name = data.draw(st.sampled_from(["int8", "int64", "uint8"]))
+    low = [data.draw(st.integers(0 if name == "uint8" else -4, 2)) for _ in range(2)]
+    high = [a + data.draw(st.integers(0, 4)) for a in low]
+    sides = [f"(>= X[{i}] {a})" for i, a in enumerate(low)]
+    sides += [f"(<= X[{i}] {b})" for i, b in enumerate(high)]
+    is_ordered = data.draw(st.booleans())
+    if is_ordered:
+        sides.append("(<= X[0] X[1])")
+    spec = query(
+        *sides,
+        violation(label, built.classes),
+        inputs=f"X {name} [2]",
+        outputs=f"Y Real [{built.classes}]",
+    )
+    result = bnncert.verify_specification(built, spec, timeout=30)
+    points = [
+        [Fraction(v) for v in p]
+        for p in product(*(range(a, b + 1) for a, b in zip(low, high, strict=True)))
+        if p[0] <= p[1] or not is_ordered
+    ]
+    is_violated = any(
+        spec.holds(point, built.output.exactly(pattern[-1]))
+        for point in points
+        for pattern in built.exact_patterns(tuple(point))
+    )
+    assert result.status == ("not_robust" if is_violated else "robust")
+    if result.counterexample is not None:
+        assert result.counterexample.point.tolist() in points
+
+
+def test_integers_and_reals_may_differ() -> None:
+    # Class 1 wins for x between 0.25 and 0.75.
+    net = bnncert.Network.from_arrays(
+        [[[1], [-1]], [[0, 0], [1, 1]]], [[-0.25, 0.75], [0.0, -1.0]], input_shape=(1,)
+    )
+    for name, sides, status in (
+        ("Real", ("(>= X[0] 0.0)", "(<= X[0] 1.0)"), "not_robust"),
+        ("int32", ("(>= X[0] 0)", "(<= X[0] 1)"), "robust"),
+    ):
+        spec = query(*sides, "(>= Y[1] Y[0])", inputs=f"X {name} [1]")
+        assert bnncert.verify_specification(net, spec).status == status
+
+
+def test_an_onnx_model_of_floats_does_not_take_integers(tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    network = bnncert.load(Path(__file__).parents[3] / "docs" / "examples" / "wedge.json")
+    network.save(tmp_path / "wedge.onnx")
+    asked = ("(>= X[0] 1)", "(<= X[0] 2)", "(>= X[1] 0)", "(<= X[1] 1)", "(<= Y[0] Y[1])")
+    spec = query(*asked, inputs="X uint8 [2]", outputs="Y Real [3]")
+    with pytest.raises(InputError, match="inputs of type uint8, but those of the ONNX model are"):
+        bnncert.verify_specification(bnncert.load(tmp_path / "wedge.onnx"), spec)
+
+
 # --- element types --------------------------------------------------------------------------
 
 
@@ -650,11 +712,17 @@ REFUSED = {
         "a second declare-output",
     ),
     "a name twice": (VERSION + network("Y Real [2]") + "(assert (<= Y[0] 1.0))", 4, "Duplicate"),
-    "integers": (
+    "integer outputs": (
         VERSION + network("X int8 [2]", "Y int8 [2]") + "(assert (<= X[0] 1))",
-        3,
+        4,
         "element type 'int8', expected one of Real, float32",
     ),
+    "a sum of integers": (
+        VERSION + network("X uint8 [2]") + "(assert (<= (+ X[0] X[1]) 300))",
+        5,
+        "arithmetic with inputs of type uint8, expected comparisons of single inputs",
+    ),
+    "truth values": (VERSION + network("X bool [2]") + "(assert (<= X[0] 1))", 3, "'bool'"),
     "an unknown type": (
         VERSION + network("X float99 [2]") + "(assert (<= X[0] 1.0))",
         3,

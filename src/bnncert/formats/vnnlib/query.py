@@ -119,6 +119,20 @@ class NumberFormat:
 
 
 @dataclass(frozen=True)
+class IntegerFormat:
+    """The numbers of an integer type."""
+
+    #: The name of the type in the query.
+    name: str
+    smallest: int
+    largest: int
+
+    def contains(self, value: Fraction) -> bool:
+        """Return whether the type contains this number."""
+        return value.denominator == 1 and self.smallest <= value <= self.largest
+
+
+@dataclass(frozen=True)
 class Specification:
     """A VNN-LIB query, which asks for an input whose output satisfies every assertion.
 
@@ -133,9 +147,9 @@ class Specification:
         box are left out; if there are no disjuncts, no point satisfies the query.
     program : tuple of Instruction
         The assertions of the text, in postfix order.
-    number_format : NumberFormat or None
-        The declared type of the inputs if it is narrower than float32 (VNN-LIB 2.0): `holds`
-        accepts only numbers of this type. The disjuncts do not depend on it.
+    number_format : NumberFormat, IntegerFormat or None
+        The declared type of the inputs if it is narrower than float32, or an integer type (VNN-LIB
+        2.0): `holds` accepts only numbers of this type. The disjuncts do not depend on it.
     """
 
     path: str
@@ -143,7 +157,7 @@ class Specification:
     output_count: int
     disjuncts: tuple[Disjunct, ...]
     program: tuple[Instruction, ...] = field(repr=False)
-    number_format: NumberFormat | None = None
+    number_format: NumberFormat | IntegerFormat | None = None
 
     def holds(self, inputs: Sequence[Fraction], outputs: Sequence[Fraction]) -> bool:
         """Evaluate the assertions of the text in exact arithmetic.

@@ -28,7 +28,12 @@ from bnncert.formats.vnnlib.disjunctive_form import (
 from bnncert.formats.vnnlib.linear_form import ZERO, Linear, variable
 from bnncert.formats.vnnlib.messages import error_at, shown
 from bnncert.formats.vnnlib.quadratic_form import Quadratic, add, negate, product, scale
-from bnncert.formats.vnnlib.query import Instruction, NumberFormat, Specification
+from bnncert.formats.vnnlib.query import (
+    Instruction,
+    IntegerFormat,
+    NumberFormat,
+    Specification,
+)
 from bnncert.formats.vnnlib.version1 import AFFIRMED
 from bnncert.formats.vnnlib.version2_text import CheckedText, import_parser, parse
 
@@ -56,6 +61,13 @@ _NARROW_TYPES: Final = {
         _float_type("float8e5m2fnuz", 3, -15, 57344),
         _float_type("float4e2m1", 2, 0, 6),
     )
+}
+
+# The integer types of ONNX, which inputs may have; outputs are scores.
+_INTEGER_TYPES: Final = {
+    f"{prefix}int{bits}": IntegerFormat(f"{prefix}int{bits}", smallest, smallest + 2**bits - 1)
+    for bits in (4, 8, 16, 32, 64)
+    for prefix, smallest in (("", -(2 ** (bits - 1))), ("u", 0))
 }
 
 
@@ -105,6 +117,8 @@ class _TreeReader:
         self.values: list[_Value] = []
         self.formulas: list[tuple[Formula, int]] = []
         self.product_size = 0
+        #: The type of the inputs if it is an integer type.
+        self.integers: IntegerFormat | None = None
         self.arithmetic = {
             package.Plus: "+",
             package.Minus: "-",
@@ -143,8 +157,8 @@ class _TreeReader:
             self.path, inputs, outputs, disjuncts, tuple(self.program), number_format
         )
 
-    def declare(self, networks: Sequence[Any]) -> NumberFormat | None:
-        """Read the declarations; return the type of the inputs if it is narrower than float32."""
+    def declare(self, networks: Sequence[Any]) -> NumberFormat | IntegerFormat | None:
+        """Read the declarations; return the type of the inputs if it does not contain float32."""
         expected = "one network with one input and one output (more is unsupported)"
         if len(networks) != 1:
             line = self.lines.line_of("declare-network", 1)
@@ -171,15 +185,17 @@ class _TreeReader:
                 raise self.error(found, f"between 1 and {MAX_ELEMENTS}", line)
             self.tensors[letter] = tensor
             self.letters[tensor.name] = letter
-            types[letter] = self.element_type(definition, line)
-        return _NARROW_TYPES.get(types["X"])
+            types[letter] = self.element_type(definition, letter == "X", line)
+        self.integers = _INTEGER_TYPES.get(types["X"])
+        return self.integers or _NARROW_TYPES.get(types["X"])
 
-    def element_type(self, definition: Any, line: int) -> str:
+    def element_type(self, definition: Any, is_input: bool, line: int) -> str:
         # The package has one value for all unknown types; the text of the declaration has the name.
         match = _DECLARATION.match(str(definition))
         name = match[2] if match is not None else "?"
-        if name not in _WIDE_TYPES and name not in _NARROW_TYPES:
+        if name not in (*_WIDE_TYPES, *_NARROW_TYPES, *(_INTEGER_TYPES if is_input else ())):
             known = ", ".join(["Real", "float32", "float64", *_NARROW_TYPES])
+            known += " or an integer type of ONNX" if is_input else ""
             raise self.error(f"element type {shown(name)}", f"one of {known}", line)
         return name
 
@@ -234,6 +250,10 @@ class _TreeReader:
         del self.values[-size:]
         line = operands[0].line
         terms = [value.polynomial for value in operands]
+        if self.integers is not None and any(k >= 0 for t in terms for k in t.linear.coefficients):
+            # The standard does not say whether sums of integers wrap around.
+            found = f"arithmetic with inputs of type {self.integers.name}"
+            raise self.error(found, "comparisons of single inputs", line)
         if operation == "+":
             result = add(terms)
         elif operation == "-":
