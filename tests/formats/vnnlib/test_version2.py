@@ -722,7 +722,6 @@ REFUSED = {
         5,
         "arithmetic with inputs of type uint8, expected comparisons of single inputs",
     ),
-    "truth values": (VERSION + network("X bool [2]") + "(assert (<= X[0] 1))", 3, "'bool'"),
     "an unknown type": (
         VERSION + network("X float99 [2]") + "(assert (<= X[0] 1.0))",
         3,
