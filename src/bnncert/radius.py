@@ -209,7 +209,7 @@ class BallVerifier:
             method=method,
             timeout=limit,
             options=self.options,
-            progress=None if progress is None else _prefixed(progress, self.prefix(radius)),
+            progress=_prefixed(progress, self.prefix(radius)),
             certificate=self.certificate(),
         )
         self.finish(radius, result)
@@ -419,8 +419,8 @@ def _length(step: npt.NDArray[np.float64], norm: Norm) -> float:
     return float(np.linalg.norm(step, order))
 
 
-def _prefixed(progress: Progress, prefix: str) -> Progress:
-    def report(text: str, done: int, total: int) -> None:
-        progress(prefix + text, done, total)
-
-    return report
+def _prefixed(progress: Progress | None, prefix: str) -> Progress | None:
+    """Return a report of progress whose lines begin with a text."""
+    if progress is None:
+        return None
+    return lambda text, done, total: progress(prefix + text, done, total)

@@ -36,7 +36,8 @@ class OnnxRuntime:
             content, options, providers=["CPUExecutionProvider"]
         )
         self._input = self._session.get_inputs()[0]
-        self._dtype = np.float64 if "double" in self._input.type else np.float32
+        #: The floating-point type of the model's input.
+        self.dtype = np.float64 if "double" in self._input.type else np.float32
 
     @staticmethod
     def of(network: Network) -> OnnxRuntime | None:
@@ -48,15 +49,10 @@ class OnnxRuntime:
         except Exception:  # onnxruntime has no exception of its own for "cannot run this model"
             return None
 
-    @property
-    def dtype(self) -> Any:
-        """The floating-point type of the model's input."""
-        return self._dtype
-
     def scores(self, point: FloatArray) -> FloatArray:
         """Return the model's output for one point."""
         shape = [d if isinstance(d, int) and d > 0 else 1 for d in self._input.shape]
-        array = point.astype(self._dtype).reshape(shape)
+        array = point.astype(self.dtype).reshape(shape)
         output = self._session.run(None, {self._input.name: array})[0]
         return np.asarray(output, dtype=np.float64).reshape(-1)
 

@@ -153,11 +153,13 @@ class Ball(Region):
         return np.minimum(box, function(rows, self.middle, self.radius, self.lo, self.hi))
 
     def _contains(self, point: Point) -> bool:
+        # Python compares rationals with floats exactly.
+        place = np.asarray(point)
+        if self.clip_lo is not None and np.any(place < self.clip_lo):
+            return False
+        if self.clip_hi is not None and np.any(place > self.clip_hi):
+            return False
         if isinstance(point, np.ndarray):
-            if self.clip_lo is not None and np.any(point < self.clip_lo):
-                return False
-            if self.clip_hi is not None and np.any(point > self.clip_hi):
-                return False
             distance = np.abs(point - self.middle)
             if self.norm == "linf":
                 # A float difference has a relative error of 2^-53: only near-ties need rationals.
@@ -177,16 +179,8 @@ class Ball(Region):
             usual = largest == 0 or 1e-140 < largest < 1e140
             if usual and abs(size - self.radius) > slack * max(size, self.radius):
                 return size <= self.radius
-        exact = [Fraction(x) for x in point]
-        if self.clip_lo is not None and any(
-            x < Fraction(a) for x, a in zip(exact, self.clip_lo.tolist(), strict=True)
-        ):
-            return False
-        if self.clip_hi is not None and any(
-            x > Fraction(b) for x, b in zip(exact, self.clip_hi.tolist(), strict=True)
-        ):
-            return False
-        gaps = [abs(x - Fraction(c)) for x, c in zip(exact, self.middle.tolist(), strict=True)]
+        pairs = zip(place.tolist(), self.middle.tolist(), strict=True)
+        gaps = [abs(Fraction(x) - Fraction(c)) for x, c in pairs]
         return self._is_within(gaps)
 
     def _is_within(self, gaps: list[Fraction]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -42,12 +41,9 @@ class Box(Region):
         return box_support(rows, self.lo, self.hi)
 
     def _contains(self, point: Point) -> bool:
-        if isinstance(point, np.ndarray):
-            return bool(np.all((self.lo <= point) & (point <= self.hi)))
-        return all(
-            Fraction(a) <= x <= Fraction(b)
-            for x, a, b in zip(point, self.lo.tolist(), self.hi.tolist(), strict=True)
-        )
+        # Python compares rationals with floats exactly.
+        place = np.asarray(point)
+        return bool(np.all((self.lo <= place) & (place <= self.hi)))
 
     def _sample(self, generator: np.random.Generator, count: int) -> FloatArray:
         points = generator.uniform(self.lo, self.hi, size=(count, self.size))

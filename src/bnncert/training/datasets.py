@@ -36,30 +36,21 @@ _MNIST_MIRRORS = (
     "https://storage.googleapis.com/cvdf-datasets/mnist/",
 )
 
+#: In the order of `IDX_STEMS`.
+_MNIST_CHECKSUMS = (
+    "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+    "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+    "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+    "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+)
+
 _CIFAR_ARCHIVE = "cifar-10-binary.tar.gz"
 
 #: Files that make up a data set, with the SHA-256 of the files as they are published.
 REMOTE: Mapping[str, tuple[RemoteFile, ...]] = {
     "mnist": tuple(
-        RemoteFile(name, tuple(mirror + name for mirror in _MNIST_MIRRORS), checksum)
-        for name, checksum in (
-            (
-                "train-images-idx3-ubyte.gz",
-                "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-            ),
-            (
-                "train-labels-idx1-ubyte.gz",
-                "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-            ),
-            (
-                "t10k-images-idx3-ubyte.gz",
-                "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-            ),
-            (
-                "t10k-labels-idx1-ubyte.gz",
-                "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-            ),
-        )
+        RemoteFile(f"{stem}.gz", tuple(f"{mirror}{stem}.gz" for mirror in _MNIST_MIRRORS), checksum)
+        for stem, checksum in zip(IDX_STEMS, _MNIST_CHECKSUMS, strict=True)
     ),
     "cifar10": (
         RemoteFile(

@@ -18,7 +18,7 @@ from bnncert.relaxations.moments.cliques import (
     layered_cliques,
     pairwise_cliques,
 )
-from bnncert.relaxations.moments.polynomial import Polynomial, PolynomialProblem, Variable
+from bnncert.relaxations.moments.polynomial import Polynomial, PolynomialProblem
 
 
 def running_intersection(family: Sequence[Clique]) -> bool:
@@ -96,13 +96,8 @@ def test_chordal_cliques_cover_all_products_and_have_running_intersection(
 ) -> None:
     rng = np.random.default_rng(seed)
     edges = [(a, b) for a in range(count) for b in range(a + 1, count) if rng.uniform() < density]
-    constraints = tuple((f"e{k}", Polynomial({e: 1.0})) for k, e in enumerate(edges))
-    problem = PolynomialProblem(
-        tuple(Variable(0, i) for i in range(count)),
-        (tuple(range(count)),),
-        Polynomial.affine({0: 1.0}),
-        constraints,
-    )
+    constraints = tuple(Polynomial({e: 1.0}) for e in edges)
+    problem = PolynomialProblem((tuple(range(count)),), Polynomial.affine({0: 1.0}), constraints)
     family = [frozenset(c) for c in chordal_cliques(problem)]
     assert frozenset().union(*family) == frozenset(range(count))
     assert all(any({a, b} <= c for c in family) for a, b in edges)

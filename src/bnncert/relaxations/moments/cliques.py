@@ -31,7 +31,7 @@ def cliques(
     Raises OutOfTimeError if the deadline passes before they are found.
     """
     if sparsity == "dense":
-        return (tuple(range(len(problem.variables))),)
+        return (tuple(range(problem.size)),)
     if sparsity == "chordal":
         return chordal_cliques(problem, deadline)
     if sparsity == "layered":
@@ -42,7 +42,7 @@ def cliques(
         raise InputError(f"sparsity is {sparsity!r}; expected layered, pairwise, chordal or dense")
     # The layer below a neuron with a constant sum may be empty.
     covered = {v for clique in family for v in clique}
-    return (*family, *((v,) for v in range(len(problem.variables)) if v not in covered))
+    return (*family, *((v,) for v in range(problem.size) if v not in covered))
 
 
 def covers(problem: PolynomialProblem, family: Sequence[Clique]) -> bool:
@@ -73,8 +73,8 @@ def chordal_cliques(
 ) -> tuple[Clique, ...]:
     """Return the maximal cliques of a minimum-fill elimination."""
     limit = deadline or Deadline(None)
-    neighbours: dict[int, set[int]] = {v: set() for v in range(len(problem.variables))}
-    for _, polynomial in (("", problem.objective), *problem.inequalities):
+    neighbours: dict[int, set[int]] = {v: set() for v in range(problem.size)}
+    for polynomial in (problem.objective, *problem.inequalities):
         for monomial in polynomial.terms:
             for a in monomial:
                 neighbours[a].update(b for b in monomial if b != a)

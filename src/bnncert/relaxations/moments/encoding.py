@@ -10,6 +10,7 @@ a neuron x = sign(w.y + b) with x^2 = 1 is
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -21,7 +22,7 @@ from bnncert.errors import InputError
 from bnncert.presolve.reduction import UnstableLayer, UnstableProblem
 from bnncert.regions import Ball, L0Ball, Polytope, Region, is_l2_ball
 from bnncert.regions.linear_block import ScaledInputs, scaled_inputs
-from bnncert.relaxations.moments.polynomial import Polynomial, PolynomialProblem, Variable
+from bnncert.relaxations.moments.polynomial import Polynomial, PolynomialProblem
 
 Encoding: TypeAlias = Literal["standard", "tight-plain", "tight"]
 
@@ -47,12 +48,8 @@ def encode(
         mentioned = sorted(v for v in objective.variables if v < region.size)
         used = np.union1d(used, np.array(mentioned, dtype=np.int64))
     inputs = scaled_inputs(region, used)
-    variables = [Variable(0, int(i)) for i in inputs.index]
-    layers = [tuple(range(len(variables)))]
-    for number, layer in enumerate(problem.layers, start=1):
-        start = len(variables)
-        variables += [Variable(number, int(j)) for j in layer.index]
-        layers.append(tuple(range(start, len(variables))))
+    ends = np.cumsum([inputs.index.size, *(layer.size for layer in problem.layers)]).tolist()
+    layers = [tuple(range(start, stop)) for start, stop in pairwise([0, *ends])]
     inequalities = _input_constraints(region, inputs)
     for number, layer in enumerate(problem.layers, start=1):
         weights, bias, doubt = layer.weights, layer.bias, np.zeros(layer.size)
@@ -68,17 +65,15 @@ def encode(
                     strict=True,
                 )
             }
-            name = f"neuron {number},{int(layer.index[j]) + 1}"
             x = Polynomial.affine({layers[number][j]: 1.0})
-            inequalities += _neuron(name, x, row, float(bias[j]), float(doubt[j]), encoding)
+            inequalities += _neuron(x, row, float(bias[j]), float(doubt[j]), encoding)
     if isinstance(objective, Polynomial):
         f, slack = _substitute(objective, problem, region, inputs, layers)
     else:
         chosen = problem.objectives[objective]
         coefficients = dict(zip(layers[-1], chosen.coefficients.tolist(), strict=True))
         f, slack = Polynomial.affine(coefficients, chosen.constant), chosen.slack
-    binary = frozenset(v for members in layers[1:] for v in members)
-    return PolynomialProblem(tuple(variables), tuple(layers), f, tuple(inequalities), slack, binary)
+    return PolynomialProblem(tuple(layers), f, tuple(inequalities), slack)
 
 
 def _substitute(
@@ -132,22 +127,14 @@ def _first_layer(layer: UnstableLayer, inputs: ScaledInputs) -> tuple[Any, Float
 
 
 def _neuron(
-    name: str,
-    x: Polynomial,
-    row: dict[int, float],
-    bias: float,
-    doubt: float,
-    encoding: Encoding,
-) -> list[tuple[str, Polynomial]]:
+    x: Polynomial, row: dict[int, float], bias: float, doubt: float, encoding: Encoding
+) -> list[Polynomial]:
     """Return the constraints of one neuron, relaxed by the error of its sum."""
     value = Polynomial.affine(row, bias)
     norm = float(sum(map(abs, row.values())))
     if encoding == "standard":
-        return [(name, x * value + doubt)]
-    tight = [
-        (f"{name} on", (x + 1.0) * value + 2 * doubt),
-        (f"{name} off", (x - 1.0) * value + 2 * doubt),
-    ]
+        return [x * value + doubt]
+    tight = [(x + 1.0) * value + 2 * doubt, (x - 1.0) * value + 2 * doubt]
     if encoding == "tight-plain":
         return tight
     if encoding != "tight":
@@ -155,20 +142,13 @@ def _neuron(
     weighted = Polynomial.affine(row)
     # nv is rounded up, so that the inequalities hold for all inputs.
     norm *= 1 + 2.0**-50
-    return [
-        *tight,
-        (f"{name} upper", (x + 1.0) * (norm - weighted)),
-        (f"{name} lower", (1.0 - x) * (norm + weighted)),
-    ]
+    return [*tight, (x + 1.0) * (norm - weighted), (1.0 - x) * (norm + weighted)]
 
 
-def _input_constraints(region: Region, inputs: ScaledInputs) -> list[tuple[str, Polynomial]]:
+def _input_constraints(region: Region, inputs: ScaledInputs) -> list[Polynomial]:
     """Return 1 - u^2 >= 0 for each input, and the constraints of a ball or polytope."""
     count = inputs.index.size
-    out = [
-        (f"input {int(i) + 1}", Polynomial({(): 1.0, (k, k): -1.0}))
-        for k, i in enumerate(inputs.index)
-    ]
+    out = [Polynomial({(): 1.0, (k, k): -1.0}) for k in range(count)]
     if is_l2_ball(region):
         # r^2 - |base + half u - m|^2 >= 0; inputs that are not used stay at the centre.
         gap = inputs.base - region.middle[inputs.index]
@@ -181,15 +161,15 @@ def _input_constraints(region: Region, inputs: ScaledInputs) -> list[tuple[str, 
             size += 2.0 * abs(float(gap[k] * inputs.half[k])) + float(inputs.half[k] ** 2)
         terms[()] = square + 2.0**-50 * (count + 8) * size
         scale = 1.0 / max(region.radius**2, 1e-300)
-        out.append(("ball", Polynomial({m: c for m, c in terms.items() if c}) * scale))
+        out.append(Polynomial({m: c for m, c in terms.items() if c}) * scale)
     elif isinstance(region, L0Ball) or (isinstance(region, Ball) and region.norm == "l1"):
         raise InputError("the polynomial encodings take L-inf and L2 balls, boxes and polytopes")
     elif isinstance(region, Polytope):
-        for number, (row, b) in enumerate(zip(region.matrix, region.right, strict=True)):
+        for row, b in zip(region.matrix, region.right, strict=True):
             part = row[inputs.index]
             magnitude = float(np.abs(part) @ (np.abs(inputs.base) + inputs.half)) + abs(float(b))
             constant = float(b) - float(part @ inputs.base)
             constant += 2.0**-50 * (count + 8) * magnitude
             coefficients = dict(enumerate((-part * inputs.half).tolist()))
-            out.append((f"facet {number + 1}", Polynomial.affine(coefficients, constant)))
+            out.append(Polynomial.affine(coefficients, constant))
     return out

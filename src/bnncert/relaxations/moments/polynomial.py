@@ -1,4 +1,4 @@
-"""Sparse polynomials, and polynomial optimisation problems that can be printed.
+"""Sparse polynomials, and polynomial optimisation problems.
 
 A monomial is a sorted tuple of variable numbers: () is 1 and (3, 3, 7) is x3^2 x7.  A polynomial
 maps monomials to coefficients.  Binary variables satisfy x^2 = 1 (:meth:`Polynomial.reduced`).
@@ -6,9 +6,10 @@ maps monomials to coefficients.  Binary variables satisfy x^2 = 1 (:meth:`Polyno
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -153,19 +154,6 @@ def reduce_monomial(monomial: Monomial, binary: AbstractSet[int]) -> Monomial:
     return tuple(kept)
 
 
-@dataclass(frozen=True)
-class Variable:
-    """x_{layer, index}: an input (layer 0, in [-1, 1]) or a neuron (in {-1, 1})."""
-
-    layer: int
-    index: int
-
-    @property
-    def name(self) -> str:
-        """The paper's name of the variable, counted from 1 as there."""
-        return f"x[{self.layer},{self.index + 1}]"
-
-
 @dataclass(frozen=True, eq=False)
 class PolynomialProblem:
     """min objective s.t. every inequality >= 0; layer-0 variables in [-1, 1], others in {-1, 1}.
@@ -173,28 +161,17 @@ class PolynomialProblem:
     `layers` lists the variable numbers of each layer, inputs first.
     """
 
-    variables: tuple[Variable, ...]
     layers: tuple[tuple[int, ...], ...]
     objective: Polynomial
-    inequalities: tuple[tuple[str, Polynomial], ...]
+    inequalities: tuple[Polynomial, ...]
     slack: float = 0.0
-    binary: frozenset[int] = field(default_factory=frozenset)
 
-    def name(self, variable: int) -> str:
-        """Return the name of a variable."""
-        return self.variables[variable].name
+    @property
+    def size(self) -> int:
+        """The number of variables."""
+        return sum(map(len, self.layers))
 
-    def lines(self) -> Iterable[str]:
-        """Yield the problem line by line."""
-        yield f"minimise   {self.objective.text(self.name)}"
-        yield "subject to"
-        for label, polynomial in self.inequalities:
-            yield f"  {label}:  {polynomial.text(self.name)} >= 0"
-        for number, members in enumerate(self.layers):
-            if members:
-                kind = "in [-1, 1]" if number == 0 else "in {-1, 1}"
-                names = f"{self.name(members[0])} .. {self.name(members[-1])}"
-                yield f"  {names}  {kind}  ({len(members)} variables)"
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
+    @cached_property
+    def binary(self) -> frozenset[int]:
+        """The variables that are neurons."""
+        return frozenset(v for members in self.layers[1:] for v in members)

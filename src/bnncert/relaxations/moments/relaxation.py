@@ -124,7 +124,7 @@ def relax(
         blocks.append(_Block(_basis(c, order, problem), one))
     scalars = []
     members = [frozenset(c) for c in family]
-    for _, g in problem.inequalities:
+    for g in problem.inequalities:
         deadline.check()
         g = g.reduced(problem.binary)
         clique = None
