@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from bnncert.errors import InputError
-from bnncert.regions import Ball, Box, EmptyRegionError, Norm, Point, Polytope, Region
+from bnncert.regions import Ball, Box, EmptyRegionError, L0Ball, Norm, Point, Polytope, Region
 
 CASES = settings(max_examples=40, deadline=None, derandomize=True)
 
@@ -593,3 +593,17 @@ def test_points_beyond_float32_are_settled_as_float64_only() -> None:
     region = Ball("l1", np.array([1e39, 2.0]), 1.0)
     assert region.settle(np.array([1e39, 2.5]), np.float32) is None
     assert region.settle(np.array([1e39, 2.5])) is not None
+
+
+def test_points_of_an_l0_ball_beyond_float32_are_settled_inside_its_range() -> None:
+    region = L0Ball([0.0, 0.0], 1, -1e50, 1e50)
+    settled = region.settle(np.array([1e45, 0.0]), np.float32)
+    assert settled is not None and region.contains(settled)
+    np.testing.assert_array_equal(settled, [float(np.finfo(np.float32).max), 0.0])
+    np.testing.assert_array_equal(region.settle(np.array([1e45, 0.0])), [1e45, 0.0])
+    # An input that does not change cannot be rounded.
+    assert L0Ball([0.1, 0.0], 1, -1.0, 1.0).settle(np.array([0.1, 0.5]), np.float32) is None
+    # One that changes is rounded to the inside of its range.
+    narrow = L0Ball([0.0, 0.0], 1, 0.0, 0.1)
+    settled = narrow.settle(np.array([0.1, 0.0]), np.float32)
+    assert settled is not None and 0.09999 < settled[0] <= 0.1 and narrow.contains(settled)

@@ -12,7 +12,7 @@ from bnncert.arrays import FloatArray
 from bnncert.errors import InputError
 from bnncert.regions.ball import Ball
 from bnncert.regions.grid import GridLike
-from bnncert.regions.region import INWARD, Point, Region
+from bnncert.regions.region import Point, Region
 from bnncert.regions.support import box_support, l0_support
 
 #: The norms of balls: those of :class:`Ball`, and the number of inputs that change.
@@ -110,15 +110,14 @@ class L0Ball(Region):
         if self.values is not None:
             return super().settle(point, dtype)
         near = self._project(point[None, :])[0]
-        if not np.array_equal(near.astype(dtype)[near == self.middle], near[near == self.middle]):
-            # Inputs that do not change cannot be rounded.
+        rounded = self._box.settle(near, dtype)
+        if rounded is None:
             return None
-        for pull in INWARD:
-            moved = (near + pull * (self.middle - near)).astype(dtype).astype(np.float64)
-            rounded = np.where(near == self.middle, self.middle, moved)
-            if self.contains(rounded):
-                return rounded
-        return None
+        # Inputs that do not change cannot be rounded.
+        rounded = np.where(near == self.middle, self.middle, rounded)
+        with np.errstate(over="ignore"):
+            fits = np.array_equal(rounded.astype(dtype), rounded)
+        return rounded if fits and self.contains(rounded) else None
 
     def _describe(self) -> str:
         text = f"at most {self.changes} of {self.size} inputs change"

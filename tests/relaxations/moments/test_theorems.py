@@ -101,7 +101,7 @@ def test_bounds_are_ordered_on_a_box(depth: int, seed: int) -> None:
     assert max(standard, plain, tight, linear) <= minimum
     # Dense blocks of order 2 grow with the fourth power: small ones only.
     encoded = encode(problem, region, "standard")
-    if len(encoded.variables) <= 7:
+    if encoded.size <= 7:
         second = sdp(encoded, order=2)
         assert linear <= second + TOLERANCE
         assert standard <= second + TOLERANCE
