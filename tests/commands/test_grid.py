@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.commands.diamond import DIAMOND, Run, read_json, write_network
+from tests.commands.diamond import DIAMOND, Run, assert_one_line, read_json, write_network
 
 QUESTION = ("--input", "x.npy", "--label", "0", "--radius")
 
@@ -64,6 +64,9 @@ def test_a_centre_off_the_grid_is_said(folder: Path, run: Run) -> None:
     [
         ("0", "--grid is '0'; expected a step > 0, also as in 1px"),
         ("-1", "--grid is '-1'; expected a step > 0, also as in 1px"),
+        ("nan", "--grid is 'nan'; expected a step > 0, also as in 1px"),
+        ("inf", "--grid is 'inf'; expected a step > 0, also as in 1px"),
+        ("5px", "x.npy: grid step 5 is larger than the data box [-2, 2] of input 0"),
         ("1delta", "--grid is '1delta'; expected a step > 0, also as in 1px"),
         ("wide", "--grid is 'wide'; expected a step > 0, also as in 1px"),
         ("5", "x.npy: grid step 5 is larger than the data box [-2, 2] of input 0"),
@@ -73,6 +76,28 @@ def test_a_centre_off_the_grid_is_said(folder: Path, run: Run) -> None:
 def test_bad_steps_get_one_line(folder: Path, run: Run, grid: str, message: str) -> None:
     answer = run("verify", "net.npz", *QUESTION, "1", f"--grid={grid}")
     assert (answer.code, answer.out, answer.err) == (2, "", f"bnncert: {message}\n")
+
+
+def test_a_query_states_its_own_inputs(folder: Path, run: Run) -> None:
+    (folder / "q.vnnlib").write_text("(declare-const X_0 Real)", encoding="utf-8")
+    for more in (("--grid", "1px"), ("--within", "1")):
+        assert_one_line(
+            run("verify", "net.npz", "q.vnnlib", *more),
+            f"{more[0]} describes a ball around a point, but q.vnnlib states the whole query",
+        )
+
+
+def test_the_smallest_perturbation_needs_a_centre_on_the_grid(folder: Path, run: Run) -> None:
+    np.save("x.npy", np.array([1.25, 0.0]))
+    asked = ("radius", "net.npz", "--input", "x.npy", "--label", "0", "--exact")
+    assert_one_line(run(*asked, "--grid", "1"), "x.npy", "the grid of step 1 has no value")
+    assert_one_line(run(*asked, "--grid", "0"), "--grid is '0'; expected a step > 0")
+    assert_one_line(run(*asked), "needs a grid (--grid 1px) or norm l0")
+
+
+def test_a_point_that_is_not_a_number_is_refused(folder: Path, run: Run) -> None:
+    np.save("x.npy", np.array([np.nan, 0.0]))
+    assert_one_line(run("verify", "net.npz", *QUESTION, "1", "--grid", "1"), "x.npy", "nan")
 
 
 def test_a_certificate_states_the_grid(folder: Path, run: Run) -> None:

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 import bnncert
-from bnncert.bundled import load_demo_images
+from bnncert.bundled import load_demo_images, load_demo_network
 from bnncert.report.saved_counterexample import CounterexampleFile
 from tests.commands.diamond import Run, assert_one_line, read_json
 
@@ -135,3 +135,39 @@ def test_colours_have_their_own_scales() -> None:
     assert pixels.shape == (2, 6, 3)
     assert not pixels[:, :2].any()
     assert np.array_equal(np.moveaxis(pixels[:, 2:4], -1, 0).ravel(), levels)
+
+
+def test_the_model_misclassifies_the_pixels_of_the_picture_in_onnxruntime(
+    folder: Path, run: Run
+) -> None:
+    """The picture is all that another program needs: 8-bit pixels and the scale of the model."""
+    runtime = pytest.importorskip("onnxruntime", reason="needs the extra 'replay'")
+    pytest.importorskip("onnx", reason="needs the package onnx")
+    load_demo_network("sparse").save(folder / "model.onnx")
+    images, index = load_demo_images(), 38
+    np.save(folder / "image.npy", images.pixels[index])
+    label = int(images.labels[index])
+    question = ("model.onnx", "--input", "image.npy", "--label", str(label), "--radius", "1px")
+    answer = run("verify", *question, "--grid", "1px", "--save-counterexample", "c.png")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.splitlines()[-1].endswith("its pixels are exact)")
+    with Image.open(folder / "c.png") as picture:
+        assert (picture.mode, picture.size) == ("L", (84, 28))
+        shown = np.asarray(picture)
+    assert shown.dtype == np.uint8
+    original, found = shown[:, :28], shown[:, 28:56]
+    assert np.array_equal(original.ravel(), images.pixels[index].ravel())
+    assert np.abs(original.astype(int) - found.astype(int)).max() == 1
+    session = runtime.InferenceSession(
+        str(folder / "model.onnx"), providers=["CPUExecutionProvider"]
+    )
+    (entry,) = session.get_inputs()
+    dtype = np.float64 if "double" in entry.type else np.float32
+    shape = [d if isinstance(d, int) and d > 0 else 1 for d in entry.shape]
+
+    def classify(pixels: np.ndarray) -> int:
+        values = (-1 + pixels.astype(np.float64) / 127.5).astype(np.float32).astype(dtype)
+        return int(np.argmax(session.run(None, {entry.name: values.reshape(shape)})[0]))
+
+    assert classify(original) == label
+    assert classify(found) != label
