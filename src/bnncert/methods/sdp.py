@@ -16,7 +16,7 @@ from bnncert.methods.base import Context, Options, register
 from bnncert.methods.interval import RelaxationMethod
 from bnncert.presolve.reduction import UnstableProblem, reduce_target
 from bnncert.presolve.stability import LayerBounds
-from bnncert.problem import Objective, Problem, Target
+from bnncert.problem import Problem, Target
 from bnncert.regions import Region
 from bnncert.relaxations.moments.cliques import Sparsity, cliques, covers
 from bnncert.relaxations.moments.encoding import Encoding, encode
@@ -26,14 +26,11 @@ from bnncert.relaxations.moments.relaxation import relax
 from bnncert.solvers.registry import conic_solver
 from bnncert.solvers.structured import solve_structured
 
-#: How far beyond the decisive value the solver goes, so that rounding does not matter.
-DECIDED_ROOM = 1e-4
-
 
 class MomentMethod(RelaxationMethod):
     """A moment relaxation of one encoding, order and family of cliques."""
 
-    reads = frozenset({"solver", "sparsity", "mode"})
+    reads = frozenset({"solver", "sparsity"})
     regions = "linf, l2, box, polytope"
     encoding: ClassVar[Encoding]
     order: ClassVar[int] = 1
@@ -47,7 +44,7 @@ class MomentMethod(RelaxationMethod):
         lowers, note = [], ""
         for k, objective in enumerate(target.objectives):
             if self._is_structured(context.options):
-                value, note = self._structured(reduced, problem.region, k, objective, context)
+                value, note = self._structured(reduced, problem.region, k, context)
             else:
                 options, deadline = context.options, context.deadline
                 value, note = self.bound(reduced, problem.region, k, options, deadline)
@@ -65,26 +62,15 @@ class MomentMethod(RelaxationMethod):
         return fits and options.solver in (None, "structured")
 
     def _structured(
-        self,
-        reduced: UnstableProblem,
-        region: Region,
-        number: int,
-        objective: Objective,
-        context: Context,
+        self, reduced: UnstableProblem, region: Region, number: int, context: Context
     ) -> tuple[float, str]:
         """Return a lower bound of one objective, and a note for the user."""
         if not reduced.layers[-1].size:
             return -np.inf, ""
         relaxation = layered_program(reduced, region, self.encoding, reduced.objectives[number])
-        program, deadline = relaxation.program, context.deadline
-        decide = context.options.mode == "feasibility"
-        solution = solve_structured(
-            program,
-            deadline,
-            above=relaxation.goal(objective.enough + DECIDED_ROOM) if decide else np.inf,
-            below=relaxation.goal(objective.enough - DECIDED_ROOM) if decide else -np.inf,
-        )
-        ended = solution.status in ("optimal", "above", "below")
+        # Always to the end: the value of the relaxation is what these methods are asked for.
+        solution = solve_structured(relaxation.program, context.deadline)
+        ended = solution.status == "optimal"
         return relaxation.bound(
             solution.multipliers
         ), "" if ended else f"structured: {solution.status}"

@@ -53,10 +53,6 @@ class LayeredRelaxation:
     constant: float
     slack: float
 
-    def goal(self, value: float) -> float:
-        """Return the value of the program at which f, less the slack, is the given value."""
-        return (value - (self.constant - self.slack)) / self.scale
-
     def bound(self, multipliers: StructuredMultipliers) -> float:
         """Return the lower bound of f that these multipliers prove, rounding included."""
         kappa = multipliers.kappa
