@@ -26,6 +26,9 @@ from bnncert.relaxations.moments.relaxation import relax
 from bnncert.solvers.registry import conic_solver
 from bnncert.solvers.structured import solve_structured
 
+#: Choices of the solver that mean the structured one where it fits.
+OWN_SOLVERS = (None, "structured")
+
 
 class MomentMethod(RelaxationMethod):
     """A moment relaxation of one encoding, order and family of cliques."""
@@ -43,37 +46,9 @@ class MomentMethod(RelaxationMethod):
         reduced = reduce_target(problem.network, bounds, target)
         lowers, note = [], ""
         for k, objective in enumerate(target.objectives):
-            if self._is_structured(context.options):
-                value, note = self._structured(reduced, problem.region, k, context)
-            else:
-                options, deadline = context.options, context.deadline
-                value, note = self.bound(reduced, problem.region, k, options, deadline)
+            value, note = self.bound(reduced, problem.region, k, context.options, context.deadline)
             lowers.append(objective.round_up(value))
         return lowers, note
-
-    def _is_structured(self, options: Options) -> bool:
-        """Whether the structured solver takes the relaxation, by default or by name."""
-        fits = self.order == 1 and self.sparsity == "layered" and options.sparsity is None
-        if options.solver == "structured" and not fits:
-            raise InputError(
-                "solver structured takes relaxations of order 1 on the layered cliques; "
-                "expected clarabel, scs or mosek"
-            )
-        return fits and options.solver in (None, "structured")
-
-    def _structured(
-        self, reduced: UnstableProblem, region: Region, number: int, context: Context
-    ) -> tuple[float, str]:
-        """Return a lower bound of one objective, and a note for the user."""
-        if not reduced.layers[-1].size:
-            return -np.inf, ""
-        relaxation = layered_program(reduced, region, self.encoding, reduced.objectives[number])
-        # Always to the end: the value of the relaxation is what these methods are asked for.
-        solution = solve_structured(relaxation.program, context.deadline)
-        ended = solution.status == "optimal"
-        return relaxation.bound(
-            solution.multipliers
-        ), "" if ended else f"structured: {solution.status}"
 
     def bound(
         self,
@@ -87,6 +62,29 @@ class MomentMethod(RelaxationMethod):
         if not isinstance(objective, Polynomial) and not reduced.layers[-1].size:
             # Everything is fixed: f is a constant, and interval arithmetic has it already.
             return -np.inf, ""
+        fits = self.order == 1 and self.sparsity == "layered" and options.sparsity is None
+        if fits and not isinstance(objective, Polynomial) and options.solver in OWN_SOLVERS:
+            form = layered_program(reduced, region, self.encoding, reduced.objectives[objective])
+            # To the end, whatever the sign: these methods are asked for the value.
+            found = solve_structured(form.program, deadline)
+            note = "" if found.status == "optimal" else f"structured: {found.status}"
+            return form.bound(found.multipliers), note
+        if options.solver == "structured":
+            raise InputError(
+                "solver structured takes linear objectives and relaxations of order 1 on the "
+                "layered cliques; expected clarabel, scs or mosek"
+            )
+        return self._conic(reduced, region, objective, options, deadline)
+
+    def _conic(
+        self,
+        reduced: UnstableProblem,
+        region: Region,
+        objective: int | Polynomial,
+        options: Options,
+        deadline: Deadline,
+    ) -> tuple[float, str]:
+        """Bound an objective on the cliques, by a conic solver."""
         solver = conic_solver(options.solver or "clarabel")
         try:
             encoded = encode(reduced, region, self.encoding, objective, deadline)
