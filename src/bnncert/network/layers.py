@@ -28,8 +28,8 @@ from bnncert.network.signed_sums import SignedSums
 #: enclosure of an irrational threshold does not decide the sign.
 TIED, UNDECIDED = 0, 2
 
-#: Unit roundoff of float64.
-ROUNDOFF = 2.0**-53
+#: Unit roundoff of float64, and the distance from 1 to the next float64.
+ROUNDOFF, UNIT = 2.0**-53, 2.0**-52
 
 
 @dataclass(frozen=True, eq=False)

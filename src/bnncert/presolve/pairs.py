@@ -22,11 +22,10 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline
+from bnncert.network.layers import UNIT
 from bnncert.presolve.conflicts import ConflictingPairs
 from bnncert.presolve.literals import literal, sign_of, variable_of
 from bnncert.regions import Ball, L0Ball, Polytope, Region, is_l2_ball
-
-UNIT = 2.0**-52
 
 #: theta is rounded to a multiple of 1 / GRID, so that theta and 1 - theta are exact.
 GRID = 2.0**12

@@ -21,8 +21,9 @@ import numpy as np
 
 from bnncert.arrays import BoolArray, FloatArray, IntArray
 from bnncert.deadline import Deadline
+from bnncert.network.layers import UNIT
 from bnncert.presolve.literals import literal
-from bnncert.presolve.pairs import UNIT, middle_and_half_width
+from bnncert.presolve.pairs import middle_and_half_width
 from bnncert.regions import Region, is_l2_ball
 
 #: With more neurons the cubic tables take too long.

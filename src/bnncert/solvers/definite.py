@@ -1,13 +1,13 @@
-r"""Positive definite matrices in factorised form: what an interior-point method asks of them.
+r"""Positive definite matrices in factorised form, for an interior-point method.
 
 A matrix may be diagonal on its last indices, its *tips*,
 
     S = [ R  C'      ]        R - C' diag(1/d) C = F F',
         [ C  diag(d) ]
 
-as the slack of a layered network is on the last layer and the input: then only the Schur
-complement of the tips is factorised, and products with the inverse cost n (tips) (rest) operations
-instead of n^3.
+which holds for the slack of a layered network on the last layer and the input.  Only the Schur
+complement of the tips is factorised, and a product with the inverse takes n (tips) (rest)
+operations instead of n^3.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import scipy
 
 from bnncert.arrays import FloatArray
 
-#: From this size on the largest step is found by Lanczos' iteration instead of all eigenvalues.
+#: From this size on the largest step is computed by Lanczos iterations instead of all eigenvalues.
 LANCZOS_FROM = 300
 
-#: Most iterations of Lanczos, and the relative accuracy at which it ends.
+#: The largest number of Lanczos iterations, and their relative accuracy.
 LANCZOS_STEPS, LANCZOS_ACCURACY = 60, 0.02
 
 
 class Arrow:
-    """A symmetric matrix that is diagonal on its last indices, the tips, taken apart."""
+    """The parts of a symmetric matrix that is diagonal on its last indices, the tips."""
 
     def __init__(self, matrix: FloatArray, tips: int) -> None:
         self.rest, self.tips = _parts(matrix.shape[0], tips)
@@ -45,7 +45,7 @@ class Arrow:
 
 
 class ArrowFactor:
-    """The factor of a positive definite matrix with tips; LinAlgError if it is not definite."""
+    """The factor of a positive definite matrix with tips; raise LinAlgError for other matrices."""
 
     def __init__(self, matrix: FloatArray, tips: int = 0) -> None:
         self.size = matrix.shape[0]
@@ -105,7 +105,7 @@ class ArrowFactor:
         return np.concatenate([core, tips])
 
     def longest(self, step: FloatArray) -> float:
-        """Return the largest a with S + a step >= 0, or a little less."""
+        """Return the largest a with S + a step >= 0, or a slightly smaller one."""
         if self.size < LANCZOS_FROM:
             whole = self.whiten(self.whiten(step).T)
             values = scipy.linalg.eigvalsh(
@@ -127,7 +127,7 @@ class ArrowFactor:
         for count in range(1, LANCZOS_STEPS + 1):
             image = self.whiten(step @ self.unwhiten(basis[-1]))
             alpha.append(float(image @ basis[-1]))
-            # Orthogonal to all before: few vectors, so this is cheap, and ghosts do not appear.
+            # All vectors are orthogonalised, which avoids spurious eigenvalues; they are few.
             known = np.array(basis)
             image -= known.T @ (known @ image)
             image -= known.T @ (known @ image)

@@ -1,11 +1,10 @@
 r"""The value that multipliers of a structured program prove, rounding included.
 
-For every z whose squares are as the diagonal says, the value of the program is at least
+For all theta, kappa and pi, and for every z whose squares are the diagonal of M, the value of the
+program is at least
 
     sum_j min_k (value_jk - sum_{f >= 1} theta_jf feature_jkf) + sum_i kappa_i
-        + min(0, least eigenvalue of T) |z|^2,
-
-whatever theta, kappa and pi are.
+        + min(0, least eigenvalue of T) |z|^2.
 """
 
 from __future__ import annotations
@@ -15,14 +14,13 @@ from dataclasses import replace
 import numpy as np
 
 from bnncert.arrays import FloatArray
+from bnncert.network.layers import UNIT
 from bnncert.solvers.product_matrices import ProductMatrices
 from bnncert.solvers.structured_program import StructuredMultipliers, StructuredProgram
 
-UNIT = 2.0**-52
-
 
 def dual_bound(program: StructuredProgram, multipliers: StructuredMultipliers) -> float:
-    """Return a lower bound of the program's value; -inf if the numbers prove nothing."""
+    """Return a lower bound of the value of the program; -inf for numbers that are not finite."""
     weights = multipliers.signed()
     if not np.all(np.isfinite(weights)):
         return -np.inf
@@ -36,7 +34,7 @@ def dual_bound(program: StructuredProgram, multipliers: StructuredMultipliers) -
 
 
 def _constants(program: StructuredProgram, multipliers: StructuredMultipliers) -> FloatArray:
-    """Return the minimum over its points for every table, rounded down."""
+    """Return for every table the minimum over its points, rounded down."""
     found = []
     for tables, theta in zip(program.tables, multipliers.theta, strict=True):
         factors, features = theta[:, None, 1:], tables.features[:, :, 1:]
@@ -59,7 +57,7 @@ def _least_eigenvalue(program: StructuredProgram, weights: FloatArray) -> float:
     size = sizes.base + ProductMatrices(sizes).combine(np.abs(weights))
     if not (np.all(np.isfinite(form)) and np.all(np.isfinite(size))):
         return -np.inf
-    # |eigenvalue error| <= the largest row sum of the entries' errors, and LAPACK's own.
+    # The error of an eigenvalue is at most the largest row sum of the errors, plus LAPACK's.
     error = 2 * (weights.size + 16) * UNIT * float(size.sum(axis=1).max()) + 1e-270
     norm = float(np.abs(form).sum(axis=1).max())
     return float(np.linalg.eigvalsh(form)[0]) - error - 8 * program.size * UNIT * norm

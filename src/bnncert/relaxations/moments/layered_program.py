@@ -1,7 +1,7 @@
 r"""The paper's order-1 relaxations as structured programs, with the same optimal value.
 
 At order 1 the layered cliques give the value of one dense moment matrix.  Over the moments M of
-z = (1, x_1, .., x_L, y), y the input, a neuron x = sign(w.v + b) only constrains the moments of
+z = (1, x_1, .., x_L, y) with the input y, a neuron x = sign(w.v + b) only constrains the moments of
 (1, u, x, x u), u = w.v.  In the tight encoding these lie in the tetrahedron of the four points
 
     (u, x) = (-nv, -1), (-b, -1), (-b, 1), (nv, 1),
@@ -10,8 +10,8 @@ whose facets are the four inequalities of the encoding: a table with four points
 of the other encodings, and those of the input, are tables with two points, the ends of the range of
 a product of two linear forms; the end that is not the inequality follows from M >= 0.
 
-For a box E[y_i^2] = 1 without loss.  For a ball a last variable, which nothing else reads, makes
-the sum of all E[y_i^2] equal to their number.
+For a box, E[y_i^2] = 1 does not change the value.  For a ball, a last variable that occurs nowhere
+else makes the sum of all E[y_i^2] equal to their number.
 """
 
 from __future__ import annotations
@@ -22,16 +22,11 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.errors import InputError
+from bnncert.network.layers import UNIT
 from bnncert.presolve.reduction import UnstableObjective, UnstableProblem
 from bnncert.regions import Region
 from bnncert.relaxations.moments.encoding import Encoding
-from bnncert.relaxations.moments.layered_rows import (
-    UNIT,
-    InputRows,
-    NeuronRows,
-    hidden_rows,
-    input_rows,
-)
+from bnncert.relaxations.moments.layered_rows import InputRows, NeuronRows, hidden_rows, input_rows
 from bnncert.solvers.structured_bound import dual_bound
 from bnncert.solvers.structured_program import StructuredMultipliers, StructuredProgram, Tables
 
@@ -57,7 +52,7 @@ class LayeredRelaxation:
         """Return the lower bound of f that these multipliers prove, rounding included."""
         kappa = multipliers.kappa
         if not self.program.shared:
-            # y_i^2 may be anything between 0 and 1.
+            # y_i^2 is between 0 and 1.
             free = np.minimum(kappa[self.signs :], 0.0)
             kappa = np.concatenate([kappa[: self.signs], free])
         value = dual_bound(self.program, replace(multipliers, kappa=kappa)) * self.scale
@@ -137,7 +132,7 @@ class _Vectors:
         x = _unit(outputs)
         if encoding == "tight":
             u, one = self.add(below, rows), _unit(np.zeros_like(outputs))
-            # The two segments are not empty, whatever rounding did.
+            # The two segments are not empty, also after rounding.
             off, on = np.maximum(threshold + doubt, low), np.minimum(threshold - doubt, high)
             v = np.stack([low, off, on, high], axis=1)
             sign = np.broadcast_to(SIGNS, v.shape)
@@ -180,5 +175,5 @@ def _range(left: IntArray, right: IntArray, low: FloatArray, high: FloatArray) -
 
 
 def _power_of_two(values: FloatArray) -> FloatArray:
-    """Return the nearest powers of two, by which floats are divided exactly."""
+    """Return the nearest powers of two; division by them is exact."""
     return np.asarray(2.0 ** np.rint(np.log2(np.clip(values, 1e-100, 1e100))))

@@ -1,9 +1,9 @@
 r"""Layers of the paper's encodings as linear forms with known ranges.
 
-Inputs of a box are rescaled to y in [-1, 1].  For an L2 ball with centre m and radius r is
-y = c (x_0 - m), so that sum_i y_i^2 <= c^2 r^2 <= n + 1, and a side of the bounding box that the
-ball does not imply is  y_i^2 - 2 g_i y_i <= h_i^2 - g_i^2  (g the middle of the box, h its half
-width, in the units of y).
+Inputs of a box are rescaled to y in [-1, 1].  For an L2 ball with centre m and radius r,
+y = c (x_0 - m) with sum_i y_i^2 <= c^2 r^2 <= n + 1, and a side of the bounding box that the ball
+does not imply is  y_i^2 - 2 g_i y_i <= h_i^2 - g_i^2,  with the middle g of the box and its half
+width h in the units of y.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.errors import InputError
+from bnncert.network.layers import UNIT
 from bnncert.presolve.reduction import UnstableLayer
 from bnncert.regions import Ball, L0Ball, Polytope, Region, is_l2_ball
 from bnncert.regions.linear_block import ScaledInputs, scaled_inputs
 
-UNIT = 2.0**-52
-
 
 @dataclass(frozen=True, eq=False)
 class NeuronRows:
-    """The sums u = rows.v of the neurons of a layer, and what is known of them.
+    """The sums u = rows.v of the neurons of a layer, and their bounds and thresholds.
 
     low <= u <= high; x = +1 needs u >= threshold - doubt, and x = -1 needs u <= threshold + doubt.
     """
@@ -77,7 +76,7 @@ def hidden_rows(layer: UnstableLayer) -> NeuronRows:
     """Return a layer above the first one, with the paper's real thresholds."""
     rows = layer.weights.toarray().astype(np.float64)
     reach = np.abs(rows).sum(axis=1)
-    # Where the bias is a rounded number, both signs stay possible that the network can have.
+    # If the bias is rounded, the encoding still allows all signs of the network.
     doubt = np.maximum(layer.minus_upto + layer.bias, -layer.bias - layer.plus_from)
     return NeuronRows(rows, -layer.bias, np.maximum(doubt, 0.0), -reach, reach)
 
@@ -91,7 +90,7 @@ def input_rows(layer: UnstableLayer, region: Region) -> InputRows:
     dense = weights.toarray()
     scaled = dense * inputs.half
     reach = np.abs(dense) @ (np.abs(inputs.base) + inputs.half) + np.abs(layer.bias)
-    # What rounding may have changed, and the enclosure of an irrational bias.
+    # The rounding error, and the enclosure of an irrational bias.
     doubt = 4 * UNIT * (n + 8) * reach + (layer.minus_upto - layer.plus_from)
     threshold = -(dense @ inputs.base + layer.bias)
     span = np.abs(scaled).sum(axis=1) * (1 + 4 * (n + 2) * UNIT)
@@ -108,7 +107,7 @@ def input_rows(layer: UnstableLayer, region: Region) -> InputRows:
 
 
 def _over_ball(region: Any, inputs: ScaledInputs, box: NeuronRows) -> InputRows:
-    """Count the sums from the centre of the ball instead of the middle of its bounding box."""
+    """Measure the sums from the centre of the ball instead of the middle of its bounding box."""
     n, radius = inputs.index.size, max(region.radius, 1e-100)
     gap = inputs.base - region.middle[inputs.index]
     unit = np.sqrt(n + 1.0) / radius * (1 - 8 * UNIT)

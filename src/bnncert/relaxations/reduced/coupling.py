@@ -33,7 +33,7 @@ import numpy as np
 import scipy
 
 from bnncert.arrays import FloatArray, IntArray
-from bnncert.presolve.pairs import UNIT
+from bnncert.network.layers import UNIT
 from bnncert.presolve.pipeline import Presolved
 from bnncert.regions import Ball, Region
 

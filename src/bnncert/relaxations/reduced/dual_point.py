@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
+from bnncert.network.layers import UNIT
 from bnncert.presolve.literals import sign_of, variable_of
-from bnncert.presolve.pairs import UNIT
 from bnncert.relaxations.reduced.problem import ReducedProblem
 
 

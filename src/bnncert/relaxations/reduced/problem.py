@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, IntArray
+from bnncert.network.layers import UNIT
 from bnncert.presolve.conflicts import ConflictingPairs
 from bnncert.presolve.literals import renumbered, variable_of
 from bnncert.presolve.merging import row_keys
-from bnncert.presolve.pairs import UNIT
 from bnncert.presolve.pipeline import Presolved
 from bnncert.presolve.triples import Triples
 from bnncert.problem import Objective
