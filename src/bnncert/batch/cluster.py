@@ -45,10 +45,7 @@ def answer_on_cluster(
 
 
 def _answers(
-    client: Any,
-    networks: Mapping[str, Network],
-    instances: Iterator[Instance],
-    address: str,
+    client: Any, networks: Mapping[str, Network], instances: Iterator[Instance], address: str
 ) -> Generator[Answer, None, None]:
     import distributed
 

@@ -193,11 +193,7 @@ def plan_experiment(configuration: Configuration) -> Plan:
 
 
 def _instances(
-    subject: _Subject,
-    sizes: Collection[float],
-    settings: Settings,
-    certificates: bool,
-    prefix: str,
+    subject: _Subject, sizes: Collection[float], settings: Settings, certificates: bool, prefix: str
 ) -> tuple[list[Instance], tuple[str, ...]]:
     """List the questions of one network and method, and notes on what is left out.
 

@@ -128,10 +128,7 @@ class Prover:
         return joined(parts)
 
     def prove_clause(
-        self,
-        neurons: IntArray,
-        signs: npt.NDArray[Any],
-        theta: FloatArray | tuple[Fraction, ...],
+        self, neurons: IntArray, signs: npt.NDArray[Any], theta: FloatArray | tuple[Fraction, ...]
     ) -> Clauses | None:
         """Return a clause of first-layer signs that the checker accepts, or None."""
         layer = self.network.layers[0]

@@ -174,11 +174,7 @@ def _read(section: Section, stated: Network) -> Statement:
 
 
 def _statement(
-    problem: Problem,
-    stated: Network,
-    verdict: str,
-    arithmetic: str,
-    sign_zero: SignZero | None,
+    problem: Problem, stated: Network, verdict: str, arithmetic: str, sign_zero: SignZero | None
 ) -> Section:
     targets: list[list[tuple[dict[int, Fraction], Fraction, bool]]] = []
     for target in problem.targets:

@@ -30,19 +30,13 @@ class Entry:
 
 
 ENTRIES = (
-    Entry(
-        "verify",
-        "Decide whether a property holds, with a counterexample if it does not.",
-    ),
+    Entry("verify", "Decide whether a property holds, with a counterexample if it does not."),
     Entry(
         "check",
         "Check a certificate in exact arithmetic: exit code 0 accepted, 1 rejected, 2 unreadable.",
     ),
     Entry("bound", "Bound the margin over each rival class by one method."),
-    Entry(
-        "radius",
-        "Find the largest certified and the smallest falsified radius around a point.",
-    ),
+    Entry("radius", "Find the largest certified and the smallest falsified radius around a point."),
     Entry(
         "run",
         "Verify many points at many radii; the same command again continues an interrupted run.",
@@ -51,10 +45,7 @@ ENTRIES = (
         "experiment",
         "Run the experiments of a file; the same command again continues an interrupted run.",
     ),
-    Entry(
-        "report",
-        "Make a page of a results file that anyone can open, or tables for a paper.",
-    ),
+    Entry("report", "Make a page of a results file that anyone can open, or tables for a paper."),
     Entry(
         "vnncomp",
         "Answer a category of VNN-COMP; the same command again continues an interrupted run.",
@@ -66,13 +57,9 @@ ENTRIES = (
     Entry("info", "Print layers, sizes, sparsity and thresholds of a network."),
     Entry("methods", "Print the methods, what they promise and what they need."),
     Entry(
-        "convert",
-        "Convert a network file; the result is the same network, threshold by threshold.",
+        "convert", "Convert a network file; the result is the same network, threshold by threshold."
     ),
-    Entry(
-        "demo",
-        "Verify the bundled MNIST network on its first images and show what was found.",
-    ),
+    Entry("demo", "Verify the bundled MNIST network on its first images and show what was found."),
     Entry(
         "supports",
         "Answer one question about the capabilities, as the VNN-LIB 2.0 standard asks it.",

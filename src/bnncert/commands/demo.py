@@ -38,12 +38,7 @@ def demo(
 
 
 def run_demo(
-    console: Console,
-    *,
-    count: int,
-    delta: float,
-    timeout: float,
-    which: Literal["sparse", "dense"],
+    console: Console, *, count: int, delta: float, timeout: float, which: Literal["sparse", "dense"]
 ) -> None:
     """Verify the first images, print a table, and draw one counterexample."""
     data = load_demo_images()
@@ -104,11 +99,7 @@ def _row(index: int, label: int, result: Result) -> list[RenderableType]:
 
 
 def _show_counterexample(
-    console: Console,
-    network: Network,
-    data: DemoData,
-    results: list[Result],
-    timeout: float,
+    console: Console, network: Network, data: DemoData, results: list[Result], timeout: float
 ) -> None:
     """Draw an image beside a point near it that the network gets wrong."""
     index = next((i for i, r in enumerate(results) if r.status == "robust"), None)

@@ -95,8 +95,7 @@ SaveCounterexampleOption = Annotated[
     ),
 ]
 CertificatesOption = Annotated[
-    Path | None,
-    typer.Option("--certificates", help="Folder for a certificate of every verdict."),
+    Path | None, typer.Option("--certificates", help="Folder for a certificate of every verdict.")
 ]
 ArithmeticOption = Annotated[
     Literal["real", "float32"],

@@ -112,10 +112,7 @@ def _expected(name: str, text: str) -> str:
 
 
 def read_question(
-    network: Network,
-    point: PointOptions,
-    shape: BallShape,
-    scaling: ScalingOptions,
+    network: Network, point: PointOptions, shape: BallShape, scaling: ScalingOptions
 ) -> CommandQuestion:
     """Return the ball around a point that the options describe."""
     scale, clip = read_scale(scaling.scale, scaling.mean, scaling.std), read_clip(scaling.clip)

@@ -161,10 +161,7 @@ def _refuse_useless(ctx: typer.Context, point: CentreOptions, search: SearchOpti
 
 
 def _search(
-    question: CommandQuestion,
-    search: SearchOptions,
-    outputs: ExactOutputs,
-    about: dict[str, Any],
+    question: CommandQuestion, search: SearchOptions, outputs: ExactOutputs, about: dict[str, Any]
 ) -> tuple[Callable[..., Any], Callable[..., dict[str, Any]]]:
     """Return the function that searches and the one that shows what it found."""
     network, ball, label = question.network, question.region, question.label

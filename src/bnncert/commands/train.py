@@ -41,8 +41,7 @@ class TrainingChoices:
     stride: Annotated[
         int,
         typer.Option(
-            "--stride",
-            help="Stride of the convolutions; 1: each is followed by 2 x 2 max-pooling.",
+            "--stride", help="Stride of the convolutions; 1: each is followed by 2 x 2 max-pooling."
         ),
     ] = 1
     zeros: Annotated[
@@ -61,8 +60,7 @@ class TrainingChoices:
         ),
     ] = None
     robust: Annotated[
-        float,
-        typer.Option("--robust", help="Weight of penalties for easier verification (try 1)."),
+        float, typer.Option("--robust", help="Weight of penalties for easier verification (try 1).")
     ] = 0.0
     delta: Annotated[
         float, typer.Option("--delta", help="L-inf radius in pixels that --robust is about.")

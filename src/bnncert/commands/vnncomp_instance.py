@@ -42,13 +42,7 @@ def vnncomp_instance(
     if not 0 < timeout < math.inf:
         raise InputError(f"timeout is {timeout}; expected a number of seconds > 0")
     margin = min(MARGIN, MARGIN_SHARE * timeout)
-    answer = run_instance(
-        model,
-        query,
-        timeout - margin,
-        started=begin,
-        grace=margin / 4,
-    )
+    answer = run_instance(model, query, timeout - margin, started=begin, grace=margin / 4)
     write_atomically(result, answer.file_text)
     if answer.word == "error":
         raise BnncertError(answer.reason)

@@ -43,12 +43,7 @@ class Interval:
     def __mul__(self, other: Interval) -> Interval:
         if self.is_exact and other.is_exact:
             return Interval.exactly(self.lo * other.lo)
-        products = (
-            self.lo * other.lo,
-            self.lo * other.hi,
-            self.hi * other.lo,
-            self.hi * other.hi,
-        )
+        products = (self.lo * other.lo, self.lo * other.hi, self.hi * other.lo, self.hi * other.hi)
         return Interval(min(products), max(products))
 
     def __truediv__(self, other: Interval) -> Interval:

@@ -24,10 +24,7 @@ def read_json(content: bytes, source: str, limits: Limits = DEFAULT_LIMITS) -> M
     if not isinstance(tree, dict):
         raise FormatError(f"{source}: expected a JSON object with keys W0, b0, W1, b1, ...")
     return describe_mapping(
-        {key: _array(value, key, source) for key, value in tree.items()},
-        source,
-        "json",
-        limits,
+        {key: _array(value, key, source) for key, value in tree.items()}, source, "json", limits
     )
 
 

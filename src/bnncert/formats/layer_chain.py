@@ -139,10 +139,7 @@ class Chain:
         return self.value.shape[1:]
 
     def description(
-        self,
-        kind: str,
-        input_lo: FloatArray | None = None,
-        input_hi: FloatArray | None = None,
+        self, kind: str, input_lo: FloatArray | None = None, input_hi: FloatArray | None = None
     ) -> ModelDescription:
         """Return the network, whose scores are the output of the last layer."""
         value = self.value
@@ -177,11 +174,7 @@ class Chain:
             self._shift(layer, bias, axis=-1)
 
     def convolution(
-        self,
-        layer: FileLayer,
-        kernel: npt.NDArray[Any],
-        bias: Any,
-        geometry: ConvolutionGeometry,
+        self, layer: FileLayer, kernel: npt.NDArray[Any], bias: Any, geometry: ConvolutionGeometry
     ) -> None:
         """Convolve (1, C, H, W) with a kernel (O, C / groups, kh, kw)."""
         node = layer.node(
@@ -333,10 +326,7 @@ def pair(value: Any) -> tuple[int, int]:
 
 
 def _padding_share(
-    node: OnnxNode,
-    shape: tuple[int, ...],
-    kernel: npt.NDArray[Any],
-    geometry: ConvolutionGeometry,
+    node: OnnxNode, shape: tuple[int, ...], kernel: npt.NDArray[Any], geometry: ConvolutionGeometry
 ) -> FloatArray:
     """Return the difference of the outputs to those of the convolution padded with zeros."""
     fill = geometry.fill

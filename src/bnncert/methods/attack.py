@@ -83,11 +83,7 @@ class SurrogateGradient:
         return distances, parts, np.stack(columns, axis=1)
 
     def backward(
-        self,
-        distances: list[Batch],
-        parts: Batch,
-        targets: npt.NDArray[np.int64],
-        scale: Batch,
+        self, distances: list[Batch], parts: Batch, targets: npt.NDArray[np.int64], scale: Batch
     ) -> Batch:
         """Return d F_target / d x0 for each point, with windows widened by `scale`."""
         rows = np.empty(targets.size, dtype=np.int64)

@@ -8,14 +8,7 @@ from typing import Any
 import numpy as np
 
 from bnncert.methods.attack import AttackMethod
-from bnncert.methods.auto_run import (
-    AutoRun,
-    AutoStage,
-    Engine,
-    half_of,
-    has_flip_budget,
-    is_deep,
-)
+from bnncert.methods.auto_run import AutoRun, AutoStage, Engine, half_of, has_flip_budget, is_deep
 from bnncert.methods.base import Context, Method, register
 from bnncert.methods.elimination import EliminationMethod
 from bnncert.methods.elimination_stage import PlanKind, eliminate

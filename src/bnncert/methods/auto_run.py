@@ -296,21 +296,13 @@ class AutoRun:
         self.share.spend(deadline.elapsed() - since, stalled=self.search.is_stalled)
 
     def take(
-        self,
-        since: float,
-        open_: set[str],
-        upper: FloatArray,
-        found: list[Counterexample | None],
+        self, since: float, open_: set[str], upper: FloatArray, found: list[Counterexample | None]
     ) -> None:
         """Enter the results of an attack."""
         for k, target in enumerate(self.problem.targets):
             if target.name in open_:
                 after = self.context.result(
-                    target,
-                    AttackMethod.name,
-                    since,
-                    upper=float(upper[k]),
-                    counterexample=found[k],
+                    target, AttackMethod.name, since, upper=float(upper[k]), counterexample=found[k]
                 )
                 self.results[target.name] = _combine(self.results[target.name], after)
 

@@ -48,11 +48,7 @@ class ElasticProgram:
         eye = sp.identity(count, format="csr")
         bounds = np.outer([0.0, np.inf], np.ones(2 * count))
         self._program = rows.program(
-            rows.matrix,
-            sp.hstack([eye, -eye]),
-            np.full(count, -np.inf),
-            np.ones(2 * count),
-            bounds,
+            rows.matrix, sp.hstack([eye, -eye]), np.full(count, -np.inf), np.ones(2 * count), bounds
         )
 
     def solve(

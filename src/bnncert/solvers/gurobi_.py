@@ -48,11 +48,7 @@ class GurobiModel:
     def _build(self, program: LinearProgram, ball: int) -> None:
         kinds = np.where(program.integer, "B", "C")
         self._variables: Any = self._model.addMVar(
-            program.cost.size,
-            lb=program.lower,
-            ub=program.upper,
-            obj=program.cost,
-            vtype=kinds,
+            program.cost.size, lb=program.lower, ub=program.upper, obj=program.cost, vtype=kinds
         )
         self._model.ObjCon = program.offset
         matrix = sp.csr_array(program.matrix)

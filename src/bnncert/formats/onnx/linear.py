@@ -13,14 +13,7 @@ import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.description.matrices import as_sparse, csr_matrix, factor_dense, incidence_matrix
-from bnncert.description.model import (
-    Convolution,
-    Divide,
-    ElementwiseStep,
-    Scale,
-    Shift,
-    take_step,
-)
+from bnncert.description.model import Convolution, Divide, ElementwiseStep, Scale, Shift, take_step
 from bnncert.errors import FormatError
 from bnncert.formats.onnx.constants import Tensor, exact_floats, integer_list, scalar
 from bnncert.formats.onnx.exact import InexactError, compose, multiply, push, relabelled, tidy

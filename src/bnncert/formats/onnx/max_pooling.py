@@ -11,14 +11,7 @@ import numpy as np
 
 from bnncert.arrays import FloatArray
 from bnncert.description.matrices import incidence_matrix, scale_rows
-from bnncert.description.model import (
-    Convolution,
-    ElementwiseStep,
-    Scale,
-    Shift,
-    Stage,
-    step_arrays,
-)
+from bnncert.description.model import Convolution, ElementwiseStep, Scale, Shift, Stage, step_arrays
 from bnncert.formats.onnx.exact import relabelled, row_values, tidy
 from bnncert.formats.onnx.graph import OnnxNode
 from bnncert.formats.onnx.operands import plain

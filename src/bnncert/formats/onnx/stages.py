@@ -38,10 +38,7 @@ def stage_of(value: Value, name: str, sign_zero: SignZero | None, as_written: bo
         used, column = np.unique(windows.indices, return_inverse=True)
         pool = tidy(
             csr_matrix(
-                windows.data,
-                column.astype(np.int32),
-                windows.indptr,
-                (windows.shape[0], used.size),
+                windows.data, column.astype(np.int32), windows.indptr, (windows.shape[0], used.size)
             )
         )
         weights = value.matrix

@@ -35,11 +35,7 @@ class TorchLayer:
 #: For each type of layer its options, the arrays it must have and those it may have.
 LAYER_TYPES: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     "linear": (("quantizer",), ("weight",), ("bias",)),
-    "conv2d": (
-        ("quantizer", "stride", "padding", "dilation", "groups"),
-        ("weight",),
-        ("bias",),
-    ),
+    "conv2d": (("quantizer", "stride", "padding", "dilation", "groups"), ("weight",), ("bias",)),
     "batchnorm": (("eps",), ("running_mean", "running_var"), ("weight", "bias")),
     "sign": (("zero",), (), ()),
     "hardtanh": (("min_val", "max_val"), (), ()),

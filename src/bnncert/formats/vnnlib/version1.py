@@ -21,12 +21,7 @@ from bnncert.errors import FormatError
 from bnncert.formats.vnnlib.disjunctive_form import Block, DisjunctiveForm, Formula
 from bnncert.formats.vnnlib.linear_form import Linear, add, negate, scale, subtract, variable
 from bnncert.formats.vnnlib.messages import error_at, shown
-from bnncert.formats.vnnlib.query import (
-    COMPARISONS,
-    CONNECTIVES,
-    Instruction,
-    Specification,
-)
+from bnncert.formats.vnnlib.query import COMPARISONS, CONNECTIVES, Instruction, Specification
 
 MAX_NESTING: Final = 1_000
 MAX_NUMBER_LENGTH: Final = 2_000

@@ -28,12 +28,7 @@ from bnncert.formats.vnnlib.disjunctive_form import (
 from bnncert.formats.vnnlib.linear_form import ZERO, Linear, variable
 from bnncert.formats.vnnlib.messages import error_at, shown
 from bnncert.formats.vnnlib.quadratic_form import Quadratic, add, negate, product, scale
-from bnncert.formats.vnnlib.query import (
-    Instruction,
-    IntegerFormat,
-    NumberFormat,
-    Specification,
-)
+from bnncert.formats.vnnlib.query import Instruction, IntegerFormat, NumberFormat, Specification
 from bnncert.formats.vnnlib.version1 import AFFIRMED
 from bnncert.formats.vnnlib.version2_text import CheckedText, import_parser, parse
 

@@ -14,12 +14,7 @@ from pathlib import Path, PurePath
 from bnncert.atomic import write_atomically
 from bnncert.batch.recorded import Recorded
 from bnncert.batch.rows import NetworkRecord
-from bnncert.report.page.charts import (
-    accuracy_chart,
-    cactus_chart,
-    outcome_chart,
-    outcome_table,
-)
+from bnncert.report.page.charts import accuracy_chart, cactus_chart, outcome_chart, outcome_table
 from bnncert.report.page.details import collect_details
 from bnncert.report.page.gap_chart import gap_chart
 from bnncert.report.page.table_data import packed, table_columns

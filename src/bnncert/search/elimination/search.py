@@ -274,11 +274,7 @@ class EliminationSearch:
         return len(self.pool) > before
 
     def sample(
-        self,
-        k: int,
-        strength: float,
-        generator: np.random.Generator,
-        deadline: Deadline,
+        self, k: int, strength: float, generator: np.random.Generator, deadline: Deadline
     ) -> bool:
         """Try points for minimising patterns of perturbed costs; True ends the search.
 

@@ -93,11 +93,7 @@ class FlipEnumerator:
         list(self.run(self._home, np.zeros(objectives.targets, dtype=bool), goal))
 
     def run(
-        self,
-        node: SignArray,
-        wanted: BoolArray,
-        goal: FloatArray,
-        rules: FlipRules | None = None,
+        self, node: SignArray, wanted: BoolArray, goal: FloatArray, rules: FlipRules | None = None
     ) -> Iterator[Enumerated]:
         """Enumerate the patterns of one node that keep the rules, in parts that take little time.
 

@@ -212,11 +212,7 @@ def _gaps(
 
 
 def _distances_on_grid(
-    layer: ThresholdLayer,
-    neurons: IntArray,
-    region: Ball,
-    home: SignArray,
-    distance: FloatArray,
+    layer: ThresholdLayer, neurons: IntArray, region: Ball, home: SignArray, distance: FloatArray
 ) -> FloatArray:
     """Return the distance of the first grid value with the other sign, for neurons of one input.
 
