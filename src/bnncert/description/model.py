@@ -88,7 +88,7 @@ class Stage:
     weights: Any
     #: Applied in order to ``weights @ x``.
     steps: tuple[ElementwiseStep, ...]
-    #: Where in the file the stage comes from, for messages.
+    #: The place of the stage in the file, for messages.
     name: str
     #: The value of sign(0) as the file defines it, or None if it does not define it.
     sign_zero: SignZero | None = None

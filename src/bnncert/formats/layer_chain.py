@@ -42,7 +42,7 @@ class LayerNode(OnnxNode):
 
     @property
     def place(self) -> str:
-        """Where the layer is, for messages."""
+        """The place of the layer in the file, for messages."""
         return f"{self.source}: layer {self.name} ({self.kind})"
 
 
@@ -56,7 +56,7 @@ class FileLayer:
 
     @property
     def place(self) -> str:
-        """Where the layer is, for messages."""
+        """The place of the layer in the file, for messages."""
         return self.node("").place
 
     def unsupported(self, why: str) -> UnsupportedModelError:
@@ -83,7 +83,7 @@ class FileLayer:
 
 @dataclass(frozen=True)
 class ConvolutionGeometry:
-    """How a 2-D convolution moves over its input."""
+    """The strides, dilations, padding and groups of a 2-D convolution."""
 
     strides: tuple[int, int] = (1, 1)
     dilations: tuple[int, int] = (1, 1)

@@ -1,1 +1,1 @@
-"""What can be said about a problem before any solver runs."""
+"""Facts about a problem that are derived before a solver runs."""

@@ -115,7 +115,7 @@ class ProductMatrices:
                     mq, tq = gm[others], gt[others]
                 for r, s, begin, end in self.slices[: n + 1]:
                     if begin == start != self.diagonal.start:
-                        # Of its own block, the part above the diagonal is not needed, except where
+                        # The part of its own block above the diagonal is not needed, except where
                         # entries of the shared diagonal are added up.
                         last = _part(r, 0, high)
                         r, s, end = last, last if r is s else _part(s, 0, high), start + high

@@ -54,7 +54,7 @@ class Dataset:
     train: Split
     test: Split
     scaling: Scaling
-    #: Of one image: (channels, height, width), or (values,) where no image shape is known.
+    #: The shape of an image: (channels, height, width), or (values,) if that is not known.
     input_shape: tuple[int, ...]
     #: The number of classes; labels are 0 to classes - 1.
     classes: int

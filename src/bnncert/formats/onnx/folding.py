@@ -191,7 +191,7 @@ def _reshape(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
 def _clip(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
     result = operands[0]
     low, high = clip_range(node, operands, opset)
-    # In this order: where low > high, the result is high.
+    # The order matters: if low > high, the result is high.
     if low is not None:
         result = np.maximum(result, np.asarray(low, dtype=result.dtype))
     if high is not None:

@@ -62,7 +62,7 @@ class OnnxNode:
 
     @property
     def place(self) -> str:
-        """Where the node is, for messages."""
+        """The place of the node in the file, for messages."""
         return f"{self.source}: node {self.name} ({self.op})"
 
     def unsupported(self, why: str) -> UnsupportedModelError:
