@@ -37,14 +37,14 @@ from bnncert.network.layers import UNIT
 from bnncert.presolve.pipeline import Presolved
 from bnncert.regions import Ball, Region
 
-#: There is no coupling if rows are outside these sizes: their products may overflow or underflow.
-SMALLEST, LARGEST = 1e-60, 1e60
-
 #: With more directions than this many for each gate, a box is represented by an ellipsoid.
 MOST_DIRECTIONS = 2
 
 #: The least weight of an ellipsoid, as a share of the mean weight.
 LEAST_WEIGHT = 0.01
+
+#: There is no coupling if rows are outside these sizes: their products may overflow or underflow.
+SMALLEST, LARGEST = 1e-60, 1e60
 
 
 @dataclass(frozen=True, eq=False)
