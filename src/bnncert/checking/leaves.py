@@ -233,7 +233,9 @@ class Goal:
             raise RejectedError("a leaf has an impossible unit")
         tables = np.arange(self.values.shape[0])
         for names, known in ((m.tables, tables), (m.gates, self.gate_variable)):
-            if np.unique(names).size != names.size or not np.isin(names, known).all():
+            # Not np.unique, which imports the masked arrays of NumPy.
+            named = set(names.tolist())
+            if len(named) != names.size or not named.issubset(known.tolist()):
                 raise RejectedError("a leaf names a table or gate that does not exist, or twice")
         reach = max(1, self.tables.rows.reach, self.gates.rows.reach)
         parts = (m.table_values, m.gate_values, m.diagonal, m.clash_values)

@@ -284,7 +284,7 @@ def _scales_exactly(rows: npt.NDArray[Any], gain: Interval) -> bool:
     """Whether gain * w is a float for every weight w."""
     if not gain.is_exact:
         return False
-    products = (gain.lo * Fraction(w) for w in np.unique(rows).tolist())
+    products = (gain.lo * Fraction(w) for w in set(rows.ravel().tolist()))
     return all(Fraction(float(v)) == v for v in products)
 
 
