@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from bnncert.errors import InputError
+from bnncert.solvers import SolverName
 
 if TYPE_CHECKING:
     from bnncert.methods import Options
@@ -247,8 +248,7 @@ class BoundMethodOptions(MethodOptions):
     """The settings of `bound`."""
 
     solver: Annotated[
-        Literal["structured", "low-rank", "clarabel", "scs", "mosek", "highs", "scip", "gurobi"]
-        | None,
+        SolverName | None,
         typer.Option(
             "--solver",
             help="Back end of sdp and the sdp-* methods: structured (default where it fits), "
@@ -266,14 +266,12 @@ class BoundMethodOptions(MethodOptions):
 
 def read_targets(text: str) -> Targets:
     """Return the adversarial classes that `--targets` names."""
-    if text == "all":
-        return "all"
-    if text == "runner-up":
-        return "runner-up"
-    try:
-        return int(text)
-    except ValueError:
-        raise InputError(f"--targets is {text!r}; expected all, runner-up or a class") from None
+    from bnncert.problem import targets_of
+
+    found = targets_of(int(text) if text.isdecimal() else text)
+    if found is None:
+        raise InputError(f"--targets is {text!r}; expected all, runner-up or a class")
+    return found
 
 
 def read_clip(clip: tuple[float, float] | None) -> tuple[float, float] | None:

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from bnncert.problem.objective import Objective, score_objective
-from bnncert.problem.problem import Problem, Target, Targets, Ties, output_polytope, robustness
+from bnncert.problem.problem import (
+    Problem,
+    Target,
+    Targets,
+    Ties,
+    output_polytope,
+    robustness,
+    targets_of,
+)
 from bnncert.problem.vnnlib import from_vnnlib
 
 __all__ = [
@@ -16,4 +24,5 @@ __all__ = [
     "output_polytope",
     "robustness",
     "score_objective",
+    "targets_of",
 ]

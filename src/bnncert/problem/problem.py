@@ -76,6 +76,17 @@ class Problem:
             )
 
 
+def targets_of(value: object) -> Targets | None:
+    """Return the targets that a text or the number of a class names, or None if it names none."""
+    if value == "all":
+        return "all"
+    if value == "runner-up":
+        return "runner-up"
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    return None
+
+
 def robustness(
     network: Network, region: Region, label: int, targets: Targets = "all", ties: Ties = "violation"
 ) -> Problem:

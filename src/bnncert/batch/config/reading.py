@@ -29,10 +29,9 @@ from bnncert.formats.inputs import split_key
 from bnncert.formats.labels import KEYED_SUFFIXES
 from bnncert.methods import REGISTRY
 from bnncert.network.pixel_scale import PixelScale
-from bnncert.problem import Targets, Ties
+from bnncert.problem import Targets, Ties, targets_of
 from bnncert.regions import BallNorm
-
-SOLVERS = ("structured", "low-rank", "clarabel", "scs", "mosek", "highs", "scip", "gurobi")
+from bnncert.solvers import SolverName
 
 _PART_KEYS = (
     *("data", "norms", "radii", "methods", "question", "targets", "ties", "timeout", "seed"),
@@ -279,13 +278,13 @@ def _within(section: ConfigSection, norms: Sequence[BallNorm]) -> Radius | None:
 
 def _targets(section: ConfigSection) -> Targets:
     node = section.get("targets")
-    if node is None or node.value == "all":
+    if node is None:
         return "all"
-    if node.value == "runner-up":
-        return "runner-up"
-    if isinstance(node.value, int) and not isinstance(node.value, bool) and node.value >= 0:
-        return node.value
-    raise section.wrong(f"targets is {node.kind}; expected all, runner-up or a class", node.line)
+    found = targets_of(node.value)
+    if found is None:
+        text = f"targets is {node.kind}; expected all, runner-up or a class"
+        raise section.wrong(text, node.line)
+    return found
 
 
 def _clip(section: ConfigSection) -> tuple[float, float] | None:
@@ -340,7 +339,7 @@ def _method(section: ConfigSection, node: Node) -> MethodChoice:
         name,
         form,
         part.integer("samples", 1),
-        part.chosen("solver", SOLVERS),
+        part.chosen("solver", get_args(SolverName)),
         part.positive("timeout", "seconds"),
         node.line,
     )
