@@ -19,9 +19,11 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.arrays import SignArray as Signs
+from bnncert.certificate.branch_proof import prove_by_branching
 from bnncert.certificate.clause_proof import kept, many, prove_clause
 from bnncert.certificate.leaf_proof import LeafProblem
 from bnncert.certificate.translation import Translation
+from bnncert.checking.branches import Branched
 from bnncert.checking.checker import BOUND, CONFLICT, PATTERNS, RANGES
 from bnncert.checking.container import RejectedError
 from bnncert.checking.function import Function
@@ -47,6 +49,9 @@ from bnncert.search.warm_start import Frame, NodeMultipliers
 #: theta of a pair is a multiple of 2^-12.
 PAIR_UNIT = 4096
 
+#: How often a tree is made again because of a clause that a tree of inputs proves.
+MOST_RESTARTS = 200
+
 #: A node with this many signs of first-layer neurons fixed may have become unreachable.
 WORTH_MEETING = 3
 
@@ -68,6 +73,10 @@ class TargetProof:
     number: int
     objective: int
     nodes: list[ProofNode] = field(default_factory=list)
+
+
+class _NewClauseError(Exception):
+    """A clause that has to be known from the root of a tree on is found."""
 
 
 class Prover:
@@ -104,8 +113,12 @@ class Prover:
             # The checker accepts almost all pairs, so they are tried one by one only if it rejects.
             self._keep_proved_pairs()
             self.skeleton = Skeleton(stated, self.geometry, self.clashes)
-        #: Clauses before all trees, and all that are known so far.
+        #: Why the last clause could not be proved.
+        self.unproved = ""
+        #: Clauses before all trees, those of them that trees of inputs prove and that are not
+        #: in the file yet, and all that are known so far.
         self.clauses = self._triples(presolved)
+        self.branched: list[Branched] = []
         self.known = self.clauses
 
     def _keep_proved_pairs(self) -> None:
@@ -136,19 +149,44 @@ class Prover:
 
     def unreachable(
         self, neurons: IntArray, wanted: Signs, deadline: Deadline, *, exactly: bool = True
-    ) -> Clauses | None:
+    ) -> Clauses | Branched | None:
         """Return a clause that signs of first-layer neurons violate, if no input has these signs.
 
-        With `exactly`, rational arithmetic decides if floating point does not.
+        With `exactly`, rational arithmetic decides if floating point does not, and a tree of inputs
+        proves what no multipliers do.
         """
         pattern = SignPattern(self.network.layers[0], neurons, wanted)
         check = fast_feasibility(pattern, self.region, deadline)
         if check.conflict is None and exactly:
             check = exact_feasibility(pattern, self.region, deadline)
-        if check.conflict is None or check.multipliers is None:
+        found: Clauses | Branched | None = None
+        blamed = pattern if check.conflict is None else pattern.part(check.conflict)
+        if check.conflict is not None and check.multipliers is not None:
+            found = self.prove_clause(blamed.neurons, blamed.signs, check.multipliers)
+        if found is None and check.point is None and exactly:
+            found = self._branch(blamed.neurons, blamed.signs, deadline)
+        return found
+
+    def _branch(
+        self, neurons: IntArray, signs: npt.NDArray[Any], deadline: Deadline
+    ) -> Branched | None:
+        """Return a clause that a tree of inputs proves; None: there is no small one."""
+        if self.geometry.space.grid is None and self.geometry.space.norm != "l0":
             return None
-        blamed = pattern.part(check.conflict)
-        return self.prove_clause(blamed.neurons, blamed.signs, check.multipliers)
+        found = prove_by_branching(self.geometry, neurons, signs, deadline)
+        if found is None:
+            self.unproved = "no small tree of inputs excludes some first-layer signs"
+        return found
+
+    def add(self, found: Clauses | Branched) -> Clauses:
+        """Add a clause in front of the next tree, and return it as a clause."""
+        if isinstance(found, Branched):
+            self.branched.append(found)
+            found = found.clauses
+        else:
+            self.clauses = joined([self.clauses, found])
+        self.known = joined([self.known, found])
+        return found
 
     def _add_stable(self, presolved: Presolved) -> None:
         """Prove the signs that the polytope's inequalities fix: the checker only uses its box."""
@@ -165,13 +203,19 @@ class Prover:
         steps = [step for step in presolved.record.steps if step.rule == "triple"]
         return joined([self._proved(_clauses(step)) for step in steps])
 
-    def remember(self, clauses: Sequence[LearnedClause]) -> None:
+    def remember(self, clauses: Sequence[LearnedClause], deadline: Deadline) -> None:
         """Add the learned clauses of a search to the clauses before all trees."""
-        parts = [self.clauses]
+        parts: list[Clauses] = []
+        trees: list[Branched] = []
         for neurons, signs, theta in clauses:
             found = None if theta is None else self.prove_clause(neurons, signs, theta)
             parts += [] if found is None else [found]
-        self.clauses = self.known = joined(parts)
+            if found is None and not deadline.passed():
+                tree = self._branch(neurons, signs, deadline)
+                trees += [] if tree is None else [tree]
+        self.clauses = joined([self.clauses, *parts])
+        self.branched += trees
+        self.known = joined([self.known, *parts, *(tree.clauses for tree in trees)])
 
     def prove(
         self,
@@ -186,8 +230,14 @@ class Prover:
         order = [chosen, *(k for k in range(len(target)) if k != chosen)]
         for k in order:
             function = target[k].of(self.skeleton.network)
-            work = _Work(self, function, target[k], deadline, report)
-            nodes = work.run(trace if k == chosen else None)
+            nodes = None
+            for _ in range(MOST_RESTARTS):
+                work = _Work(self, function, target[k], deadline, report)
+                try:
+                    nodes = work.run(trace if k == chosen else None)
+                except _NewClauseError:
+                    continue
+                break
             if nodes is not None:
                 # The clauses of an attempt without success are not in the file.
                 self.known = joined([self.known, *work.learned])
@@ -343,6 +393,10 @@ class _Work:
         )
         if found is None:
             return False
+        if isinstance(found, Branched):
+            # Trees of inputs come in front of the tree, which is made again with the clause.
+            self.prover.add(found)
+            raise _NewClauseError
         self.goal.learn(found)
         if self.patterns is not None:
             self.patterns.learn(found)

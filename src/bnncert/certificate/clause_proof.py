@@ -76,7 +76,7 @@ def _first_accepted(
     signs: npt.NDArray[Any],
     theta: FloatArray | Sequence[Fraction],
 ) -> Clauses | None:
-    for whole in _integer_versions(theta):
+    for whole in integer_versions(theta):
         candidate = many(neurons[None], signs[None], np.array([whole], dtype=np.int64))
         try:
             if bool(geometry.proved(candidate).all()):
@@ -86,7 +86,8 @@ def _first_accepted(
     return None
 
 
-def _integer_versions(theta: FloatArray | Sequence[Fraction]) -> list[list[int]]:
+def integer_versions(theta: FloatArray | Sequence[Fraction]) -> list[list[int]]:
+    """Return integers in nearly the same proportion, with the exact one first if it is small."""
     values = [Fraction(t) for t in theta]
     largest = max(values, default=Fraction(0))
     if largest <= 0:

@@ -48,7 +48,7 @@ def prove_elimination(
         if not rest:
             break
         try:
-            own = Elimination(prover.skeleton, prover.clauses, list(rest.values()), Budget())
+            own = Elimination(prover.skeleton, prover.known, list(rest.values()), Budget())
             own.parts = _parts(own, replace(trace, seconds=factor * trace.seconds), deadline)
             proved = own.excluded()
         except (OutOfTimeError, RejectedError):

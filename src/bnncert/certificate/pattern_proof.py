@@ -15,7 +15,6 @@ import numpy.typing as npt
 from bnncert.arrays import SignArray
 from bnncert.certificate.certify import Prover
 from bnncert.checking.patterns import LEAF, LEAVES, Patterns
-from bnncert.checking.reading import joined
 from bnncert.checking.statement import ScoreFunction
 from bnncert.deadline import Deadline
 from bnncert.search.trace import PatternTrace
@@ -43,7 +42,7 @@ def prove_patterns(
 ) -> PatternProof | None:
     """Return a proof that the checker accepts, or None; its clauses are added to the prover."""
     tree = _translated(prover, trace)
-    patterns = Patterns(prover.skeleton, prover.geometry, prover.clauses, list(targets.values()))
+    patterns = Patterns(prover.skeleton, prover.geometry, prover.known, list(targets.values()))
     try:
         tree = _Leaves(prover, patterns, deadline).close(tree)
     except _UnprovedError:
@@ -139,8 +138,7 @@ class _Leaves:
             clause = self.prover.unreachable(self.neurons, found, self.deadline)
             if clause is None or self.deadline.passed():
                 raise _UnprovedError
-            self.patterns.learn(clause)
-            self.prover.clauses = self.prover.known = joined([self.prover.clauses, clause])
+            self.patterns.learn(self.prover.add(clause))
         return list(index[~few].tolist())
 
     def _split(self, leaf: SignArray) -> list[int]:

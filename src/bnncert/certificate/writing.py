@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.atomic import replacing
+from bnncert.certificate.branch_proof import joined_trees
 from bnncert.certificate.certify import ProofNode, Prover
 from bnncert.certificate.elimination_proof import EliminationProof, prove_elimination
 from bnncert.certificate.pattern_proof import PatternProof, prove_patterns
@@ -74,6 +75,7 @@ def write_proof(
                 writer.add(Section("clashes", {"layer": layer}, _clause_arrays(clashes)))
         if prover.clauses.count:
             writer.add(Section("clauses", {"layer": 0}, _clause_arrays(prover.clauses)))
+        _add_branched(writer, prover)
         for several in together:
             for part in _shared_sections(several):
                 writer.add(part)
@@ -87,8 +89,10 @@ def write_proof(
             own = record.traces.get(target.name)
             proof = prover.prove(number, claim.targets[number], own, limit)
             if proof is None:
-                why = "time is up" if limit.passed() else "a leaf could not be proved exactly"
+                why = prover.unproved or "a leaf could not be proved exactly"
+                why = "time is up" if limit.passed() else why
                 raise CertificateError(f"no certificate: {target.name}: {why}")
+            _add_branched(writer, prover)
             writer.add(Section("target", {"number": number, "objective": proof.objective}))
             for part in _sections(proof.nodes):
                 writer.add(part)
@@ -113,7 +117,7 @@ def _prover(
     found += [trace.clauses for trace in record.patterns]
     found += [trace.clauses for trace in record.eliminations]
     for clauses in found:
-        prover.remember(clauses)
+        prover.remember(clauses, limit)
     return prover
 
 
@@ -218,6 +222,21 @@ def _clause_arrays(clauses: Clauses) -> dict[str, npt.NDArray[Any]]:
         "signs": _small(clauses.sign),
         "theta": _small(clauses.theta),
     }
+
+
+def _add_branched(writer: Writer, prover: Prover) -> None:
+    """Write the clauses that trees of inputs prove and that are not in the file yet."""
+    if not prover.branched:
+        return
+    found = joined_trees(prover.branched)
+    prover.branched = []
+    arrays = {
+        **_clause_arrays(found.clauses),
+        "theta": _small(found.theta),
+        "nodes": _small(found.nodes),
+        "places": _small(found.places),
+    }
+    writer.add(Section("branched", {}, arrays))
 
 
 def _shared_sections(proof: PatternProof | EliminationProof) -> list[Section]:

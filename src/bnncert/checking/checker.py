@@ -1,11 +1,12 @@
 """Check of a certificate against a model: every fact is derived again in exact arithmetic.
 
 A file consists of the *statement* (network, region, property); *clashes* and *clauses*, signs of
-neurons that exclude each other, each with the multipliers that prove it; then for every target a
-tree of signs, in preorder, whose branches cover all cases because each one splits a variable into
-its two signs.  Its leaves are contradictions or bounds of f above zero.  In a tree of first-layer
-signs for several targets (`patterns`), propagation and enumeration close the leaves.  Several
-targets may also be proved by one elimination of variables (`elimination`).
+neurons that exclude each other, each with the multipliers that prove it, and *branched* clauses,
+each with a tree of inputs; then for every target a tree of signs, in preorder, whose branches cover
+all cases because each one splits a variable into its two signs.  Its leaves are contradictions or
+bounds of f above zero.  In a tree of first-layer signs for several targets (`patterns`),
+propagation and enumeration close the leaves.  Several targets may also be proved by one elimination
+of variables (`elimination`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from bnncert.arrays import SignArray as Signs
-from bnncert.checking import reading
+from bnncert.checking import branches, reading
 from bnncert.checking.container import (
     AnyPath,
     Budget,
@@ -96,7 +97,11 @@ def _check_trees(
     skeleton = Skeleton(network, geometry, clashes)
     clauses = reading.joined(known)
     done, leaves = set[int](), 0
-    while current.name in PARTS:
+    while current.name in (*PARTS, "branched"):
+        if current.name == "branched":
+            clauses = reading.joined([clauses, _branched(current, geometry)])
+            current = next(sections, nothing)
+            continue
         part = PARTS[current.name]
         chosen = [current.number("number")] if part == "nodes" else current.numbers("targets")
         if not done.isdisjoint(chosen) or max(chosen) >= len(statement.targets):
@@ -137,6 +142,13 @@ def _objective(section: Section, target: list[ScoreFunction]) -> ScoreFunction:
 def _refuse_unproved(section: Section, clauses: Clauses, geometry: Geometry) -> None:
     if not all(geometry.proved(part).all() for part in section.budget.timed(clauses.parts())):
         raise RejectedError("a clause is not proved")
+
+
+def _branched(section: Section, geometry: Geometry) -> Clauses:
+    """Return the clauses of a section that are proved by branching on inputs."""
+    found = branches.read_branched(section, geometry)
+    branches.refuse_unproved(found, geometry, section.budget)
+    return found.clauses
 
 
 class Walk:

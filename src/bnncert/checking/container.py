@@ -69,6 +69,7 @@ CONTENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "clashes": (("layer",), CLAUSE_ARRAYS),
     "clauses": (("layer",), CLAUSE_ARRAYS),
+    "branched": ((), (*CLAUSE_ARRAYS, "nodes", "places")),
     "target": (("number", "objective"), ()),
     "nodes": (
         (),

@@ -59,12 +59,12 @@ class StatedGrid:
     def _known_values(self, i: int) -> dict[int, float]:
         found = {}
         for numbers in self.known:
-            k = self._rough(i, Fraction(numbers[i]))
+            k = self.place(i, Fraction(numbers[i]))
             if abs(numbers[i] - self._formula(i, k)) <= TOLERANCE * self.step[i]:
                 found[k] = numbers[i]
         return found
 
-    def _rough(self, i: int, x: Fraction) -> int:
+    def place(self, i: int, x: Fraction) -> int:
         """Return the integer whose value is about x."""
         return round((x - Fraction(self.origin[i])) / Fraction(self.step[i]))
 
@@ -83,7 +83,7 @@ class StatedGrid:
 
     def beyond(self, i: int, bound: Fraction, way: int, *, strict: bool = False) -> float:
         """Return the first value x with way (x - bound) >= 0, or > 0 if `strict`."""
-        k = self._rough(i, bound) - 2 * way
+        k = self.place(i, bound) - 2 * way
         # Values have the order of the integers, up to a thousandth of a step.
         if way * (Fraction(self._formula(i, k)) - bound) > -Fraction(self.step[i]):
             raise RejectedError("the grid is too fine for its floating-point numbers")
@@ -121,7 +121,7 @@ class StatedGrid:
 
     def contains(self, point: Sequence[Fraction]) -> bool:
         """Whether all coordinates are values of the grid."""
-        return all(Fraction(self.value(i, self._rough(i, x))) == x for i, x in enumerate(point))
+        return all(Fraction(self.value(i, self.place(i, x))) == x for i, x in enumerate(point))
 
     def nearest(
         self, center: Sequence[Fraction], lower: Sequence[Fraction], upper: Sequence[Fraction]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,17 @@ class Space:
         if self.norm == "l2":
             return sum(g * g for g in gaps) <= radius**2
         return self.norm is None or sum(gaps) <= radius
+
+    @cached_property
+    def gaps(self) -> list[Fraction]:
+        """How far every input of a ball is at least from its centre: to the nearest grid value."""
+        center, grid = self.rationals(self.center), self.grid
+        if grid is None or grid.contains(center):
+            return []
+        beside = [[grid.beyond(i, c, way) for way in (-1, 1)] for i, c in enumerate(center)]
+        return [
+            min(abs(Fraction(x) - c) for x in both) for both, c in zip(beside, center, strict=True)
+        ]
 
     def has_float32(self) -> bool:
         """Whether an input of float32 numbers lies in the box or ball, without inequalities."""
