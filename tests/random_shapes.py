@@ -73,7 +73,10 @@ class ShapedQuestion:
 
 
 def with_grid(rng: np.random.Generator, asked: ShapedQuestion) -> ShapedQuestion:
-    """Return the question about the points of a random grid; itself if that is refused or large."""
+    """Return the question about the points of a random grid; itself if that is refused or large.
+
+    Of a box, it may be about those of which few inputs differ from a point of it.
+    """
     region = asked.region
     step, origin = float(rng.choice([0.25, 0.5, 0.75, 1.0])), float(rng.integers(-4, 5)) / 4
     first, last = np.ceil((region.lo - origin) / step), np.floor((region.hi - origin) / step)
@@ -88,14 +91,22 @@ def with_grid(rng: np.random.Generator, asked: ShapedQuestion) -> ShapedQuestion
     if not points:
         return asked
     grid = bnncert.Grid(step, origin)
+    if isinstance(region, bnncert.Box) and rng.random() < 0.5:
+        center = points[int(rng.integers(len(points)))]
+        changes = int(rng.integers(1, len(center) + 1))
+        few = [sum(a != b for a, b in zip(x, center, strict=True)) <= changes for x in points]
+        ball = bnncert.L0Ball([float(v) for v in center], changes, region.lo, region.hi, grid=grid)
+        points = tuple(x for x, kept in zip(points, few, strict=True) if kept)
+        return replace(asked, on_grid=ball, points=points)
     try:
-        return replace(asked, on_grid=_on_grid(region, grid), points=points)
+        return replace(asked, on_grid=on_stated_grid(region, grid), points=points)
     except bnncert.InputError:
         # A step that is larger than the data box.
         return asked
 
 
-def _on_grid(region: bnncert.Region, grid: bnncert.Grid) -> bnncert.Region:
+def on_stated_grid(region: bnncert.Region, grid: bnncert.Grid) -> bnncert.Region:
+    """Return the points of a grid in a region."""
     if isinstance(region, bnncert.Ball):
         clip = region.clip_lo, region.clip_hi
         return bnncert.Ball(region.norm, region.middle, region.radius, *clip, grid)

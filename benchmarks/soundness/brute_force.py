@@ -102,6 +102,7 @@ def case(seed: int, number: int) -> Outcome:
         shaped = with_grid(rng, shaped)
     network, region = shaped.net.build(), shaped.on_grid or shaped.region
     kind = region.norm if isinstance(region, bnncert.Ball) else type(region).__name__.lower()
+    kind = "l0" if isinstance(region, bnncert.L0Ball) else kind
     question = Question(shaped, network, shape, kind)
     scores = shaped.scores()
     tally: Counter[str] = Counter()

@@ -134,6 +134,7 @@ def _judge(
             reason = f"the check took {seconds:.1f} s"
         if reason is not None:
             wrong.append(f"mutant {k}: {reason}")
-    status = valid[0].fields["verdict"]
-    tally[f"{status}, {question.kind}, {question.arithmetic}"] += MUTANTS
+    fields = valid[0].fields
+    kind = fields["region"] + (" on a grid" if "grid" in fields else "")
+    tally[f"{fields['verdict']}, {kind}, {question.arithmetic}"] += MUTANTS
     return Outcome(MUTANTS, dict(tally), tuple(wrong), {"seconds of a check": slowest})

@@ -19,6 +19,9 @@ STRANGE: list[Any] = [
     "real",
 ]  # fmt: skip
 
+#: Sections before all trees of signs.
+FACTS = ("clashes", "clauses", "branched")
+
 Sections = list[Section]
 Random = np.random.Generator
 
@@ -71,8 +74,9 @@ def rearrange(rng: Random, sections: Sections) -> None:
 
 def drop_leaf(rng: Random, sections: Sections) -> None:
     """Remove or repeat a node, with or without its numbers."""
-    section = _pick(rng, [s for s in sections if s.name in ("nodes", "tree")] or sections)
-    name = "variables" if section.name == "tree" else "kind"
+    having = [s for s in sections if s.name in ("nodes", "tree", "branched")]
+    section = _pick(rng, having or sections)
+    name = {"tree": "variables", "branched": "nodes"}.get(section.name, "kind")
     kind = section.arrays.get(name)
     if kind is None:
         return rearrange(rng, sections)
@@ -89,6 +93,7 @@ def drop_leaf(rng: Random, sections: Sections) -> None:
 def drop_clause(rng: Random, sections: Sections) -> None:
     """Remove or repeat a clause, consistently."""
     having = [s for s in sections if s.arrays.get("sizes_of_clauses", np.zeros(0)).size]
+    having = [s for s in having if s.name != "branched"]
     if not having:
         return change_number(rng, sections)
     section = _pick(rng, having)
@@ -299,6 +304,35 @@ def forge(rng: Random, sections: Sections) -> None:
         sections.append(Section("nodes", {}, dict(node)))
 
 
+def forge_branched(rng: Random, sections: Sections) -> None:
+    """Claim more than trees of inputs prove: other signs, other trees, or other multipliers."""
+    having = [s for s in sections if s.name == "branched"]
+    if not having:
+        return forge(rng, sections)
+    arrays = _pick(rng, having).arrays
+    change = int(rng.integers(5))
+    if change == 0:
+        k = int(rng.integers(arrays["signs"].size))
+        arrays["signs"][k] = -arrays["signs"][k]
+    elif change == 1:
+        k = int(rng.integers(arrays["neurons"].size))
+        arrays["neurons"][k] = int(rng.integers(6))
+    elif change == 2:
+        arrays["places"] = arrays["places"] + int(rng.choice([-1, 1, 2]))
+    elif change == 3:
+        arrays["theta"] = rng.integers(0, 4, arrays["theta"].size)
+    else:
+        size = int(rng.integers(1, 3))
+        arrays["sizes_of_clauses"] = np.array([size])
+        arrays["neurons"], arrays["signs"] = rng.integers(0, 6, size), rng.choice([-1, 1], size)
+        tree = _pick(rng, [[-1], [0, -1, -1], [-2, -1, -1], [1, 0, -1, -1, -1]])
+        arrays["nodes"] = np.array(tree)
+        arrays["places"] = rng.integers(-4, 5, sum(v >= 0 for v in tree))
+        arrays["theta"] = rng.integers(0, 4, tree.count(-1) * (size + 1))
+        arrays["theta"][size :: size + 1] = 0
+    return None
+
+
 def forge_patterns(rng: Random, sections: Sections) -> None:
     """Claim robustness with a small tree of first-layer signs for all targets, or some of them.
 
@@ -310,7 +344,9 @@ def forge_patterns(rng: Random, sections: Sections) -> None:
     number = _targets(claim)
     v, w = int(rng.integers(4)), int(rng.integers(4))
     tree = _pick(rng, [[-1], [v, -1, -1], [v, w, -1, -1, -1], [v, w, -1, -1, w, -1, -1]])
-    facts = [s for s in sections[1:] if s.name in ("clashes", "clauses") and rng.integers(4)]
+    facts = [
+        s for s in sections[1:] if s.name in ("clashes", "clauses", "branched") and rng.integers(4)
+    ]
     chosen = [k for k in range(number) if rng.integers(8)]
     sections[1:] = [
         *facts,
@@ -330,7 +366,9 @@ def forge_elimination(rng: Random, sections: Sections) -> None:
         for _ in range(int(rng.integers(1, 3))):
             share = float(_pick(rng, [1.0, 1.0, 0.6]))
             parts.append([v, *(w for w in order[k + 1 :] if rng.random() < share)])
-    facts = [s for s in sections[1:] if s.name in ("clashes", "clauses") and rng.integers(4)]
+    facts = [
+        s for s in sections[1:] if s.name in ("clashes", "clauses", "branched") and rng.integers(4)
+    ]
     arrays = {
         "sizes": np.array([len(part) for part in parts]),
         "scopes": np.array([v for part in parts for v in part]),
@@ -374,7 +412,8 @@ def borrow(rng: Random, sections: Sections, others: Sequence[Sections]) -> None:
 CHANGES: list[Callable[[Random, Sections], None]] = [
     *[change_number] * 6, rearrange, rearrange, drop_leaf, drop_clause, shuffle_sections,
     change_field, change_field, larger_region, change_claim, change_claim, smaller_region,
-    turn_clauses, forge, forge, forge_patterns, forge_patterns, forge_elimination, change_part,
+    turn_clauses, forge, forge, forge_branched, forge_branched, forge_patterns, forge_patterns,
+    forge_elimination, change_part,
 ]  # fmt: skip
 
 

@@ -78,7 +78,8 @@ def _region(statement: Section) -> bnncert.Region:
 
 def _ranges(statement: Section) -> tuple[list[Fraction], list[Fraction]]:
     """Return the bounds of every input, exactly."""
-    exact = {k: [Fraction(x) for x in v.tolist()] for k, v in statement.arrays.items()}
+    names = [k for k in ("lo", "hi", "center", "clip_lo", "clip_hi") if k in statement.arrays]
+    exact = {k: [Fraction(x) for x in statement.arrays[k].tolist()] for k in names}
     if "lo" in exact:
         return exact["lo"], exact["hi"]
     name = "within" if statement.fields["region"] == "l0" else "radius"
@@ -90,12 +91,21 @@ def _ranges(statement: Section) -> tuple[list[Fraction], list[Fraction]]:
     return low, high
 
 
+def is_listed(statement: Section) -> bool:
+    """Whether all inputs of a region are looked at: of many grid points only some are."""
+    if "grid" not in statement.fields:
+        return True
+    return prod(map(len, _all_values(statement))) <= MOST_POINTS
+
+
+def _all_values(statement: Section) -> list[list[Fraction]]:
+    bounds = zip(*_ranges(statement), strict=True)
+    return [_values(statement, i, low, high) for i, (low, high) in enumerate(bounds)]
+
+
 def _grid_points(statement: Section) -> Iterator[tuple[Fraction, ...]]:
     """Yield the grid points of a region, or some of them if there are many."""
-    values = [
-        _values(statement, i, *bounds)
-        for i, bounds in enumerate(zip(*_ranges(statement), strict=True))
-    ]
+    values = _all_values(statement)
     points: Iterator[tuple[Fraction, ...]] = product(*values)
     if prod(map(len, values)) > MOST_POINTS:
         rng = np.random.default_rng(0)
@@ -125,14 +135,15 @@ def _values(statement: Section, i: int, low: Fraction, high: Fraction) -> list[F
                 own[k] = x
     first = round((low - Fraction(origin)) / Fraction(step)) - 2
     last = round((high - Fraction(origin)) / Fraction(step)) + 2
-    # Of very many values the outermost ones say most.
-    places = range(first, last + 1) if last - first < MOST_POINTS else _ends(first, last)
+    places = range(first, last + 1) if last - first <= 2 * MOST_POINTS else _some(first, last)
     found = [Fraction(own.get(k, formula(k))) for k in places]
     return [x for x in found if low <= x <= high]
 
 
-def _ends(first: int, last: int) -> list[int]:
-    return [*range(first, first + 50), *range(last - 50, last + 1)]
+def _some(first: int, last: int) -> list[int]:
+    """Return more places than are looked at one by one, spread over all of them."""
+    step = (last - first) // (2 * MOST_POINTS)
+    return [first + step * k for k in range(2 * MOST_POINTS)]
 
 
 def _is_inside(statement: Section, point: tuple[Fraction, ...]) -> bool:
