@@ -91,18 +91,29 @@ def with_grid(rng: np.random.Generator, asked: ShapedQuestion) -> ShapedQuestion
     if not points:
         return asked
     grid = bnncert.Grid(step, origin)
-    if isinstance(region, bnncert.Box) and rng.random() < 0.5:
-        center = points[int(rng.integers(len(points)))]
-        changes = int(rng.integers(1, len(center) + 1))
-        few = [sum(a != b for a, b in zip(x, center, strict=True)) <= changes for x in points]
-        ball = bnncert.L0Ball([float(v) for v in center], changes, region.lo, region.hi, grid=grid)
-        points = tuple(x for x, kept in zip(points, few, strict=True) if kept)
-        return replace(asked, on_grid=ball, points=points)
     try:
+        if isinstance(region, bnncert.Box) and rng.random() < 0.5:
+            return _with_few_changes(rng, asked, points, grid)
         return replace(asked, on_grid=on_stated_grid(region, grid), points=points)
     except bnncert.InputError:
         # A step that is larger than the data box.
         return asked
+
+
+def _with_few_changes(
+    rng: np.random.Generator,
+    asked: ShapedQuestion,
+    points: tuple[tuple[Fraction, ...], ...],
+    grid: bnncert.Grid,
+) -> ShapedQuestion:
+    """Return the question about grid points of a box of which few inputs differ from one of them."""
+    center = points[int(rng.integers(len(points)))]
+    changes = int(rng.integers(1, len(center) + 1))
+    box = asked.region.lo, asked.region.hi
+    ball = bnncert.L0Ball([float(v) for v in center], changes, *box, grid=grid)
+    few = [sum(a != b for a, b in zip(x, center, strict=True)) <= changes for x in points]
+    kept = tuple(x for x, is_near in zip(points, few, strict=True) if is_near)
+    return replace(asked, on_grid=ball, points=kept)
 
 
 def on_stated_grid(region: bnncert.Region, grid: bnncert.Grid) -> bnncert.Region:

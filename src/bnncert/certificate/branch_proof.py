@@ -60,7 +60,7 @@ def prove_by_branching(
     start = np.array([0, entries.size], dtype=np.int64)
     clause = Clauses(start, entries, wanted, np.zeros_like(entries))
     try:
-        tree = _Search(geometry, clause).run(deadline)
+        tree = _InputSearch(geometry, clause).run(deadline)
     except RejectedError:
         return None
     if tree is None:
@@ -84,7 +84,7 @@ def joined_trees(parts: list[Branched]) -> Branched:
 
 
 @dataclass(eq=False)
-class _Tree:
+class _MadeTree:
     """A tree as the file has it."""
 
     nodes: list[int] = field(default_factory=list)
@@ -106,15 +106,15 @@ class _Side:
         return FIRST_CHANGE - self.branch.input if self.branch.on_change else self.branch.input
 
 
-class _Search:
+class _InputSearch:
     """Splits nodes depth first until multipliers close all of them."""
 
     def __init__(self, geometry: Geometry, clause: Clauses) -> None:
         self.geometry, self.clause = geometry, clause
 
-    def run(self, deadline: Deadline) -> _Tree | None:
+    def run(self, deadline: Deadline) -> _MadeTree | None:
         """Return the tree, or None if it would be too large, or if a point is found."""
-        tree = _Tree()
+        tree = _MadeTree()
         stack: list[tuple[_Side, ...]] = [()]
         for _ in range(MOST_NODES):
             if not stack:
@@ -123,7 +123,7 @@ class _Search:
                 return None
             path = stack.pop()
             ranges = self._ranges(path)
-            node = _Node(ranges, self.clause, self.geometry)
+            node = _InputNode(ranges, self.clause, self.geometry)
             theta = node.close(deadline)
             if theta is not None:
                 tree.nodes.append(LEAF)
@@ -144,7 +144,7 @@ class _Search:
         return ranges
 
 
-class _Node:
+class _InputNode:
     """One node as a linear program in z = x - c, in units of the largest range."""
 
     def __init__(self, ranges: Ranges, clause: Clauses, geometry: Geometry) -> None:
