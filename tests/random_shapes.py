@@ -106,7 +106,7 @@ def _with_few_changes(
     points: tuple[tuple[Fraction, ...], ...],
     grid: bnncert.Grid,
 ) -> ShapedQuestion:
-    """Return the question about grid points of a box of which few inputs differ from one of them."""
+    """Return the question about grid points of which few inputs differ from one of them."""
     center = points[int(rng.integers(len(points)))]
     changes = int(rng.integers(1, len(center) + 1))
     box = asked.region.lo, asked.region.hi
