@@ -92,11 +92,13 @@ def test_ranges_without_time_are_wider_and_valid() -> None:
 
 def test_handing_a_program_to_scip_looks_at_the_clock() -> None:
     pytest.importorskip("pyscipopt")
+    from bnncert.regions.linear_block import input_block
     from bnncert.relaxations.linear import linear_model
 
     problem = robustness(NETWORK, REGION, LABEL)
     reduced = reduce_target(NETWORK, stability(NETWORK, REGION), problem.targets[0])
-    model = linear_model(reduced, REGION, "lattice", integer=True)
+    block = input_block(REGION, reduced.layers[0].inputs)
+    model = linear_model(reduced, block, "lattice", integer=True)
     with pytest.raises(OutOfTimeError):
         ScipModel(model.program, deadline=PASSED)
 

@@ -30,7 +30,7 @@ STRIDED = TrainingOptions(hidden=(), conv=(6, 8), stride=2, zeros=0.34, epochs=3
 def dataset(
     split: Split, scaling: Scaling = BYTES, input_shape: tuple[int, ...] = SHAPE
 ) -> Dataset:
-    return Dataset(split, split, scaling, input_shape, CLASSES)
+    return Dataset(split, split, input_shape, CLASSES, scaling)
 
 
 def train(

@@ -103,16 +103,9 @@ class ExactMethod(Method):
         if context.deadline.passed():
             return context.result(target, self.name, since, lower=lower)
         reduced = reduce_target(problem.network, bounds, target)
-        block = self.inputs(reduced, problem.region)
+        block, form = self.inputs(reduced, problem.region), context.options.form
         try:
-            model = linear_model(
-                reduced,
-                problem.region,
-                context.options.form,
-                integer=True,
-                block=block,
-                deadline=context.deadline,
-            )
+            model = linear_model(reduced, block, form, integer=True, deadline=context.deadline)
             model = _with_objective(model, target, optimise)
             solver = self.solver(model, problem.region, context)
         except OutOfTimeError:

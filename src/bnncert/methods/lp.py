@@ -12,6 +12,7 @@ from bnncert.methods.interval import RelaxationMethod
 from bnncert.presolve.reduction import reduce_target
 from bnncert.presolve.stability import LayerBounds
 from bnncert.problem import Problem, Target
+from bnncert.regions.linear_block import input_block
 from bnncert.relaxations.linear import Form, linear_model
 from bnncert.solvers.highs_ import HighsModel
 
@@ -22,9 +23,8 @@ def lp_lower_bounds(
     """Return the LP bound of each objective of a target (-inf where time ran out)."""
     reduced = reduce_target(problem.network, bounds, target)
     try:
-        model = linear_model(
-            reduced, problem.region, form, integer=False, deadline=context.deadline
-        )
+        block = input_block(problem.region, reduced.layers[0].inputs)
+        model = linear_model(reduced, block, form, integer=False, deadline=context.deadline)
         context.deadline.check()
     except OutOfTimeError:
         return [-np.inf] * len(target.objectives)

@@ -64,27 +64,12 @@ class MomentMethod(RelaxationMethod):
             return -np.inf, ""
         fits = self.order == 1 and self.sparsity == "layered" and options.sparsity is None
         if fits and not isinstance(objective, Polynomial) and options.solver in OWN_SOLVERS:
-            form = layered_program(reduced, region, self.encoding, reduced.objectives[objective])
-            # To the end, whatever the sign: these methods are asked for the value.
-            found = solve_structured(form.program, deadline)
-            note = "" if found.status == "optimal" else f"structured: {found.status}"
-            return form.bound(found.multipliers), note
+            return self._structured(reduced, region, objective, deadline)
         if options.solver == "structured":
             raise InputError(
                 "solver structured takes linear objectives and relaxations of order 1 on the "
                 "layered cliques; expected clarabel, scs or mosek"
             )
-        return self._conic(reduced, region, objective, options, deadline)
-
-    def _conic(
-        self,
-        reduced: UnstableProblem,
-        region: Region,
-        objective: int | Polynomial,
-        options: Options,
-        deadline: Deadline,
-    ) -> tuple[float, str]:
-        """Bound an objective on the cliques, by a conic solver."""
         solver = conic_solver(options.solver or "clarabel")
         try:
             encoded = encode(reduced, region, self.encoding, objective, deadline)
@@ -101,6 +86,16 @@ class MomentMethod(RelaxationMethod):
             return relaxation.dual_bound(solution.dual, deadline), note
         except OutOfTimeError:
             return -np.inf, f"{note or solver.name}; no time to derive the bound"
+
+    def _structured(
+        self, reduced: UnstableProblem, region: Region, objective: int, deadline: Deadline
+    ) -> tuple[float, str]:
+        """Bound an objective on the layered cliques, by the solver of the package."""
+        form = layered_program(reduced, region, self.encoding, reduced.objectives[objective])
+        # To the end, whatever the sign: these methods are asked for the value.
+        found = solve_structured(form.program, deadline)
+        note = "" if found.status == "optimal" else f"structured: {found.status}"
+        return form.bound(found.multipliers), note
 
 
 @register

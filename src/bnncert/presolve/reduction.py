@@ -51,21 +51,21 @@ class UnstableLayer:
 
 
 @dataclass(frozen=True, eq=False)
-class UnstableObjective:
-    """f = <coefficients, x_L> + constant, over the unstable neurons of the last layer."""
-
-    coefficients: FloatArray
-    constant: float
-    slack: float
-
-
-@dataclass(frozen=True, eq=False)
 class UnstableProblem:
     """A target over its unstable neurons.  `fixed` holds the states of all layers."""
 
     layers: tuple[UnstableLayer, ...]
     objectives: tuple[UnstableObjective, ...]
     fixed: tuple[npt.NDArray[np.int8], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class UnstableObjective:
+    """f = <coefficients, x_L> + constant, over the unstable neurons of the last layer."""
+
+    coefficients: FloatArray
+    constant: float
+    slack: float
 
 
 def reduce_target(

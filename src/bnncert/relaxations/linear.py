@@ -27,7 +27,7 @@ from bnncert.deadline import Deadline
 from bnncert.errors import InputError
 from bnncert.presolve.reduction import UnstableLayer, UnstableObjective, UnstableProblem
 from bnncert.regions import Region
-from bnncert.regions.linear_block import InputBlock, input_block
+from bnncert.regions.linear_block import InputBlock
 from bnncert.solvers.linear_program import LinearProgram
 
 Form: TypeAlias = Literal["paper", "soft", "lattice"]
@@ -84,20 +84,18 @@ def _thresholds(layer: UnstableLayer, form: Form) -> tuple[FloatArray, FloatArra
 
 def linear_model(
     problem: UnstableProblem,
-    region: Region,
+    block: InputBlock,
     form: Form,
     *,
     integer: bool,
-    block: InputBlock | None = None,
     deadline: Deadline | None = None,
 ) -> LinearModel:
     """Encode a problem without its objective, with integer or relaxed neurons.
 
-    `block` replaces the :func:`input_block` of the region.  OutOfTimeError is raised if the
-    deadline passes before the model is complete.
+    `block` is the region over the inputs that the first layer reads.  OutOfTimeError is raised if
+    the deadline passes before the model is complete.
     """
     limit = deadline or Deadline(None)
-    block = block or input_block(region, problem.layers[0].inputs)
     sizes = [layer.size for layer in problem.layers]
     neurons = sum(sizes)
     offsets = tuple(int(o) for o in block.size + np.concatenate([[0], np.cumsum(sizes)[:-1]]))

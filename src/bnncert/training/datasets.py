@@ -167,7 +167,7 @@ def _checked(path: Path, train: Split, test: Split, stated: dict[str, Any]) -> D
     shape, arrange = _image_shape(train.images.shape[1:], stated.get("input_shape"), path)
     scaling = stated.get("scaling", BYTES)
     train, test = (Split(arrange(split.images), split.labels) for split in (train, test))
-    return Dataset(train, test, scaling, shape, classes)
+    return Dataset(train, test, shape, classes, scaling)
 
 
 def _image_shape(

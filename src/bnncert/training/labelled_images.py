@@ -53,11 +53,11 @@ class Dataset:
 
     train: Split
     test: Split
-    scaling: Scaling
     #: The shape of an image: (channels, height, width), or (values,) if that is not known.
     input_shape: tuple[int, ...]
     #: The number of classes; labels are 0 to classes - 1.
     classes: int
+    scaling: Scaling
 
 
 def with_test_part(split: Split) -> tuple[Split, Split]:

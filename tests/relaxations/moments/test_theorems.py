@@ -16,6 +16,7 @@ import bnncert
 from bnncert.deadline import Deadline
 from bnncert.presolve.reduction import UnstableProblem, reduce_target
 from bnncert.presolve.stability import LayerBounds
+from bnncert.regions.linear_block import input_block
 from bnncert.relaxations.linear import linear_model
 from bnncert.relaxations.moments.cliques import Sparsity, cliques
 from bnncert.relaxations.moments.encoding import Encoding, encode
@@ -68,7 +69,8 @@ def sdp(problem: PolynomialProblem, sparsity: Sparsity = "dense", order: int = 1
 
 
 def lp(problem: UnstableProblem, region: bnncert.Region) -> float:
-    model = linear_model(problem, region, "paper", integer=False)
+    block = input_block(region, problem.layers[0].inputs)
+    model = linear_model(problem, block, "paper", integer=False)
     part, offset = model.objective_row(problem.objectives[0])
     cost = np.zeros(model.program.cost.size)
     cost[model.last_layer()] = part

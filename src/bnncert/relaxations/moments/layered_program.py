@@ -66,12 +66,12 @@ def layered_program(
     """Return the relaxation of one objective over its unstable neurons."""
     inputs = input_rows(problem.layers[0], region)
     layers = [inputs.first, *map(hidden_rows, problem.layers[1:])]
-    ends = np.cumsum([1, *(layer.size for layer in layers)]).tolist()
+    ends = np.cumsum([1, *(layer.threshold.size for layer in layers)]).tolist()
     signs, shared = ends[-1], 0 if inputs.ball is None else inputs.size + 1
     vectors = _Vectors(signs + (shared or inputs.size))
     tables: list[Tables] = []
     for layer, start, below in zip(layers, ends[:-1], [signs, *ends[:-2]], strict=True):
-        tables += vectors.neurons(encoding, layer, below, start + np.arange(layer.size))
+        tables += vectors.neurons(encoding, layer, below, start + np.arange(layer.threshold.size))
     tables += vectors.input_tables(inputs, signs)
     linear = np.zeros(vectors.size)
     linear[ends[-2] : ends[-1]] = objective.coefficients

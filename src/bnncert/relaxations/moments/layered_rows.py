@@ -34,11 +34,6 @@ class NeuronRows:
     low: FloatArray
     high: FloatArray
 
-    @property
-    def size(self) -> int:
-        """The number of neurons."""
-        return int(self.threshold.size)
-
 
 @dataclass(frozen=True, eq=False)
 class BallSides:
@@ -51,23 +46,15 @@ class BallSides:
 
 @dataclass(frozen=True, eq=False)
 class InputRows:
-    """The variables y of the input.
+    """The variables y of the input."""
 
-    Attributes
-    ----------
-    first
-        The first layer over y.
-    size
-        The number of variables.
-    ball
-        None for y in [-1, 1]^n; for sum y_i^2 <= n + 1, the sides of the bounding box.
-    facets, right
-        facets.y <= right.
-    """
-
+    #: The first layer over y.
     first: NeuronRows
+    #: The number of variables.
     size: int
+    #: None for y in [-1, 1]^n; for sum y_i^2 <= n + 1, the sides of the bounding box.
     ball: BallSides | None = None
+    #: facets.y <= right.
     facets: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     right: FloatArray = field(default_factory=lambda: np.zeros(0))
 
