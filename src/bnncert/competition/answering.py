@@ -1,10 +1,10 @@
 """One instance, answered in a process of its own.
 
-The process makes the time limit hold whatever a solver does, its memory can be measured, and its
-crash is the answer `error` of one instance instead of the end of all.
+The process enforces the time limit independently of the solvers, its memory can be measured, and
+its crash is the answer `error` of one instance and does not end the others.
 
-Start-up counts in the competition.  This module imports only what starts the process, and the rest
-where it is needed.
+The competition measures the start-up.  So this module imports only what starts the process, and the
+rest on use.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ class CompetitionAnswer:
 
     #: sat, unsat, unknown, timeout or error.
     word: str
-    #: The answer in full; None after an error and after a process was stopped at the limit.
+    #: The complete result; None after an error and after a process was stopped at the limit.
     result: Result | None = None
-    #: Why there is no verdict, where something is to be said about it.
+    #: Why there is no verdict, if known.
     reason: str = ""
-    #: Wall time of everything: starting the process, loading, verifying.
+    #: Wall time of starting the process, loading and verifying.
     seconds: float = 0.0
-    #: What decided it.
+    #: The stage that decided it.
     stage: str = ""
-    #: Most memory in bytes that its largest process held, 0 if the system does not tell.  Linux
-    #: counts in what the process that asks had held before, so that one had better be small.
+    #: Peak memory in bytes of its largest process, 0 if the system does not report it.  Linux
+    #: includes the memory of the calling process, which should therefore be small.
     memory: int = 0
 
     @property
@@ -63,7 +63,7 @@ class CompetitionAnswer:
 
 
 def plain_or_packed(path: Path) -> Path:
-    """Return the file, or the one with `.gz` where only that exists."""
+    """Return the file, or the one with `.gz` if only that exists."""
     packed = path.with_name(path.name + ".gz")
     return packed if not path.exists() and packed.exists() else path
 
@@ -84,7 +84,7 @@ def run_instance(
     Parameters
     ----------
     timeout
-        Seconds for everything, loading included.
+        Seconds for loading and verifying.
     certificate
         Where to write a certificate of the verdict.
     started
@@ -118,7 +118,7 @@ def run_instance(
 
 
 class _Ended(NamedTuple):
-    """A process that has ended: what it wrote, its exit code, most memory, and whether too late."""
+    """A process that has ended: its output, exit code, peak memory, and whether it was too late."""
 
     content: bytes
     code: int
@@ -133,7 +133,7 @@ def _run(request: str, end: float, complaints: IO[bytes]) -> _Ended:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=complaints,
-        # A session of its own: Ctrl-C reaches only this process, and a kill all of the other's.
+        # In a new session, Ctrl-C does not reach the process, and a kill ends its children too.
         start_new_session=True,
     )
     heard: list[bytes] = []
@@ -142,7 +142,7 @@ def _run(request: str, end: float, complaints: IO[bytes]) -> _Ended:
         assert pipe is not None
         listener = threading.Thread(target=lambda: heard.append(pipe.read()), daemon=True)
         listener.start()
-        # The answer consists of these; they are imported while the process works.
+        # The answer consists of objects of these modules, which are imported meanwhile.
         import bnncert.report.witness  # noqa: F401
 
         listener.join(min(max(0.0, end - time.monotonic()), threading.TIMEOUT_MAX))
@@ -156,7 +156,7 @@ def _run(request: str, end: float, complaints: IO[bytes]) -> _Ended:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process and all that it started."""
+    """Kill the process and its children."""
     try:
         if hasattr(os, "killpg"):
             # The group exists until the process is reaped, so the signal reaches no other process.
@@ -169,7 +169,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _reap(process: subprocess.Popen[bytes]) -> int:
-    """Wait for the end; return the most memory in bytes that it or one of its children held."""
+    """Wait for the end; return the peak memory in bytes of it or of one of its children."""
     if process.stdin is not None:
         process.stdin.close()
     if not hasattr(os, "wait4"):
@@ -191,10 +191,10 @@ def _death(code: int, complaints: IO[bytes]) -> str:
 
 
 def answer_request(text: str) -> None:
-    """Do the work of :func:`run_instance`'s process: answer on its standard output and end."""
+    """Run in the process of :func:`run_instance`: write the answer to standard output and exit."""
     # Nothing is sent on the standard input: reading returns when the other end is closed.
     exit_after(lambda: os.read(0, 1), group=True)
-    # While modules and files are loaded, a collection finds nothing, and takes a tenth of the time.
+    # Garbage collection while modules and files are loaded takes a tenth of the time for nothing.
     gc.disable()
     answer_on_stdout(lambda: _attempt(json.loads(text)))
 

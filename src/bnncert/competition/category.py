@@ -1,4 +1,4 @@
-"""A whole category: missing answers are computed, and each is written when it is known."""
+"""A whole category: missing answers are computed, and each is written at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CategoryProgress: TypeAlias = Callable[[int, int, Line | None], None]
 
 @dataclass(frozen=True)
 class CategorySettings:
-    """What all instances have in common; `certificates` is a folder, `memory` in gigabytes."""
+    """Settings of all instances; `certificates` is a folder, `memory` in gigabytes."""
 
     method: str = "auto"
     memory: float = 4.0
@@ -42,14 +42,14 @@ def run_category(
     again: bool = False,
     progress: CategoryProgress | None = None,
 ) -> list[Line]:
-    """Answer the instances that `out` does not answer yet, write each answer, and return all.
+    """Answer the instances that have no answer in `out` yet, write each answer, and return all.
 
     Parameters
     ----------
     out
-        Folder of one result file per instance and of `results.csv`; made if it does not exist.
+        Folder of one result file per instance and of `results.csv`; created if it does not exist.
     again
-        Whether to answer everything anew.
+        Whether to answer all instances again.
     """
     settings = settings or CategorySettings()
     report = progress or (lambda done, total, line: None)
@@ -57,19 +57,13 @@ def run_category(
         if folder is not None:
             make_folder(folder)
     table = ResultsTable(out / "results.csv")
-    known = {line.file: line for line in ([] if again else table.lines())}
-    hashes: dict[Path, str] = {}
-    questions = [_question(i, settings, hashes) for i in instances]
-    done: dict[str, Line] = {}
-    for instance, question in zip(instances, questions, strict=True):
-        line = known.get(instance.name)
-        if line is not None and _is_answer(line, question, out, settings):
-            done[instance.name] = line
+    questions = _questions(instances, settings)
+    done = {} if again else _answered(questions, out, settings)
     report(len(done), len(instances), None)
     for instance, question in zip(instances, questions, strict=True):
         if instance.name in done:
             continue
-        # First, so that a new file is never beside an old row.
+        # Dropped first, so that a new file never exists together with an old row.
         table.drop(instance.name)
         line = _run_and_write(instance, question, out, settings)
         table.put(line)
@@ -81,32 +75,38 @@ def run_category(
 def finished_lines(
     instances: Sequence[CategoryInstance], out: Path, settings: CategorySettings | None = None
 ) -> list[Line]:
-    """Return the answers to these instances that a folder holds."""
+    """Return the answers to these instances in a folder."""
     settings = settings or CategorySettings()
+    return list(_answered(_questions(instances, settings), out, settings).values())
+
+
+def _answered(questions: Sequence[Line], out: Path, settings: CategorySettings) -> dict[str, Line]:
+    """Return the complete rows in a folder by the names of their result files."""
     known = {line.file: line for line in ResultsTable(out / "results.csv").lines()}
+    return {
+        question.file: known[question.file]
+        for question in questions
+        if question.file in known and _is_answer(known[question.file], question, out, settings)
+    }
+
+
+def _questions(instances: Sequence[CategoryInstance], settings: CategorySettings) -> list[Line]:
+    """Return the rows without answers."""
     hashes: dict[Path, str] = {}
-    return [
-        known[i.name]
-        for i in instances
-        if i.name in known
-        and _is_answer(known[i.name], _question(i, settings, hashes), out, settings)
-    ]
-
-
-def _question(
-    instance: CategoryInstance, settings: CategorySettings, hashes: dict[Path, str]
-) -> Line:
-    """Return the row without an answer."""
-    for path in (instance.model, instance.query):
+    for path in [path for i in instances for path in (i.model, i.query)]:
         if path not in hashes:
             check_regular(path)
             try:
                 hashes[path] = hashlib.sha256(path.read_bytes()).hexdigest()
             except OSError as error:
                 raise FormatError(f"{path}: cannot be read ({error.strerror or error})") from error
-    files = (instance.category, instance.onnx, instance.vnnlib)
-    asked = (instance.timeout, settings.method, instance.name)
-    return Line(*files, *asked, hashes[instance.model], hashes[instance.query])
+    return [
+        Line(
+            *(i.category, i.onnx, i.vnnlib, i.timeout, settings.method, i.name),
+            *(hashes[i.model], hashes[i.query]),
+        )
+        for i in instances
+    ]
 
 
 def _is_answer(line: Line, question: Line, out: Path, settings: CategorySettings) -> bool:

@@ -1,7 +1,7 @@
 """Witness points in the format that VNN-COMP's checker replays.
 
-Off the border of the bounds and away from ties where possible, with the outputs that the model file
-itself computes.
+If possible, they are strictly inside the bounds and away from ties.  Their outputs are those that
+the model file computes.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from bnncert.regions import Region
 from bnncert.replay import OnnxRuntime, Replayer
 from bnncert.verdict import Counterexample, Result
 
-#: How far a coordinate moves off its bound, as a share of the width of its range.
+#: The distance of a coordinate from its bounds, as a share of the width of its range.
 STEPS = (2.0**-7, 2.0**-13)
 
-#: The least |w.x + b| of the first layer that is wanted at a witness.
+#: The least |w.x + b| of the first layer at a witness, if possible.
 LEAST_SUM = 1e-4
 
 #: Twice the unit roundoff of float32.
 FLOAT32_ROUNDOFF = 2.0**-23
 
-#: Stands for the squares of a row without weights.
+#: A lower bound of the sum of squares, for rows without weights.
 TINY = 1e-300
 
-#: How often the sums are corrected before a point counts as stuck.
+#: The largest number of corrections of the sums.
 CORRECTIONS = 30
 
 
 def as_executed(network: Network, specification: Specification, result: Result) -> Result | None:
-    """Return the result with the outputs of the model file itself, softmax and all.
+    """Return the result with the outputs of the model file itself, including softmax.
 
     The competition runs the model on the witness and expects these numbers.  None if they do not
-    satisfy the query: an exact counterexample may be lost in the rounding of a float32 execution.
+    satisfy the query: float32 rounding may change the class at an exact counterexample.
     """
     found = result.counterexample
     assert found is not None
@@ -66,9 +66,9 @@ def _settled(
 ) -> Counterexample:
     """Return a counterexample strictly between all bounds that differ, away from ties.
 
-    Attacks end in corners, and on pixel grids many sums are exactly 0.  A reader of the witness
-    that rounds differently may find it outside, or other signs.  If nothing better is confirmed,
-    this is the counterexample that was found.
+    Attacks end in corners, and on pixel grids many sums are exactly 0.  With other rounding, the
+    witness may be outside the region or have other signs.  If no better point is confirmed, this is
+    the counterexample that was found.
     """
     for problem in from_vnnlib(network, specification):
         region = problem.region
@@ -105,9 +105,9 @@ def away_from_ties(
 ) -> FloatArray | None:
     """Return a point of a box where each neuron of the first layer has the sign s of `point`.
 
-    Every sum satisfies s (w.x + b) >= m with m = 1e-4, or what float32 may round, if that is more.
-    All sums that are too small are corrected at once, each along its row.  None if that does not
-    end soon, or a sign is not determined.
+    Every sum satisfies s (w.x + b) >= m with m = 1e-4, or the float32 rounding error if it is
+    larger.  All sums that are too small are corrected at once, each along its row.  None if this
+    does not end after CORRECTIONS steps, or a sign is not determined.
     """
     signs = layer.exact_signs(point).astype(np.float64)
     if np.any(np.abs(signs) != 1):

@@ -20,11 +20,11 @@ class CategoryInstance:
     """One row of an instances.csv."""
 
     category: str
-    #: The files as the row names them.
+    #: The file names in the row.
     onnx: str
     vnnlib: str
     timeout: float
-    #: The files that are there, perhaps gzipped.
+    #: The existing files, possibly gzipped.
     model: Path
     query: Path
     #: Name of the result file; no two instances of a category share one.

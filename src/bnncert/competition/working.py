@@ -24,7 +24,7 @@ def answer(request: dict[str, Any]) -> tuple[Result | None, str, str]:
     reason = ""
     if certificate is not None and len(from_vnnlib(network, specification)) != 1:
         certificate, reason = None, "no certificate: the query has several input regions"
-    # What is loaded stays until the end: collections do not look at it.
+    # Loaded objects stay until the end, so garbage collection ignores them.
     gc.freeze()
     gc.enable()
     left = request["end"] - time.monotonic()
@@ -45,6 +45,10 @@ def answer(request: dict[str, Any]) -> tuple[Result | None, str, str]:
         executed = as_executed(network, specification, result)
         if executed is None:
             undecided = replace(result, status="unknown", counterexample=None)
-            return undecided, "the counterexample is none for onnxruntime, which rounds", ""
+            return (
+                undecided,
+                "rounding in onnxruntime undoes the counterexample",
+                "",
+            )
         result = executed
     return result, reason, result.deciding_stage

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bnncert.methods import (
+from bnncert.methods import (  # noqa: F401
     attack,
     auto,
     branch,
@@ -18,22 +18,4 @@ from bnncert.methods import (
 )
 from bnncert.methods.base import REGISTRY, Context, Method, Options, Progress
 
-__all__ = [
-    "Context",
-    "Method",
-    "Options",
-    "Progress",
-    "REGISTRY",
-    "attack",
-    "auto",
-    "branch",
-    "elimination",
-    "interval",
-    "lp",
-    "milp",
-    "minp",
-    "propagation",
-    "reduced_sdp",
-    "sample",
-    "sdp",
-]
+__all__ = ["Context", "Method", "Options", "Progress", "REGISTRY"]

@@ -1,16 +1,14 @@
-r"""Straight-through projected gradient, on many points at once.
+r"""Straight-through projected gradient on many points at once.
 
-The network is evaluated as it is; going back, the derivative of sign is replaced by a window
-around the threshold, so that d F / d x0 becomes the product of the weights of the neurons that are
-near their thresholds.  Neurons that the region cannot flip get no gradient at all.  Points move
-by the sign of the gradient (L-inf) or along it (other norms), are projected back to the region,
-and start again from new points when a round ends.  A point with F <= 0 counts only after an exact
-replay.
+The forward pass evaluates the network; in the backward pass, the derivative of sign is replaced by
+a window around the threshold, so that d F / d x0 is the product of the weights of the neurons that
+are near their thresholds.  Stable neurons have no gradient.  Points move by the sign of the
+gradient (L-inf) or along it (other norms), are projected back to the region, and start again from
+new points when a round ends.  A point with F <= 0 is a counterexample only after an exact replay.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -30,7 +28,7 @@ from bnncert.verdict import Counterexample, TargetResult
 
 Batch = npt.NDArray[Any]
 
-#: Multiply-adds that one gradient step of all restarts may take.
+#: The number of multiply-adds of one gradient step of all restarts.
 WORK_PER_STEP = 1e8
 
 #: Share of the time of the first round of the method `attack`.
@@ -39,7 +37,7 @@ FIRST_SHARE = 0.3
 #: Share of the points of a round that start at a random vertex rather than at a random point.
 VERTEX_SHARE = 0.5
 
-#: A target is close where its lowest value is at most this share of the value at the centre.
+#: A target is close if its lowest value is at most this share of the value at the centre.
 CLOSE = 0.25
 
 
@@ -59,8 +57,8 @@ class SurrogateGradient:
         self._groups = [
             np.arange(e - len(t.objectives), e) for e, t in zip(ends, targets, strict=True)
         ]
-        # Layer 1 moves by at most half the region's width; above it, a sum of nv signs of which
-        # a few flip moves by about sqrt(nv), far less than interval bounds allow.
+        # The sums of layer 1 change by at most half the region's width; above it, a sum of nv signs
+        # of which a few flip changes by about sqrt(nv), far less than interval bounds allow.
         self._windows = []
         for number, (layer, b) in enumerate(zip(network.layers, bounds, strict=True)):
             reach = np.maximum((b.upper - b.lower) / 2, 1e-12)
@@ -96,14 +94,14 @@ class SurrogateGradient:
         layers = list(zip(self._network.layers, distances, self._open, self._windows, strict=True))
         for layer, distance, open_, window in reversed(layers):
             reach = window * scale
-            # A soft window: full weight at the threshold, fading over the reach of the region.
+            # A soft window: full weight at the threshold, decreasing over the reach of the region.
             weight = open_ / (1 + (distance / reach) ** 2)
             gradient = layer.operator(np.float32).backward(gradient * weight)
         return gradient
 
 
 def _natural_step(problem: Problem) -> float | None:
-    """Integer pixels if the region is a box with integer bounds (as in VNN-COMP's images)."""
+    """Return 1 for integer pixels if the region is a box with integer bounds (as in VNN-COMP)."""
     region = problem.region
     if not isinstance(region, Box):
         return None
@@ -112,7 +110,7 @@ def _natural_step(problem: Problem) -> float | None:
 
 
 def _vertices(region: Region, points: FloatArray, generator: np.random.Generator) -> FloatArray:
-    """Push a share of the points to vertices of the bounding box (back into the region)."""
+    """Move a share of the points to vertices of the bounding box, projected to the region."""
     chosen = np.asarray(generator.uniform(size=points.shape[0]) < VERTEX_SHARE)
     corners = np.where(generator.uniform(size=points.shape) < 0.5, region.lo, region.hi)
     return region.project(np.where(chosen[:, None], corners, points))
@@ -126,16 +124,16 @@ class Attack:
     bounds
         Bounds of the layers (default: those of interval arithmetic).
     wanted
-        Names of the targets to look for (all by default).
+        Names of the targets to attack (all by default).
     stop_at_first
-        Whether one counterexample settles the question.
+        Whether one counterexample ends the search.
 
     Attributes
     ----------
     rounds
-        How many rounds from new points are complete.
+        The number of complete rounds from new points.
     steps
-        How many gradient steps of all points were made.
+        The number of gradient steps of all points.
     """
 
     def __init__(
@@ -163,34 +161,29 @@ class Attack:
         #: The values at the region's centre.
         self._at_centre = np.full(count, np.inf)
         self._move = _Move(region)
-        # Where nothing above can change, the centre stands for the whole region.
+        # If no last-layer sign can change, the centre represents the whole region.
         self._only_centre = not bounds[-1].unstable.size
         self._walk = self._steps()
         if wanted is not None:
             self.look_for(wanted)
 
     def look_for(self, wanted: set[str]) -> None:
-        """Look for counterexamples to these targets only."""
-        self._active = np.array(
-            [
-                k
-                for k, target in enumerate(self._problem.targets)
-                if target.name in wanted and self._found[k] is None
-            ],
-            dtype=np.int64,
-        )
+        """Search for counterexamples to these targets only."""
+        names = [target.name for target in self._problem.targets]
+        active = [k for k, name in enumerate(names) if name in wanted and self._found[k] is None]
+        self._active = np.array(active, dtype=np.int64)
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left to look for."""
+        """Whether no target is left to attack."""
         return not self._active.size
 
     @property
     def is_stalled(self) -> bool:
-        """Whether the search is far from all open targets and does not come closer.
+        """Whether the search is far from all open targets and does not improve.
 
-        For the target that came closest: its lowest value is above a quarter of the value at the
-        centre, and since it was found as many steps were made as before, in all a whole round.
+        For the target with the lowest value: this value is above a quarter of the value at the
+        centre, and since it was found as many steps were made as before, in total at least a round.
         """
         if not self._active.size:
             return True
@@ -200,9 +193,9 @@ class Attack:
         return is_far and self.steps >= enough
 
     def run(self, deadline: Deadline, rounds: int | None = None) -> None:
-        """Continue for so many rounds, until the deadline, or until every target is violated.
+        """Continue for some rounds, until the deadline, or until every target is violated.
 
-        The very first step is made even if the deadline has passed: it evaluates the centre.
+        The first step is made even if the deadline has passed: it evaluates the centre.
         """
         last = None if rounds is None else self.rounds + rounds
         while self._active.size:
@@ -218,11 +211,11 @@ class Attack:
         return context.exact_upper_bounds(targets, self._places, self._best), list(self._found)
 
     def _steps(self) -> Iterator[bool]:
-        """Walk from round to round; one gradient step of all points between two yields."""
+        """Yield after each gradient step of all points, round after round."""
         problem, options = self._problem, self._context.options
         region, generator = problem.region, self._context.generator()
         step = options.pixel_step if options.pixel_step is not None else _natural_step(problem)
-        # The region's own grid needs no other one.
+        # A region on a grid has its own steps.
         step = step if region.values is None else None
         restarts = options.restarts or _restarts(problem.network)
         iterations = options.iterations
@@ -234,11 +227,11 @@ class Attack:
             if self.rounds == 0:
                 points[0] = region.center
             points = on_grid(points, region, step)
-            # The targets that came closest so far are tried most.
+            # The targets with the lowest values so far are attacked most.
             order = self._active[np.argsort(self._best[self._active], kind="stable")]
             chosen = order[: max(1, order.size // 2)] if self.rounds % 2 else order
             targets = np.resize(chosen, restarts)
-            # Wide and narrow windows see different neurons: each point has its own.
+            # Wide and narrow windows select different neurons: each point has its own width.
             scale = np.exp(generator.uniform(-2.5, 0.7, size=(restarts, 1))).astype(np.float32)
             velocity = np.zeros(points.shape, dtype=np.float32)
             for iteration in range(iterations):
@@ -265,14 +258,14 @@ class Attack:
                 return
 
     def _harvest(self, points: FloatArray, values: FloatArray) -> None:
-        """Note the lowest values, replay what looks violated, and drop targets that are settled."""
+        """Record the lowest values, replay points with F <= 0, and drop violated targets."""
         for k in self._active.tolist():
             lowest = int(np.argmin(values[:, k]))
             if values[lowest, k] < self._best[k]:
                 self._best[k] = values[lowest, k]
                 self._improved[k] = self.steps
                 self._places[k] = points[lowest]
-            # Several candidates: the first may be undone by rounding.
+            # Several candidates are tried: rounding may make the first one fail.
             for row in np.argsort(values[:, k])[:3].tolist():
                 if values[row, k] > 1e-6 or self._found[k] is not None:
                     break
@@ -286,7 +279,7 @@ class Attack:
 
 
 class _Move:
-    """How far points go in one step along a direction."""
+    """The step of points along a direction."""
 
     def __init__(self, region: Region) -> None:
         self._linf = region.is_box
@@ -305,7 +298,7 @@ class _Move:
         stuck: npt.NDArray[np.bool_],
         generator: np.random.Generator,
     ) -> FloatArray:
-        """Return what to subtract from the points; points without a gradient get a random step."""
+        """Return the step to subtract from the points, random for points without a gradient."""
         move: FloatArray
         if self._linf:
             move = np.sign(velocity) * self._length * shrink
@@ -319,9 +312,7 @@ class _Move:
 
 
 def _restarts(network: Network) -> int:
-    work = 0.0
-    for layer in network.layers:
-        work += float(layer.weights.nnz)
+    work = float(sum(layer.weights.nnz for layer in network.layers))
     return int(np.clip(WORK_PER_STEP / max(work, 1.0), 8, 256))
 
 
@@ -338,14 +329,14 @@ class AttackMethod(Method):
     rounds_without_limit = 5
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
-        """Attack all targets until the first counterexample or the end of the time."""
-        started = time.monotonic()
+        """Attack all targets until the first counterexample or the deadline."""
+        since = context.deadline.elapsed()
         rounds = None if context.deadline.seconds is not None else self.rounds_without_limit
         search = Attack(problem, context)
         search.run(context.deadline.within(FIRST_SHARE * context.deadline.remaining()), 1)
         near: dict[str, TargetResult] = {}
         if not search.is_over and not context.deadline.passed():
-            # Imported on use: it brings linear programs with it, and most attacks end before.
+            # Imported on use: it imports linear programs, and most attacks end before.
             from bnncert.methods.local_attack import attack_locally
 
             near = attack_locally(problem, context)
@@ -356,8 +347,6 @@ class AttackMethod(Method):
             if target.name in near:
                 upper[k] = min(upper[k], near[target.name].upper)
                 found[k] = found[k] or near[target.name].counterexample
-        elapsed = time.monotonic() - started
-        since = context.deadline.elapsed() - elapsed
         return tuple(
             context.result(target, self.name, since, upper=float(upper[k]), counterexample=found[k])
             for k, target in enumerate(problem.targets)

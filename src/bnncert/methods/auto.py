@@ -1,4 +1,4 @@
-"""The default: cheap methods first, the exact ones for what they leave open."""
+"""The default: cheap methods first, then exact ones for the targets that are still open."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Problem
 from bnncert.verdict import TargetResult
 
-#: Unstable first-layer signs up to which all their patterns take less time than a relaxation, and
+#: Unstable first-layer signs up to which evaluating all patterns is faster than a relaxation, and
 #: the seconds of that search.
 FEW_SIGNS, SHORT_PATTERNS = 12, 0.5
 
@@ -45,12 +45,12 @@ def _elimination(kind: PlanKind) -> AutoStage:
 
 def _short_search(presolved: Presolved, remaining: float) -> float:
     few = np.count_nonzero(presolved.owner_layer == 0) <= FEW_SIGNS
-    # Where the region is a budget of flips, the first search comes before presolve.
+    # If the region is a budget of flips, the first search comes before presolve.
     return SHORT_PATTERNS if few and not has_flip_budget(presolved) else 0.0
 
 
 def _long_search(presolved: Presolved, remaining: float) -> float:
-    # Where the region is a budget of flips, the long search comes before presolve, too.
+    # If the region is a budget of flips, the long search also comes before presolve.
     return half_of(remaining) if is_deep(presolved) and not has_flip_budget(presolved) else 0.0
 
 
@@ -73,7 +73,7 @@ STAGES = (
     AutoStage(AttackMethod, AutoRun.long_attack),
 )
 
-#: The complete methods, which share the time that is left after the stages.
+#: The complete methods, which share the remaining time after the stages.
 ENGINES = (
     Engine(
         PropagationMethod,

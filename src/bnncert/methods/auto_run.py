@@ -1,8 +1,7 @@
-"""One run of `auto`: what its stages share, and how they divide the time.
+"""One run of `auto`: the state that its stages share, and the division of the time.
 
-The stages come in the order of the plan (`auto`); each works on the targets that are still open.
-What they leave open is for the complete methods, which take turns in slices of time and hand each
-other what they learn about the first layer.
+The stages run in the order of the plan (`auto`); each works on the targets that are still open.
+After them the complete methods take turns in slices of time, and share the clauses that they learn.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from bnncert.search.patterns.circuit import is_small_enough
 from bnncert.search.patterns.flips import flip_budget
 from bnncert.verdict import Counterexample, TargetResult
 
-#: Share of the time limit, and seconds at most, that the quick and the long attack may take.  The
-#: attack also gets slices of time between proofs, see `attack_share`.
+#: Share of the time limit for the quick and the long attack, and the most seconds.  The attack also
+#: gets slices of time between proofs, see `attack_share`.
 ATTACK_SHARE, ATTACK_SECONDS = 0.2, 10.0
 
 #: Unstable neurons of the first layer from which on the attack comes before presolve, which takes
-#: seconds there and seldom decides anything.
+#: seconds for such a problem and seldom decides a target.
 LARGE = 600
 
 #: For such a problem: share and seconds of the first attack, and share of the second attack.
@@ -44,21 +43,21 @@ FIRST_SHARE, FIRST_SECONDS, SECOND_SHARE = 0.25, 30.0, 0.5
 #: Rounds of the attack before the relaxation, and of the one before the exact method.
 QUICK_ROUNDS, LONG_ROUNDS = 1, 5
 
-#: Gradient steps of the quick attack: the relaxation proves most targets that reach it.
+#: Gradient steps of the quick attack; few, because the relaxation proves most of the open targets.
 QUICK_ITERATIONS = 12
 
 #: Sign layers from which on relaxations are weak, and patterns are searched first.
 DEEP = 3
 
-#: Share of the remaining time, and seconds at most, of a long search over patterns.
+#: Share of the remaining time for a long search over patterns, and the most seconds.
 PATTERNS_SHARE, PATTERNS_SECONDS = 0.5, 60.0
 
-#: Seconds and share of the time of the first search over patterns where the region is a budget of
-#: flips, and the share of the remaining time that presolve may take there.
+#: Seconds and share of the time of the first search over patterns if the region is a budget of
+#: flips, and the share of the remaining time for presolve in this case.
 SHORT_BUDGET, SHORT_SHARE, PRESOLVE_SHARE = 2.0, 0.25, 0.3
 
-#: Seconds of the first slice of a complete method, for each open target, and how many times as long
-#: a slice of the method that suits the problem best is.
+#: Seconds of the first slice of a complete method, for each open target, and the factor for the
+#: method that suits the problem best.
 FIRST_SLICE, FAVOURED = 1.0, 4.0
 
 
@@ -75,9 +74,9 @@ class AutoRun:
         self.share = AttackShare(context.deadline)
         self.patterns: PatternEngine | None = None
         self.branching: Branching
-        #: How the variables of a local network would be eliminated.
+        #: The plan for the elimination of a local network's variables.
         self.elimination: EliminationPlan | None = None
-        #: What the complete methods learn about the first layer; each gives it to the others.
+        #: The clauses about the first layer that the complete methods learn and share.
         self.learned = LearnedClauses()
         first = problem.network.layers[0]
         self.has_flip_budget = (
@@ -101,7 +100,7 @@ class AutoRun:
     ) -> tuple[TargetResult, ...]:
         """Run the stages in order, then the complete methods in slices of time.
 
-        In the end the attack gets the rest of its share.
+        At the end the attack gets the rest of its share.
         """
         problem, context = self.problem, self.context
         if self.is_large or self.has_flip_budget:
@@ -118,16 +117,16 @@ class AutoRun:
         return tuple(_timed(self.results[t.name], context) for t in problem.targets)
 
     def run_before_presolve(self) -> None:
-        """Run what needs no presolve, where that takes long or the region is a budget of flips."""
+        """Run the stages without presolve: it takes long, or the region is a budget of flips."""
         if self.is_over and self.context.tracing:
-            # A certificate of what intervals prove needs no other presolve.
+            # A certificate of an interval proof needs no other presolve.
             self.context.record_presolved(self.plain())
         plain = None
         if self.has_flip_budget and not self.is_over:
             plain = self.context.record_presolved(self.plain())
             end = self.share.for_proofs()
             self.search_patterns(plain, min(SHORT_BUDGET, SHORT_SHARE * end.remaining()), end)
-        # A search over flips looks for counterexamples itself.
+        # A search over flips also finds counterexamples.
         if self.is_large and plain is None and not self.is_over:
             self.attack(min(FIRST_SECONDS, FIRST_SHARE * self.context.deadline.remaining()))
         if plain is not None and not self.is_over:
@@ -137,7 +136,7 @@ class AutoRun:
             self.search_patterns(plain, half_of(end.remaining()), end)
 
     def plain(self) -> Presolved:
-        """Return the network as intervals presolve it."""
+        """Return the network presolved by intervals only."""
         return plain_presolve(self.problem.network, self.problem.region, self.bounds)
 
     def presolve(self) -> Presolved | None:
@@ -171,11 +170,10 @@ class AutoRun:
     def rotate(self, presolved: Presolved, engines: list[Engine]) -> None:
         """Give slices of time to the complete methods in turn, each round longer than the last.
 
-        None of them can starve the others.  One whose slice is not ended by the time has nothing
-        more to find, and is left out from then on.
+        A method that ends before its slice has nothing more to find, and is left out from then on.
         """
         seconds = FIRST_SLICE
-        # The verdict of milp rests on trust in its solver: where a proof is wanted, it comes last.
+        # The verdict of milp relies on its solver: if a certificate is wanted, it comes last.
         last = [e for e in engines if e.trusts_solver and self.context.tracing]
         engines = [e for e in engines if e not in last]
         while engines or last:
@@ -217,16 +215,13 @@ class AutoRun:
             self.results[target.name] = after if before is None else _combine(before, after)
 
     def search_patterns(self, presolved: Presolved, seconds: float, end: Deadline) -> bool:
-        """Search over sign patterns, for all open targets together; True if time ended it."""
+        """Search over sign patterns, for all open targets together; True if it was interrupted."""
         if seconds <= 0 or not is_small_enough(presolved):
             return False
         since = self.context.deadline.elapsed()
         if self.patterns is None:
             own = tuple(t for t in self.problem.targets if t.name in self.open)
-            decide = replace(
-                self.context, options=replace(self.context.options, mode="feasibility")
-            )
-            self.patterns = PatternEngine(presolved, self.problem, own, decide)
+            self.patterns = PatternEngine(presolved, self.problem, own, self.context.deciding())
         self.patterns.drop({t.name for t in self.problem.targets} - self.open)
         self.patterns.exchange(self.learned)
         self.context.report(PropagationMethod.name, 0, 1)
@@ -238,22 +233,18 @@ class AutoRun:
             before = self.results[target.name]
             after = self.patterns.result(target, PropagationMethod.name, since, before.lower)
             if before.status != "robust":
-                self.results[target.name] = _combine(before, self.unfinished(after))
+                self.enter(after)
         return outcome.status == "interrupted" and slice_.passed()
 
     def enter(self, after: TargetResult) -> None:
-        """Enter the result of a stage for one target."""
-        before = self.results[after.name]
-        self.results[after.name] = _combine(before, self.unfinished(after))
-
-    def unfinished(self, result: TargetResult) -> TargetResult:
-        """Return the result of a stage: the end of its share is not the end of the time."""
-        if result.status == "timeout" and not self.context.deadline.passed():
-            return replace(result, status="unknown")
-        return result
+        """Combine the result of a stage for one target with the earlier ones."""
+        if after.status == "timeout" and not self.context.deadline.passed():
+            # Only the share of the stage is over.
+            after = replace(after, status="unknown")
+        self.results[after.name] = _combine(self.results[after.name], after)
 
     def quick_attack(self, presolved: Presolved) -> None:
-        """Make a few steps, from other points than those of the long attack."""
+        """Attack for a few steps, from other points than those of the long attack."""
         if self.is_large:
             return
         context, open_ = self.context, self.open
@@ -273,14 +264,14 @@ class AutoRun:
         if self.is_large and deadline.seconds is not None:
             if self.search.is_stalled and not is_too_large(presolved):
                 return
-            # Where no exact method follows, all the time that is left.
+            # If no exact method follows, the attack gets all the remaining time.
             share = 1.0 if is_too_large(presolved) else SECOND_SHARE
             self.attack(share * deadline.remaining())
         else:
             self.attack(self.attack_seconds(), LONG_ROUNDS)
 
     def attack_seconds(self) -> float:
-        """Return how long the quick or the long attack may take now."""
+        """Return the seconds for the quick or the long attack now."""
         return min(ATTACK_SECONDS, ATTACK_SHARE * self.context.deadline.remaining())
 
     def attack(self, seconds: float, rounds: int | None = None) -> None:
@@ -298,25 +289,25 @@ class AutoRun:
     def take(
         self, since: float, open_: set[str], upper: FloatArray, found: list[Counterexample | None]
     ) -> None:
-        """Enter the results of an attack."""
+        """Combine the results of an attack with the earlier ones."""
         for k, target in enumerate(self.problem.targets):
             if target.name in open_:
                 after = self.context.result(
                     target, AttackMethod.name, since, upper=float(upper[k]), counterexample=found[k]
                 )
-                self.results[target.name] = _combine(self.results[target.name], after)
+                self.enter(after)
 
     def prove(
         self, stage: ProofStage, presolved: Presolved, within: Deadline | None = None
     ) -> bool:
         """Try one kind of proof on every open target; the attack gets its share in between.
 
-        True if time ended the work on some target.
+        True if the deadline ended the work on some target.
         """
-        problem, results, own = self.problem, self.results, within or self.context.deadline
-        # The target that the attack came closest to is the most likely to fail: look there first.
+        problem, own = self.problem, within or self.context.deadline
+        # The target with the lowest value found by the attack is the most likely to be violated.
         pending = [t for t in problem.targets if t.name in self.open]
-        pending.sort(key=lambda t: results[t.name].upper)
+        pending.sort(key=lambda t: self.results[t.name].upper)
         stage_end, late = own, False
         share = stage.share(is_large=self.is_large, is_deep=is_deep(presolved))
         if share < 1:
@@ -332,10 +323,10 @@ class AutoRun:
             after = stage.prove(task)
             if after is not None:
                 late = late or after.status == "timeout"
-                results[target.name] = _combine(results[target.name], self.unfinished(after))
+                self.enter(after)
                 if after.status == "not_robust":
                     return False
-            # With the last target settled, nothing is left to attack.
+            # When the last target is proved, nothing is left to attack.
             if self.open:
                 self.attack(self.share.due())
             if self.is_over:
@@ -345,7 +336,7 @@ class AutoRun:
 
 @dataclass(frozen=True, eq=False)
 class AutoStage:
-    """One step of the plan: the method that it is, and what it does to a run."""
+    """One step of the plan: its method, and the function that runs it."""
 
     method: type[Method]
     run: Callable[[AutoRun, Presolved], object]
@@ -358,9 +349,9 @@ class Engine:
     method: type[Method]
     #: Works until the deadline; False if it has nothing more to find.
     run: Callable[[AutoRun, Presolved, Deadline], bool]
-    #: Whether it is the method of choice for such a network.
+    #: Whether it is the preferred method for such a network.
     suits: Callable[[Presolved], bool] = lambda presolved: False
-    #: Whether its verdict rests on trust in a solver.
+    #: Whether its verdict relies on a solver.
     trusts_solver: bool = False
 
 
@@ -370,7 +361,7 @@ def half_of(remaining: float) -> float:
 
 
 def is_deep(presolved: Presolved) -> bool:
-    """Whether the network has so many sign layers that relaxations say little."""
+    """Whether the network has so many sign layers that relaxations are weak."""
     return presolved.network.depth >= DEEP
 
 
@@ -383,7 +374,7 @@ def has_flip_budget(presolved: Presolved) -> bool:
 def _combine(before: TargetResult, after: TargetResult) -> TargetResult:
     """Return the later result with the better of both bounds.
 
-    The attack works on all targets together: it is a target's stage only where it decides.
+    The attack works on all targets together: it is the stage of a target only if it decides it.
     """
     kept = after.stage == AttackMethod.name and after.status not in ("robust", "not_robust")
     seconds = before.details.get("seconds", {})

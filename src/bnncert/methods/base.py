@@ -1,11 +1,11 @@
-"""What a method is, and the registry that the command line and the docs are made from."""
+"""The interface of methods, and the registry from which the command line and docs are generated."""
 
 from __future__ import annotations
 
 import importlib.util
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -14,7 +14,7 @@ from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
 from bnncert.description.rationals import float_above
 from bnncert.errors import InputError, MissingExtraError
-from bnncert.presolve.pipeline import Presolved
+from bnncert.presolve.pipeline import Presolved, presolve
 from bnncert.problem import Problem, Target
 from bnncert.relaxations.linear import Form
 from bnncert.relaxations.moments.cliques import Sparsity
@@ -55,23 +55,23 @@ class Options:
         Workers of a Dask cluster that the search over sign patterns may use instead, see
         :func:`bnncert.scheduler.connected`.
     memory
-        Gigabytes that the open nodes of branch and bound, or of the search over sign patterns on
-        several processes, may take before it goes deepest first, which needs little memory.
+        Gigabytes of open nodes of branch and bound, or of the search over sign patterns on several
+        processes, above which the search is deepest first, which needs little memory.
     threads
-        Threads that a solver may use; 0 lets it choose.
+        Threads of a solver; 0 lets it choose.
     solver
         Back end of the semidefinite relaxations: "structured" (those of order 1), "clarabel",
         "scs" or "mosek", for `sdp` also "low-rank".  Of `milp` and `minp`: "highs", "scip" or
         "gurobi".  None takes the method's own.
     cut_rounds
-        Rounds of violated inequalities that `sdp` adds; None: two where they may decide the sign,
-        none where the optimum is asked for.
+        Rounds of violated inequalities that `sdp` adds; None: two if they may decide the sign, and
+        none for the mode "optimum".
     coupling
-        Whether `sdp` also has the input as variables: "on", "off", or "auto" where that may decide
-        the sign.  The solver "low-rank" never does.
+        Whether `sdp` also has the input as variables: "on", "off", or "auto" if that may decide the
+        sign.  The solver "low-rank" never has them.
     sparsity
-        Their cliques: "layered" (the paper's theorem), "pairwise", "chordal" or "dense"; None
-        takes the method's own.
+        The cliques of the moment relaxations: "layered" (the paper's theorem), "pairwise",
+        "chordal" or "dense"; None takes the method's own.
     """
 
     seed: int = 0
@@ -91,9 +91,9 @@ class Options:
     sparsity: Sparsity | None = None
 
     def check(self, names: Mapping[str, str] | None = None) -> Options:
-        """Return the options if all are in their ranges, or raise.
+        """Return the options if all are in their ranges, or raise InputError.
 
-        `names` are the names of fields for the user, where they differ from those here.
+        `names` are the names of fields that the user sees, if they differ.
         """
         for name, fits, expected in (
             ("seed", self.seed >= 0, "an integer >= 0"),
@@ -110,7 +110,7 @@ class Options:
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """What a method needs besides the problem."""
+    """The options, limits and services of a run of a method."""
 
     options: Options
     deadline: Deadline
@@ -137,8 +137,18 @@ class Context:
             self.record.presolved = presolved
         return presolved
 
+    def presolve(self, problem: Problem) -> Presolved:
+        """Presolve the network within the deadline, and record the result for a certificate."""
+        return self.record_presolved(
+            presolve(problem.network, problem.region, deadline=self.deadline)
+        )
+
+    def deciding(self) -> Context:
+        """Return the context with the mode "feasibility"."""
+        return replace(self, options=replace(self.options, mode="feasibility"))
+
     def report(self, text: str, done: int, total: int) -> None:
-        """Report how far the work has come."""
+        """Report the progress."""
         if self.progress is not None:
             self.progress(text, done, total)
 
@@ -167,11 +177,11 @@ class Context:
         trusted: str | None = None,
         tried: bool = True,
     ) -> TargetResult:
-        """Make a result.
+        """Return a result, and record it in `so_far`.
 
-        `since` is the deadline's clock when work on the target began, `trusted` the solver whose
-        word a proof rests on.  `tried` is False for a stage that looks at all targets at once
-        before any method is applied to one of them.
+        `since` is the deadline's clock when work on the target began, `trusted` the solver on which
+        a proof relies.  `tried` is False for a stage that works on all targets at once before any
+        method is applied to one of them.
         """
         if counterexample is not None:
             status: Status = "not_robust"
@@ -203,8 +213,8 @@ class Context:
     ) -> FloatArray:
         """Return upper bounds of F per target from points evaluated exactly inside the region.
 
-        Row k of `places` is where floating point saw F of target k as low as `promised[k]`.  The
-        lowest come first until the time limit passes.  Best effort: a missing upper bound does not
+        F of target k is about `promised[k]` at row k of `places`, in floating point.  The lowest
+        points come first until the deadline passes.  Best effort: a missing upper bound does not
         change the verdict.
         """
         upper = np.full(len(targets), np.inf)
@@ -230,7 +240,7 @@ class Method(ABC):
     package: ClassVar[str | None] = None
     #: The fields of :class:`Options` that it reads; another one on the command line is an error.
     reads: ClassVar[frozenset[str]] = frozenset()
-    #: Whether its results say what presolve and every stage did.
+    #: Whether its results have details about presolve and every stage.
     explains: ClassVar[bool] = False
 
     @abstractmethod
@@ -239,7 +249,7 @@ class Method(ABC):
 
     @classmethod
     def available(cls) -> bool:
-        """Whether the package it needs is installed (looked up without importing it)."""
+        """Whether the package that it needs is installed (without importing it)."""
         return cls.package is None or importlib.util.find_spec(cls.package) is not None
 
 
@@ -263,7 +273,7 @@ class Registry:
         return tuple(method.name for method in self.all() if field in method.reads)
 
     def make(self, name: str) -> Method:
-        """Return the method of that name, ready to run."""
+        """Return a new instance of the method of that name."""
         if name not in self._methods:
             raise InputError(f"no method {name!r}; expected one of {', '.join(self._methods)}")
         method = self._methods[name]

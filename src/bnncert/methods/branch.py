@@ -13,7 +13,7 @@ from bnncert.description.rationals import float_above
 from bnncert.methods.base import Context, Method, register
 from bnncert.methods.interval import interval_proof
 from bnncert.methods.reduced_sdp import TOO_LARGE
-from bnncert.presolve.pipeline import Presolved, presolve
+from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Objective, Problem, Target
 from bnncert.relaxations.reduced.problem import is_too_large, reduce_objective
 from bnncert.search.learned_clauses import LearnedClauses
@@ -36,8 +36,8 @@ class _TreeSearch:
 class Branching:
     """Decides the targets of one region by branching; the trees share their learned clauses.
 
-    A search that time ends is continued by the next call with the same target.  `sharing` is the
-    number of trees that the memory is for.
+    A search that the deadline interrupts is continued by the next call with the same target.
+    `sharing` is the number of trees that share the memory.
     """
 
     presolved: Presolved
@@ -50,11 +50,11 @@ class Branching:
     def decide(self, target: Target, context: Context, lower: float = -np.inf) -> TargetResult:
         """Decide one target; the objectives of a conjunction are tried in turn.
 
-        With the mode "optimum" the search continues to the minimum of f.  `lower` is a bound that
-        is known already.
+        With the mode "optimum" the search continues to the minimum of f.  `lower` is a known lower
+        bound.
         """
         since = context.deadline.elapsed()
-        # Every f_i bounds F = max f_i from below; its minimum is that of F only if it is alone.
+        # Every f_i is a lower bound of F = max f_i; its minimum is that of F if it is the only one.
         minimum = context.options.mode == "optimum" and len(target.objectives) == 1
         details: dict[str, Any] = {}
         note = ""
@@ -69,7 +69,7 @@ class Branching:
             if outcome.status == "proved":
                 lower = max(lower, objective.least_good_value)
                 note = f"{outcome.nodes} nodes"
-            # Where no input reaches any leaf, the bound of the tree is infinite.
+            # If no input reaches any leaf, the bound of the tree is infinite.
             if found is None and np.isfinite(outcome.lower):
                 lower = _raised(lower, objective, outcome.lower)
             if found is not None or outcome.status == "proved":
@@ -97,7 +97,7 @@ class Branching:
         self.learned.add_from(tree)
         if context.tracing and not minimum and outcome.status == "proved":
             context.record_trace(target, trace_of(tree, self.presolved, number))
-        # A tree that was begun without the triples begins anew with them.
+        # A tree that was begun without the triples is not continued, but begun again with them.
         if outcome.status == "interrupted" and self.presolved.knows_triples:
             self._unfinished[target.name, number] = work
         return outcome, found[0] if found else None
@@ -133,7 +133,7 @@ class Branching:
         details: dict[str, Any],
         note: str,
     ) -> TargetResult:
-        """Return the answer of a search for the minimum: both bounds, and the lowest point."""
+        """Return the result of a search for the minimum: both bounds, and the lowest point."""
         found: Counterexample | None = None
         if outcome.point is not None:
             if outcome.exact is not None:
@@ -174,10 +174,7 @@ class BranchMethod(Method):
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
         """Decide every target in turn; presolve is shared."""
-        presolved = context.record_presolved(
-            presolve(problem.network, problem.region, deadline=context.deadline)
-        )
-        branching = Branching(presolved, problem, self.name)
+        branching = Branching(context.presolve(problem), problem, self.name)
         targets = context.in_turn(problem, self.name)
         return tuple(self._decide(branching, target, context) for target in targets)
 

@@ -17,7 +17,7 @@ from bnncert.methods.interval import interval_proof
 from bnncert.methods.pixel_grid import on_grid
 from bnncert.methods.reduced_sdp import explain
 from bnncert.presolve.literals import variable_of
-from bnncert.presolve.pipeline import Presolved, presolve
+from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Problem, Target
 from bnncert.replay import Replayer
 from bnncert.search.elimination.bound import EliminationLimits, prepare
@@ -28,12 +28,12 @@ from bnncert.search.elimination.tables import InexactTableError
 from bnncert.search.trace import EliminationTrace
 from bnncert.verdict import Counterexample, TargetResult
 
-#: Share of the time limit that one elimination may take by its estimate, and the seconds without
-#: a limit.
+#: Share of the time limit for the estimated time of one elimination, and the seconds without a
+#: limit.
 ELIMINATION_SHARE, ELIMINATION_SECONDS = 0.2, 60.0
 
-#: Estimated seconds of the elimination that `auto` looks for, and the share of last-layer neurons
-#: without a table up to which a network counts as local.
+#: The largest estimated seconds of an elimination in `auto`, and the largest share of last-layer
+#: neurons without a table in a local network.
 CHEAP_SECONDS, MOST_WITHOUT_TABLE = 2.0, 0.1
 
 #: Entries of the signs of all tables up to which `auto` computes them.
@@ -42,14 +42,14 @@ CHEAP_ENTRIES = 2**24
 #: Sizes of the perturbations that are tried in turn, and how many objectives are sampled at a time.
 STRENGTHS, SAMPLED = (0.05, 0.2, 0.5), 3
 
-#: Share of the memory for open nodes that the tables of an elimination may take.
+#: Share of the memory for the tables of an elimination.
 MEMORY_SHARE = 0.25
 
 
 class EliminationEngine:
     """The search of one region for all open targets together.
 
-    It may be run in slices of time: what is found stays.
+    It may be run in slices of time: results are kept.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class EliminationEngine:
         #: Spacing of admissible input values, or None.
         self._step = step
         self.ending: Ending = "interrupted"
-        #: How many eliminations were looked at for a certificate, and the clauses before them.
+        #: How many eliminations were traced for a certificate, and the clauses before them.
         self._traced, self._traced_clauses = 0, 0
         self._values = []
         if context.options.mode == "optimum":
@@ -91,8 +91,8 @@ class EliminationEngine:
         self._leave_traces()
         return self.ending
 
-    def sample(self, deadline: Deadline, rounds: int | None = None) -> None:
-        """Try patterns of perturbed costs, lowest bound first, for some rounds or without end."""
+    def sample(self, deadline: Deadline, rounds: int | None) -> None:
+        """Try patterns of perturbed costs, lowest bound first, for some rounds or without limit."""
         generator = self.context.generator()
         strengths = cycle(STRENGTHS) if rounds is None else rounds * STRENGTHS
         try:
@@ -106,7 +106,7 @@ class EliminationEngine:
             return
 
     def _leave_traces(self) -> None:
-        """Leave the eliminations that proved targets since the last call for a certificate."""
+        """Record the eliminations that proved targets since the last call for a certificate."""
         record = self.context.record
         if record is None:
             return
@@ -127,17 +127,12 @@ class EliminationEngine:
         self._traced = len(search.settling)
 
     def _is_done(self, number: int, lower: float) -> bool:
-        """Whether an objective, or another one of its target, is settled."""
-        target = self.targets[self.owner[number]]
+        """Whether the work on an objective is done: on it, or on another one of its target."""
+        k = self.owner[number]
         if self._values:
-            return bool(lower >= self.upper[self.owner[number]])
-        return self._is_proved(self.owner[number]) or (
-            target.objectives[self._place(number)].is_proved_by(lower)
-        )
-
-    def _place(self, number: int) -> int:
-        """Return the number of an objective within its target."""
-        return number - self.owner.index(self.owner[number])
+            return bool(lower >= self.upper[k])
+        objective = self.targets[k].objectives[number - self.owner.index(k)]
+        return self._is_proved(k) or objective.is_proved_by(lower)
 
     def _lowers(self, k: int) -> list[float]:
         start = self.owner.index(k)
@@ -158,7 +153,7 @@ class EliminationEngine:
         values = self.context.replayer.value(self.targets, point)
         for k, value in enumerate(values or ()):
             self._lower_upper(k, value, point, None)
-        # Rationals may have what no float near them has.
+        # The exact point may be a counterexample although no float near it is.
         tried = [own] if exact is not None else []
         tried += [k for k, value in enumerate(values or ()) if value <= 0 and k not in tried]
         for k in tried:
@@ -174,7 +169,7 @@ class EliminationEngine:
             self.upper[k], self.lowest[k] = value, (point, exact)
 
     def details(self) -> dict[str, Any]:
-        """Return what the search did, as plain data."""
+        """Return statistics of the search as plain data."""
         counts = self.search.counts
         return {
             "variables": counts.variables,
@@ -189,7 +184,7 @@ class EliminationEngine:
         }
 
     def result(self, target: Target, name: str, since: float, lower: float) -> TargetResult:
-        """Return what the search so far says about one target."""
+        """Return the result of the search so far for one target."""
         k = self.targets.index(target)
         counts = self.search.counts
         note = f"width {counts.width}, {counts.clauses} learned clauses"
@@ -200,9 +195,6 @@ class EliminationEngine:
             found = self.context.replayer.confirm(target, *kept) if kept is not None else None
         elif found is not None and found.target != target.name:
             found = None
-        proved = found is None and any(
-            o.is_proved_by(v) for o, v in zip(target.objectives, self._lowers(k), strict=True)
-        )
         return self.context.result(
             target,
             name,
@@ -210,7 +202,7 @@ class EliminationEngine:
             lower=lower,
             upper=float(self.upper[k]),
             counterexample=found,
-            proved=proved,
+            proved=self._is_proved(k),
             note=note,
             details={"elimination": self.details()},
         )
@@ -276,9 +268,7 @@ class EliminationMethod(Method):
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
         """Decide all targets in one search."""
         started = context.deadline.elapsed()
-        presolved = context.record_presolved(
-            presolve(problem.network, problem.region, deadline=context.deadline)
-        )
+        presolved = context.presolve(problem)
         since = context.deadline.elapsed()
         details = {"presolve": explain(presolved), "presolve seconds": since - started}
         known = {t.name: interval_proof(t, presolved.bounds[-1]) for t in problem.targets}

@@ -1,8 +1,8 @@
-"""What the exact methods share: a mixed-integer model whose solutions are replayed exactly.
+"""The common part of the exact methods: a mixed-integer model whose solutions are replayed exactly.
 
-An incumbent is only a proposal.  Its first-layer signs are realised by a point that is replayed
-exactly, or shown to be impossible together and forbidden by a clause before the next solve.  That
-nothing feasible is left, and a lower bound of f, are taken from the solver.
+An incumbent is only a proposal.  A point with its first-layer signs is replayed exactly, or the
+signs are shown to exclude each other and forbidden by a clause before the next solve.
+Infeasibility, and a lower bound of f, are taken from the solver.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Solver(Protocol):
     """A mixed-integer program inside a solver, to be solved, extended and solved again."""
 
     def solve(self, deadline: Any, /) -> LinearSolution:
-        """Solve within the time that is left."""
+        """Solve within the remaining time."""
 
     def add_row(self, lower: float, upper: float, columns: Any, values: Any, /) -> None:
         """Add one linear constraint."""
@@ -53,7 +53,7 @@ class ExactMethod(Method):
 
     promises = ("bound", "exact", "counterexample")
     reads = frozenset({"seed", "mode", "form", "solver", "threads"})
-    #: The solver that runs where the options name none.
+    #: The solver that runs if the options name none.
     own_solver: ClassVar[str]
 
     def inputs(self, reduced: UnstableProblem, region: Region) -> InputBlock:
@@ -62,7 +62,7 @@ class ExactMethod(Method):
 
     @abstractmethod
     def solver(self, model: LinearModel, region: Region, context: Context) -> Solver:
-        """Hand a model to the solver; OutOfTimeError if the deadline passes meanwhile."""
+        """Build a model in the solver; raise OutOfTimeError if the deadline passes."""
 
     def check_region(self, region: Region) -> None:
         """Raise InputError if the solver cannot express the region."""
@@ -74,7 +74,7 @@ class ExactMethod(Method):
             presolved = presolve(problem.network, problem.region, deadline=context.deadline)
             bounds, record = presolved.bounds, presolved.record
         else:
-            # The paper's form is measured as published, without our cuts.
+            # The paper's form is used as published, without conflicting pairs.
             bounds, record = stability(problem.network, problem.region), PresolveRecord()
         return tuple(
             self.solve_target(problem, bounds, target, context, record)
@@ -90,7 +90,7 @@ class ExactMethod(Method):
         record: PresolveRecord | None = None,
         clauses: Sequence[IntArray] = (),
     ) -> TargetResult:
-        """Decide one target; what presolve recorded becomes clauses.
+        """Decide one target; the conflicting pairs of presolve and `clauses` become constraints.
 
         `clauses` are literals of first-layer neurons that no input has together.
         """
@@ -123,9 +123,9 @@ class ExactMethod(Method):
 def _add_pairs(
     solver: Solver, model: LinearModel, record: PresolveRecord, deadline: Deadline
 ) -> None:
-    """Forbid pairs of first-layer signs that presolve found to exclude each other.
+    """Forbid the conflicting pairs of first-layer signs.
 
-    The model is as correct without them, so the deadline may end this at any pair.
+    The model is also correct without them, so this may stop at any pair when the deadline passes.
     """
     index = model.problem.layers[0].index
     for step in record.steps:
@@ -145,7 +145,7 @@ def _add_pairs(
 def _add_clauses(
     solver: Solver, model: LinearModel, clauses: Sequence[IntArray], deadline: Deadline
 ) -> None:
-    """Forbid what other methods have learned, as far as the deadline allows."""
+    """Forbid the clauses that other methods have learned, until the deadline passes."""
     index = model.problem.layers[0].index
     for clause in clauses:
         neurons = variable_of(clause)
@@ -194,7 +194,7 @@ def _with_objective(model: LinearModel, target: Target, optimise: bool) -> Linea
 
 @dataclass(eq=False)
 class _IncumbentSearch:
-    """Solve, replay the incumbent, and exclude it if its pattern turns out unreachable."""
+    """Solve, replay the incumbent, and exclude it if no input has its pattern."""
 
     _name: str
     _solver: Solver
@@ -208,7 +208,7 @@ class _IncumbentSearch:
     _upper: float = np.inf
 
     def run(self, since: float) -> TargetResult:
-        """Return the answer for the target."""
+        """Return the result for the target."""
         found: Counterexample | None = None
         while True:
             solution = self._solver.solve(self._context.deadline)
@@ -291,7 +291,7 @@ class _IncumbentSearch:
         values = self._context.replayer.value((self._target,), place)
         self._upper = np.inf if values is None else values[0]
         if self._lower > self._upper:
-            # An exact point refutes the solver, so nothing that it said counts.
+            # An exact point refutes the solver, so its bound is discarded.
             self._lower = -np.inf
             return self._finish(since, found, note="an exact point refutes the solver's bound")
         proved = self._target.objectives[0].is_proved_by(self._lower)

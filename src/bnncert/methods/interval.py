@@ -13,7 +13,7 @@ from bnncert.verdict import TargetResult
 
 
 def interval_lower(objective: Objective, last: LayerBounds) -> float:
-    """Bound f from below: fixed neurons contribute their sign, open ones -|d|."""
+    """Return a lower bound of f: stable neurons contribute d times their sign, others -|d|."""
     d = objective.coefficients
     fixed = d * last.state
     loose = np.abs(d[last.state == 0])
@@ -23,7 +23,7 @@ def interval_lower(objective: Objective, last: LayerBounds) -> float:
     if np.any(d != np.rint(d)) or objective.constant != np.rint(objective.constant):
         rounding = (d.size + 2) * 2.0**-52 * reach
     slack = rounding + objective.error
-    # Subtracting a slack below the spacing of floats would change nothing.
+    # `nextafter`, because a slack below the spacing of floats would not change the value.
     value = float(np.nextafter(value - slack, -np.inf)) if slack else value
     return objective.round_up(value)
 
@@ -39,7 +39,7 @@ class RelaxationMethod(Method):
     """Bounds every target by intervals, and by a relaxation of each of its objectives."""
 
     promises = ("bound",)
-    #: Whether a target that this method leaves undecided counts as tried.
+    #: Whether a target that this method does not decide counts as tried.
     works_on_targets: ClassVar[bool] = True
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:

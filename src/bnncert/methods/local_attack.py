@@ -1,13 +1,11 @@
 """Elimination as an attack on local networks.
 
-The minimising patterns of all adversarial classes, and patterns of perturbed costs, are realised as
-nearly as possible by linear programs.  Their points are often counterexamples where gradients find
-none, even if no input has the pattern itself.
+For the minimising patterns of all adversarial classes, and for patterns of perturbed costs, linear
+programs find points that have the pattern as nearly as possible.  These are often counterexamples
+that gradients do not find, even if no input has the pattern itself.
 """
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 from bnncert.deadline import OutOfTimeError
 from bnncert.methods.base import Context
@@ -16,15 +14,15 @@ from bnncert.presolve.pipeline import presolve
 from bnncert.problem import Problem
 from bnncert.verdict import TargetResult
 
-#: Share of the remaining time, and seconds at most.
+#: Share of the remaining time, and the most seconds.
 SHARE, SECONDS = 0.4, 20.0
 
-#: Share of that time for clauses, which make patterns realistic, before costs are perturbed.
+#: Share of that time for learning clauses, before costs are perturbed.
 LEARNING_SHARE = 0.4
 
 
 def attack_locally(problem: Problem, context: Context) -> dict[str, TargetResult]:
-    """Return what was found for each target, if the network is local and there is time."""
+    """Return the result for each target, if the network is local and there is time."""
     deadline = context.deadline.within(min(SECONDS, SHARE * context.deadline.remaining()))
     if problem.network.depth != 2:
         return {}
@@ -36,9 +34,8 @@ def attack_locally(problem: Problem, context: Context) -> dict[str, TargetResult
         return {}
     since = context.deadline.elapsed()
     step = context.options.pixel_step
-    decide = replace(context, options=replace(context.options, mode="feasibility"))
     first = deadline.within(LEARNING_SHARE * deadline.remaining())
-    engine = start_engine(presolved, problem, problem.targets, decide, first, step)
+    engine = start_engine(presolved, problem, problem.targets, context.deciding(), first, step)
     if engine is None:
         return {}
     if engine.found is None:

@@ -20,7 +20,7 @@ from bnncert.solvers.highs_ import HighsModel
 def lp_lower_bounds(
     problem: Problem, bounds: tuple[LayerBounds, ...], target: Target, form: Form, context: Context
 ) -> list[float]:
-    """Return the LP bound of each objective of a target (-inf where time ran out)."""
+    """Return the LP bound of each objective of a target, -inf if the deadline passed."""
     reduced = reduce_target(problem.network, bounds, target)
     try:
         block = input_block(problem.region, reduced.layers[0].inputs)

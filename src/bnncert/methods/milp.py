@@ -21,7 +21,7 @@ class MilpMethod(ExactMethod):
     own_solver = "highs"
 
     def check_region(self, region: Region) -> None:
-        """Refuse the L2 ball."""
+        """Raise InputError for the L2 ball."""
         if is_l2_ball(region):
             raise InputError(
                 "the L2 ball is not polyhedral, so milp cannot encode it; use minp, interval, lp, "
@@ -29,7 +29,7 @@ class MilpMethod(ExactMethod):
             )
 
     def solver(self, model: LinearModel, region: Region, context: Context) -> Solver:
-        """Hand a model to HiGHS, or to Gurobi where the user has it."""
+        """Build a model in HiGHS, or in Gurobi if the options name it."""
         options = context.options
         if options.solver == "gurobi":
             return GurobiModel(model.program, threads=options.threads, seed=options.seed)

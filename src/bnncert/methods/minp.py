@@ -1,8 +1,8 @@
 """Exact answers by mixed-integer nonlinear programming (SCIP): the L2 ball, and all other regions.
 
 The model is that of `milp`; for an L2 ball its inputs are those of
-:mod:`bnncert.relaxations.moments.ball`, with the constraint |v|_2^2 <= 1.  What that leaves out of
-the data box comes back as clauses on the signs that the box makes impossible.
+:mod:`bnncert.relaxations.moments.ball`, with the constraint |v|_2^2 <= 1.  These ignore a part of
+the data box; clauses exclude the signs that the box makes impossible.
 """
 
 from __future__ import annotations
@@ -36,10 +36,9 @@ class MinpMethod(ExactMethod):
         return super().inputs(reduced, region)
 
     def solver(self, model: LinearModel, region: Region, context: Context) -> Solver:
-        """Hand a model to SCIP, or to Gurobi where the user has it."""
+        """Build a model in SCIP, or in Gurobi if the options name it."""
         options = context.options
-        is_ball = is_l2_ball(region)
-        ball = model.inputs.size if is_ball else 0
+        ball = model.inputs.size if is_l2_ball(region) else 0
         if options.solver == "gurobi":
             return GurobiModel(model.program, ball=ball, threads=options.threads, seed=options.seed)
         if options.solver not in (None, "scip"):
@@ -48,7 +47,7 @@ class MinpMethod(ExactMethod):
         return ScipModel(
             model.program,
             ball=ball,
-            # Once the first layer is fixed, all later signs follow.
+            # The signs of the first layer imply all later ones.
             branch_first=range(start, start + model.problem.layers[0].size),
             seed=options.seed,
             deadline=context.deadline,

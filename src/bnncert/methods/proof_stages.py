@@ -1,7 +1,7 @@
 """The stages of `auto` that try to prove one target at a time.
 
-A stage is a :class:`ProofStage`: the method whose name the results show, the function that does the
-work, and the share of the time it may take on a large problem.
+A stage is a :class:`ProofStage`: the method whose name the results show, the function that proves a
+target, and its share of the time on a large problem.
 """
 
 from __future__ import annotations
@@ -24,32 +24,31 @@ from bnncert.relaxations.reduced.problem import ReducedProblem, is_too_large, re
 from bnncert.search.trace import root_trace
 from bnncert.verdict import TargetResult
 
-#: Unknowns up to which a relaxation takes less time than the shortest attack.
+#: Unknowns up to which a relaxation is faster than the shortest attack.
 SMALL = 1000
 
-#: Seconds of branching before the long attack: many small trees need no more.
+#: Seconds of branching before the long attack, which are enough for many small trees.
 SHORT_SECONDS = 1.5
 
-#: Share of the time that milp gets before branching, for a target with several functions.
+#: Share of the time for milp before branching, for a target with several functions.
 MILP_SHARE = 0.5
 
-#: Share of the time that each relaxation gets on a large problem.
+#: Share of the time for each relaxation on a large problem.
 RELAXATION_SHARE = 0.3
 
-#: Share of the time that each relaxation gets in a network with many sign layers, through which it
-#: says little.
+#: Share of the time for each relaxation of a network with many sign layers, where it is weak.
 DEEP_SHARE = 0.1
 
-#: Solvers that are named for mixed-integer programs and not for relaxations.
+#: Solvers of mixed-integer programs, which do not solve relaxations.
 INTEGER_SOLVERS = ("gurobi", "highs", "scip")
 
 
 @dataclass(frozen=True, eq=False)
 class ProofTask:
-    """One target to prove, and what the stages share.
+    """One target to prove, and the data that the stages share.
 
     The trees of `branching` share their learned clauses.  `waiting` is the number of unproved
-    targets that the remaining time is for, this one included.
+    targets that share the remaining time, including this one.
     """
 
     problem: Problem
@@ -61,7 +60,7 @@ class ProofTask:
 
     @property
     def is_too_large(self) -> bool:
-        """Whether the network is too large for everything but a linear program."""
+        """Whether the network is too large for all stages except the linear program."""
         return is_too_large(self.presolved)
 
     def reduced(self) -> list[ReducedProblem]:
@@ -96,23 +95,19 @@ class ProofTask:
 class ProofStage:
     """One way to prove a target."""
 
-    #: The method that it is; results show its name.
+    #: The method whose name the results show.
     method: type[Method]
-    #: Does the work; returns None for a target that the stage is not meant for.
-    work: Callable[[ProofTask], TargetResult | None]
-    #: The share of the remaining time that the stage may take on a large problem, and on a network
-    #: with many sign layers.
+    #: Returns the result for one target, or None if the stage is not meant for it.
+    prove: Callable[[ProofTask], TargetResult | None]
+    #: The stage's share of the remaining time on a large problem, and on a network with many sign
+    #: layers.
     share_if_large: float = 1.0
     share_if_deep: float = 1.0
 
     def share(self, *, is_large: bool, is_deep: bool) -> float:
-        """Return the share of the remaining time that the stage may take."""
+        """Return the stage's share of the remaining time."""
         large = self.share_if_large if is_large else 1.0
         return min(large, self.share_if_deep if is_deep else 1.0)
-
-    def prove(self, task: ProofTask) -> TargetResult | None:
-        """Return the answer for one target, or None if the stage is not meant for it."""
-        return self.work(task)
 
 
 def _linear(task: ProofTask) -> TargetResult | None:
@@ -127,12 +122,12 @@ def _linear(task: ProofTask) -> TargetResult | None:
 def _semidefinite(task: ProofTask) -> TargetResult | None:
     if task.is_too_large:
         return None
-    # A certificate has no place for the input's variables: branching proves the same.
+    # The format of certificates has no variables of the input: branching proves the target instead.
     return _relaxed(task, task.reduced(), None if task.context.tracing else task.presolved)
 
 
 def _small_semidefinite(task: ProofTask) -> TargetResult | None:
-    # Half of the tables may still turn out to be equal.
+    # Up to half of the tables may be equal to others.
     if task.is_too_large or _estimated_size(task) > 2 * SMALL:
         return None
     reduced = task.reduced()
@@ -142,7 +137,7 @@ def _small_semidefinite(task: ProofTask) -> TargetResult | None:
 
 
 def _estimated_size(task: ProofTask) -> int:
-    """Return about how many unknowns the relaxation has, without building it."""
+    """Return the approximate number of unknowns of the relaxation, without building it."""
     presolved = task.presolved
     gates = int(np.count_nonzero(presolved.owner_layer > 0))
     if presolved.network.depth == 1:
@@ -160,7 +155,7 @@ def _relaxed(
 ) -> TargetResult:
     """Bound every objective by its semidefinite relaxation."""
     since = task.context.deadline.elapsed()
-    # A solver that was named for mixed-integer programs is not meant here.
+    # A solver of mixed-integer programs that the options name is not for relaxations.
     named = task.context.options.solver
     solver = None if named in INTEGER_SOLVERS else named
     options = replace(task.context.options, mode="feasibility", solver=solver, cut_rounds=0)
@@ -178,14 +173,14 @@ def _relaxed(
 def _branching(task: ProofTask) -> TargetResult | None:
     if task.is_too_large:
         return None
-    # An equal share of the time left, so that one hard target does not starve the others.
+    # All targets have equal shares of the remaining time, so that no target takes it all.
     own = task.within(task.context.deadline.remaining() / task.waiting)
     return task.branching.decide(task.target, own.context)
 
 
 def _short_branching(task: ProofTask) -> TargetResult | None:
     several = len(task.target.objectives) > 1
-    # The verdict of milp rests on trust in its solver, so it comes last where a proof is wanted.
+    # The verdict of milp relies on its solver, so it comes last if a certificate is wanted.
     if several and not is_l2_ball(task.problem.region) and not task.context.tracing:
         # One program bounds all functions at once, a relaxation only one of them.
         return _integer(task.within(MILP_SHARE * task.context.deadline.remaining()))

@@ -1,4 +1,4 @@
-"""Complete answers by propagation of millions of sign patterns."""
+"""Complete answers by propagation of sign patterns in large batches."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ from bnncert.search.trace import PatternTrace
 from bnncert.solvers.threads import at_most_threads
 from bnncert.verdict import TargetResult
 
-#: The note for a network whose dense matrices would not fit into memory.
+#: The note for a network whose dense matrices do not fit into memory.
 TOO_LARGE = "too large for a search over sign patterns"
 
-#: Starts of the local search, and the share of the time and the seconds that it may take.
+#: Starts of the local search, its share of the time, and the most seconds.
 DESCENTS, DESCENT_SHARE, DESCENT_SECONDS = 12, 0.2, 3.0
 
 
-#: Seconds before other processes are started, and seconds for which they are worth starting: they
-#: need about one to begin.
+#: Seconds before other processes are started, and the least remaining seconds for which they are
+#: started: they need about one second to begin.
 ALONE, WORTH_STARTING = 1.0, 2.0
 
 
 class PatternEngine:
     """The search over sign patterns of one region, for all open targets together.
 
-    It may be run in slices of time: what is found stays.
+    It may be run in slices of time: results are kept.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class PatternEngine:
             for k in range(len(targets)):
                 self.realiser.offer(k, Point(problem.region.center))
         self.question = question
-        #: Targets that were proved elsewhere, and how many conflicts other searches know.
+        #: Targets that were proved elsewhere, and how many conflicts other searches have.
         self._dropped = np.zeros(len(targets), dtype=bool)
         self._exchanged = 0
-        # Seconds without other processes, and what went wrong in them.
+        # Seconds without other processes, and a message about failures of these.
         self._alone = ALONE
         self._trouble = ""
         self._descent: FlipDescent | None = None
-        # Where all patterns are evaluated at once, nothing needs to be found before.
+        # If all patterns are evaluated at once, no local search is needed.
         root = np.zeros((1, self.circuit.inputs), dtype=np.int8)
         flips = None
         if self.budget is not None:
@@ -99,7 +99,7 @@ class PatternEngine:
             )
 
     def run(self, deadline: Deadline) -> SearchOutcome:
-        """Search until the deadline; the outcome's status says how far it came."""
+        """Search until the deadline."""
         self.realiser.deadline = self.search.limit = deadline
         if self._descent is not None:
             seconds = min(DESCENT_SECONDS, DESCENT_SHARE * deadline.remaining())
@@ -109,14 +109,14 @@ class PatternEngine:
         return self._search(deadline)
 
     def _search(self, deadline: Deadline) -> SearchOutcome:
-        """Search alone for a while, which is enough for most questions, then with others."""
+        """Search in this process, which is enough for most questions, then also in others."""
         search, options = self.search, self.context.options
         opened = self._pool()
         if opened is None:
             return search.run(deadline)
         since = deadline.elapsed()
         found = search.advance(deadline.within(self._alone))
-        # What is left of it is for the next slice of time.
+        # The rest of it is for the next slice of time.
         self._alone = max(0.0, self._alone - (deadline.elapsed() - since))
         if found or not search.open or deadline.remaining() < WORTH_STARTING:
             return search.conclude(found or search.advance(deadline))
@@ -128,20 +128,20 @@ class PatternEngine:
 
     @property
     def _processes(self) -> int:
-        """The number of processes on this machine, this one included."""
+        """The number of processes on this machine, including this one."""
         options = self.context.options
         if options.cluster is not None:
             return 1
         return options.processes or min(8, os.cpu_count() or 1)
 
     def _pool(self) -> AbstractContextManager[SubtreePool] | None:
-        """Return the other processes that may search subtrees, not started yet."""
+        """Return the pool of other processes for subtrees, which are not started yet."""
         if self.context.options.cluster is not None:
             return DaskPool(self.question, self.context.options.cluster)
         return ProcessPool(self.question, self._processes - 1) if self._processes > 1 else None
 
     def drop(self, proved: set[str]) -> None:
-        """Stop to look for targets that are proved elsewhere."""
+        """Remove targets that are proved elsewhere from the search."""
         now = np.array([target.name in proved for target in self.targets]) & ~self._dropped
         if now.any():
             self._dropped |= now
@@ -150,7 +150,7 @@ class PatternEngine:
     def exchange(self, learned: LearnedClauses) -> None:
         """Give clauses to other searches of the region, and take theirs."""
         neurons, clauses = self.circuit.neurons, self.realiser.clauses
-        # Multipliers are only kept for a certificate.
+        # Multipliers are kept only for a certificate.
         theta = {np.sort(literal(n, s)).tobytes(): t for n, s, t in clauses}
         for literals in self.search.outcome.conflicts[self._exchanged :]:
             moved = renumbered(literals, neurons)
@@ -166,9 +166,9 @@ class PatternEngine:
         self._exchanged = len(self.search.outcome.conflicts)
 
     def _home(self) -> SignArray:
-        """Return the signs at the region's centre; where they are undetermined, +1.
+        """Return the signs at the region's centre, +1 if undetermined.
 
-        The budget counts from the centre of the ball, which need not be on a grid.
+        The budget refers to the centre of the ball, which need not be on a grid.
         """
         if self.budget is not None:
             return self.budget.home
@@ -189,7 +189,7 @@ class PatternEngine:
         return np.asarray(table | table.T)
 
     def leave_trace(self) -> None:
-        """Leave the tree for a certificate if it proves all of its targets."""
+        """Record the tree for a certificate if it proves all of its targets."""
         tree, record = self.search.record, self.context.record
         if tree is not None and record is not None and self.search.outcome.status == "proved":
             kept = zip(self.targets, self._dropped.tolist(), strict=True)
@@ -200,7 +200,7 @@ class PatternEngine:
                 record.presolved = self.presolved
 
     def result(self, target: Target, name: str, since: float, lower: float) -> TargetResult:
-        """Return what the search so far says about one target."""
+        """Return the result of the search so far for one target."""
         outcome, number = self.search.outcome, self.targets.index(target)
         details: dict[str, Any] = {"nodes": outcome.nodes, "patterns": outcome.patterns}
         note = f"{outcome.nodes} nodes, {outcome.patterns} patterns"
@@ -217,7 +217,7 @@ class PatternEngine:
             found, kept = None, self.realiser.lowest[number]
             if kept is not None and upper <= 0:
                 found = self.context.replayer.confirm(target, kept.values, kept.exact)
-            # A bound of F is one of its objectives', and those say what a tie means.
+            # A bound of F is one of an objective, which also decides about ties.
             proved = found is None and any(o.is_proved_by(lower) for o in target.objectives)
         if found is not None and found.target != target.name:
             found = None
@@ -233,7 +233,7 @@ class PatternEngine:
 
 
 def _presolved(problem: Problem, context: Context) -> Presolved:
-    """Return the network as the search takes it: a budget of flips knows more than pairs do."""
+    """Return the presolved network; a budget of flips implies all pairs, so they are not needed."""
     network, region = problem.network, problem.region
     bounds = stability(network, region)
     if flip_budget(network.layers[0], bounds[0].unstable, region) is not None:

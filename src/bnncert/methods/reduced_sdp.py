@@ -12,7 +12,7 @@ from bnncert.methods.base import Context, Method, register
 from bnncert.methods.interval import interval_proof
 from bnncert.methods.lp import lp_lower_bounds
 from bnncert.methods.solve_relaxation import MOST_UNKNOWNS, RelaxationAnswer, solve_relaxation
-from bnncert.presolve.pipeline import Presolved, presolve
+from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Objective, Problem, Target
 from bnncert.relaxations.reduced.components import ComponentAnswer, split_bound
 from bnncert.relaxations.reduced.coupling import couple
@@ -22,31 +22,31 @@ from bnncert.relaxations.reduced.problem import ReducedProblem, is_too_large, re
 from bnncert.relaxations.reduced.relaxation import relax_reduced
 from bnncert.verdict import TargetResult, finite_or_none
 
-#: A cut round is tried while the relaxation misses its goal by less than this share of its reach.
+#: Cuts are tried if the relaxation is below its goal by less than this share of its reach.
 HOPEFUL = 0.05
 
-#: The same for coupling the input, which lifts bounds by about this share.
+#: The same for coupling the input, which raises bounds by about this share.
 COUPLING_HOPEFUL = 0.1
 
-#: Relative gap at which moments are good enough to choose the weights of an ellipsoid.
+#: Relative gap at which moments are accurate enough to choose the weights of an ellipsoid.
 ROUGH = 0.1
 
-#: Rounds of cuts where only the sign of the answer matters.
+#: Rounds of cuts in the mode "feasibility".
 DECIDING_ROUNDS = 2
 
-#: Links beyond which a linear program is tried before the relaxation, to decide a sign.
+#: With more links, a linear program is tried before the relaxation, to decide a sign.
 WORTH_LP = 1500
 
 #: The note for a network that is too large for the relaxation.
 TOO_LARGE = "too many open neurons for the semidefinite relaxation"
 
-#: Variables from which it pays to look for parts that nothing ties together (convolutions).
+#: Variables from which on the problem is split into independent parts (convolutions).
 WORTH_PARTS = 40
 
 
 @dataclass(eq=False)
 class ReducedBound:
-    """A bound of one objective, with what is needed to explain, branch on and certify it."""
+    """A bound of one objective, with the data to explain, branch on and certify it."""
 
     lower: float
     proved: bool
@@ -59,10 +59,10 @@ class ReducedBound:
 def bound_problem(
     problem: ReducedProblem, objective: Objective, context: Context, presolved: Presolved | None
 ) -> ReducedBound:
-    """Bound one objective; with the mode "feasibility" only as far as its sign asks for.
+    """Bound one objective; with the mode "feasibility" only until its sign is known.
 
-    Where they may decide the sign, the input is coupled (if `presolved` is given and the options
-    do not forbid it) and cuts are added.
+    If that may decide the sign, the input is coupled (if `presolved` is given and the options do
+    not forbid it) and cuts are added.
     """
     options = context.options
     decide = options.mode == "feasibility"
@@ -75,7 +75,7 @@ def bound_problem(
     if presolved is not None and options.coupling == "on":
         current, answer = bounding.coupled(current, presolved)
     answer = answer or bounding.solve(current)
-    # A general solver tells no primal value.
+    # General solvers return no primal value.
     value = answer.primal if np.isfinite(answer.primal) else best.lower
     worth = not best.proved and _hopeful(problem, value, COUPLING_HOPEFUL)
     worth = worth and options.coupling == "auto" and not context.deadline.passed()
@@ -105,7 +105,7 @@ class _Bounding:
         self.decide = context.options.mode == "feasibility"
 
     def solve(self, problem: ReducedProblem, tolerance: float | None = None) -> RelaxationAnswer:
-        """Solve one relaxation, part by part where it has parts, and keep its bound if best."""
+        """Solve one relaxation, part by part if it has several, and keep the best bound."""
         since = self.context.deadline.elapsed()
         answers: list[RelaxationAnswer] = []
         unknowns = 0
@@ -157,7 +157,7 @@ class _Bounding:
     def coupled(
         self, problem: ReducedProblem, presolved: Presolved
     ) -> tuple[ReducedProblem, RelaxationAnswer | None]:
-        """Solve the problem with its input; as it is and None where that would be too large."""
+        """Solve the problem with its input; return it unchanged and None if that is too large."""
         coupling = couple(presolved, problem.variables)
         if coupling is None:
             return problem, None
@@ -165,7 +165,7 @@ class _Bounding:
         name = self.context.options.solver
         size = relax_reduced(wider).program.unknowns
         if name == "low-rank" or (name in (None, "structured") and size > MOST_UNKNOWNS):
-            # The first-order method is for what is too large already.
+            # Problems for the first-order method are too large without inputs already.
             return problem, None
         if coupling.weights.size and name in (None, "structured"):
             answer = self.solve(wider, ROUGH)
@@ -177,7 +177,7 @@ class _Bounding:
         return wider, self.solve(wider)
 
     def details(self) -> dict[str, Any]:
-        """Return the last relaxation without cuts and those with cuts, and what led to it."""
+        """Return the last relaxation without cuts, those with cuts, and the ones before."""
         first = self.stages[0]["tables"]
         before = sum(s["tables"] == first for s in self.stages) - 1
         rounds = self.stages[before:]
@@ -188,7 +188,7 @@ class _Bounding:
 
 
 def _hopeful(problem: ReducedProblem, primal: float, share: float) -> bool:
-    """Whether that share of f's reach may lift a bound of about `primal` above zero."""
+    """Whether an increase by `share` of f's reach makes a bound of about `primal` positive."""
     spread = problem.values.max(axis=1, initial=0.0) - problem.values.min(axis=1, initial=0.0)
     reach = float(spread.sum()) / 2 + float(np.abs(problem.linear).sum())
     return primal > -share * reach
@@ -212,9 +212,7 @@ class ReducedSdpMethod(Method):
             )
         started = context.deadline.elapsed()
         context.report("presolve", 0, len(problem.targets))
-        presolved = context.record_presolved(
-            presolve(problem.network, problem.region, deadline=context.deadline)
-        )
+        presolved = context.presolve(problem)
         shared = {
             "presolve": explain(presolved),
             "presolve seconds": context.deadline.elapsed() - started,
@@ -240,7 +238,7 @@ class ReducedSdpMethod(Method):
 def _bound_target(
     problem: Problem, presolved: Presolved, target: Target, context: Context
 ) -> tuple[float, bool, dict[str, Any]]:
-    """Return a lower bound of one target, whether it is proved, and what the method did."""
+    """Return a lower bound of one target, whether it is proved, and details."""
     lower, proved = interval_proof(target, presolved.bounds[-1])
     details: dict[str, Any] = {}
     if not proved and is_too_large(presolved):
@@ -251,7 +249,7 @@ def _bound_target(
             break
         reduced = reduce_objective(presolved, objective)
         if decide and reduced.links > WORTH_LP:
-            # The LP proves most targets of a large network at a fraction of the cost.
+            # The LP proves most targets of a large network in a fraction of the time.
             lowers = lp_lower_bounds(problem, presolved.bounds, target, "lattice", context)
             lower = max([lower, *lowers])
             if target.is_proved_by(lowers):
@@ -264,7 +262,7 @@ def _bound_target(
 
 
 def explain(presolved: Presolved) -> list[dict[str, Any]]:
-    """Return what presolve did to each layer: counts by rule, and sizes before and after."""
+    """Return the effect of presolve on each layer: counts by rule, and sizes."""
     counts = presolved.record.counts()
     lines = []
     for number, layer in enumerate(presolved.layers):

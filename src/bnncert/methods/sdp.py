@@ -60,7 +60,7 @@ class MomentMethod(RelaxationMethod):
     ) -> tuple[float, str]:
         """Return a lower bound of an objective, as in :func:`encode`, and a note for the user."""
         if not isinstance(objective, Polynomial) and not reduced.layers[-1].size:
-            # Everything is fixed: f is a constant, and interval arithmetic has it already.
+            # All neurons are fixed: f is a constant, which interval arithmetic has found.
             return -np.inf, ""
         fits = self.order == 1 and self.sparsity == "layered" and options.sparsity is None
         if fits and not isinstance(objective, Polynomial) and options.solver in OWN_SOLVERS:
@@ -75,7 +75,7 @@ class MomentMethod(RelaxationMethod):
             encoded = encode(reduced, region, self.encoding, objective, deadline)
             family = cliques(encoded, options.sparsity or self.sparsity, deadline)
             if options.sparsity is None and not covers(encoded, family):
-                # Products that the layered cliques do not hold, e.g. of two last neurons.
+                # The layered cliques do not cover some products, for example of two last neurons.
                 family = cliques(encoded, "chordal", deadline)
             relaxation = relax(encoded, family, self.order, deadline)
         except OutOfTimeError:

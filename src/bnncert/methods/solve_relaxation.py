@@ -1,4 +1,4 @@
-"""Solves one reduced relaxation, by the solver that the options name or that suits its size."""
+"""Solution of one reduced relaxation, by the solver of the options or the one for its size."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from bnncert.solvers.registry import conic_solver
 from bnncert.solvers.structured import StructuredSolution, solve_structured
 from bnncert.solvers.structured_program import StructuredMultipliers, starting_point
 
-#: Newton systems with more unknowns than this are left to the first-order solver.
+#: The largest number of unknowns of a Newton system; above it the first-order solver is used.
 MOST_UNKNOWNS = 9000
 
-#: Number of conflicting pairs beyond which only violated ones are added, in so many rounds, in each
-#: at most this share of the other unknowns; and the gap at which a round before the last one ends.
+#: Number of conflicting pairs above which only violated ones are added, the number of rounds, the
+#: most pairs of a round as a share of the other unknowns, and the gap at which a round ends.
 MANY_PAIRS, PAIR_ROUNDS, PAIR_SHARE, PAIR_GAP = 2000, 3, 0.8, 0.01
 
-#: What the exact bound of a dual point may lose, as a share of the spacing of f's values.
+#: The loss of rounding a dual point to an exact bound, as a share of the spacing of f's values.
 ROUNDING_ROOM = 0.002
 
 
 @dataclass(eq=False)
 class RelaxationAnswer:
-    """What a solver says of one relaxation; `primal` is in the units of f."""
+    """The result of a solver for one relaxation; `primal` is in the units of f."""
 
     solver: str
     status: str
@@ -52,11 +52,11 @@ def solve_relaxation(
     last: bool,
     tolerance: float | None = None,
 ) -> RelaxationAnswer:
-    """Solve one relaxation; the last one as far as it takes to know the sign or the bound of f."""
+    """Solve one relaxation; the last one until the sign or the rounded bound of f is known."""
     problem, decide = relaxation.problem, last and context.options.mode == "feasibility"
     if not _has_many_pairs(problem, context):
         return _solve(relaxation, objective, context, last, tolerance)
-    # With few conflicting pairs first, then with those that the moments violate.
+    # The first round has no conflicting pairs; later rounds add those that the moments violate.
     kept = np.zeros(problem.pair_first.size, dtype=bool)
     most = int(PAIR_SHARE * (problem.links + problem.size))
     best, best_bound, iterations, complete = None, -np.inf, 0, False
@@ -81,7 +81,7 @@ def solve_relaxation(
 
 
 def _has_many_pairs(problem: ReducedProblem, context: Context) -> bool:
-    """Whether Newton systems with all pairs would cost far more than those without."""
+    """Whether Newton systems with all pairs take far more time than those without."""
     others, pairs = problem.links + problem.size, int(problem.pair_first.size)
     many = pairs > max(others, MANY_PAIRS) and others <= MOST_UNKNOWNS
     return many and context.options.solver in (None, "structured")
@@ -111,7 +111,7 @@ def _solve(
     room = 1e-7 * max(1.0, abs(problem.constant))
 
     def settled(dual: float, primal: float) -> bool:
-        """Whether nothing between both can change what the bound is rounded up to."""
+        """Whether all values between both bounds round up to the same value of f."""
         known = objective.round_up(relaxation.value(dual) - ROUNDING_ROOM * step)
         return known >= objective.round_up(relaxation.value(primal))
 

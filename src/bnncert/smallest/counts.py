@@ -20,7 +20,7 @@ from bnncert.arrays import FloatArray
 from bnncert.errors import InputError
 from bnncert.regions import Ball, L0Ball
 
-#: Counts beyond this one cannot be told from the next by their radius as a float.
+#: The largest count; the radii of larger consecutive counts may be equal as floats.
 LARGEST_COUNT = 2**28
 
 
@@ -63,7 +63,7 @@ class Counts:
         return self.places(self.ball.middle)
 
     def places(self, point: FloatArray) -> FloatArray:
-        """Return the places of grid points; without a grid, of which L0 has no need, the points."""
+        """Return the places of grid points; without a grid (L0 needs none), the points."""
         return point if self._values is None else self._values.nearest(point)
 
     def points(self, places: FloatArray) -> FloatArray:
@@ -84,7 +84,7 @@ class Counts:
         return int(self.of(self.places(point)))
 
     def radius(self, count: float) -> float:
-        """Return the radius of the ball that holds the points up to a count."""
+        """Return the radius of the ball of the points up to a count."""
         return self.step * (math.sqrt(count) if self.norm == "l2" else count)
 
     def ball_of(self, count: float) -> Ball | L0Ball:

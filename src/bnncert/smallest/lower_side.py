@@ -27,15 +27,15 @@ class LowerSide:
         self._part: Path | None = None
 
     def next_file(self) -> Path | None:
-        """Return where the next certificate goes until its verdict is known."""
+        """Return a temporary file for the next certificate, until its verdict is known."""
         if self.path is None:
             return None
-        # A counterexample has a certificate, too, which must not replace that of a proof.
+        # A counterexample also has a certificate, which must not replace that of a proof.
         self._part = self.path.with_name(f".bnncert-{secrets.token_hex(8)}{self.path.suffix[:16]}")
         return self._part
 
     def finish(self, count: float, result: Result) -> None:
-        """Keep the certificate if it is one of a proof."""
+        """Keep the certificate if it is that of a proof."""
         part, path = self._part, self.path
         if part is None or path is None:
             return

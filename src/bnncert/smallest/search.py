@@ -1,9 +1,9 @@
 """The smallest perturbation that changes the class, by bisection on whole numbers.
 
-    lower = the largest count that verification called robust,
+    lower = the largest count that is proved robust,
     upper = the least count of a counterexample,
 
-and the minimum is known when upper = lower + 1: the ball of count `lower` has a proof, and the
+and the minimum is known when upper = lower + 1: the ball of count `lower` is proved robust, and the
 counterexample of count `upper` is the witness.
 """
 
@@ -32,7 +32,7 @@ from bnncert.verdict import Counterexample, InterruptWithResult, Result
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What an earlier search found: the largest certified count and a witness."""
+    """The result of an earlier search: the largest certified count and a witness."""
 
     certified: int | None = None
     witness: FloatArray | None = None
@@ -40,22 +40,22 @@ class Known:
 
 @dataclass(frozen=True, eq=False)
 class SmallestResult:
-    """What is known about the smallest perturbation, in counts (see `smallest.counts`).
+    """Bounds of the smallest perturbation, in counts (see `smallest.counts`).
 
     Attributes
     ----------
     certified
-        The largest certified count; None if not even the centre is.
+        The largest certified count; None if not even the centre is certified.
     falsified
         The count of the witness; None if there is none.
     limit
-        The search looked no further than this count.
+        The largest count of the search.
     covers_data
-        Whether that is the whole data box.
+        Whether the ball of `limit` contains the whole data box.
     certificate
-        The file with the proof of `certified`, if one was asked for and written.
+        The file with the proof of `certified`, if it was requested and written.
     no_certificate
-        Why there is none.
+        Why there is no certificate.
     """
 
     norm: str
@@ -79,7 +79,7 @@ class SmallestResult:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the minimum is known, or that the region of interest has no counterexample."""
+        """Whether the minimum is known, or no count up to the limit has a counterexample."""
         return self.minimum is not None or self.certified == self.limit
 
     def to_dict(self) -> dict[str, Any]:
@@ -121,12 +121,12 @@ def find_smallest(
     certificate: Path | None = None,
     known: Known | None = None,
 ) -> SmallestResult:
-    """Find the smallest perturbation of a point that the network does not answer with `label`.
+    """Find the smallest perturbation of a point for which the class is not `label`.
 
     Parameters
     ----------
     centre
-        A ball around the point, which states norm, data box and grid; its radius does not matter.
+        A ball around the point with the norm, data box and grid; its radius is ignored.
     maximum
         The largest radius of interest, in input units.
     timeout
@@ -134,20 +134,20 @@ def find_smallest(
     certificate
         Where to write the certificate of the largest count that is proved.
     known
-        Where an earlier search ended.  Its witness is replayed, its certified count is believed.
+        The result of an earlier search.  Its witness is replayed; its certified count is trusted.
 
     Raises
     ------
     InputError
         If the distances from the point are not whole numbers (no grid, and not L0).
     SmallestInterrupt
-        On Ctrl-C, with what is known by then.
+        On Ctrl-C, with the result so far.
     """
     network = network.with_sign_zero(sign_zero)
     REGISTRY.make(method)
     counts = Counts(centre)
     deadline = Deadline(timeout)
-    # Only the point and its data box; norm and grid are those of the counts.
+    # This ball states only the point and its data box; norm and grid are those of the counts.
     point = Ball("linf", centre.middle, 0.0, centre.clip_lo, centre.clip_hi)
     search = CountBisection(point, maximum, None, counts=counts)
     verifier = CountVerifier(
@@ -166,7 +166,7 @@ def find_smallest(
 
 
 def _resume(search: CountBisection, verifier: CountVerifier, known: Known) -> None:
-    """Enter what an earlier search found."""
+    """Start from the result of an earlier search."""
     if known.certified is not None:
         search.lower = float(known.certified)
     if known.witness is None:
@@ -215,10 +215,10 @@ class CountBisection(Bisection):
         return float(self.counts.count(found.point))
 
     def learn(self, probe: Probe, found: Counterexample | None) -> None:
-        """Enter one answer."""
+        """Add the result of one verification."""
         if found is not None and self.measure(found) > probe.radius:
-            # Large balls have room for the rounding of the grid's values, and so for points of a
-            # larger count.
+            # Balls are enlarged by the rounding of the grid's values; large ones may therefore
+            # contain points of a larger count.
             far = self.measure(found)
             if far < self.upper:
                 self.upper, self.counterexample = far, found
@@ -230,13 +230,13 @@ class CountBisection(Bisection):
         if math.isinf(high):
             grown = min(max(2 * low, 1.0), self.limit)
             return grown if grown > low else None
-        # The least count is the easiest to prove, and without its proof no other one helps.
+        # The least count is the easiest to prove, and its proof is needed in any case.
         is_least = self._least_first and low == max(self.lower, 0.0)
         middle = low + 1 if is_least else float((low + high) // 2)
         return middle if low < middle < high else None
 
     def share(self, share: float) -> float:
-        """Return all the time for the last count that is not settled."""
+        """Return all the time for the last undecided count."""
         return 1.0 if self.upper - max(self.lower, 0.0) == 2 else share
 
     def forget_undecided(self) -> None:
@@ -245,7 +245,7 @@ class CountBisection(Bisection):
         self._least_first = True
 
     def smallest(self, verifier: CountVerifier) -> SmallestResult:
-        """Return what is known now."""
+        """Return the result so far."""
         lower = verifier.lower
         has_certificate = lower.count is not None and lower.count == self.lower
         return SmallestResult(

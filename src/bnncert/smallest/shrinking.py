@@ -1,4 +1,4 @@
-"""Counterexamples with fewer steps: changes are taken back while the class stays wrong."""
+"""Counterexamples with fewer changes: changes are undone while the class stays wrong."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Shrinking:
         self._rivals = np.array([t.rival for t in problem.targets], dtype=np.int64)
 
     def __call__(self, replayer: Replayer, found: Counterexample) -> Counterexample:
-        """Return the nearest counterexample that was found and confirmed exactly, or this one."""
+        """Return a nearer counterexample that is confirmed exactly, or the given one."""
         counts = self._counts
         places = start = counts.places(found.point)
         places = self._scaled(places) if counts.norm == "linf" else self._taken_back(places)
@@ -52,7 +52,7 @@ class Shrinking:
         return candidates[wrong[0]] if wrong.size else None
 
     def _scaled(self, places: FloatArray) -> FloatArray:
-        """Return the places with all changes cut off at the least possible count."""
+        """Return the places with all changes clipped to the least possible count."""
         home = self._counts.home
         change = places - home
         most = int(np.abs(change).max(initial=0.0))
@@ -61,7 +61,7 @@ class Shrinking:
         return places if nearer is None else nearer
 
     def _taken_back(self, places: FloatArray) -> FloatArray:
-        """Return the places after changes that are not needed are taken back, one by one."""
+        """Return the places after unnecessary changes are undone, one by one."""
         places = self._many_taken_back(places)
         for _ in range(MOST_ROUNDS):
             if self._deadline.passed():
@@ -73,7 +73,7 @@ class Shrinking:
         return places
 
     def _many_taken_back(self, places: FloatArray) -> FloatArray:
-        """Return the places after the changes that matter least on their own are taken back."""
+        """Return the places after the changes with the least effect are undone together."""
         home = self._counts.home
         changed = np.flatnonzero(places != home)
         single = np.repeat(places[None, :], changed.size, axis=0)
@@ -89,7 +89,7 @@ class Shrinking:
         return places if nearer is None else nearer
 
     def _one_taken_back(self, places: FloatArray) -> FloatArray:
-        """Return the places with one change taken back: whole, in half, or by one step."""
+        """Return the places with one change undone: completely, by half, or by one step."""
         home = self._counts.home
         changed = np.flatnonzero(places != home)
         change = places[changed] - home[changed]
