@@ -1,4 +1,4 @@
-"""Answering one instance, in whatever process: a row, and the certificate as bytes.
+"""The answer to one instance: a row, and the certificate as bytes.
 
 The certificate is returned as bytes because its folder may be on another machine than the worker.
 """
@@ -48,8 +48,8 @@ def answer(
     region, label, options = instance.ball, instance.label, settings.options(threads)
     bounding = settings.question == "bound"
     if settings.targets != "all" or bounding:
-        # Verification asks about the chosen adversarial classes only, but any class can win at the
-        # centre.  A bound does not look at the centre, and a tie there does not exclude a bound.
+        # Verification checks only the chosen adversarial classes, but the centre may have any
+        # class.  A bound does not check the centre, and a tie there does not exclude a bound.
         ties = "robust" if bounding else settings.ties
         result = verify(network, region, label, ties=ties, method="interval", options=options)
         if result.is_misclassified:

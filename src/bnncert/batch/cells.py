@@ -1,4 +1,4 @@
-"""Checks of the cells of a results file: SQLite lets any column hold values of any type."""
+"""Checks of the cells of a results file: SQLite allows values of any type in any column."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def stored_sizes(text: Any, where: str) -> tuple[int, ...]:
 
 
 def stored_point(blob: Any, dtype: Any, shape: tuple[int, ...], where: str) -> FloatArray:
-    """Return the point in a cell: as many floats as its shape says."""
+    """Return the point in a cell, whose size is that of its shape."""
     if dtype not in ("<f4", "<f8"):
         raise FormatError(f"{where}: values of type {str(dtype)[:40]!r}; expected '<f4' or '<f8'")
     if not isinstance(blob, bytes) or len(blob) != math.prod(shape) * int(dtype[2]):

@@ -1,7 +1,7 @@
 """Workers of a Dask cluster.
 
 Each instance is a task that returns its row; only the coordinating process writes.  If a worker
-dies, the scheduler gives its tasks to other workers.  Networks are tasks as well, so that they are
+exits, the scheduler gives its tasks to other workers.  Networks are also tasks, so that they are
 unpacked again on those workers.
 """
 
@@ -19,7 +19,7 @@ from bnncert.errors import BnncertError, failure_text
 from bnncert.network import Network
 from bnncert.scheduler import connected
 
-#: Submitted tasks for each thread of the cluster: enough that no thread waits, and few, because
+#: Submitted tasks for each thread of the cluster: enough to keep all threads busy, but few, because
 #: another process may answer some of the instances.
 AHEAD = 3
 
@@ -51,7 +51,7 @@ def _answers(
 
     run = uuid.uuid4().hex[:8]
     shared: dict[str, Any] = {}
-    flying: dict[str, Instance] = {}
+    running: dict[str, Instance] = {}
     # Results are fetched one by one: a failed task in a batch would fail the whole batch.
     done = distributed.as_completed(loop=client.loop)
 
@@ -68,18 +68,18 @@ def _answers(
             shared[content] = client.submit(_unpack, packed, key=f"bnncert-network-{run}-{content}")
         key = f"bnncert-{run}-{instance.key.digest}"
         future = client.submit(_answer, shared[content], instance, key=key, pure=False)
-        flying[key] = instance
+        running[key] = instance
         done.add(future)
         return True
 
     def top_up() -> None:
         threads = sum(client.nthreads().values())
-        while len(flying) < max(4, AHEAD * threads) and submit():
+        while len(running) < max(4, AHEAD * threads) and submit():
             pass
 
     top_up()
     for future in done:
-        instance = flying.pop(future.key)
+        instance = running.pop(future.key)
         try:
             answer = future.result()
         except distributed.KilledWorker:

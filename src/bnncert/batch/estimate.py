@@ -1,8 +1,8 @@
-"""How long the rest of an experiment will take.
+"""Estimates of the remaining time of an experiment.
 
-Methods differ by orders of magnitude.  An unanswered instance is therefore expected to take as long
-as the finished instances of its own kind; if there are none, as those of its method; if there are
-none of these either, its time limit.
+Methods differ by orders of magnitude.  The estimate for an unanswered instance is therefore the
+mean time of the finished instances of its own kind; if there are none, that of its method; if there
+are none of these either, its time limit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Estimate:
             self._sums[name] = total + seconds, count + 1
 
     def remaining(self, workers: int) -> float | None:
-        """Return the seconds left for that many workers, or None if they cannot be estimated."""
+        """Return the remaining seconds with `workers` workers, or None if they are unknown."""
         left = 0.0
         for kind, count in self._open.items():
             if count == 0:
@@ -47,7 +47,7 @@ class Estimate:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds in words, two units at most."""
+    """Return seconds in words, with at most two units."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

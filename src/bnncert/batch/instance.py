@@ -17,7 +17,7 @@ from bnncert.relaxations.linear import Form
 
 @dataclass(frozen=True)
 class Settings:
-    """What many instances have in common.
+    """Settings that many instances share.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class Settings:
     memory
         Gigabytes for each instance.
     form, samples, solver
-        Options of the method; None stands for the default of the method.
+        Options of the method; None is the default of the method.
     """
 
     norm: BallNorm = "linf"
@@ -88,7 +88,7 @@ class InstanceGroup:
     timeout: float | None
 
     def most_seconds(self, instances: int) -> float:
-        """Return what that many instances may take at most, one after the other."""
+        """Return the largest total time of `instances` instances."""
         return math.inf if self.timeout is None else instances * self.timeout
 
 
@@ -107,7 +107,7 @@ class Instance:
     inputs: str = "real inputs"
     #: Where the label comes from.
     labels: LabelSource = "own"
-    #: The file name of its certificate; None if no certificate is asked for.
+    #: The file name of its certificate; None if no certificate is wanted.
     certificate: str | None = None
 
     @property
@@ -117,7 +117,7 @@ class Instance:
 
     @property
     def group(self) -> InstanceGroup:
-        """The kind of question that this is."""
+        """The group of the instance."""
         return InstanceGroup(
             network=self.network,
             question=self.settings.question,

@@ -20,13 +20,13 @@ from bnncert.formats.inputs import (
 from bnncert.formats.labels import checked_labels, label_name, point_names, read_labels
 from bnncert.network import Network
 
-#: In place of a file of labels: the network's own answers, even if the data has labels.
+#: Instead of a file of labels: the network's own answers, even if the data has labels.
 OWN = "own"
 
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Points as they are in a file, and their true classes if they are known.
+    """Points as stored in a file, and their true classes if known.
 
     `where` and `labels_where` name the two in messages.
     """
@@ -73,7 +73,7 @@ def read_data(text: str, labels: str | None = None) -> Data:
     Parameters
     ----------
     text
-        `FILE.npz` needs no key if it holds one array besides the labels.
+        `FILE.npz` needs no key if it has one array besides the labels.
     labels
         A file of labels instead, or "own": none.
     """

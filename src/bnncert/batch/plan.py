@@ -1,4 +1,4 @@
-"""Plans: the list of all instances of a run or of an experiment, with the networks they need."""
+"""Plans: the list of all instances of a run or of an experiment, with their networks."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from bnncert.regions import Ball, Grid
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """The instances, each once, and what is needed to answer them.
+    """The instances, each once, and the networks to answer them.
 
     Attributes
     ----------
     networks
         Networks by content hash.
     records
-        What the results file says about these networks.
+        The descriptions of these networks in the results file.
     notes
         Lines for the user, such as how many inputs are left out.
     """
@@ -63,14 +63,14 @@ class Plan:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which points of the data are asked about.
+    """The chosen points of the data.
 
     Attributes
     ----------
     first, count
         `count` points (default: all that follow) from number `first` on.
     indices
-        The numbers of the points instead; of these, `count` and `first` choose.
+        The numbers of the points instead, from which `first` and `count` choose.
     """
 
     first: int = 0
@@ -96,7 +96,7 @@ class Selection:
 
 @dataclass(frozen=True, eq=False)
 class _Subject:
-    """A network under its name, the points it is asked about, and the data box."""
+    """A network with its name, the chosen points, and the data box."""
 
     name: str
     network: Network
@@ -195,9 +195,9 @@ def plan_experiment(configuration: Configuration) -> Plan:
 def _instances(
     subject: _Subject, sizes: Collection[float], settings: Settings, certificates: bool, prefix: str
 ) -> tuple[list[Instance], tuple[str, ...]]:
-    """List the questions of one network and method, and notes on what is left out.
+    """Return the questions of one network and method, and notes on inputs that are left out.
 
-    `sizes` are the radii in input units; `prefix` starts the names of the certificates.
+    `sizes` are the radii in input units; `prefix` begins the names of the certificates.
     """
     if settings.question == "bound" and certificates:
         raise InputError("a bound has no certificate; only verdicts have")
@@ -241,7 +241,7 @@ def _instances(
 
 
 def _common_key(subject: _Subject, settings: Settings, balls: Balls) -> InstanceKey:
-    """Return what the questions of one network and method share; inputs and radii are added."""
+    """Return the common key of one network and method, to which inputs and radii are added."""
     return InstanceKey(
         model_hash=subject.network.content_hash,
         input_index=0,
@@ -263,7 +263,7 @@ def _common_key(subject: _Subject, settings: Settings, balls: Balls) -> Instance
 
 
 def _classified(subject: _Subject, balls: Balls) -> Iterator[tuple[int, FloatArray, int, int]]:
-    """Yield the chosen points as (number, values, label, class that the network gives)."""
+    """Yield the chosen points as (number, values, label, class of the network)."""
     network, data = subject.network, subject.data
     box = None
     if network.input_lo is not None and network.input_hi is not None:
@@ -326,7 +326,7 @@ def _part_instances(
 
 
 def _selection(points: DataSource) -> Selection:
-    """Return the selection of a part; the command line may ask for fewer than it lists."""
+    """Return the selection of a part; the command line may reduce the number of points."""
     count = points.count
     if points.indices is not None and count is not None:
         count = min(count, len(points.indices))

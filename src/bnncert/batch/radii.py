@@ -23,9 +23,9 @@ DELTAS = {"linf": 127.5, "l2": 255.0}
 
 @dataclass(frozen=True)
 class Radius:
-    """A radius as it was written; `in_units` says what it means for a network.
+    """A radius as it was written; `in_units` converts it for a network.
 
-    `line` is the line of the configuration, and `name` is what messages call the number.
+    `line` is the line of the configuration, and `name` the name of the number in messages.
     """
 
     number: float
@@ -46,7 +46,7 @@ class Radius:
         Raises
         ------
         InputError
-            If the unit means nothing for this network or norm.
+            If the unit is not defined for this network or norm.
         """
         if self.unit == "input":
             return self.number
@@ -79,15 +79,15 @@ def check_clip(lo: float, hi: float) -> tuple[float, float]:
 
 
 def read_step(value: object, line: int = 0) -> Radius | None:
-    """Return the step of a grid that a number or a text like `1px` stands for, or None."""
+    """Return the grid step of a number or a text like `1px`, or None if it is not one."""
     step = read_radius(value, line, "grid")
     return None if step is None or step.number == 0 or step.unit == "delta" else step
 
 
 def read_radius(value: object, line: int = 0, name: str = "radius") -> Radius | None:
-    """Return the radius that a number or a text like `0.25 delta` stands for, or None.
+    """Return the radius of a number or a text like `0.25 delta`, or None if it is not one.
 
-    `line` is the line of the configuration, and `name` what the number is, for messages.
+    `line` is the line of the configuration, and `name` the name of the number in messages.
     """
     unit: Literal["input", "px", "delta"] = "input"
     if isinstance(value, str):

@@ -20,11 +20,11 @@ class Recorded:
     networks: dict[str, NetworkRecord]
 
     def network(self, model_hash: str) -> NetworkRecord:
-        """Return what is known of a network; its name is at least the start of its hash."""
+        """Return the description of a network; without one, its name is the start of its hash."""
         return self.networks.get(model_hash) or NetworkRecord(model_hash, model_hash[:12])
 
     def evidence(self, rows: Iterable[Row]) -> Iterator[tuple[Row, Evidence]]:
-        """Read what is behind these rows, one after the other."""
+        """Read the evidence of these rows, one after the other."""
         with ResultsFile(self.path, writable=False) as results:
             for row in rows:
                 yield row, results.evidence(row)

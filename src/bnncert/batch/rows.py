@@ -1,4 +1,4 @@
-"""What a results file holds: rows, and what the hashes of networks and inputs stand for.
+"""The content of a results file: rows, and the networks and inputs of their hashes.
 
 The runner writes these types, and the reports read them.
 """
@@ -25,7 +25,7 @@ from bnncert.version import __version__
 #: label.
 RowStatus: TypeAlias = Status | Literal["misclassified"]
 
-#: What is asked: whether the property holds, or how large the margin is.
+#: The question: whether the property holds, or how large the margin is.
 Question: TypeAlias = Literal["verify", "bound"]
 
 #: Where the label of an input comes from: given with the data, or the network's own answer.  Files
@@ -157,7 +157,7 @@ class Row:
 
 @dataclass(frozen=True)
 class NetworkRecord:
-    """What a model hash stands for; a file of version 1 does not say more than the hash."""
+    """The network of a model hash; a file of version 1 has only the hash."""
 
     model_hash: str
     #: The name for the reader, and the file or recipe of the network.
@@ -189,7 +189,7 @@ class NetworkRecord:
 
 @dataclass(frozen=True, eq=False)
 class InputRecord:
-    """What an input hash stands for: a flat point, its class and its shape."""
+    """The input of an input hash: a flat point, its class and its shape."""
 
     input_hash: str
     label: int
@@ -199,7 +199,7 @@ class InputRecord:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What is behind one row: the answers of the targets, the input and the counterexample."""
+    """The evidence of one row: the answers of the targets, the input and the counterexample."""
 
     targets: list[dict[str, Any]]
     found: dict[str, Any]
@@ -211,8 +211,7 @@ class Evidence:
 def label_source(rows: Iterable[Row]) -> LabelSource:
     """Return where the labels of rows come from.
 
-    The network's own answer is its own label: if a row of unknown source has another label than
-    the network's answer, labels were given.
+    If a row of unknown source has another label than the network's own answer, labels were given.
     """
     known = list(rows)
     given = any(r.labels == "unknown" and r.key.label != r.predicted for r in known)
@@ -221,7 +220,7 @@ def label_source(rows: Iterable[Row]) -> LabelSource:
 
 
 def _one_number(values: FloatArray | None) -> float | None:
-    """Return the value that all entries share, or None."""
+    """Return the value of all entries if they are equal, or None."""
     if values is None:
         return None
     flat = np.atleast_1d(values).reshape(-1)

@@ -1,7 +1,7 @@
-"""Running a plan: what the results file does not answer yet is answered and written.
+"""Running a plan: instances without an answer in the results file are answered.
 
-Only the calling process writes, each row as soon as it is there.  Running a plan again after any
-interruption therefore continues it, and running a finished plan again computes nothing.
+Only the calling process writes, each row at once.  Running a plan again after an interruption
+therefore continues it, and running a finished plan again computes nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bnncert.batch.workers import answer_here, answer_in_processes
 from bnncert.errors import InputError
 from bnncert.scheduler import check_address
 
-#: Called with (finished, total, what was answered just now or None).
+#: Called with (finished, total, the latest answer or None).
 RunProgress: TypeAlias = Callable[[int, int, Answer | None], None]
 
 #: Instances with their rows.
@@ -32,7 +32,7 @@ AnsweredInstances: TypeAlias = tuple[tuple[Instance, Row], ...]
 
 @dataclass(frozen=True)
 class Place:
-    """Where instances are answered.
+    """The place where instances are answered.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Place:
     scheduler
         The address of a Dask scheduler, whose workers answer instead.
     say
-        Gets a line of text while the scheduler has no workers.
+        Called with a line of text while the scheduler has no workers.
     """
 
     workers: int = 0
@@ -78,10 +78,10 @@ def run_plan(
     certificates: Path | None = None,
     progress: RunProgress | None = None,
 ) -> Finished:
-    """Answer what the file does not answer yet, and return all rows of the plan.
+    """Answer the instances without an answer in the file, and return all rows of the plan.
 
-    Certificates go to the folder `certificates`, by default one beside the results file that is
-    named after it.
+    Certificates are written to the folder `certificates`, by default one beside the results file
+    that is named after it.
 
     Raises
     ------
@@ -97,9 +97,9 @@ def run_plan(
     report(done, total, None)
     failures: list[Answer] = []
     if unanswered:
-        # Asked again just before: another process may have answered in the meantime.
+        # Checked again before each instance: another process may have answered it meanwhile.
         instances = (i for i in unanswered if not results.has(i.key))
-        # Closed immediately at the end, because closing is what stops the workers.
+        # Closed at once at the end, because closing stops the workers.
         with closing(_answers(plan, instances, place or Place())) as answers:
             for answer in answers:
                 if answer.row is None:
@@ -117,7 +117,7 @@ def default_folder(results: Path) -> Path:
 
 
 def _describe(plan: Plan, results: ResultsFile) -> None:
-    """Write into the file what the hashes of networks and inputs stand for."""
+    """Write the networks and inputs of the plan's hashes to the file."""
     shapes = {record.model_hash: record.input_shape for record in plan.records}
     asked = {i.key.model_hash for i in plan.instances}
     inputs = {
@@ -135,14 +135,11 @@ def _answers(
     plan: Plan, instances: Iterator[Instance], place: Place
 ) -> Generator[Answer, None, None]:
     if place.scheduler is not None:
-        return answer_on_cluster(plan.networks, instances, place.scheduler, place.say or _silent)
+        say = place.say or (lambda text: None)
+        return answer_on_cluster(plan.networks, instances, place.scheduler, say)
     if place.workers == 0:
         return answer_here(plan.networks, instances)
     return answer_in_processes(plan.networks, instances, place.workers)
-
-
-def _silent(text: str) -> None:
-    pass
 
 
 def _with_certificate(answer: Answer, row: Row, folder: Path, results: ResultsFile) -> Row:

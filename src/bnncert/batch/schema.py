@@ -39,7 +39,7 @@ _VERSION_1 = (
     )""",
 )
 
-#: What version 2 adds to version 1: the question, certificates, and what the hashes stand for.
+#: Version 2 adds to version 1: the question, certificates, and the networks and inputs of hashes.
 _VERSION_2 = (
     "ALTER TABLE results ADD COLUMN question TEXT NOT NULL DEFAULT 'verify'",
     "ALTER TABLE results ADD COLUMN certificate TEXT",
@@ -63,19 +63,19 @@ _VERSION_2 = (
     )""",
 )
 
-#: What version 3 adds: whether labels were given.
+#: Version 3 adds whether labels were given.
 _VERSION_3 = ("ALTER TABLE results ADD COLUMN labels TEXT NOT NULL DEFAULT 'unknown'",)
 
-#: What version 4 adds: grids, and by how much inputs of L0 balls change.
+#: Version 4 adds grids, and the largest change of an input in L0 balls.
 _VERSION_4 = (
     "ALTER TABLE results ADD COLUMN grid TEXT",
     "ALTER TABLE results ADD COLUMN within REAL",
 )
 
-#: What each version adds to the one before it.
+#: The statements of each version after those of the version before.
 _VERSIONS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
 
-#: The newest version of the layout, and all that can be read, as a file states them.
+#: The newest version of the layout, and all readable versions, as a file states them.
 SCHEMA_VERSION = str(len(_VERSIONS))
 KNOWN_VERSIONS = tuple(str(k) for k in range(1, len(_VERSIONS) + 1))
 
@@ -102,13 +102,13 @@ def stated_version(connection: sqlite3.Connection, tables: set[str]) -> str | No
     try:
         meta = dict(connection.execute("SELECT name, value FROM meta").fetchall())
     except sqlite3.OperationalError:
-        # A table of that name with other columns: the file of another program.
+        # A table of that name with other columns belongs to another program.
         return None
     return meta.get("schema_version", "") if meta.get("format") == FORMAT else None
 
 
 def upgrade(connection: sqlite3.Connection, version: str | None) -> None:
-    """Bring a file from a known version to the newest one; None stands for an empty file."""
+    """Upgrade a file from a known version to the newest one; None means an empty file."""
     for statements in _VERSIONS[int(version or 0) :]:
         for statement in statements:
             connection.execute(statement)
@@ -116,8 +116,8 @@ def upgrade(connection: sqlite3.Connection, version: str | None) -> None:
         stated = [("format", FORMAT), ("schema_version", SCHEMA_VERSION)]
         connection.executemany("INSERT INTO meta VALUES (?, ?)", stated)
     else:
-        # Also if nothing changes: SQLite opens a read-only file without an error, and the error
-        # should come now and not after the first hours of work.
+        # Written even if nothing changes: SQLite opens a read-only file without an error, and the
+        # error should occur now and not after hours of work.
         connection.execute(
             "UPDATE meta SET value = ? WHERE name = 'schema_version'", (SCHEMA_VERSION,)
         )

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -47,13 +46,13 @@ BUSY_SECONDS = 60.0
 _KEY_COLUMNS = tuple(f.name for f in fields(InstanceKey))
 _ROW_COLUMNS = tuple(f.name for f in fields(Row) if f.name not in ("key", "rowid"))
 
-#: Columns that older versions lack, and what stands for them.
+#: Columns that older versions do not have, and their default values.
 _ABSENT = {
     **{"question": "'verify'", "certificate": "NULL", "labels": "'unknown'"},
     **{"grid": "NULL", "within": "NULL"},
 }
 
-#: Columns of the evidence that large reports leave in the file, and what stands for them.
+#: Columns of the evidence that reports do not read with the rows, and the values used instead.
 _EVIDENCE = {"per_target": "'[]'", "counterexample": "NULL", "counterexample_json": "NULL"}
 
 
@@ -61,17 +60,17 @@ class ResultsFile:
     """A results file, open for reading and writing; it is created if it does not exist.
 
     Several processes may have the same file open: each row is written in its own transaction, and
-    the first answer to a question stays.  A file of an older version is upgraded to version 4.
+    the first answer to a question is kept.  A file of an older version is upgraded to version 4.
 
     Parameters
     ----------
     writable
-        If False, nothing is written or created, and a file of an older version is read as it is.
+        If False, nothing is written or created, and a file of an older version is not upgraded.
 
     Raises
     ------
     InputError
-        If the file cannot be opened or written, or is not a results file; it is then left as it is.
+        If the file cannot be opened or written, or is not a results file; it is then not changed.
     """
 
     def __init__(self, path: str | Path, *, writable: bool = True) -> None:
@@ -92,8 +91,11 @@ class ResultsFile:
                 if writable:
                     # A rollback journal, not a WAL: the results stay one file that can be copied.
                     self._connection.execute("PRAGMA synchronous = FULL")
+                    # One transaction: of two processes, one creates the tables, one finds them.
                     with self._transaction():
-                        self._prepare()
+                        tables = self._tables()
+                        known = self._check_version(tables) if tables else None
+                        upgrade(self._connection, known)
                 else:
                     self._connection.execute("PRAGMA query_only = ON")
                     self._check_version(self._tables())
@@ -104,16 +106,11 @@ class ResultsFile:
     def __enter__(self) -> ResultsFile:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Close the file; everything that was added is in it already."""
+        """Close the file; all added rows have been written."""
         self._connection.close()
 
     def has(self, key: InstanceKey) -> bool:
@@ -145,7 +142,7 @@ class ResultsFile:
         return list(self._select("ORDER BY rowid", (), {} if evidence else _EVIDENCE))
 
     def evidence(self, row: Row) -> Evidence:
-        """Read what is behind a row of this file."""
+        """Read the evidence of a row of this file."""
         with self._one_line():
             found = self._connection.execute(
                 f"SELECT {', '.join(_EVIDENCE)} FROM results WHERE rowid = ?", (row.rowid,)
@@ -173,7 +170,7 @@ class ResultsFile:
         )
 
     def add(self, row: Row) -> bool:
-        """Write a row to the disk; return False if the question is answered in the file already."""
+        """Write a row to the disk; return False if the file has an answer to the question."""
         values = {"key": row.key.digest, **asdict(row.key)}
         values.update({name: getattr(row, name) for name in _ROW_COLUMNS})
         names, marks = ", ".join(values), ", ".join("?" * len(values))
@@ -194,21 +191,15 @@ class ResultsFile:
             )
 
     def add_networks(self, records: Iterable[NetworkRecord]) -> None:
-        """Record what model hashes stand for; existing records stay."""
-        self._add_all(
-            "networks",
-            [
-                {
-                    **{f.name: getattr(record, f.name) for f in fields(record)},
-                    "sizes": json.dumps(record.sizes),
-                    "input_shape": json.dumps(record.input_shape),
-                }
-                for record in records
-            ],
-        )
+        """Record the networks of model hashes; existing records are kept."""
+        rows = []
+        for record in records:
+            shapes = {"sizes": record.sizes, "input_shape": record.input_shape}
+            rows.append(asdict(record) | {k: json.dumps(v) for k, v in shapes.items()})
+        self._add_all("networks", rows)
 
     def add_inputs(self, records: Iterable[InputRecord]) -> None:
-        """Record what input hashes stand for; existing records stay."""
+        """Record the inputs of input hashes; existing records are kept."""
         rows = []
         for record in records:
             short = record.point.astype("<f4")
@@ -226,7 +217,7 @@ class ResultsFile:
         self._add_all("inputs", rows)
 
     def networks(self) -> list[NetworkRecord]:
-        """Return what the model hashes stand for, as far as the file says it."""
+        """Return the networks of the model hashes, if the file has them."""
         names = tuple(f.name for f in fields(NetworkRecord))
         records = []
         for values in self._all("networks", names):
@@ -245,7 +236,7 @@ class ResultsFile:
         return records
 
     def inputs(self) -> list[InputRecord]:
-        """Return what the input hashes stand for, as far as the file says it."""
+        """Return the inputs of the input hashes, if the file has them."""
         records = []
         for values in self._all("inputs", ("input_hash", "label", "shape", "dtype", "point")):
             where = f"{self.path}: input {str(values['input_hash'])[:12]}"
@@ -260,7 +251,7 @@ class ResultsFile:
         try:
             return os.path.relpath(Path(path).resolve(), self.path.resolve().parent)
         except ValueError:
-            # Another drive of Windows.
+            # The paths are on different drives (Windows).
             return str(Path(path).resolve())
 
     def _add_all(self, table: str, rows: list[dict[str, Any]]) -> None:
@@ -286,7 +277,7 @@ class ResultsFile:
     def _select(
         self, clause: str, values: tuple[Any, ...], left_out: dict[str, str] | None = None
     ) -> Iterator[Row]:
-        """Yield rows; the columns `left_out` are not read but filled with constants."""
+        """Yield rows; the columns `left_out` are constants instead of stored values."""
         names = ("rowid", *_KEY_COLUMNS, *_ROW_COLUMNS)
         with self._one_line():
             if "results" not in self._tables():
@@ -310,7 +301,7 @@ class ResultsFile:
     def _refuse_other_files(self) -> None:
         """Raise if the file is not a database.
 
-        The first bytes are checked here because SQLite takes some short files for empty databases.
+        The first bytes are checked here because SQLite opens some short files as empty databases.
         """
         if self._writable:
             if self.path.is_dir():
@@ -333,14 +324,6 @@ class ResultsFile:
         untouched = "; it was left as it is" if self._writable else ""
         return FormatError(f"{self.path}: not a bnncert results file{untouched}")
 
-    def _prepare(self) -> None:
-        """Check that this is a results file, or make it one if it is empty.
-
-        This runs in one transaction: of two processes, one creates the tables and one finds them.
-        """
-        tables = self._tables()
-        upgrade(self._connection, self._check_version(tables) if tables else None)
-
     def _tables(self) -> set[str]:
         return plain_tables(self._connection)
 
@@ -361,8 +344,8 @@ class ResultsFile:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """Run statements as one transaction, which Ctrl-C or a full disk undoes completely."""
-        # IMMEDIATE: waiting for another writer then happens here, before anything is changed.
+        """Run statements as one transaction, which is undone after Ctrl-C or on a full disk."""
+        # IMMEDIATE: the wait for another writer is here, before anything is changed.
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -375,14 +358,14 @@ class ResultsFile:
 
     @contextmanager
     def _one_line(self) -> Iterator[None]:
-        """Turn errors of SQLite into one line that names the file."""
+        """Convert errors of SQLite to one line that names the file."""
         try:
             yield
         except sqlite3.OperationalError as error:
             wanted = "written" if self._writable else "read"
             raise InputError(f"{self.path}: cannot be {wanted} ({error})") from error
         except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
-            # Names and messages of SQLite itself may be broken text, too.
+            # Names and messages of SQLite may also be broken text.
             raise FormatError(
                 f"{self.path}: not a readable results file ({reason(error)})"
             ) from error

@@ -1,6 +1,6 @@
 """Worker processes on this machine, each with one instance at a time.
 
-If a worker dies, its instance is tried once more in a new process; no other instance is lost.
+If a worker exits unexpectedly, its instance is tried again in a new process.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from bnncert.errors import BnncertError
 from bnncert.network import Network
 from bnncert.processes import WorkerProcess
 
-#: A worker is ended this long after the time limit of its instance.  Methods check the time limit
+#: A worker is killed this long after the time limit of its instance.  Methods check the time limit
 #: themselves, but a single step of a general solver may take long.
 GRACE_SHARE, GRACE_SECONDS = 0.25, 15.0
 
-#: How often an instance may lose its worker, and how often a worker may fail to start.
+#: The most attempts for an instance whose worker exits, and the most workers that do not start.
 MOST_ATTEMPTS, MOST_FALSE_STARTS = 2, 3
 
 

@@ -98,7 +98,7 @@ class ProofStage:
     #: The method whose name the results show.
     method: type[Method]
     #: Returns the result for one target, or None if the stage is not meant for it.
-    prove: Callable[[ProofTask], TargetResult | None]
+    work: Callable[[ProofTask], TargetResult | None]
     #: The stage's share of the remaining time on a large problem, and on a network with many sign
     #: layers.
     share_if_large: float = 1.0
@@ -108,6 +108,10 @@ class ProofStage:
         """Return the stage's share of the remaining time."""
         large = self.share_if_large if is_large else 1.0
         return min(large, self.share_if_deep if is_deep else 1.0)
+
+    def prove(self, task: ProofTask) -> TargetResult | None:
+        """Return the result for one target, or None if the stage is not meant for it."""
+        return self.work(task)
 
 
 def _linear(task: ProofTask) -> TargetResult | None:

@@ -1,4 +1,4 @@
-"""What a configuration file asks for; docs/experiments.md explains the keys."""
+"""The content of a configuration file; docs/experiments.md explains the keys."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class NetworkSource:
 class DataSource:
     """Points: a file, the bundled images, a seed of random points, or None.
 
-    None stands for a file that the command line names.  `labels` is a file of their classes, or
-    "own"; None stands for the labels beside the points.
+    None means a file that the command line names.  `labels` is a file of their classes, or "own";
+    None means the labels in the same file.
     """
 
     source: str | int | None
@@ -71,7 +71,7 @@ class MethodChoice:
 class Part:
     """Some networks, and every combination of norms, radii and methods for them.
 
-    `common` are the settings of all instances, whatever their norm and method.
+    `common` are the settings of all instances, without norm and method.
     """
 
     networks: tuple[str, ...]
@@ -86,7 +86,7 @@ class Part:
     line: int
 
     def settings(self, norm: BallNorm, choice: MethodChoice) -> Settings:
-        """Return what the instances of a norm and a method have in common."""
+        """Return the settings of the instances of a norm and a method."""
         return replace(
             self.common,
             norm=norm,

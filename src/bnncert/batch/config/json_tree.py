@@ -14,7 +14,7 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 
 
 def _refuse(word: str) -> None:
-    """Raise for NaN and Infinity, which the standard library reads, but JSON does not have."""
+    """Raise for NaN and Infinity, which are not JSON, but which the standard library reads."""
     raise KeyError(word)
 
 
@@ -37,7 +37,7 @@ class _Reader:
 
     def __init__(self, text: str, path: Path) -> None:
         self.text, self.path, self.at = text, path, 0
-        # Counted incrementally: counting from the start each time would take quadratic time.
+        # Lines are counted incrementally: counting from the start would take quadratic time.
         self._line, self._counted = 1, 0
 
     def line(self) -> int:

@@ -1,8 +1,8 @@
 """Random networks and points, the same for the same seed.
 
 Every weight is -1, 0 or +1; biases are uniform in [-1, 1] times the number of a row's non-zeros, so
-that about every neuron of the first layer is open on the data box [-1, 1].  The last class has no
-weights: with two classes the margin is a sum of +-1 times the last layer, as in the paper.
+that nearly all neurons of the first layer are unstable on the data box [-1, 1].  The last class has
+no weights: with two classes the margin is a sum of +-1 times the last layer, as in the paper.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bnncert.network import Network
 class RandomNetwork:
     """A recipe: sizes with inputs and classes, and how many weights are zero.
 
-    `nonzeros` (of each row, all layers below the output) takes the place of the share `zeros`.
+    `nonzeros` (of each row, all layers below the output) replaces the share `zeros`.
     """
 
     sizes: tuple[int, ...]

@@ -59,9 +59,8 @@ def read_configuration(path: Path) -> Configuration:
         parts = [
             _part(ConfigSection(path, n, "the part", keys, top), networks) for n in nodes.value
         ]
-    return Configuration(
-        path, top.text("title") or path.stem, tuple(networks.values()), tuple(parts)
-    )
+    title = top.text("title") or path.stem
+    return Configuration(path, title, tuple(networks.values()), tuple(parts))
 
 
 def _networks(top: ConfigSection) -> dict[str, NetworkSource]:
@@ -99,7 +98,7 @@ def _file(section: ConfigSection, node: Node, bundled: tuple[str, ...], key: str
     try:
         there = Path(split_key(str(full), KEYED_SUFFIXES)[0]).is_file()
     except (OSError, ValueError):
-        # A name that no file can have.
+        # The text cannot be the name of a file.
         there = False
     if not there:
         raise section.wrong(f"{text}: no such file", node.line)
@@ -301,7 +300,7 @@ def _clip(section: ConfigSection) -> tuple[float, float] | None:
 
 
 def _scale(section: ConfigSection) -> PixelScale | None:
-    """Return how pixels enter: `scale: [LO, HI]`, or `mean` and `std`."""
+    """Return the scale of pixels: `scale: [LO, HI]`, or `mean` and `std`."""
     given = {k: n for k in ("scale", "mean", "std") if (n := section.get(k)) is not None}
     if not given:
         return None

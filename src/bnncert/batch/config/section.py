@@ -12,7 +12,7 @@ from bnncert.errors import FormatError
 
 
 class ConfigSection:
-    """A mapping and the keys it may have; `defaults` has the values that it does not state."""
+    """A mapping and its allowed keys; `defaults` has the values of missing keys."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class ConfigSection:
         return None if self.defaults is None else self.defaults.get(key)
 
     def need(self, key: str) -> Node:
-        """Return the value of a key that must be there."""
+        """Return the value of a required key."""
         node = self.get(key)
         if node is None:
             raise self.wrong(f"{self.what} has no {key}")
@@ -72,14 +72,14 @@ class ConfigSection:
         return node.value.strip()
 
     def choice(self, node: Node, what: str, choices: Sequence[str]) -> str:
-        """Return a text that is one of a few."""
+        """Return a text that is one of the choices."""
         if node.value not in choices or not isinstance(node.value, str):
             expected = f"{', '.join(choices[:-1])} or {choices[-1]}"
             raise self.wrong(f"{what} is {node.kind}; expected {expected}", node.line)
         return node.value
 
     def chosen(self, key: str, choices: Sequence[str]) -> str | None:
-        """Return the value of a key that is one of a few texts."""
+        """Return the value of a key that is one of the choices."""
         node = self.get(key)
         return None if node is None else self.choice(node, key, choices)
 

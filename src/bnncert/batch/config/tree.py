@@ -21,7 +21,7 @@ class Node:
 
     @property
     def kind(self) -> str:
-        """What the value is, in words."""
+        """The kind of value in words."""
         value = self.value
         if isinstance(value, dict):
             return "a mapping"

@@ -10,7 +10,7 @@ import yaml
 
 from bnncert.batch.config.tree import Node, complaint
 
-#: Numbers that YAML 1.1 takes for text, such as 1e-3.
+#: Numbers that are text in YAML 1.1, such as 1e-3.
 _EXPONENT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+")
 
 #: Greatest depth of nested lists and mappings; a configuration has five levels.
@@ -31,7 +31,7 @@ def read_yaml(text: str, path: Path) -> Node:
                 # PyYAML's time grows with the square of the depth.
                 raise complaint(path, event.start_mark.line + 1, "nested too deeply")
             if isinstance(event, yaml.AliasEvent):
-                # A few lines of aliases can expand to more values than the memory holds.
+                # A few lines of aliases can expand to more values than fit into memory.
                 raise complaint(path, event.start_mark.line + 1, "an alias (*); write it out")
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
