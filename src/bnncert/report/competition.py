@@ -1,7 +1,7 @@
 """The results of a VNN-COMP category: its results.csv, and the table for the terminal.
 
-A row begins as in the competition: category, onnx, vnnlib, prepare time, result, run time.  What
-follows says how the answer came about and what exactly was asked, so that it is not asked twice.
+A row begins as in the competition: category, onnx, vnnlib, prepare time, result, run time.  The
+other columns describe the answer and identify the question, so that it is not answered twice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bnncert.formats.limits import DEFAULT_LIMITS
 from bnncert.formats.reading import read_text
 from bnncert.report.plain_table import plain_table
 
-#: Every answer there is, with its colour.
+#: All answers with their colours.
 WORDS = {"sat": "red", "unsat": "green", "unknown": "yellow", "timeout": "yellow", "error": "red"}
 
 #: The columns of results.csv.  There is no preparation step: reading the files is part of the run.
@@ -48,9 +48,9 @@ class Line:
     word: str = ""
     seconds: float = 0.0
     stage: str = ""
-    #: Bytes of the certificate, 0 if there is none, None if none was asked for.
+    #: Bytes of the certificate, 0 if there is none, None if none was requested.
     certificate: int | None = None
-    #: Most bytes that the largest process held.
+    #: Peak memory in bytes of the largest process.
     memory: int = 0
     #: Where the witness was executed: "exact", "exact+onnxruntime", or "".
     replayed: str = ""
@@ -93,7 +93,7 @@ class ResultsTable:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # Read here, so that a file of another kind is reported before anything is written to it.
+        # Read here, so that a file of another kind is reported before it is overwritten.
         self.lines()
 
     def lines(self) -> list[Line]:
@@ -108,7 +108,7 @@ class ResultsTable:
             raise FormatError(f"{self._path}: not a results.csv ({error})") from error
 
     def put(self, line: Line) -> None:
-        """Add a row, in place of the one with the same result file."""
+        """Add a row; it replaces the one with the same result file."""
         self._write([*(known for known in self.lines() if known.file != line.file), line])
 
     def drop(self, file: str) -> None:
@@ -147,7 +147,7 @@ def category_table(lines: Sequence[Line]) -> Table:
 
 
 def totals(lines: Sequence[Line]) -> str:
-    """Return how often each answer was given, and the time of all."""
+    """Return the number of each answer, and the total time."""
     words = [line.word for line in lines]
     counts = ", ".join(f"{words.count(word)} {word}" for word in WORDS)
     return f"{counts} of {len(lines)} in {math.fsum(line.seconds for line in lines):.1f} s"

@@ -1,4 +1,4 @@
-"""The one place that counts answers; every table, chart and file of counts uses it."""
+"""Counts of answers, which all tables, charts and files use."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ COUNT_TITLES = ("instances", "misclassified", "robust", "not robust", "undecided
 
 @dataclass(frozen=True)
 class Count:
-    """How many instances of one series have which answer at one radius, and how long it took.
+    """The numbers of answers of one series at one radius, and the times.
 
-    A misclassified input is an instance, but no method is asked about it.  The mean and the
-    maximum of the seconds are therefore those of the other instances, and 0 if there are none.
+    A misclassified input is an instance, but no method runs for it.  The mean and the maximum of
+    the seconds are therefore those of the other instances, and 0 if there are none.
     """
 
     radius: float
@@ -37,7 +37,7 @@ class Count:
 
     @property
     def not_falsified(self) -> float:
-        """Share of all inputs without a known counterexample: no accuracy is above it."""
+        """Share of all inputs without a known counterexample: an upper bound of the accuracy."""
         return 1 - (self.not_robust + self.misclassified) / self.instances
 
 

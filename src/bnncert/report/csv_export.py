@@ -13,7 +13,7 @@ from bnncert.batch.radius_text import inputs_text, radius_in_px
 from bnncert.batch.recorded import Recorded
 from bnncert.report.statistics import Panel, counts, gaps, panels
 
-#: The files that are written: every answer, the sums, and what one method adds to another.
+#: The files: all answers, the counts, and the gains of the reference method.
 CSV_FILES = ("results.csv", "summary.csv", "improvements.csv")
 
 

@@ -2,7 +2,8 @@
 
 The layout is that of the comparisons in the literature: a block for the network, a line for each
 radius, and for each method the certified instances and the mean time; then, image by image, the
-bounds of what the reference method certified.  They need the packages booktabs and multirow.
+bounds of the instances that the reference method certified.  The tables need the packages booktabs
+and multirow.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def write_latex(recorded: Recorded, folder: Path) -> list[Path]:
 
 
 def escape(text: str) -> str:
-    """Return text that LaTeX prints as it is."""
+    """Return the text with all special characters of LaTeX escaped."""
     plain = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return "".join(_SPECIAL.get(c, c) for c in plain)
 
@@ -165,7 +166,7 @@ def _bound_cells(row: Row | None) -> list[str]:
         return ["not robust", seconds]
     if row.lower is None:
         return [row.status, seconds]
-    # Rounded down: the printed number is then still a lower bound.
+    # Rounded down, so that the printed number is a lower bound.
     return [str(Decimal(row.lower).quantize(Decimal("0.01"), ROUND_FLOOR)), seconds]
 
 

@@ -1,25 +1,20 @@
-"""Grey-scale images in the terminal, two pixels to a character."""
+"""Grey-scale images in the terminal, two pixels per character."""
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from rich.text import Text
 
-#: From dark to light, for terminals without colour.
+from bnncert.arrays import FloatArray
+from bnncert.report.page.pictures import shades
+
+#: Characters from dark to light, for terminals without colour.
 RAMP = " .:-=+*#%@"
 
 
-def _levels(image: npt.NDArray[np.float64], lo: float, hi: float) -> npt.NDArray[np.int64]:
-    scaled = (image - lo) / max(hi - lo, 1e-300)
-    return np.clip(np.rint(scaled * 255), 0, 255).astype(np.int64)
-
-
-def picture_lines(
-    image: npt.NDArray[np.float64], lo: float, hi: float, *, colour: bool
-) -> list[Text]:
+def picture_lines(image: FloatArray, lo: float, hi: float, *, colour: bool) -> list[Text]:
     """Draw a 2-D image; with colour, an upper half block shows two rows at once."""
-    grey = _levels(image, lo, hi)
+    grey = shades(image, lo, hi).astype(np.int64)
     if not colour:
         return [
             Text("".join(RAMP[v * (len(RAMP) - 1) // 255] for v in row for _ in range(2)))

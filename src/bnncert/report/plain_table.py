@@ -20,7 +20,7 @@ def plain_table(
     left
         The columns of text; all others are numbers.
     one_line
-        The columns whose cells are never broken into lines.
+        The columns whose cells are never wrapped.
     name
         The title of the table.
     """

@@ -1,12 +1,12 @@
-"""A counterexample as a file: the exact point, or a picture beside the original.
+"""A counterexample as a file: the exact point, or a picture together with the original.
 
 A picture (.png) shows three images of the same size from left to right: the original, the
 counterexample, and their difference.  The first two have 8 bits a sample,
 
     level = round(255 (x - lo) / (hi - lo))
 
-with the data box [lo, hi], so the levels of a point of whole pixels are exactly its pixels.  The
-largest difference of an input gets the full range around a middle grey.
+with the data box [lo, hi], so the levels of a point of integer pixels are exactly its pixels.  The
+largest difference of an input has the full range around a middle grey.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ ROUNDING = 1e-4
 
 
 def check_suffix(path: Path) -> None:
-    """Raise if the name does not say whether a picture or an array is wanted."""
+    """Raise if the suffix is not that of a picture or an array."""
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"{path}: suffix {path.suffix!r}; expected .png (picture) or .npy (point)")
 
 
 @dataclass(frozen=True, eq=False)
 class CounterexampleFile:
-    """Where counterexamples go, and what a picture needs."""
+    """The file for a counterexample, and the data for a picture."""
 
     path: Path
     shape: tuple[int, ...]
-    #: The point beside which a picture shows the counterexample; a query has none.
+    #: The original that a picture shows beside the counterexample; a query has none.
     original: FloatArray | None = None
-    #: The inputs that become black and white, if they are known.
+    #: The values of black and white, if known.
     lo: FloatArray | None = None
     hi: FloatArray | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be written, before the work."""
+        """Raise at once if the file cannot be written."""
         check_suffix(self.path)
         if not self._is_picture:
             return
@@ -122,14 +122,14 @@ class CounterexampleFile:
         assert first is not None
         assert second is not None
         if first.ndim == 2:
-            # With one channel the difference is grey, too: the file has the format of the input.
+            # With one channel the difference is also grey, as the file has one format.
             change = difference(first[..., None], second[..., None])[..., 0]
         else:
             change = difference(first, second)
         return np.hstack([shades(first, 0.0, 1.0), shades(second, 0.0, 1.0), change]), exact
 
     def _image(self, point: FloatArray) -> FloatArray | None:
-        # The user says that this is a picture, so small squares are taken for pictures, too.
+        # The user requested a picture, so small squares are also pictures.
         shapes = [self.shape]
         for channels in (1, 3):
             side = math.isqrt(point.size // channels)

@@ -1,4 +1,4 @@
-"""The rows of a results file in panels and series, as the page, the CSV and LaTeX files show them.
+"""The rows of a results file in panels and series, for the page, CSV and LaTeX files.
 
 Only answers to the same question are counted together: a panel has one network, norm, grid, data
 box, choice of adversarial classes and rule for ties; a series of it has one method with its limits.
@@ -14,11 +14,11 @@ from functools import cached_property
 from bnncert.batch.radius_text import inputs_text, radius_in_px, radius_text
 from bnncert.batch.recorded import Recorded
 from bnncert.batch.rows import LabelSource, NetworkRecord, Row, label_source
-from bnncert.report.counts import Count, count_answers
+from bnncert.report.counts import Count, count_answers, mean
 
 NORM_NAMES = {"linf": "L∞", "l2": "L2", "l1": "L1", "l0": "L0"}
 
-#: What a share of robust inputs is called, and what is said about the labels behind it.
+#: The name of the share of robust inputs, and a description of the labels.
 SHARE_NAMES: dict[LabelSource, str] = {
     "given": "accuracy",
     "own": "agreement with the network's own answer",
@@ -30,7 +30,7 @@ LABEL_WORDS: dict[LabelSource, str] = {
     "unknown": "whether labels were given is not recorded",
 }
 
-#: Methods whose gain over the others is of interest, the first that is there.
+#: Candidates for the reference method, whose gain over the others is shown, in order.
 REFERENCE_METHODS = (
     *("sdp", "sdp-tight", "sdp-tight-pairwise", "sdp-tight-plain", "sdp-standard", "sdp-order2"),
 )
@@ -235,16 +235,15 @@ def _gap(radius: float, question: str, rows: Sequence[tuple[str, Row]]) -> Gap |
         shares = [
             (lower[reference][i] - lower[name][i]) / (upper[i] - lower[name][i])
             for i in order
-            # If the other bound is the minimum already, it cannot be improved.
+            # A bound that equals the minimum cannot be improved.
             if i in upper
             and i in lower[name]
             and i in lower[reference]
             and upper[i] > lower[name][i]
         ]
-        if shares:
-            improvements.append(
-                Improvement(reference, name, len(shares), math.fsum(shares) / len(shares))
-            )
+        share = mean(shares)
+        if share is not None:
+            improvements.append(Improvement(reference, name, len(shares), share))
     return Gap(
         radius=radius,
         question=question,

@@ -14,7 +14,7 @@ from bnncert.network import Network
 from bnncert.report.plain_table import plain_table
 from bnncert.verdict import Finding, Result, Status, TargetResult
 
-#: How each answer is written and coloured.
+#: The words and the colour of each answer.
 STYLE: dict[Status | Finding | Literal["misclassified"], tuple[str, str]] = {
     "robust": ("robust", "green"),
     "not_robust": ("not robust", "red"),
@@ -63,7 +63,7 @@ def result_table(result: Result) -> Table:
 
 
 def presolve_table(result: Result) -> Table:
-    """Return what presolve did to each layer (the same for all targets)."""
+    """Return the effect of presolve on each layer, which is the same for all targets."""
     titles = ("layer", "neurons", "open", "variables", "rules")
     table = plain_table(*titles, left=("rules",), name="presolve")
     lines: list[dict[str, Any]] = next(
@@ -106,7 +106,7 @@ def stage_table(result: Result) -> Table:
 
 
 def elimination_table(result: Result) -> Table:
-    """Return what an elimination of variables did (the same for all of its targets)."""
+    """Return the statistics of an elimination, which are the same for all of its targets."""
     titles = ("quantity", "value", "seconds")
     table = plain_table(*titles, left=("quantity",), name="elimination")
     counts: dict[str, Any] = next(
@@ -179,7 +179,7 @@ def _zero(sign_zero: str) -> str:
 
 
 def methods_table() -> Table:
-    """Return what every registered method needs and promises."""
+    """Return one row for each registered method."""
     titles = ("method", "promises", "regions", "needs", "what it does")
     table = plain_table(*titles, left=titles)
     for method in REGISTRY.all():

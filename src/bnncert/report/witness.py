@@ -10,11 +10,11 @@ from bnncert.verdict import Counterexample, Result
 def number_text(value: float) -> str:
     """Return the shortest decimal that reads back as this number, in single and in double.
 
-    A float32 number is written with the digits of a float64: fewer would do for a reader in
-    single precision, but be another point for one in double.
+    A float32 number is written with the digits of a float64: fewer digits are enough for a reader
+    in single precision, but are another number in double precision.
     """
     text = repr(float(value))
-    # Numbers with an exponent are written out: not every reader of witnesses knows exponents.
+    # Numbers with an exponent are written out: not all readers of witnesses parse exponents.
     return np.format_float_positional(value, unique=True, trim="0") if "e" in text else text
 
 

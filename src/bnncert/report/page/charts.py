@@ -20,7 +20,7 @@ from bnncert.report.page.svg import (
 )
 from bnncert.report.statistics import SHARE_NAMES, Panel
 
-#: The answers as they are stacked: class, field of a count, words.
+#: The answers in the order of stacking: the field of a count (also the CSS class), and its words.
 ANSWERS = (
     ("robust", "robust"),
     ("not_robust", "not robust"),
@@ -28,7 +28,7 @@ ANSWERS = (
     ("misclassified", "misclassified"),
 )
 
-#: Points of a curve; more cannot be told apart.
+#: The largest number of points of a curve; more cannot be distinguished.
 MOST_POINTS = 240
 
 _BAR, _STEP, _NAMES = 16, 22, 136
@@ -66,7 +66,7 @@ def outcome_chart(panel: Panel, lines: Sequence[Count]) -> str:
                 f'width="{end - start:.2f}" height="{_BAR}"/>'
             )
             if end - start > 7 * len(str(count)) + 8:
-                # On a plain background, so that it can be read on any pattern.
+                # A plain background keeps the number readable on any pattern.
                 wide = 7 * len(str(count)) + 6
                 centre = (start + end) / 2
                 parts.append(
@@ -120,7 +120,7 @@ def outcome_table(panel: Panel, lines: Sequence[Count]) -> str:
 
 
 def accuracy_chart(panel: Panel, lines: Sequence[Count]) -> str:
-    """Return the certified share (solid) and what falsification leaves (dashed) by radius."""
+    """Return the certified share (solid) and the share that is not falsified (dashed) by radius."""
     x = x_scale(0, panel.radius_number(max(one.radius for one in lines)) or 1.0)
     y = y_scale(0, 100)
     parts = axes(x, y, f"radius ({panel.unit}, {panel.inputs})", "% of the inputs")
@@ -175,7 +175,7 @@ def cactus_chart(panel: Panel) -> str | None:
         if not values:
             continue
         places = []
-        for k in _spread(len(values)):
+        for k in spread(len(values)):
             at = x(max(values[k], 1e-3))
             places += [(at, y(k)), (at, y(k + 1))]
         places.append((x(high), y(len(values))))
@@ -186,8 +186,8 @@ def cactus_chart(panel: Panel) -> str | None:
     return figure("cactus", "Instances decided within a time", words, parts, legend(items))
 
 
-def _spread(count: int) -> list[int]:
-    """Return as many places as can be distinguished at most, with the first and the last."""
+def spread(count: int) -> list[int]:
+    """Return at most MOST_POINTS of `count` places, including the first and the last."""
     if count <= MOST_POINTS:
         return list(range(count))
     return sorted({round(k * (count - 1) / (MOST_POINTS - 1)) for k in range(MOST_POINTS)})

@@ -18,16 +18,16 @@ from bnncert.batch.rows import Evidence, NetworkRecord, Row
 from bnncert.report.page.pictures import Album, as_image, difference, shades
 from bnncert.report.page.table_data import shortened
 
-#: Characters of base64 that all pictures together may take.
+#: The most characters of base64 for all pictures together.
 PICTURE_LIMIT = 9_000_000
 
-#: Points that are not pictures are shown as numbers if they have at most so many values.
+#: Points that are not pictures are shown as numbers if they have at most this many values.
 MOST_NUMBERS = 64
 
 
 @dataclass(frozen=True, eq=False)
 class Details:
-    """Details by rowid, the pictures they name by number, and how many rows have none."""
+    """Details by rowid, their pictures by number, and the number of rows without details."""
 
     entries: dict[int, dict[str, Any]]
     pictures: list[str]
@@ -141,9 +141,9 @@ def _link(certificate: str, results: Path, page: Path) -> dict[str, Any]:
     try:
         address = os.path.relpath(file, page.resolve().parent)
     except ValueError:
-        # Another drive of Windows.
+        # The paths are on different drives (Windows).
         address = str(file)
-    # With "./" in front and escaped colons, no part of a name can be taken for a URL scheme.
+    # With "./" in front and escaped colons, no part of a name is interpreted as a URL scheme.
     prefix = "" if address.startswith((".", "/")) else "./"
     address = prefix + quote(address.replace(os.sep, "/"))
     try:

@@ -1,4 +1,4 @@
-"""The page as one file: head, charts of every panel, the table of rows, details on demand."""
+"""The page as one file: head, charts of every panel, the table of rows, and their details."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from importlib.resources import files
 from pathlib import Path, PurePath
 
 from bnncert.atomic import write_atomically
+from bnncert.batch.cells import STATUSES
 from bnncert.batch.recorded import Recorded
 from bnncert.batch.rows import NetworkRecord
 from bnncert.report.page.charts import accuracy_chart, cactus_chart, outcome_chart, outcome_table
@@ -21,31 +22,17 @@ from bnncert.report.page.table_data import packed, table_columns
 from bnncert.report.statistics import Panel, counts, gaps, panels
 from bnncert.version import __version__
 
-#: How many instances get pictures and the answers of single rivals.
+#: The number of instances with pictures and the answers of single adversarial classes.
 MOST_DETAILS = 2000
-
-_WORDS = {
-    "robust": "robust",
-    "not_robust": "not robust",
-    "unknown": "unknown",
-    "timeout": "timeout",
-    "misclassified": "misclassified",
-}
 
 
 def write_page(recorded: Recorded, path: Path, *, details: int = MOST_DETAILS) -> None:
-    """Write the page.
-
-    Parameters
-    ----------
-    details
-        Most instances that get pictures and the answers of single rivals.
-    """
+    """Write the page; `details` instances at most have pictures and answers of single classes."""
     write_atomically(path, page_text(recorded, path, details=details))
 
 
 def page_text(recorded: Recorded, path: Path, *, details: int = MOST_DETAILS) -> str:
-    """Return the page; `path` is where it will be, for the links to certificates."""
+    """Return the page; links to certificates are relative to `path`."""
     known = panels(recorded)
     collected = collect_details(recorded, path, details)
     order = {row.rowid: k for k, row in enumerate(recorded.rows)}
@@ -72,7 +59,7 @@ def page_text(recorded: Recorded, path: Path, *, details: int = MOST_DETAILS) ->
         "SCRIPT": script,
     }
     pieces = _asset("page.html").split("@@")
-    # Every other piece is a name; text that was filled in is not searched for names again.
+    # Every second piece is a name; inserted text is not searched for names again.
     return "".join(parts[p] if k % 2 else p for k, p in enumerate(pieces)).replace("\0", " ")
 
 
@@ -85,8 +72,8 @@ def _head(recorded: Recorded) -> str:
     words: Counter[str] = Counter(r.status for r in rows if r.key.question == "verify")
     bounds = sum(r.key.question == "bound" for r in rows)
     tiles = "".join(
-        f'<li class="{status}"><b>{words[status]}</b> {text}</li>'
-        for status, text in _WORDS.items()
+        f'<li class="{status}"><b>{words[status]}</b> {status.replace("_", " ")}</li>'
+        for status in STATUSES
         if words[status]
     )
     if bounds:
@@ -121,7 +108,7 @@ def _network_row(network: NetworkRecord, count: int) -> str:
         "-" if zeros is None else f"{100 * zeros:.2f} %",
         box,
         str(count),
-        # The name without its folders, because pages are given to other people.
+        # The name without its folders, because pages are shared with others.
         PurePath(network.source.replace("\\", "/")).name or "-",
         network.model_hash[:12],
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from bnncert.report.page import svg
-from bnncert.report.page.charts import MOST_POINTS, series_numbers
+from bnncert.report.page.charts import series_numbers, spread
 from bnncert.report.statistics import Gap, Panel
 
 #: More instances than this are drawn as lines only.
@@ -34,7 +34,8 @@ def gap_chart(panel: Panel, gap: Gap) -> str:
         style = "ub bare" if number is None else f"s{number}"
         items.append((style, name))
         for run in _runs(curve):
-            parts.append(svg.line([(x(k + 1), y(v)) for k, v in _thin(run)], style))
+            thin = [run[place] for place in spread(len(run))]
+            parts.append(svg.line([(x(k + 1), y(v)) for k, v in thin], style))
         if number is not None and count <= MOST_MARKERS:
             for k, v in enumerate(curve):
                 if v is not None:
@@ -62,10 +63,3 @@ def _runs(curve: tuple[float | None, ...]) -> list[list[tuple[int, float]]]:
         elif runs[-1]:
             runs.append([])
     return [run for run in runs if run]
-
-
-def _thin(run: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    if len(run) <= MOST_POINTS:
-        return run
-    step = (len(run) - 1) / (MOST_POINTS - 1)
-    return [run[round(k * step)] for k in range(MOST_POINTS)]

@@ -41,8 +41,8 @@ class Album:
 def as_image(point: FloatArray, *shapes: tuple[int, ...]) -> FloatArray | None:
     """Return a point as (height, width) or (height, width, 3), or None if it is not a picture.
 
-    The first shape that says something decides.  A flat point is taken for a square, of one
-    channel or of three, one after the other.
+    The first shape of a picture is used.  A flat point of the right size is a square picture of one
+    channel, or of three channels one after the other.
     """
     for shape in shapes:
         sizes = [n for n in shape if n > 1]
@@ -56,7 +56,7 @@ def as_image(point: FloatArray, *shapes: tuple[int, ...]) -> FloatArray | None:
             return point.reshape(sizes)
     for channels in (1, 3):
         side = math.isqrt(point.size // channels)
-        # Smaller squares are more often plain features than pictures.
+        # Smaller points are more often other features than pictures.
         if side >= 5 and channels * side * side == point.size:
             grid = point.reshape(channels, side, side)
             return grid[0] if channels == 1 else np.moveaxis(grid, 0, -1)
@@ -72,7 +72,7 @@ def shades(image: FloatArray, lo: float, hi: float) -> npt.NDArray[np.uint8]:
 def difference(before: FloatArray, after: FloatArray) -> npt.NDArray[np.uint8]:
     """Return the difference on its own scale: blue for less, orange for more.
 
-    Of colour images each channel is shown by itself, around a middle grey.
+    For colour images each channel is shown separately, around a middle grey.
     """
     change = after - before
     most = float(np.max(np.abs(change), initial=0.0))

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-#: Size of a chart; small, so that its text is readable on a phone, where it fills the width.
+#: Size of a chart; small, so that its text is readable at the width of a phone.
 WIDTH, HEIGHT = 440, 270
 LEFT, RIGHT, TOP, BOTTOM = 48, 10, 10, 40
 
-#: Series repeat their style after this number of them (see page.css).
+#: The number of different styles of series (see page.css).
 STYLES = 8
 
 _MARKERS = (
@@ -102,7 +102,7 @@ def line(points: Sequence[tuple[float, float]], style: str) -> str:
 
 
 def marker(number: int, px: float, py: float, title: str) -> str:
-    """Return the marker of a series at a pixel, with a text to hover over."""
+    """Return the marker of a series at a pixel, with a text that is shown on hovering."""
     shape = _MARKERS[number % STYLES]
     return (
         f'<path class="point s{number % STYLES}" transform="translate({px:.1f},{py:.1f})" '

@@ -29,7 +29,7 @@ def shortened(value: float | None, rounding: str = ROUND_HALF_EVEN) -> float | N
         return value if value is None or math.isfinite(value) else None
     exact = Decimal(value)
     near = float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - DIGITS + 1), rounding))
-    # The decimal is on the right side of the value, but the nearest float may not be.
+    # The decimal is rounded in the right direction, but the nearest float may not be.
     if (rounding == ROUND_FLOOR and near > value) or (rounding == ROUND_CEILING and near < value):
         return value
     return near
