@@ -360,7 +360,7 @@ def _load_network(source: NetworkSource) -> Network:
         network = load_demo_network(DEMO_NETWORKS[source.source])
     else:
         network = load(source.source)
-    return network if source.sign_zero is None else network.with_sign_zero(source.sign_zero)
+    return network.with_sign_zero(source.sign_zero)
 
 
 def _load_data(part: Part, network: Network, files: dict[tuple[str, str | None], Data]) -> Data:

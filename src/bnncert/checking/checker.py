@@ -55,7 +55,7 @@ def check(
     timeout
         Seconds after which the certificate is rejected.
     """
-    network = network if sign_zero is None else network.with_sign_zero(sign_zero)
+    network = network.with_sign_zero(sign_zero)
     budget = Budget(timeout)
     sections = budget.timed(read_sections(path, budget))
     try:

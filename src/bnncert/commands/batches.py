@@ -1,4 +1,4 @@
-"""Running a plan with progress on a terminal: what `bnncert run` and `experiment` share."""
+"""Running a plan with progress on a terminal, for `bnncert run` and `experiment`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bnncert.errors import BnncertError
 #: Seconds between two lines if no terminal shows a bar.
 LINE_SECONDS = 30.0
 
-#: Reasons for missing answers that are shown one by one.
+#: The largest number of reasons for missing answers that are printed.
 MOST_REASONS = 10
 
 

@@ -1,10 +1,11 @@
-"""`bnncert check`: whether a certificate is right.
+"""`bnncert check`: whether a certificate is accepted.
 
 The check of a small certificate takes less time than importing SciPy or rich, so neither is used.
 """
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -55,12 +56,4 @@ def check(
     typer.echo(f"accepted: {report.statement}", err=to_stderr)
     counts = f"{report.targets} targets, {report.clauses} clauses, {report.leaves} leaves"
     typer.echo(f"{counts}, {report.seconds:.2f} s", err=to_stderr)
-    tree |= {"accepted": True, "statement": report.statement, "verdict": report.verdict}
-    tree |= {"assumptions": report.assumptions, "property": report.property}
-    tree |= {
-        "targets": report.targets,
-        "clauses": report.clauses,
-        "leaves": report.leaves,
-        "seconds": report.seconds,
-    }
-    write_json(json_, tree)
+    write_json(json_, tree | {"accepted": True} | asdict(report))

@@ -12,7 +12,7 @@ from bnncert.deadline import Deadline
 #: The start of the process on systems that do not report it: the time of this import.
 _IMPORTED = time.monotonic()
 
-#: The least time limit of a method; with it a method returns at once with what is known.
+#: The least time limit of a method; with it a method returns its first results at once.
 LEAST_SECONDS = 1e-3
 
 

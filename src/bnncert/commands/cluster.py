@@ -15,7 +15,7 @@ from bnncert.scheduler import connected
 def with_cluster(options: Options, address: str | None) -> Iterator[Options]:
     """Return the options with the workers of the scheduler at an address, if one is given.
 
-    The question is worked on here as well, so workers may join later.
+    The search also runs in this process, so workers may join later.
     """
     if address is None:
         yield options

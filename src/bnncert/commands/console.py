@@ -36,7 +36,7 @@ def wide_console(width: int = 140, *, stderr: bool = False) -> PlainConsole:
 
 
 def terminal_bar(console: Console, *columns: ProgressColumn) -> Progress:
-    """Return a bar with these columns and the elapsed time, which only a terminal shows."""
+    """Return a bar with these columns and the elapsed time, visible only on a terminal."""
     hidden = not console.is_terminal
     return Progress(*columns, TimeElapsedColumn(), console=console, transient=True, disable=hidden)
 

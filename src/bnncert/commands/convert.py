@@ -25,9 +25,7 @@ def convert(
 ) -> None:
     """Convert a network file; the result is the same network, threshold by threshold."""
     refuse_unwritable(target, read=(source, layers))
-    network = load(source, layers)
-    if sign_zero is not None:
-        network = network.with_sign_zero(sign_zero)
+    network = load(source, layers).with_sign_zero(sign_zero)
 
     def check(written: Path) -> None:
         if load(written).content_hash != network.content_hash:

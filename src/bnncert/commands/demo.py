@@ -21,7 +21,7 @@ from bnncert.report.tables import number, status_text
 from bnncert.verdict import Result
 from bnncert.verification import verify
 
-#: Radii, in steps of 1/127.5, at which the demo looks for a counterexample to show.
+#: Radii, in steps of 1/127.5, at which the demo searches for a counterexample to show.
 ATTACK_DELTAS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 
 
@@ -101,7 +101,7 @@ def _row(index: int, label: int, result: Result) -> list[RenderableType]:
 def _show_counterexample(
     console: Console, network: Network, data: DemoData, results: list[Result], timeout: float
 ) -> None:
-    """Draw an image beside a point near it that the network gets wrong."""
+    """Draw an image beside a nearby point that the network misclassifies."""
     index = next((i for i, r in enumerate(results) if r.status == "robust"), None)
     if index is None:
         return

@@ -1,4 +1,4 @@
-"""`bnncert experiment`: everything that a configuration file asks for."""
+"""`bnncert experiment`: the experiments of a configuration file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from bnncert.report.experiment_tables import experiment_table, plan_table
 
 @dataclass(frozen=True)
 class ChangeOptions:
-    """What the command line states in place of the configuration."""
+    """Options that replace values of the configuration."""
 
     network: Annotated[
         list[str] | None,
@@ -95,7 +95,7 @@ def experiment(
 
 
 def _configuration(path: Path, changes: ChangeOptions) -> Configuration:
-    """Read a configuration and apply what the command line states."""
+    """Read a configuration and apply the options of the command line."""
     if changes.timeout is not None:
         Deadline(changes.timeout)
     files = _files(changes.network or ())
@@ -110,7 +110,7 @@ def _configuration(path: Path, changes: ChangeOptions) -> Configuration:
 
 
 def _run(plan: Plan, target: Path, place: Place, certificates: Path | None) -> None:
-    """Run a plan and print what came out."""
+    """Run a plan and print the results."""
     console = wide_console(200)
     with ResultsFile(target) as results:
 
@@ -143,7 +143,7 @@ def _files(texts: Iterable[str]) -> dict[str, str]:
 
 
 def _show_plan(plan: Plan, target: Path, workers: int) -> None:
-    """Print what would be asked, and how much of it the results file answers already."""
+    """Print the planned instances, and how many the results file answers already."""
     console = wide_console(200)
     answered: dict[InstanceGroup, int] = {}
     if target.exists():

@@ -16,12 +16,12 @@ from typing import Any, get_type_hints
 def grouped(function: Callable[..., None]) -> Callable[..., None]:
     """Return the command with the fields of its dataclass parameters as parameters of their own.
 
-    The fields are annotated as typer expects it, ``Annotated[TYPE, typer.Option(...)]``.  They
-    take the place of the parameter, so that `--help` lists them there.
+    The fields are annotated for typer, ``Annotated[TYPE, typer.Option(...)]``.  They replace the
+    parameter at its place, so that `--help` lists them there.
     """
     flat: list[inspect.Parameter] = []
     groups: dict[str, tuple[Any, list[str]]] = {}
-    # Not get_type_hints, which before Python 3.11 hides the option where the default is None.
+    # get_type_hints is not used: before Python 3.11 it hides options whose default is None.
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
         kind = parameter.annotation
         if is_dataclass(kind):

@@ -1,4 +1,4 @@
-"""`bnncert info`: what is in a network file."""
+"""`bnncert info`: the content of a network file."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Ctrl-C while modules are imported ends the process with one line.
 
-The handler does not raise an exception, which the import of a library might catch as its own.
+The handler does not raise an exception, because the import of a library might catch it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def listens_to_interrupts() -> bool:
 
 @contextmanager
 def leaving_on_interrupt() -> Iterator[None]:
-    """End the process if Ctrl-C comes inside the block; use it around imports."""
+    """End the process on Ctrl-C inside the block; for use around imports."""
     if not listens_to_interrupts():
         yield
         return

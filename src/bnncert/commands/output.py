@@ -14,7 +14,7 @@ from bnncert.errors import InputError
 
 
 def refuse_unwritable(*targets: Path | None, read: Iterable[str | Path | None] = ()) -> None:
-    """Raise before a long run if its results cannot or must not be written after it.
+    """Raise before a long run if its results cannot be written, or would overwrite an input.
 
     `read` are the files that the command reads, as in :func:`refuse_clashes`.
     """
@@ -52,7 +52,7 @@ def refuse_clashes(targets: Iterable[Path | None], read: Iterable[str | Path | N
 
 
 def _files(text: str | Path) -> list[Path]:
-    """Return the files that an argument may make a command read."""
+    """Return the files that a command may read for an argument."""
     name = str(text)
     head, colon, _ = name.rpartition(":")
     found = [Path(name), *([Path(head)] if colon else [])]
@@ -66,7 +66,7 @@ def json_path(target: str | None) -> Path | None:
 
 
 def write_json(target: str | None, tree: dict[str, Any]) -> None:
-    """Write the answer as `--json` asks."""
+    """Write the answer to the target of `--json`, if there is one."""
     if target is None:
         return
     text = json.dumps(tree, indent=1, allow_nan=False) + "\n"

@@ -49,9 +49,8 @@ class CommandQuestion:
 
 
 def read_network(model: Path, sign_zero: SignZero | None) -> Network:
-    """Return the network in a file, with the sign(0) that was asked for."""
-    network = load(model)
-    return network if sign_zero is None else network.with_sign_zero(sign_zero)
+    """Return the network in a file, with the given value of sign(0)."""
+    return load(model).with_sign_zero(sign_zero)
 
 
 def radius_option(
@@ -61,7 +60,7 @@ def radius_option(
     clip: tuple[float, float] | None = None,
     option: str | None = None,
 ) -> float:
-    """Return a radius in input units; `1.5px` is that many of the network's pixel steps.
+    """Return a radius in input units; `1.5px` is 1.5 of the network's pixel steps.
 
     Messages show `option`, the whole value of --radius, if `text` is only a part of it.
     """
@@ -89,7 +88,7 @@ def balls_option(
     grid: str | None,
     within: str | None,
 ) -> tuple[Radius | None, Radius | None]:
-    """Return what --grid and --within state, after a check that the network can use it."""
+    """Return the values of --grid and --within, after a check that the network can use them."""
     step = None if grid is None else read_step(grid)
     if grid is not None and step is None:
         raise InputError(f"--grid is {grid!r}; expected a step > 0, also as in 1px")

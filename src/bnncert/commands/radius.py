@@ -40,7 +40,7 @@ from bnncert.regions import Ball
 from bnncert.report.summary import radius_table
 from bnncert.smallest import SmallestInterrupt, find_smallest
 
-#: Files of `--exact` alone.
+#: Files that only `--exact` uses.
 EXACT_FILES = ("certificate", "save_counterexample", "resume")
 
 
@@ -88,7 +88,7 @@ class ExactOutputs:
         """Raise before the work if a file cannot or must not be written."""
         written = (self.certificate, self.save_counterexample)
         refuse_unwritable(*written, json_file, read=read)
-        # The JSON file may replace the one from which the search goes on.
+        # The JSON file may replace the one from which the search continues.
         refuse_clashes(written, (self.resume,))
 
 
@@ -146,14 +146,14 @@ def radius(
         tree = show(console, title, found)
         console.print(f"interrupted after {found.seconds:.2f} s: the search is not finished")
         if search.exact:
-            # The search can go on from this file.
+            # The search can be continued from this file.
             write_json(json_, {**about, **tree})
         raise
     write_json(json_, {**about, **show(console, title, result)})
 
 
 def _refuse_useless(ctx: typer.Context, point: CentreOptions, search: SearchOptions) -> None:
-    """Raise if options are given that do not belong together."""
+    """Raise if options are given that cannot be combined."""
     refuse_together(ctx, "exact", {"tolerance": "the search ends at the minimum"})
     refuse_without(ctx, "exact", ("grid", "within", *EXACT_FILES))
     if point.norm == "l0" and not search.exact:
@@ -163,7 +163,7 @@ def _refuse_useless(ctx: typer.Context, point: CentreOptions, search: SearchOpti
 def _search(
     question: CommandQuestion, search: SearchOptions, outputs: ExactOutputs, about: dict[str, Any]
 ) -> tuple[Callable[..., Any], Callable[..., dict[str, Any]]]:
-    """Return the function that searches and the one that shows what it found."""
+    """Return the function that searches and the one that shows its result."""
     network, ball, label = question.network, question.region, question.label
     if search.exact:
         shown = SmallestView(question, outputs.save_counterexample, about)

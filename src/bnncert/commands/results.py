@@ -19,7 +19,7 @@ from bnncert.version import __version__
 
 
 def network_tree(network: Network) -> dict[str, Any]:
-    """Return what the JSON output says about the program and the network."""
+    """Return the description of the program and the network for JSON."""
     return {
         "bnncert": __version__,
         "model": network.source,
@@ -31,7 +31,7 @@ def network_tree(network: Network) -> dict[str, Any]:
 def result_tree(
     network: Network, result: Result, region: Region | None, extra: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return a result and what it is about, for JSON."""
+    """Return a result and its question for JSON."""
     return {
         **network_tree(network),
         "region": None if region is None else region.to_dict(),
@@ -42,7 +42,7 @@ def result_tree(
 
 @contextmanager
 def partial_result(console: Console, title: str) -> Iterator[None]:
-    """Show what is known if Ctrl-C comes inside the block, and re-raise it."""
+    """Show the result so far on Ctrl-C inside the block, and re-raise it."""
     try:
         yield
     except VerificationInterrupt as stop:
@@ -64,7 +64,7 @@ def show_result(console: Console, title: str, result: Result) -> None:
     console.print(result_table(result))
     summary = f" in {result.seconds:.2f} s"
     if result.status == "timeout" and process_age():
-        # The limit counts from the start of the process, so its first part is not in the seconds.
+        # The limit counts from the start of the process, and the seconds do not include start-up.
         before = max(0.0, process_age() - result.seconds)
         summary += f" after {before:.2f} s of start-up, which the limit includes"
     found = result.counterexample

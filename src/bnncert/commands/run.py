@@ -45,7 +45,7 @@ from bnncert.report.summary import summary_table
 
 @dataclass(frozen=True)
 class PointsOptions:
-    """The points, which of them are asked about, their true classes, and the balls around them."""
+    """The points, the choice among them, their true classes, and the balls around them."""
 
     data: Annotated[
         str,
@@ -71,7 +71,7 @@ class PointsOptions:
 
 @dataclass(frozen=True)
 class AnsweringOptions:
-    """How each instance is answered."""
+    """The settings of the answers."""
 
     ties: TiesOption = "violation"
     method: MethodOption = "auto"
@@ -120,7 +120,7 @@ def run(
 def _plan(
     model: Path, points: PointsOptions, scaling: ScalingOptions, answering: AnsweringOptions
 ) -> Plan:
-    """Read the network and the points, and plan what the options ask."""
+    """Read the network and the points, and plan the instances."""
     network = read_network(model, answering.sign_zero)
     data = read_data(points.data, points.labels)
     pixels = read_scale(scaling.scale, scaling.mean, scaling.std)
@@ -155,7 +155,7 @@ def _plan(
 
 
 def _show(console: Console, answered: AnsweredInstances) -> None:
-    """Print the summary, and what a share of robust inputs means if there are no labels."""
+    """Print the summary, and the meaning of a share of robust inputs if there are no labels."""
     console.print(summary_table(answered))
     rows = [row for _, row in answered]
     if rows and label_source(rows) == "own":

@@ -1,4 +1,4 @@
-"""What `bnncert radius --exact` prints and writes, and where a search goes on."""
+"""The output of `bnncert radius --exact`, and the file from which a search continues."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bnncert.report.saved_counterexample import CounterexampleFile
 from bnncert.report.summary import smallest_table
 from bnncert.smallest import Known, SmallestResult
 
-#: The fields of the JSON file that have to agree for a search to go on from it.
+#: The fields of the JSON file that have to be equal for a search to continue from it.
 QUESTION = ("network_hash", "sign_zero", "ties", "targets", "label", "region")
 
 
@@ -26,9 +26,9 @@ class SmallestView:
     Parameters
     ----------
     saved
-        The file that the witness goes to.
+        The file for the witness.
     about
-        What the JSON file says about the network.
+        The description of the network in the JSON file.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class SmallestView:
         return {**self._about, **result.to_dict()}
 
     def known(self, path: Path) -> Known:
-        """Return where the search of a JSON file ended, after a check that it is about this."""
+        """Return the state of the search in a JSON file, which must have the same question."""
         tree = parse_json(read_bytes(path), str(path))
         try:
             asked = {name: tree[name] for name in QUESTION}

@@ -22,7 +22,8 @@ THEORIES = {
     "arithmetic_complexity_theories": "LIN",
 }
 
-#: Disjuncts over one input region share everything but their targets; assignments are text.
+#: Disjuncts over one input region share all work except that of their targets; assignments are
+#: text.
 SWITCHES = {"optimised_disjunctive_reasoning": "true", "serialise_assignments": "false"}
 
 
@@ -66,7 +67,7 @@ def answer(question: str, arithmetic: str = "real") -> list[str]:
     if question == "vnnlib_versions":
         return ["1.0", "1.0" if importlib.util.find_spec("vnnlib") is None else "2.0"]
     if question == "onnx_element_types":
-        # A verdict holds for real arithmetic, or for float32 where that is asked for.
+        # A verdict holds for real arithmetic, or for float32 if that is requested.
         return [arithmetic]
     if question == "onnx_opset_versions":
         from bnncert.formats.onnx.graph import OLDEST_OPSET, newest_opset

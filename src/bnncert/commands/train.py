@@ -205,7 +205,7 @@ def _watch(console: Console, options: TrainingOptions) -> Iterator[Report]:
         def report(now: TrainingProgress) -> None:
             if now.finished:
                 console.print(_line(now, options), soft_wrap=True)
-                # A log file shows each epoch when it ends.
+                # Flushed, so that a log file shows each epoch at its end.
                 sys.stdout.flush()
                 return
             bar.update(

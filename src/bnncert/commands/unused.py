@@ -12,8 +12,8 @@ import typer
 from bnncert.errors import InputError
 from bnncert.methods import REGISTRY
 
-#: Parameters of the commands that set the field of `Options` of the same name.  The seed is not
-#: among them: a method without randomness gives the same answer for every seed.
+#: Parameters of the commands that set the field of `Options` of the same name, except the seed: a
+#: method without randomness has the same answer for every seed.
 OPTION_FIELDS = {
     *("form", "samples", "restarts", "pixel_step", "memory"),
     *("solver", "sparsity", "coupling", "cluster"),
@@ -64,7 +64,7 @@ def refuse_beside_query(ctx: typer.Context, query: str) -> None:
 
 
 def refuse_together(ctx: typer.Context, chosen: str, unused: Mapping[str, str]) -> None:
-    """Raise if options are given that `chosen` makes useless; `unused` states the reasons."""
+    """Raise if options are given that are not used with `chosen`; `unused` has the reasons."""
     given = given_options(ctx)
     if chosen not in given:
         return

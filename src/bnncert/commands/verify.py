@@ -65,7 +65,7 @@ class VerifyOutputs:
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """What is asked: `ask` verifies it, `title` and `extra` describe it; a query has no region."""
+    """The question: `ask` verifies it, `title` and `extra` describe it; a query has no region."""
 
     network: Network
     title: str
@@ -161,7 +161,7 @@ def _ball(model: Path, question: CommandQuestion, ties: Ties) -> _Asked:
 
 
 def _saved(path: Path | None, asked: _Asked) -> CounterexampleFile | None:
-    """Return the file that a counterexample goes to, if one is named."""
+    """Return the file for a counterexample, if one is named."""
     if path is None:
         return None
     network, ball = asked.network, asked.region
@@ -185,9 +185,9 @@ def _write_counterexample(
 
 
 def _replayable(asked: _Asked, result: Result) -> Result:
-    """Return the answer for a result file, whose reader compares it with the model's own outputs.
+    """Return the answer for a result file, whose readers compare it with the model's own outputs.
 
-    If the model as it is executed does not confirm the counterexample, the answer is unknown.
+    If the executed model does not confirm the counterexample, the answer is unknown.
     """
     if asked.specification is None or result.counterexample is None:
         return result

@@ -1,7 +1,7 @@
 """The commands of the competition's scripts: one instance of VNN-COMP.
 
-Start-up counts in the competition: what can wait until the process of the instance has started is
-not imported before.
+The competition measures the start-up: modules that are not needed to start the process of the
+instance are imported later.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def vnncomp_instance(
     begin = time.monotonic() - used
     model, query = plain_or_packed(onnx), plain_or_packed(vnnlib)
     refuse_clashes((result,), (model, query))
-    # From now on there is a valid result file, whatever happens.
+    # From now on there is always a valid result file.
     write_atomically(result, "unknown\n")
     if not 0 < timeout < math.inf:
         raise InputError(f"timeout is {timeout}; expected a number of seconds > 0")
