@@ -59,7 +59,7 @@ def test_radii_in_each_unit() -> None:
     with pytest.raises(BnncertError, match=r"the data box of network net is not \[-1, 1\]"):
         units("1 delta", "linf", (0.0, 1.0))
     plain = RandomNetwork((2, 2, 2)).build()
-    with pytest.raises(BnncertError, match="does not say how large a pixel step is"):
+    with pytest.raises(BnncertError, match="does not state the size of a pixel step"):
         units("1px", "linf", None, plain)
     for wrong in ("", "px", "-1px", "1 pixel", True, None, "inf", 10**400):
         assert read_radius(wrong, 1) is None
@@ -68,7 +68,7 @@ def test_radii_in_each_unit() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"radii": ["1px"]}, "does not say how large a pixel step is"),
+        ({"radii": ["1px"]}, "does not state the size of a pixel step"),
         ({"data": {"file": "data.npz", "count": 9}}, "count is 9; from 0 on it holds 4"),
         ({"data": {"file": "data.npz", "indices": [4]}}, "index 4; it holds points 0 to 3"),
         ({"data": "net.npz"}, "net.npz: holds"),

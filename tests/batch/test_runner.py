@@ -377,7 +377,7 @@ def test_ctrl_c_keeps_what_is_there(folder: Path, experiment: Callable[..., Outc
     )
     assert (ended.returncode, ended.stderr) == (130, "bnncert: interrupted\n")
     assert ended.stdout.splitlines()[-1] == (
-        "5 of 38 instances are in tiny.sqlite; the same command goes on from there"
+        "5 of 38 instances are in tiny.sqlite; the same command continues from there"
     )
     kept = content(folder / "tiny.sqlite")["results"]
     assert len(kept) == 5

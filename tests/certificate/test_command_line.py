@@ -187,7 +187,7 @@ def test_another_sign_of_zero_needs_the_flag(
         assert (code, err) == (1, "")
         assert out == (
             "rejected: it takes sign(0) = -1, and the network has sign(0) = +1 "
-            "(--sign-zero minus checks it as it is meant)\n"
+            "(use --sign-zero minus)\n"
         )
         code, out, _ = run("check", path, "--model", model, "--sign-zero", "minus")
         assert code == 0 and "sign(0) = -1" in out

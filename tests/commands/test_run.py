@@ -454,7 +454,7 @@ def test_ctrl_c_keeps_the_rows_and_says_how_to_go_on(many: Path) -> None:
     assert 3 <= kept < 30
     assert sum(int(cells[3]) for cells in table_rows(stopped.out)) == kept
     last = stopped.out.splitlines()[-1]
-    assert last == f"{kept} of 30 instances are in r.sqlite; the same command goes on from there"
+    assert last == f"{kept} of 30 instances are in r.sqlite; the same command continues from there"
 
 
 def test_two_runs_share_one_file(many: Path, run: Callable[..., Outcome]) -> None:

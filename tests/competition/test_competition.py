@@ -516,7 +516,7 @@ def test_what_a_signal_leaves(category: Path, sent: signal.Signals, asked: list[
     if sent == signal.SIGINT:
         assert (process.returncode, complaint) == (130, "bnncert: interrupted\n")
         last = printed.splitlines()[-1]
-        assert last == f"1 of 3 instances are in {out}; the same command goes on from there"
+        assert last == f"1 of 3 instances are in {out}; the same command continues from there"
     else:
         assert process.returncode == -signal.SIGKILL
     run_category(read_instances(category), out, CategorySettings(method="milp"))

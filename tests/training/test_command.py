@@ -258,7 +258,7 @@ def test_ctrl_c_keeps_the_checkpoint_and_the_command_goes_on(tmp_path: Path) -> 
         out, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert err == "bnncert: interrupted\n"
-    assert "the same command goes on from there" in out.splitlines()[-1]
+    assert "the same command continues from there" in out.splitlines()[-1]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["net.npz.checkpoint", "tiny.npz"]
 
 

@@ -1,4 +1,4 @@
-"""Balls around points: the norm, the data box, and what else a question says about inputs."""
+"""Balls around points: the norm, the data box, and further conditions on inputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bnncert.regions import Ball, BallNorm, Grid, L0Ball
 
 @dataclass(frozen=True, eq=False)
 class Balls:
-    """What the balls of a question have in common, whatever their centre and radius."""
+    """The common properties of all balls of a question, without centre and radius."""
 
     norm: BallNorm
     #: The data box, or None.
@@ -37,12 +37,10 @@ class Balls:
         grid: Radius | None = None,
         within: Radius | None = None,
     ) -> Balls:
-        """Return the balls for a network; messages call it `name`.
+        """Return the balls for a network, which messages call `name`.
 
-        Raises
-        ------
-        InputError
-            If the network does not state the unit of a number, or the norm has no use for it.
+        Raises InputError if the network does not state the unit of a number, or the norm does not
+        use it.
         """
         lo, hi = (network.input_lo, network.input_hi) if clip is None else clip
         reach = None
@@ -52,21 +50,21 @@ class Balls:
             reach = within.in_units(network, name, "linf", clip)
         if grid is None and norm != "l0":
             return Balls(norm, lo, hi)
-        # A model gets its pixels as float32 numbers, and those that do not change stay as they are.
+        # A model reads its pixels as float32 numbers; unchanged pixels have exactly these values.
         lo, hi = (None if v is None else _as_float32(v) for v in (lo, hi))
         if grid is None:
             return Balls(norm, lo, hi, None, reach)
-        # Pixel 0 is the lower end of the network's own data box, whatever the clip is.
+        # Pixel 0 is the lower end of the network's own data box, also with a clip.
         origin = lo if network.input_lo is None else _as_float32(network.input_lo)
         values = Grid(grid.in_units(network, name, "linf", None), 0.0 if origin is None else origin)
         if lo is not None and hi is not None:
-            # Refuses a step that does not fit the data box, whatever the centre is.
+            # Raises if the step does not fit the data box, for any centre.
             corner = np.broadcast_to(lo, (network.inputs,))
             Ball("linf", corner, float(np.max(hi - lo)), lo, hi, values)
         return Balls(norm, lo, hi, values, reach)
 
     def centre(self, point: FloatArray) -> FloatArray:
-        """Return the point as the network gets it."""
+        """Return the point with the values that the network reads."""
         return point if self.grid is None and self.norm != "l0" else _as_float32(point)
 
     def around(self, centre: FloatArray, radius: float) -> Ball | L0Ball:

@@ -32,12 +32,8 @@ def answer_on_cluster(
 ) -> Generator[Answer, None, None]:
     """Answer instances on the workers of a scheduler, in the order in which they finish.
 
-    Raises
-    ------
-    InputError
-        If there is no scheduler at the address, or it has no workers.
-    BnncertError
-        If the connection is lost; the answers before are in the results file.
+    Raises InputError if there is no scheduler at the address or it has no workers, and BnncertError
+    if the connection is lost; the answers before are in the results file.
     """
     with connected(address) as cluster:
         cluster.wait_for_worker(say)
@@ -88,7 +84,7 @@ def _answers(
             if client.status != "running" or future.cancelled() or future.status == "lost":
                 raise BnncertError(
                     f"--scheduler {address}: the connection was lost; the rows before are written, "
-                    "and the same command goes on from there"
+                    "and the same command continues from there"
                 ) from error
             answer = Answer(instance, None, failure=failure_text(error))
         future.release()

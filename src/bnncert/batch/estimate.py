@@ -7,20 +7,18 @@ are none of these either, its time limit.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
-from bnncert.batch.instance import Instance, InstanceGroup
+from bnncert.batch.instance import Instance
 
 
 class Estimate:
-    """The seconds of work that are left, estimated from the finished instances."""
+    """The remaining seconds of work, estimated from the finished instances."""
 
     def __init__(self, instances: Iterable[Instance]) -> None:
-        self._open: dict[InstanceGroup, int] = {}
+        self._open = Counter(instance.group for instance in instances)
         self._sums: dict[object, tuple[float, int]] = {}
-        for instance in instances:
-            kind = instance.group
-            self._open[kind] = self._open.get(kind, 0) + 1
 
     def finish(self, instance: Instance, seconds: float) -> None:
         """Record that an instance is finished and took `seconds`."""

@@ -51,7 +51,7 @@ class Settings:
         if self.norm not in engine.regions.split(", "):
             raise InputError(f"method {self.method} has no {self.norm} ball; only {engine.regions}")
         if self.question == "bound" and self.ties != "violation":
-            raise InputError("ties say nothing about a bound; leave them out")
+            raise InputError("ties have no meaning for a bound; leave them out")
         Deadline(self.timeout)
         self.options(0).check()
 

@@ -47,10 +47,7 @@ class Data:
     def label(self, index: int | None, network: Network) -> int | None:
         """Return the true class of a point, or None if there are no labels.
 
-        Raises
-        ------
-        FormatError
-            If there is not one label for each point, or it is not a class of the network.
+        Raises FormatError if there is not one label for each point, or it is not a class.
         """
         if self.labels is None:
             return None
@@ -68,14 +65,9 @@ class Data:
 
 
 def read_data(text: str, labels: str | None = None) -> Data:
-    """Read points, and their labels from an array in the same file.
+    """Read points, and their labels from an array in the same file or from the file `labels`.
 
-    Parameters
-    ----------
-    text
-        `FILE.npz` needs no key if it has one array besides the labels.
-    labels
-        A file of labels instead, or "own": none.
+    `FILE.npz` needs no key if it has one array besides the labels; `labels` "own" means none.
     """
     path, key = split_key(text)
     names = read_names(path) if path.endswith(".npz") else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -55,10 +56,7 @@ class Plan:
 
     def groups(self) -> dict[InstanceGroup, int]:
         """Return the number of instances of each kind, in the order of the plan."""
-        counts: dict[InstanceGroup, int] = {}
-        for instance in self.instances:
-            counts[instance.group] = counts.get(instance.group, 0) + 1
-        return counts
+        return Counter(instance.group for instance in self.instances)
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ class _Subject:
     clip: tuple[float, float] | None
 
     def balls(self, settings: Settings) -> Balls:
-        """Return what the balls around the points have in common."""
+        """Return the common properties of the balls around the points."""
         given = {"grid": settings.grid, "within": settings.within}
         return Balls.of(self.network, self.name, settings.norm, self.clip, **given)
 
@@ -153,12 +151,8 @@ def plan_run(
 def plan_experiment(configuration: Configuration) -> Plan:
     """Plan an experiment in the order part, network, norm, method, radius, input.
 
-    Networks and data are loaded here.
-
-    Raises
-    ------
-    BnncertError
-        With the line of the configuration, if something in it cannot be used.
+    Networks and data are loaded here.  Raises BnncertError with the line of the configuration if
+    something in it cannot be used.
     """
     networks = _load_networks(configuration)
     scaled: dict[str, Network] = {}

@@ -41,13 +41,7 @@ class Radius:
     def in_units(
         self, network: Network, name: str, norm: BallNorm, clip: tuple[float, float] | None
     ) -> float:
-        """Return the radius in the network's input units.
-
-        Raises
-        ------
-        InputError
-            If the unit is not defined for this network or norm.
-        """
+        """Return the radius in input units; raise InputError if its unit is not defined."""
         if self.unit == "input":
             return self.number
         what = f"{self.name} is {self.text}"
@@ -56,7 +50,7 @@ class Radius:
         if self.unit == "px":
             if network.pixel_step is None:
                 raise InputError(
-                    f"{what}, but network {name} does not say how large a pixel step is "
+                    f"{what}, but network {name} does not state the size of a pixel step "
                     f"(pixel_step); give a scale, or the {self.name} in input units"
                 )
             return self.number * network.pixel_step

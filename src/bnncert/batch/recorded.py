@@ -31,13 +31,7 @@ class Recorded:
 
 
 def read_recorded(path: Path) -> Recorded:
-    """Read a results file.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, is not a results file or a newer one, or contains no row.
-    """
+    """Read a results file; raise InputError if it is not a known one, or contains no row."""
     with ResultsFile(path, writable=False) as results:
         rows = tuple(results.rows(evidence=False))
         if not rows:

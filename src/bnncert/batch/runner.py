@@ -81,12 +81,8 @@ def run_plan(
     """Answer the instances without an answer in the file, and return all rows of the plan.
 
     Certificates are written to the folder `certificates`, by default one beside the results file
-    that is named after it.
-
-    Raises
-    ------
-    InputError
-        If a row or a certificate cannot be written.  Those before it are on the disk.
+    that is named after it.  Raises InputError if a row or a certificate cannot be written; those
+    before it are on the disk.
     """
     folder = certificates or default_folder(results.path)
     report = progress or (lambda done, total, answer: None)

@@ -61,16 +61,10 @@ class ResultsFile:
 
     Several processes may have the same file open: each row is written in its own transaction, and
     the first answer to a question is kept.  A file of an older version is upgraded to version 4.
+    With `writable` False, nothing is written, created or upgraded.
 
-    Parameters
-    ----------
-    writable
-        If False, nothing is written or created, and a file of an older version is not upgraded.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be opened or written, or is not a results file; it is then not changed.
+    Raises InputError if the file cannot be opened or written, or is not a results file; it is then
+    not changed.
     """
 
     def __init__(self, path: str | Path, *, writable: bool = True) -> None:
@@ -128,11 +122,8 @@ class ResultsFile:
     def rows(self, *, evidence: bool = True) -> list[Row]:
         """Return every row, in the order of writing.
 
-        Parameters
-        ----------
-        evidence
-            If False, the answers of the targets and the counterexamples are not read: the rows of
-            a large file are then small in memory, and :meth:`evidence` reads the rest.
+        Without `evidence`, the answers of the targets and the counterexamples are not read: rows
+        are then small in memory, and :meth:`evidence` reads the rest.
         """
         with self._one_line():
             if "results" in self._tables():
@@ -321,7 +312,7 @@ class ResultsFile:
 
     def _foreign(self) -> InputError:
         """Return the error for a file that is not a results file."""
-        untouched = "; it was left as it is" if self._writable else ""
+        untouched = "; it was not changed" if self._writable else ""
         return FormatError(f"{self.path}: not a bnncert results file{untouched}")
 
     def _tables(self) -> set[str]:

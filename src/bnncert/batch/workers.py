@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -40,7 +40,7 @@ def answer_in_processes(
     """Answer instances in worker processes, in the order in which they finish."""
     threads = max(1, (os.cpu_count() or 1) // workers)
     again: deque[Instance] = deque()
-    attempts: dict[str, int] = {}
+    attempts: Counter[str] = Counter()
     false_starts = 0
     team: list[_Worker] = []
     waiting = next(instances, None)
@@ -73,9 +73,8 @@ def answer_in_processes(
                         if false_starts >= MOST_FALSE_STARTS:
                             raise BnncertError("worker processes end before they begin to work")
                         continue
-                    digest = instance.key.digest
-                    attempts[digest] = attempts.get(digest, 0) + 1
-                    if attempts[digest] < MOST_ATTEMPTS:
+                    attempts[instance.key.digest] += 1
+                    if attempts[instance.key.digest] < MOST_ATTEMPTS:
                         again.append(instance)
                     else:
                         reason = "its worker process ended unexpectedly (killed, or out of memory)"

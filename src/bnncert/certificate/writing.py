@@ -107,7 +107,7 @@ def _prover(
     float32: bool,
     limit: Deadline,
 ) -> Prover:
-    """Return a prover that knows all clauses that the search has learned."""
+    """Return a prover with all clauses that the search has learned."""
     presolved = record.presolved or presolve(problem.network, problem.region, deadline=limit)
     if any(len(t.leaves) > 1 for t in record.traces.values()):
         # Triples are searched for and recorded when they are used for the first time.

@@ -180,7 +180,7 @@ class Walk:
             if places[number + 1] > places[number]:
                 self._learn(found.part(places[number], places[number + 1]))
             if not self.stack:
-                raise RejectedError("a tree goes on after its end")
+                raise RejectedError("a tree continues after its end")
             path = self.stack.pop()
             if kind == PATTERNS:
                 self._enumerate(path, section.budget)
@@ -189,7 +189,7 @@ class Walk:
             if kind < 0:
                 continue
             if kind >= path.size or path[kind]:
-                raise RejectedError("a node splits what is not open")
+                raise RejectedError("a node splits a variable that is not open")
             for sign in (-1, 1):
                 child = path.copy()
                 child[kind] = sign

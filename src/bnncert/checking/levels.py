@@ -1,6 +1,6 @@
 """The layers above the first as functions of signs, for many nodes at once.
 
-All sums are integers of at most 2^24 (`skeleton` refuses larger ones), so float32 products and sums
+All sums are integers of at most 2^24 (`skeleton` rejects larger ones), so float32 products and sums
 are exact in any order.  Functions are sums of integers below 2^53 in float64.
 """
 

@@ -273,10 +273,10 @@ class PatternTree:
         path, branches = self.path, self.branches
         for variable in section.budget.timed(section.integers("variables").tolist()):
             if self.complete:
-                raise RejectedError("a tree goes on after its end")
+                raise RejectedError("a tree continues after its end")
             if variable >= 0:
                 if variable >= path.size or path[variable]:
-                    raise RejectedError("a node splits what is not open")
+                    raise RejectedError("a node splits a variable that is not open")
                 path[variable] = 1
                 branches.append(variable)
                 continue

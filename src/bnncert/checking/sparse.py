@@ -32,7 +32,7 @@ class SparseRows:
 
     @staticmethod
     def of_weights(weights: Any) -> SparseRows:
-        """Return the weights of a layer as they are: floats stay floats, and places may repeat."""
+        """Return the weights of a layer unchanged: floats stay floats, and places may repeat."""
         values = np.asarray(weights.data)
         return SparseRows(
             weights.indptr.astype(np.int64),

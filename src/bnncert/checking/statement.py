@@ -150,7 +150,7 @@ def _refuse_other_network(section: Section, network: Network) -> None:
         if stated == network.with_sign_zero(choice).content_hash:
             raise RejectedError(
                 f"it takes {SIGN_OF_ZERO[choice]}, and the network has "
-                f"{SIGN_OF_ZERO[network.sign_zero]} (--sign-zero {choice} checks it as it is meant)"
+                f"{SIGN_OF_ZERO[network.sign_zero]} (use --sign-zero {choice})"
             )
     raise RejectedError("it is about another network")
 
@@ -159,7 +159,7 @@ def _refuse_other_network(section: Section, network: Network) -> None:
 
 
 def _property(value: Any, network: Network) -> tuple[list[list[ScoreFunction]], str, str]:
-    """Return the functions of all targets, the property in words, and what a tie is."""
+    """Return the functions of all targets, the property in words, and the meaning of a tie."""
     kind = value.get("kind") if isinstance(value, dict) else None
     if kind == "classification" and value.keys() == {"kind", "label", "rivals", "ties"}:
         return _classification(value["label"], value["rivals"], value["ties"], network)
@@ -173,7 +173,7 @@ def _property(value: Any, network: Network) -> tuple[list[list[ScoreFunction]], 
             raise UnreadableError("section statement: a target without functions")
         targets.append([_objective(o, network) for o in entry])
         if not any(c for o in targets[-1] for c in o.scores.values()):
-            raise RejectedError("a target says nothing about the scores")
+            raise RejectedError("a target does not depend on the scores")
     shown = [" and ".join(o.words for o in t[:MOST_WORDS]) for t in targets[:MOST_WORDS]]
     longer = len(targets) > MOST_WORDS or any(len(t) > MOST_WORDS for t in targets)
     words = "; ".join(shown) + ("; and so on" if longer else "")

@@ -1,4 +1,4 @@
-"""The option `--scheduler` of commands that ask one question."""
+"""The option `--scheduler` of the commands for one question."""
 
 from __future__ import annotations
 

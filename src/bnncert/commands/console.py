@@ -86,7 +86,7 @@ def counting(console: Console, word: str) -> Iterator[Callable[[int, int, str], 
 def say_interrupted(console: Console, done: int, total: int, place: object) -> None:
     """Print after Ctrl-C where the finished instances are stored."""
     console.print(
-        f"{done} of {total} instances are in {place}; the same command goes on from there",
+        f"{done} of {total} instances are in {place}; the same command continues from there",
         soft_wrap=True,
     )
     # After Ctrl-C the process ends without flushing its buffers.

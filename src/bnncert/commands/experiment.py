@@ -41,9 +41,9 @@ class ChangeOptions:
         str | None, typer.Option("--data", help="Points: FILE.npz, FILE.npz:KEY or .npy.")
     ] = None
     labels: LabelsOption = None
-    count: Annotated[
-        int | None, typer.Option("--count", help="At most so many points of each part.")
-    ] = None
+    count: Annotated[int | None, typer.Option("--count", help="The most points of each part.")] = (
+        None
+    )
     timeout: Annotated[
         float | None, typer.Option("--timeout", help="Seconds for each instance.")
     ] = None
@@ -85,7 +85,7 @@ def experiment(
     refuse_unwritable(target)
     configuration = _configuration(path, changes)
     if certificates is not None and not any(p.certificates for p in configuration.parts):
-        raise InputError(f"--certificates is not used: no part of {path} says `certificates: true`")
+        raise InputError(f"--certificates is not used: no part of {path} has `certificates: true`")
     refuse_clashes((target,), (path, *configuration.files))
     plan = plan_experiment(configuration)
     if dry_run:

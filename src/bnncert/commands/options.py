@@ -1,4 +1,4 @@
-"""The options that several commands have in common, and what is read from them.
+"""The options that several commands share, and their values.
 
 Every command imports this module, so it imports the methods and regions only where it needs them.
 """
@@ -32,13 +32,13 @@ LabelsOption = Annotated[
 ]
 TiesOption = Annotated[
     Literal["violation", "robust"],
-    typer.Option("--ties", help="What an equal score of a rival counts as."),
+    typer.Option("--ties", help="Whether an equal score of a rival is a violation."),
 ]
 MethodOption = Annotated[str, typer.Option("--method", help="See `bnncert methods`.")]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of all randomness.")]
 SignZeroOption = Annotated[
     Literal["plus", "minus", "either"] | None,
-    typer.Option("--sign-zero", help="Value of sign(0) (default: as the model says, else plus)."),
+    typer.Option("--sign-zero", help="Value of sign(0) (default: that of the model, else plus)."),
 ]
 JsonOption = Annotated[
     str | None, typer.Option("--json", help="Write everything as JSON to FILE, or - for stdout.")
@@ -203,7 +203,7 @@ class BallOptions(PointOptions):
 
 @dataclass(frozen=True)
 class MethodOptions:
-    """What the methods may use, and their settings."""
+    """The limits and settings of the methods."""
 
     timeout: Annotated[
         float | None,
@@ -296,7 +296,7 @@ def read_scale(
     if mean is None or std is None:
         return None if scale is None else PixelScale.between(*scale)
     if scale is not None:
-        raise InputError("--scale and --mean both say how pixels enter; give one")
+        raise InputError("--scale and --mean both define the scale of pixels; give one")
     return PixelScale.normalised(_numbers(mean, "--mean"), _numbers(std, "--std"))
 
 

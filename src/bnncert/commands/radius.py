@@ -79,7 +79,7 @@ class ExactOutputs:
     save_counterexample: SaveCounterexampleOption = None
     resume: Annotated[
         Path | None,
-        typer.Option("--resume", help="With --exact: go on from the --json file of a search."),
+        typer.Option("--resume", help="With --exact: continue from the --json file of a search."),
     ] = None
 
     def refuse_unwritable(

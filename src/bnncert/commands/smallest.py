@@ -23,12 +23,7 @@ QUESTION = ("network_hash", "sign_zero", "ties", "targets", "label", "region")
 class SmallestView:
     """Shows the smallest perturbation of one question.
 
-    Parameters
-    ----------
-    saved
-        The file for the witness.
-    about
-        The description of the network in the JSON file.
+    `saved` is the file for the witness, `about` the description of the network in the JSON file.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ THEORIES = {
 SWITCHES = {"optimised_disjunctive_reasoning": "true", "serialise_assignments": "false"}
 
 
-#: The questions in the order of the standard, and what `--help` says about them.
+#: The questions in the order of the standard, and their texts in `--help`.
 QUESTIONS: dict[str, str | None] = {
     "vnnlib_versions": "Oldest and newest version of queries.",
     "onnx_opset_versions": "Oldest and newest operator set.",

@@ -55,7 +55,7 @@ class TrainingChoices:
         int | None,
         typer.Option(
             "--patience",
-            help="Hold out a tenth of the images; stop after so many epochs without progress "
+            help="Hold out a tenth of the images; stop after this many epochs without progress "
             "on it, and keep the best.",
         ),
     ] = None
@@ -92,7 +92,7 @@ def train(
         typer.Option("--checkpoint", help="State after each epoch (default: OUT.checkpoint)."),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", help="Train on the first so many images only.")
+        int | None, typer.Option("--limit", help="Train on this many images only, the first ones.")
     ] = None,
     data_dir: Annotated[
         Path | None,
@@ -129,7 +129,7 @@ def train(
 
 
 def _train_and_write(dataset: Dataset, options: TrainingOptions, state: Path, out: Path) -> None:
-    """Train, write the network and print what was written."""
+    """Train, write the network and print a summary."""
     # Imported on use: PyTorch is an extra, and takes seconds to import.
     from bnncert.training.export import write_network
     from bnncert.training.fitting import fit
@@ -140,7 +140,7 @@ def _train_and_write(dataset: Dataset, options: TrainingOptions, state: Path, ou
             net = fit(dataset, options, checkpoint=state, report=report)
     except KeyboardInterrupt:
         if state.exists():
-            console.print(f"{state} has the last whole epoch; the same command goes on from there")
+            console.print(f"{state} has the last epoch; the same command continues from there")
         sys.stdout.flush()
         raise
     share = net.zero_share()

@@ -132,7 +132,10 @@ def verify(
         )
     if outputs.certificate is not None:
         _show_certificate(console, result)
-    _write_counterexample(console, asked, result, saved, outputs.witness)
+    if saved is not None:
+        console.print(saved.write(result.counterexample), soft_wrap=True)
+    if outputs.witness is not None:
+        write_atomically(outputs.witness, vnncomp_result(_replayable(asked, result)))
     extra = {**asked.extra, "seed": settings.seed, "arithmetic": arithmetic}
     if json_ is not None:
         write_json(json_, result_tree(asked.network, result, asked.region, extra))
@@ -168,20 +171,6 @@ def _saved(path: Path | None, asked: _Asked) -> CounterexampleFile | None:
     if not isinstance(ball, Ball | L0Ball):
         return CounterexampleFile(path, network.input_shape)
     return CounterexampleFile.around(path, network, ball.middle, ball.clip_lo, ball.clip_hi)
-
-
-def _write_counterexample(
-    console: Console,
-    asked: _Asked,
-    result: Result,
-    saved: CounterexampleFile | None,
-    witness: Path | None,
-) -> None:
-    """Write the counterexample to the files that are named."""
-    if saved is not None:
-        console.print(saved.write(result.counterexample), soft_wrap=True)
-    if witness is not None:
-        write_atomically(witness, vnncomp_result(_replayable(asked, result)))
 
 
 def _replayable(asked: _Asked, result: Result) -> Result:

@@ -33,16 +33,14 @@ def vnncomp(
     ],
     timeout: Annotated[
         float | None,
-        typer.Option("--timeout", help="Seconds for each instance (default: as the file says)."),
+        typer.Option("--timeout", help="Seconds for each instance (default: those of the file)."),
     ] = None,
     method: MethodOption = "auto",
     certificates: CertificatesOption = None,
     only: Annotated[
         str, typer.Option("--only", help="Only queries with this text in their name.")
     ] = "",
-    again: Annotated[
-        bool, typer.Option("--again", help="Answer everything anew, also what is done.")
-    ] = False,
+    again: Annotated[bool, typer.Option("--again", help="Answer all instances again.")] = False,
     memory: MemoryOption = 4.0,
 ) -> None:
     """Answer a category of VNN-COMP; the same command again continues an interrupted run."""

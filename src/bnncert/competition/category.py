@@ -44,12 +44,8 @@ def run_category(
 ) -> list[Line]:
     """Answer the instances that have no answer in `out` yet, write each answer, and return all.
 
-    Parameters
-    ----------
-    out
-        Folder of one result file per instance and of `results.csv`; created if it does not exist.
-    again
-        Whether to answer all instances again.
+    The folder `out` has one result file per instance and `results.csv`; it is created if necessary.
+    With `again`, all instances are answered again.
     """
     settings = settings or CategorySettings()
     report = progress or (lambda done, total, line: None)

@@ -34,10 +34,7 @@ class CategoryInstance:
 def read_instances(path: Path, timeout: float | None = None) -> tuple[CategoryInstance, ...]:
     """Read an instances.csv: rows `onnx,vnnlib,timeout`, files relative to its folder.
 
-    Parameters
-    ----------
-    timeout
-        Replaces the time limits of the file.
+    `timeout` replaces the time limits of the file.
     """
     Deadline(timeout)
     text = read_text(path, DEFAULT_LIMITS.table, "table")

@@ -114,7 +114,12 @@ class AutoRun:
             self.rotate(presolved, list(engines))
         if not self.is_over:
             self.attack(self.share.lacking())
-        return tuple(_timed(self.results[t.name], context) for t in problem.targets)
+        results = [self.results[t.name] for t in problem.targets]
+        if context.deadline.passed():
+            return tuple(
+                replace(r, status="timeout") if r.status == "unknown" else r for r in results
+            )
+        return tuple(results)
 
     def run_before_presolve(self) -> None:
         """Run the stages without presolve: it takes long, or the region is a budget of flips."""
@@ -388,9 +393,3 @@ def _combine(before: TargetResult, after: TargetResult) -> TargetResult:
         tried=before.tried if kept else before.tried or after.tried,
         details={**before.details, **after.details, "seconds": seconds},
     )
-
-
-def _timed(result: TargetResult, context: Context) -> TargetResult:
-    if result.status == "unknown" and context.deadline.passed():
-        return replace(result, status="timeout")
-    return result

@@ -50,7 +50,7 @@ class Options:
     processes
         Processes that branch and bound may use on one target, and the search over sign patterns
         on all of them; 0 takes one for each core, at most eight.  A script
-        that asks for more than one must guard its main part with ``if __name__ == "__main__"``.
+        that uses more than one must guard its main part with ``if __name__ == "__main__"``.
     cluster
         Workers of a Dask cluster that the search over sign patterns may use instead, see
         :func:`bnncert.scheduler.connected`.
@@ -116,7 +116,7 @@ class Context:
     deadline: Deadline
     replayer: Replayer
     progress: Progress | None = None
-    #: Where methods record what a certificate needs; None if no certificate is wanted.
+    #: The records of methods for a certificate; None if no certificate is wanted.
     record: SearchRecord | None = None
     #: The best answer so far to each target that was worked on, reported on Ctrl-C.
     so_far: dict[str, TargetResult] = field(default_factory=dict)

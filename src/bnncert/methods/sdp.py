@@ -92,7 +92,7 @@ class MomentMethod(RelaxationMethod):
     ) -> tuple[float, str]:
         """Bound an objective on the layered cliques, by the solver of the package."""
         form = layered_program(reduced, region, self.encoding, reduced.objectives[objective])
-        # To the end, whatever the sign: these methods are asked for the value.
+        # Solved to the end for any sign: these methods return the value.
         found = solve_structured(form.program, deadline)
         note = "" if found.status == "optimal" else f"structured: {found.status}"
         return form.bound(found.multipliers), note

@@ -60,7 +60,7 @@ def _result_rows(recorded: Recorded) -> Iterable[Sequence[Any]]:
         )
 
 
-#: What is said about the inputs of a region; these columns are the last ones of each file.
+#: The columns about the inputs of a region, the last ones of each file.
 _REGION = ("inputs", "grid_step", "within")
 _PANEL = ("network", "model_hash", "norm", "clip", "targets", "ties", "labels")
 

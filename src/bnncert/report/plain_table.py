@@ -13,16 +13,9 @@ def plain_table(
     one_line: Collection[str] = (),
     name: str | None = None,
 ) -> Table:
-    """Return a table without rows.
+    """Return a table without rows and with the title `name`.
 
-    Parameters
-    ----------
-    left
-        The columns of text; all others are numbers.
-    one_line
-        The columns whose cells are never wrapped.
-    name
-        The title of the table.
+    The columns `left` contain text, all others numbers; cells of `one_line` are never wrapped.
     """
     table = Table(box=None, pad_edge=False, header_style="bold", title=name, title_justify="left")
     for title in titles:

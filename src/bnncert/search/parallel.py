@@ -40,7 +40,7 @@ Proof: TypeAlias = tuple[IntArray, FloatArray | None]
 class TreeTask:
     """Everything that a process needs to build the tree of one objective.
 
-    `minimum` asks for the minimum of f instead of its sign.
+    With `minimum` the tree finds the minimum of f instead of its sign.
     """
 
     presolved: Presolved

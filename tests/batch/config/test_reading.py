@@ -123,7 +123,7 @@ def test_a_part_takes_what_it_does_not_say_from_the_top(folder: Path) -> None:
         ("[linf, l2]", "[linf, l3]", 9, "norm is 'l3'; expected linf, l2, l1 or l0"),
         ("[linf, l2]", "[l2, l2]", 9, "norm l2 again"),
         ("question: bound", "question: why", 17, "question is 'why'; expected verify or bound"),
-        ("question: bound", "question: bound\nties: robust", 18, "ties say nothing about a bound"),
+        ("question: bound", "question: bound\nties: robust", 18, "ties have no meaning"),
         ("question: bound", "question: bound\ncertificates: yes", 18, "certificates of bounds"),
         ("question: bound", "question: bound\nclip: [1, 0]", 18, "clip is 1.0 0.0; expected"),
         ("targets: runner-up", "targets: none", 18, "targets is 'none'; expected all"),

@@ -116,7 +116,7 @@ class Configuration:
         return tuple(s for s in sources if isinstance(s, str))
 
     def wrong(self, line: int, error: BnncertError) -> BnncertError:
-        """Return an error of the same kind that names the line it comes from."""
+        """Return an error of the same kind that names its line."""
         return type(error)(f"{self.path}:{line}: {error}")
 
 

@@ -173,7 +173,7 @@ def _part(section: ConfigSection, networks: Mapping[str, NetworkSource]) -> Part
         raise section.wrong("certificates of bounds; only verdicts have them", line)
     if question == "bound" and ties != "violation":
         line = section.need("ties").line
-        raise section.wrong("ties say nothing about a bound; leave them out", line)
+        raise section.wrong("ties have no meaning for a bound; leave them out", line)
     part = Part(
         networks=_chosen_networks(section, networks),
         data=_data(section),

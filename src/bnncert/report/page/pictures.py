@@ -25,7 +25,7 @@ class Album:
         self._left = limit
 
     def add(self, pixels: npt.NDArray[np.uint8]) -> int | None:
-        """Return the number of a picture, or None if there is no room for it."""
+        """Return the number of a picture, or None if the limit is reached."""
         file = png_bytes(pixels)
         number = self._numbers.get(file)
         if number is None:

@@ -75,19 +75,9 @@ class Eliminated:
 def eliminate(
     model: Model, plan: EliminationPlan, deadline: Deadline, *, patterns: bool = True
 ) -> Eliminated:
-    """Eliminate all variables in the order of a plan.
+    """Eliminate all variables in the order of a plan; `patterns` keeps the minimising patterns.
 
-    Parameters
-    ----------
-    patterns
-        Whether the minimising patterns are needed.
-
-    Raises
-    ------
-    OutOfTimeError
-        If the deadline passes.
-    InexactTableError
-        If a sum might not be exact.
+    Raises OutOfTimeError if the deadline passes, and InexactTableError if a sum might not be exact.
     """
     rank = {v: i for i, v in enumerate(plan.order)}
     # Tables are dropped as soon as they are used.

@@ -7,6 +7,7 @@ Conflicting pairs of presolve and learned clauses are treated in the same way.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 import numpy as np
@@ -15,7 +16,7 @@ from bnncert.arrays import IntArray, SignArray
 from bnncert.presolve.literals import variable_of
 from bnncert.search.clauses import ClauseSet
 
-#: Longer clauses join so many variables that they are activated only where no shorter one helps.
+#: Longer clauses join so many variables that they are activated only if no shorter one helps.
 SHORT = 4
 
 
@@ -26,7 +27,7 @@ class ClausePool(ClauseSet):
         super().__init__()
         self.scopes: list[tuple[int, ...]] = []
         #: How often each active clause was violated by a minimising pattern.
-        self.uses: dict[int, int] = {}
+        self.uses: Counter[int] = Counter()
         for clause in clauses:
             self.add(clause)
 
@@ -46,9 +47,7 @@ class ClausePool(ClauseSet):
         """Activate the short ones of the clauses that a pattern violates: they exclude it."""
         violated = list(clauses)
         longest = max(SHORT, min((self.clauses[i].size for i in violated), default=0))
-        for i in violated:
-            if self.clauses[i].size <= longest:
-                self.uses[i] = self.uses.get(i, 0) + 1
+        self.uses.update(i for i in violated if self.clauses[i].size <= longest)
 
     def violated(self, signs: SignArray) -> list[int]:
         """Return the clauses that a pattern violates; `signs` are those of all variables."""

@@ -74,10 +74,7 @@ def make_plan(
 ) -> EliminationPlan:
     """Return the plan for tables and clauses of these scopes.
 
-    Parameters
-    ----------
-    limit
-        Messages have at most this many variables, unless a table of the model has more itself.
+    Messages have at most `limit` variables, unless a table of the model has more.
     """
     rank = {v: i for i, v in enumerate(order)}
     scopes = list(tables)

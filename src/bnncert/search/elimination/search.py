@@ -93,14 +93,8 @@ class SettlingElimination:
 class EliminationSearch:
     """One search for all objectives; `run` may be called again to continue.
 
-    Parameters
-    ----------
-    offer, is_done
-        See the types.
-    limits
-        Limits of one elimination.
-    deadline
-        OutOfTimeError is raised if it passes before the tables are complete.
+    `limits` are those of one elimination.  OutOfTimeError is raised if the deadline passes before
+    the tables are complete.
     """
 
     def __init__(

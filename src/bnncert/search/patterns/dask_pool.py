@@ -34,7 +34,7 @@ LEVEL = 1
 
 
 class DaskPool:
-    """Tasks on the workers of a cluster; those that have not begun are cancelled in the end."""
+    """Tasks on the workers of a cluster; those that have not begun are cancelled at the end."""
 
     seconds = SECONDS
 

@@ -26,7 +26,7 @@ PATIENCE = 40
 #: The largest number of exchanges of two flips that one step evaluates.
 SWAPS = 1024
 
-#: Share of the variables that a random start flips, where there is no budget.
+#: Share of the variables that a random start flips if there is no budget.
 RANDOM_SHARE = 0.3
 
 

@@ -122,7 +122,7 @@ def _list_changes(bits, old, new, words, size, base, up, down):
 
 @numba.njit(cache=True, nogil=True)
 def _move(room, row, bits, new, moved, columns, first, end, up, ups, down, downs):
-    """Fill what the sums of the gates from `first` to `end` move by, and their new bits."""
+    """Fill the changes of the sums of the gates from `first` to `end`, and their new bits."""
     for place in range(first, end, 64):
         k, m, keep = 0, 0, 0
         while True:

@@ -1,6 +1,6 @@
 """Enumeration of the patterns of one node by matrix products.
 
-The circuit is narrowed to what is open in the node first, so that the products are small.
+The circuit is first narrowed to the open gates of the node, so that the products are small.
 """
 
 from __future__ import annotations
@@ -31,12 +31,8 @@ def enumerate_node(
 ) -> Iterator[Enumerated]:
     """Evaluate all patterns of a node, in parts that take little time.
 
-    Parameters
-    ----------
-    states, last
-        The result of propagation for the node: its variables and the last level's gates.
-    signs
-        The signs of the open variables that are evaluated (default: all that fit the budget).
+    `states` and `last` are the result of propagation for the node: its variables and the last
+    level's gates.  `signs` are the patterns of the open variables (default: all in the budget).
     """
     node = states[: circuit.inputs].astype(np.int8)
     open_ = np.flatnonzero(node == 0)

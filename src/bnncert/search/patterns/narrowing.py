@@ -21,12 +21,8 @@ def narrowed(
 ) -> Circuit:
     """Return the circuit without the gates that are fixed.
 
-    Parameters
-    ----------
-    states, last
-        The states of all variables and of the last level's gates in the node, -1, 0 or +1.
-    inputs
-        Whether fixed first-layer variables are also removed.
+    `states` and `last` are those of all variables and of the last level's gates in the node, -1, 0
+    or +1.  With `inputs`, fixed first-layer variables are also removed.
     """
     if circuit.last is None:
         return circuit

@@ -11,17 +11,12 @@ from bnncert.search.patterns.batch import NodeBatch
 
 
 class OpenNodes:
-    """Batches of nodes, the last one first; nodes that are searched elsewhere count as open.
-
-    Attributes
-    ----------
-    most_bytes
-        Above this size nodes are handed out deepest first, which needs little memory.
-    """
+    """Batches of nodes, the last one first; nodes that are searched elsewhere count as open."""
 
     def __init__(self, *batches: NodeBatch) -> None:
         self._stack = [batch for batch in batches if len(batch)]
         self._away = 0
+        #: Above this size nodes are given away deepest first, which needs little memory.
         self.most_bytes = np.inf
 
     def __len__(self) -> int:

@@ -66,7 +66,7 @@ class PackedFlips(NamedTuple):
     gains: Int8Array
     #: The sign after the flip.
     signs: IntArray
-    #: What the flip costs, ascending.
+    #: The costs of the flips, ascending.
     cost: IntArray
     #: Words of the flips that each excludes, and of those that it needs; empty without such rules.
     clash: Words

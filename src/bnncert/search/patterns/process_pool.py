@@ -24,7 +24,7 @@ MOST_REPLACED = 8
 
 @dataclass(eq=False)
 class _Searcher:
-    """A process, the ticket of its subtrees, and how many clauses it knows."""
+    """A process, the ticket of its subtrees, and how many clauses it has."""
 
     worker: WorkerProcess
     ready: bool = False
@@ -103,7 +103,7 @@ class ProcessPool:
         return finished
 
     def _replace(self, searcher: _Searcher) -> None:
-        """Start a new process in place of one that has ended."""
+        """Replace a process that has exited by a new one."""
         self._team.end(searcher.worker)
         self._searchers.remove(searcher)
         self._ended += 1

@@ -99,7 +99,7 @@ def evaluate(circuit: Circuit, patterns: SignArray) -> Propagated:
 
 
 def _places(numbers: IntArray) -> IntArray | slice:
-    """Return consecutive numbers as a slice, and others as they are."""
+    """Return consecutive numbers as a slice, and others unchanged."""
     if numbers.size and bool((numbers[1:] - numbers[:-1] == 1).all()):
         return slice(int(numbers[0]), int(numbers[-1]) + 1)
     return numbers

@@ -61,7 +61,7 @@ class PatternQuestion:
 
 
 class Realiser:
-    """Looks for inputs of the region that have given first-layer signs.
+    """Searches for inputs of the region that have given first-layer signs.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class Realiser:
         np.minimum(self.goal, goal, out=self.goal)
 
     def __call__(self, pattern: SignArray, targets: BoolArray) -> Realisation:
-        """Look for an input of the region with these first-layer signs that reaches a target."""
+        """Search for an input of the region with these first-layer signs that reaches a target."""
         question = self.question
         wanted = SignPattern(question.layer, question.circuit.neurons, pattern)
         for check in (fast_feasibility, exact_feasibility):
