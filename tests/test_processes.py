@@ -1,0 +1,54 @@
+"""Worker processes end with the block that started them."""
+
+from __future__ import annotations
+
+from multiprocessing.connection import Connection
+
+import pytest
+
+from bnncert.processes import WorkerProcess, WorkerTeam
+
+
+def _echo(connection: Connection) -> None:
+    while True:
+        connection.send(connection.recv())
+
+
+def test_all_workers_end_with_the_block() -> None:
+    with WorkerTeam() as team:
+        first, second = team.start(_echo), team.start(_echo)
+        assert first is not None and second is not None
+        first.connection.send("text")
+        assert first.connection.recv() == "text"
+        team.end(first)
+        assert team.members == [second]
+        assert not first.process.is_alive()
+    second.process.join(5)
+    assert not second.process.is_alive()
+    assert team.members == []
+
+
+def test_a_block_that_raises_ends_its_workers() -> None:
+    workers: list[WorkerProcess | None] = []
+
+    def stop() -> None:
+        with WorkerTeam() as team:
+            workers.append(team.start(_echo))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stop()
+    (worker,) = workers
+    assert worker is not None
+    worker.process.join(5)
+    assert not worker.process.is_alive()
+
+
+def test_a_refused_process_is_no_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(WorkerProcess, "start", refuse)
+    with WorkerTeam() as team:
+        assert team.start(_echo) is None
+        assert team.members == []
