@@ -24,7 +24,7 @@ class Balls:
     lo: Any
     hi: Any
     grid: Grid | None = None
-    #: By how much an input may change in an L0 ball; None: anything in the data box.
+    #: The largest change of an input in an L0 ball; None if only the data box limits it.
     within: float | None = None
 
     @staticmethod

@@ -1,12 +1,12 @@
-"""Radii as tables, charts and files show them: in px where the network states its pixel step.
+"""Radii in tables, charts and files: in px if the network states its pixel step.
 
-A radius means little without the inputs that it is about, so these are named beside it: real
-inputs, integer pixels, or another grid.
+The inputs of the region are named together with the radius: real inputs, integer pixels, or another
+grid.
 """
 
 from __future__ import annotations
 
-#: How far the step of a grid may be from the pixel step, as a share of it.
+#: The largest relative difference between the step of a grid and the pixel step.
 ROUNDING = 1e-6
 
 

@@ -1,14 +1,14 @@
 r"""Proofs by branching on inputs: no grid point has some signs although real points have them.
 
-At a node every input has a range.  With the terms of `checking/branches`, a linear program looks
-for a real point there,
+At a node every input has a range.  With the terms of `checking/branches`, a linear program searches
+for a real point in these ranges,
 
     max t   s.t.   s_j (w_j.x + b_j) >= t len_j,   sum_i q_i <= B,   q_i >= cost_i(z_i),
 
-where tangents stand for the costs of a ball.  Inequalities of the region get no margin t as long as
-the program has a point without it.  If t < 0, its multipliers close the node; the
-checker's own arithmetic decides whether they do.  Otherwise the node is split at an input whose
-value is not on the grid, or, in an L0 ball, which changes by a share of its range.
+where tangents replace the costs of a ball.  Inequalities of the region have no margin t if the
+program has a point without it.  If t < 0, the multipliers close the node if the checker's own
+arithmetic accepts them.  Otherwise the node is split at an input whose value is not on the grid,
+or, in an L0 ball, which changes by a share of its range.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from bnncert.deadline import Deadline
 from bnncert.solvers.highs_ import HighsModel
 from bnncert.solvers.linear_program import LinearProgram
 
-#: Nodes of one tree, at most.
+#: The largest number of nodes of one tree.
 MOST_NODES = 1000
 
-#: A larger margin than this is one of a real point.
+#: With a larger margin than this, a real point has the signs.
 TIE = 1e-7
 
 #: A value this share of a step away from the grid is off the grid, and an input of an L0 ball that
@@ -85,7 +85,7 @@ def joined_trees(parts: list[Branched]) -> Branched:
 
 @dataclass(eq=False)
 class _MadeTree:
-    """A tree as the file has it."""
+    """A tree in the form of the file."""
 
     nodes: list[int] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
@@ -102,7 +102,7 @@ class _Side:
 
     @property
     def node(self) -> int:
-        """The branch as the file has it."""
+        """The branch in the form of the file."""
         return FIRST_CHANGE - self.branch.input if self.branch.on_change else self.branch.input
 
 
@@ -160,7 +160,7 @@ class _InputNode:
         power = 2 if self.norm == "l2" else 1
         budget = ranges.radius if self.norm == "l0" else ranges.limit * point**power
         self.budget = float(budget)
-        #: Where the program found a point: the inputs, and what they cost.
+        #: The point of the program: the inputs, and their costs.
         self.point: FloatArray | None = None
         self.cost: FloatArray = np.zeros(self.low.size)
 
@@ -206,9 +206,9 @@ class _InputNode:
     def _solve(
         self, tangents: list[FloatArray], deadline: Deadline, *, elastic: bool
     ) -> tuple[float, FloatArray] | None:
-        """Return the largest margin and its multipliers, those of the ball last; None: no answer.
+        """Return the largest margin and its multipliers, those of the ball last, or None.
 
-        If `elastic`, the inequalities of the region and the ball have the margin, too.
+        If `elastic`, the inequalities of the region and the ball also have the margin.
         """
         n, count = self.low.size, self.rows.shape[0]
         length = np.abs(self.rows).sum(axis=1) * self.unit
@@ -245,7 +245,7 @@ class _InputNode:
         self.point, self.cost = answer.point[:n] * self.unit, answer.point[n : 2 * n]
         y = np.maximum(answer.multipliers[: count + (self.norm is not None)], 0.0)
         mu = float(y[count]) / price if self.norm in COSTLY else 0.0
-        # The checker counts mu in units of the weights.
+        # In the checker mu has the unit of the weights.
         multipliers = np.append(y[:count] / length, mu * 2.0**self.weight_shift)
         return float(answer.point[-1]), multipliers
 
@@ -301,11 +301,11 @@ class _InputNode:
             return None
         k = int(np.argmax(np.where(open_, off, -1.0)))
         if off[k] <= OFF_GRID:
-            # The point is on the grid, with a tie or beyond the ball: the widest range is halved.
+            # The point is on the grid, with a tie or outside the ball: the widest range is halved.
             k = int(np.argmax(np.where(open_, (self.high - self.low) / step, -1.0)))
         i = inputs[k]
         place = grid.place(i, Fraction(beside[k]))
-        # Both sides get a value of the range.
+        # Both sides contain a value of the range.
         first = grid.place(i, Fraction(float(self.low[k] + self.center[k])))
         last = grid.place(i, Fraction(float(self.high[k] + self.center[k])))
         place = min(max(place, first), last - 1)
@@ -315,7 +315,7 @@ class _InputNode:
 
 
 def _simple(multipliers: FloatArray) -> list[list[int]]:
-    """Return integers in the proportion of simple fractions: ties are proved by those alone."""
+    """Return integers in the proportion of simple fractions: only these prove ties."""
     largest = float(multipliers.max(initial=0.0))
     if largest <= 0:
         return []

@@ -11,11 +11,12 @@ multipliers theta >= 0 and mu >= 0, an input that has the signs s_j has
        <=  sum_j theta_j s_j (w_j.c + b_j) + mu B
            + sum_i max over l_i <= z_i <= u_i of (v_i z_i - mu cost_i(z_i)).
 
-The costs of a ball and their limit B are |z| and r for L1, and z^2 and r^2 for L2.  Inputs that
-neither the signs nor the tree are about cost what the nearest grid value does.  In an L0 ball mu is
-0, and v.z is bounded by its maximum in the inputs that change for certain, plus as many of the
-largest maxima of the others as there are changes left.  If the right-hand side is below zero at all
-leaves, no input of the region has the signs; zero is enough if a sign with theta_j > 0 loses ties.
+The costs of a ball and their limit B are |z| and r for L1, and z^2 and r^2 for L2.  An input that
+occurs neither in the signs nor in the tree has the cost of its nearest grid value.  In an L0 ball
+mu is 0, and v.z is bounded by its maximum over the inputs that certainly change, plus the largest
+maxima of the others, one for each remaining change.  If the right-hand side is below zero at all
+leaves, no input of the region has the signs; zero is enough if a sign with theta_j > 0 excludes
+ties.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from bnncert.checking.reading import Clauses
 from bnncert.checking.space import Space
 from bnncert.checking.sparse import Integers
 
-#: At most: nodes of one section, weights of the neurons of one clause, and bits of the values at
+#: The most nodes of one section, weights of the neurons of one clause, and bits of the values at
 #: which inputs are split.
 MOST_NODES, MOST_WEIGHTS, MOST_BITS = 2**20, 2**20, 2000
 
@@ -71,7 +72,7 @@ class Branched:
 
 
 def read_branched(section: Section, geometry: Geometry) -> Branched:
-    """Read clauses and their trees; only their lengths are looked at here."""
+    """Read clauses and their trees; only their lengths are checked here."""
     sizes, neuron = section.integers("sizes_of_clauses"), section.integers("neurons")
     sign, nodes = section.integers("signs"), section.integers("nodes")
     if np.any((sizes < 1) | (sizes > neuron.size)) or int(sizes.sum()) != neuron.size:
@@ -91,7 +92,7 @@ def read_branched(section: Section, geometry: Geometry) -> Branched:
 
 
 def refuse_unproved(found: Branched, geometry: Geometry, budget: Budget) -> None:
-    """Refuse clauses whose trees do not prove them."""
+    """Reject clauses whose trees do not prove them."""
     if np.any(found.theta < 0):
         raise RejectedError("a leaf has a negative multiplier")
     nodes, places = iter(found.nodes.tolist()), iter(found.places.tolist())
@@ -158,7 +159,8 @@ def proves(
 ) -> bool:
     """Whether every leaf of a tree excludes the signs of one clause, with a row of theta each."""
     ranges = Ranges([branch for branch in tree if branch is not None], clause, geometry)
-    #: The branches of the present node, each with what undoes it and whether its other side is due.
+    #: The branches of the current node, each with the ranges before it and whether its other side
+    #: follows.
     path: list[tuple[Branch, tuple[int, int, bool], bool]] = []
     leaf = 0
     for branch in tree:
@@ -181,7 +183,7 @@ def proves(
 class Ranges:
     """The ranges of the inputs at one node, and the sums of one clause over them.
 
-    Inputs are integers in units of 2^-shift, and z = x - c where the region is a ball around c.
+    Inputs are integers in units of 2^-shift, and z = x - c if the region is a ball around c.
     """
 
     def __init__(self, branches: Sequence[Branch], clause: Clauses, geometry: Geometry) -> None:
@@ -213,7 +215,7 @@ class Ranges:
         self._constants(clause, geometry)
 
     def _limit(self, space: Space) -> int:
-        """Return what of B the other inputs leave, in units of the costs; rounded up."""
+        """Return the part of B that the other inputs leave, in units of the costs, rounded up."""
         power = 2 if self.norm == "l2" else 1
         unit, radius = Fraction(1, 1 << self.shift), Fraction(space.radius, 1 << space.shift)
         own = set(self.inputs.tolist())
@@ -236,11 +238,11 @@ class Ranges:
         self.strict: BoolArray = np.array(strict, dtype=bool)
 
     def enter(self, branch: Branch, *, upper: bool) -> tuple[int, int, bool]:
-        """Go to one side of a branch; return what `restore` needs."""
+        """Narrow the ranges to one side of a branch; return the values for `restore`."""
         i = int(np.searchsorted(self.inputs, branch.input))
         before = self.low[i], self.high[i], bool(self.changed[i])
         if branch.on_change:
-            # Below: the input stays at the centre.
+            # The lower side: the input does not change.
             if upper:
                 self.changed[i] = True
             else:
@@ -254,12 +256,12 @@ class Ranges:
         return before
 
     def restore(self, branch: Branch, before: tuple[int, int, bool]) -> None:
-        """Leave a side of a branch."""
+        """Restore the ranges before a branch."""
         i = int(np.searchsorted(self.inputs, branch.input))
         self.low[i], self.high[i], self.changed[i] = before
 
     def excludes(self, theta: Integers) -> bool:
-        """Whether multipliers, the last one being mu, exclude the signs in the present ranges."""
+        """Whether multipliers, the last one being mu, exclude the signs in the current ranges."""
         if np.any(self.low > self.high):
             return True
         own, mu = theta[:-1].astype(object), int(theta[-1])
@@ -284,7 +286,7 @@ class Ranges:
         return np.asarray(self.changed | (self.low > 0) | (self.high < 0), dtype=bool)
 
     def _with_changes(self, v: Objects, left: int) -> int:
-        """Return the largest v.z in an L0 ball in which so many more inputs may change."""
+        """Return the largest v.z in an L0 ball in which `left` more inputs may change."""
         most, surely = np.maximum(v * self.low, v * self.high), self._surely_changed()
         return int(most[surely].sum()) + int(sum(nlargest(left, most[~surely].tolist())))
 

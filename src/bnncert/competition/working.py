@@ -45,10 +45,6 @@ def answer(request: dict[str, Any]) -> tuple[Result | None, str, str]:
         executed = as_executed(network, specification, result)
         if executed is None:
             undecided = replace(result, status="unknown", counterexample=None)
-            return (
-                undecided,
-                "rounding in onnxruntime undoes the counterexample",
-                "",
-            )
+            return undecided, "the counterexample is lost by rounding in onnxruntime", ""
         result = executed
     return result, reason, result.deciding_stage

@@ -42,7 +42,7 @@ class FlipRules:
             if np.array_equal(closed, need):
                 break
             need = closed
-        # A flip needs all that its own needs need, so sorting by their number puts needs first.
+        # After the closure, sorting by the number of needs puts every flip after those it needs.
         # Of flips that need each other only the later one keeps its need: this allows more sets,
         # and none of them twice.
         order = np.argsort(np.count_nonzero(need, axis=1), kind="stable")
