@@ -154,7 +154,7 @@ def test_rows_of_different_questions_are_never_counted_together(tmp_path: Path) 
         {"timeout": 5.0, "status": "timeout"},
     ]
     known = panels(read_recorded(write_results(tmp_path / "r.sqlite", rows)))
-    assert [(p.targets, p.ties, p.clip) for p in known] == [
+    assert [(p.key.targets, p.key.ties, p.key.clip) for p in known] == [
         ("all", "violation", "-1.0,1.0"),
         ("runner-up", "violation", "-1.0,1.0"),
         ("all", "allowed", "-1.0,1.0"),

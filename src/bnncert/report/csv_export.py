@@ -67,13 +67,13 @@ _PANEL = ("network", "model_hash", "norm", "clip", "targets", "ties", "labels")
 
 def _panel(panel: Panel) -> tuple[str, ...]:
     network = panel.network
-    common = (panel.norm, panel.clip, panel.targets, panel.ties, panel.labels)
+    common = (panel.key.norm, panel.key.clip, panel.key.targets, panel.key.ties, panel.labels)
     return (network.name, network.model_hash, *common)
 
 
 def _region(panel: Panel, radius: float) -> tuple[Any, ...]:
-    pixels = radius_in_px(radius, panel.norm, panel.network.pixel_step)
-    return panel.inputs, panel.grid_step, panel.within, pixels
+    pixels = radius_in_px(radius, panel.key.norm, panel.network.pixel_step)
+    return panel.inputs, panel.key.grid_step, panel.key.within, pixels
 
 
 def _summary_rows(known: Sequence[Panel]) -> Iterable[Sequence[Any]]:

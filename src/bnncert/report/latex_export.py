@@ -190,7 +190,7 @@ def _heads(names: Sequence[str], word: str) -> tuple[str, str]:
 
 
 def _norm(panel: Panel) -> str:
-    return _NORMS.get(panel.norm, escape(panel.norm))
+    return _NORMS.get(panel.key.norm, escape(panel.key.norm))
 
 
 def _number(panel: Panel, radius: float) -> str:
@@ -198,7 +198,7 @@ def _number(panel: Panel, radius: float) -> str:
 
 
 def _delta(panel: Panel) -> str:
-    if panel.norm == "l0":
+    if panel.key.norm == "l0":
         return "$k$"
     return rf"$\delta_{{{_norm(panel)}}}$" if panel.network.pixel_step else r"$\varepsilon$"
 
@@ -206,7 +206,7 @@ def _delta(panel: Panel) -> str:
 def _unit(panel: Panel) -> str:
     """Return the unit of the radii, and the inputs that they are about."""
     step, inputs = panel.network.pixel_step, escape(panel.inputs)
-    if panel.norm == "l0":
+    if panel.key.norm == "l0":
         return f"At most $k$ inputs change ({escape(panel.norm_name)}, {inputs})."
     if not step:
         return f"Radii in the units of the input, {inputs}."
@@ -225,7 +225,7 @@ def _table(caption: str, columns: str, head: Sequence[str], rows: Sequence[str])
 
 
 def _file_name(panel: Panel, taken: Sequence[str]) -> str:
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{panel.network.name}-{panel.norm}").strip("-.")
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{panel.network.name}-{panel.key.norm}").strip("-.")
     name, number = plain, 2
     while name in taken or f"{name}-images" in taken:
         name, number = f"{plain}-{number}", number + 1

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from bnncert.batch.radius_text import inputs_text, radius_in_px, radius_text
 from bnncert.batch.recorded import Recorded
-from bnncert.batch.rows import LabelSource, NetworkRecord, Row, label_source
+from bnncert.batch.rows import InstanceKey, LabelSource, NetworkRecord, Row, label_source
 from bnncert.report.counts import Count, count_answers, mean
 
 NORM_NAMES = {"linf": "L∞", "l2": "L2", "l1": "L1", "l0": "L0"}
@@ -41,36 +41,35 @@ class Panel:
     """Rows that may be compared; `series` has the name of the series of each row."""
 
     network: NetworkRecord
-    norm: str
-    clip: str
-    targets: str
-    ties: str
     answers: tuple[Row, ...]
     series: tuple[str, ...]
-    grid_step: float | None = None
-    within: float | None = None
+
+    @property
+    def key(self) -> InstanceKey:
+        """The key of the first row; all rows share its norm, data box, targets, ties and grid."""
+        return self.answers[0].key
 
     @property
     def norm_name(self) -> str:
         """The norm in mathematical notation, with the reach of single inputs if it is limited."""
-        name = NORM_NAMES.get(self.norm, self.norm)
-        if self.within is None:
+        name = NORM_NAMES.get(self.key.norm, self.key.norm)
+        if self.key.within is None:
             return name
-        return f"{name} within {radius_text(self.within, 'linf', self.network.pixel_step)}"
+        return f"{name} within {radius_text(self.key.within, 'linf', self.network.pixel_step)}"
 
     @property
     def inputs(self) -> str:
         """The inputs that the radii are about: real ones, integer pixels, or another grid."""
-        return inputs_text(self.grid_step, self.network.pixel_step)
+        return inputs_text(self.key.grid_step, self.network.pixel_step)
 
     @property
     def settings(self) -> str:
         """The settings that all rows share, apart from network and norm."""
-        rivals = {"all": "All rivals", "runner-up": "The runner-up"}.get(
-            self.targets, f"Rival {self.targets}"
-        )
-        box = "no data box" if self.clip == "none" else f"data box {self.clip.replace(',', ' to ')}"
-        return f"{rivals}, {box}, ties: {self.ties}, {LABEL_WORDS[self.labels]}"
+        targets, clip = self.key.targets, self.key.clip
+        names = {"all": "All rivals", "runner-up": "The runner-up"}
+        rivals = names.get(targets, f"Rival {targets}")
+        box = "no data box" if clip == "none" else f"data box {clip.replace(',', ' to ')}"
+        return f"{rivals}, {box}, ties: {self.key.ties}, {LABEL_WORDS[self.labels]}"
 
     @cached_property
     def labels(self) -> LabelSource:
@@ -79,17 +78,17 @@ class Panel:
 
     def radius_text(self, radius: float) -> str:
         """Return a radius with its unit: in px if the network states its pixel step."""
-        return radius_text(radius, self.norm, self.network.pixel_step)
+        return radius_text(radius, self.key.norm, self.network.pixel_step)
 
     def radius_number(self, radius: float) -> float:
         """Return a radius in the units of :attr:`unit`."""
-        pixels = radius_in_px(radius, self.norm, self.network.pixel_step)
+        pixels = radius_in_px(radius, self.key.norm, self.network.pixel_step)
         return radius if pixels is None else pixels
 
     @property
     def unit(self) -> str:
         """The unit of radii."""
-        if self.norm == "l0":
+        if self.key.norm == "l0":
             return "number of inputs"
         return "px" if self.network.pixel_step else "input units"
 
@@ -110,15 +109,7 @@ def panels(recorded: Recorded) -> list[Panel]:
 
 
 def _panel(recorded: Recorded, rows: Sequence[Row]) -> Panel:
-    key = rows[0].key
-    return Panel(
-        recorded.network(key.model_hash),
-        *(key.norm, key.clip, key.targets, key.ties),
-        answers=tuple(rows),
-        series=_series(rows),
-        grid_step=key.grid_step,
-        within=key.within,
-    )
+    return Panel(recorded.network(rows[0].key.model_hash), tuple(rows), _series(rows))
 
 
 def _series(rows: Sequence[Row]) -> tuple[str, ...]:

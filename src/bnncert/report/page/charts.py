@@ -198,4 +198,4 @@ def _radius_text(panel: Panel, radius: float) -> str:
     text = f"{panel.radius_text(radius)}, {panel.inputs}"
     if panel.unit == "px":
         return f"{text} (ε = {radius:.6g})"
-    return text if panel.norm == "l0" else f"ε = {text}"
+    return text if panel.key.norm == "l0" else f"ε = {text}"
