@@ -209,9 +209,10 @@ def warm_up(arguments: argparse.Namespace) -> None:
             ask(Question("", "", network, region, label, 1.0), method, 1)
     # Another checkout may have no such module.
     with suppress(ImportError):
-        from bnncert.search.patterns.compilation import ENUMERATION
+        from bnncert.search.patterns.compilation import CELLS, ENUMERATION
 
         ENUMERATION.wait(COMPILATION_SECONDS)
+        CELLS.wait(COMPILATION_SECONDS)
 
 
 def speed(source: Source) -> tuple[list[str], list[list[str]]]:

@@ -15,11 +15,12 @@ import pytest
 
 import bnncert
 from bnncert.checking import flip_sets, patterns
-from bnncert.checking.flip_sets import FlipOrder, consistent
+from bnncert.checking.flip_sets import FlipClauses, FlipOrder, consistent
 from bnncert.checking.geometry import Geometry
 from bnncert.checking.patterns import Patterns
 from bnncert.checking.reading import joined
 from bnncert.checking.skeleton import Skeleton
+from bnncert.checking.sparse import SparseRows
 from bnncert.checking.statement import Statement
 from bnncert.problem import Problem, robustness
 from tests.checking.claims import Judge, accepted, pack
@@ -70,7 +71,7 @@ def wide_patterns(rng: np.random.Generator, inputs: int, width: int) -> Patterns
 
 
 def random_patterns(rng: np.random.Generator, kind: str, inputs: int) -> Patterns:
-    """Return the patterns of a random network, some pairs of which are taken as excluded."""
+    """Return the patterns of a random network, some signs of which are taken as excluded."""
     zero = "either" if rng.random() < 0.1 else str(rng.choice(["plus", "minus"]))
     tiny = random_deep(rng, inputs, diagonal=bool(rng.integers(2)), sign_zero=zero)
     network, region = tiny.build(), random_region(rng, kind, inputs)
@@ -80,6 +81,14 @@ def random_patterns(rng: np.random.Generator, kind: str, inputs: int) -> Pattern
             v, w = rng.choice(made.inputs, 2, replace=False)
             a, b = 2 * v + rng.integers(2), 2 * w + rng.integers(2)
             made.excluded[a, b] = made.excluded[b, a] = 1
+    for _ in range(int(rng.integers(4))):
+        if made.inputs > 2:
+            variables = np.sort(rng.choice(made.inputs, 3, replace=False))
+            literals = 2 * variables + rng.integers(2, size=3)
+            ones, start = np.ones(literals.size, dtype=np.int64), np.array([0, literals.size])
+            clause = SparseRows(start, literals, ones, 2 * made.skeleton.size)
+            made.clauses.append(clause)
+            made.clause_table = SparseRows.stacked([made.clause_table, clause])
     return made
 
 
@@ -123,16 +132,19 @@ def test_the_loop_goes_through_exactly_the_sets_that_fit() -> None:
             base = consistent(node, base, made.excluded)
         left = float(made.flips.left(node[None, :])[0])
         rules = FlipOrder.of(node, base, made.flips.cost, left, made.excluded)
+        clauses = FlipClauses.of(made.clause_table, node, base, rules)
         own = np.arange(made.scores.enough.size)
         enough, first = np.full(own.size, np.inf), np.array([0, own.size])
         found = [
-            p for part in made.flip_sets.reaching(base, rules, own, enough, first) for p in part
+            p
+            for part in made.flip_sets.reaching(base, rules, clauses, own, enough, first)
+            for p in part
         ]
         seen = Counter(tuple(p.tolist()) for p in found)
         assert set(seen.values()) == {1}
         whole = np.array(list(product((-1, 1), repeat=made.inputs)), dtype=np.int8)
         whole = whole[np.all((node == 0) | (whole == node), axis=1)]
-        fits = whole[made.implied(whole)[1]]
+        fits = whole[made.implied(whole)[1] & ~made.broken(whole)]
         assert {tuple(p.tolist()) for p in fits} <= set(seen)
         assert all(made.flips.left(np.array([p], dtype=np.int8))[0] >= 0 for p in seen)
         sizes.append((len(seen), whole.shape[0]))
@@ -154,8 +166,12 @@ def test_scores_of_the_loop_are_those_of_products() -> None:
         base = rng.choice([-1, 1], made.inputs).astype(np.int8)
         rules = FlipOrder.of(node, base, made.flips.cost, 2.0**20, made.excluded)
         enough, first = np.array([rng.choice(values)]), np.array([0, 1])
+        nothing = SparseRows.of_dense(np.zeros((0, 2 * made.skeleton.size), dtype=np.int64))
+        clauses = FlipClauses.of(nothing, node, base, rules)
         found = [
-            p for part in made.flip_sets.reaching(base, rules, own, enough, first) for p in part
+            p
+            for part in made.flip_sets.reaching(base, rules, clauses, own, enough, first)
+            for p in part
         ]
         expected = {tuple(p.tolist()) for p in whole[values < enough[0]]}
         assert {tuple(p.tolist()) for p in found} == expected
@@ -190,3 +206,33 @@ def test_what_a_tree_proves_by_the_loop_is_true(kind: str, tmp_path: Path) -> No
             assert judge.objection(report, sections[0]) is None
         outcomes[report is not None, judge.decide(sections[0])[0]] += 1
     assert outcomes[True, True] and not outcomes[True, False]
+
+
+def test_clauses_leave_out_the_sets_that_break_them() -> None:
+    """Where no target is excluded, what is found breaks no clause, except by later base signs."""
+    rng = np.random.default_rng(7)
+    left_out = 0
+    for _ in range(40):
+        variables = rng.permutation(6)
+        node, base = np.zeros(6, dtype=np.int8), rng.choice([-1, 1], 6).astype(np.int8)
+        node[variables[5]] = 1
+        members = [np.sort(rng.choice(6, 3, replace=False)) for _ in range(4)]
+        literals = [2 * m + rng.integers(2, size=3) for m in members]
+        clauses = SparseRows(np.arange(0, 13, 3), np.concatenate(literals), np.ones(12, int), 12)
+        no_pairs = np.zeros((12, 12), dtype=np.float32)
+        rules = FlipOrder.of(node, base, np.zeros(6), 0.0, no_pairs)
+        made = FlipClauses.of(clauses, node, base, rules)
+        for flips in product((0, 1), repeat=5):
+            pattern = np.where(node, node, base)
+            pattern[rules.variables[np.flatnonzero(flips)]] *= -1
+            word = sum(bit << k for k, bit in enumerate(flips))
+            ends = np.any((made.flipped & ~word == 0) & (made.kept & word == 0))
+            broken = any(np.all(pattern[c // 2] == 1 - 2 * (c % 2)) for c in literals)
+            assert ends == broken
+            left_out += broken
+        for p in range(5):
+            for kind, bits in enumerate((made.flipped, made.kept)):
+                mine = slice(made.start[2 * p + kind], made.start[2 * p + kind + 1])
+                assert np.all(bits[mine] >> p == 1)
+                assert np.all((made.flipped + made.kept)[mine] < 2 << p)
+    assert left_out > 200

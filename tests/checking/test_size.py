@@ -48,4 +48,4 @@ def test_every_file_of_the_kernel_can_be_read_in_one_go() -> None:
     folder = Path(checking.__file__).parent
     sizes = {name: code_lines((folder / f"{name}.py").read_text("utf-8")) for name in KERNEL}
     assert max(sizes.values()) < 300, sizes
-    assert sum(sizes.values()) < 2100, sizes
+    assert sum(sizes.values()) < 2150, sizes

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.arrays import SignArray as Signs
 from bnncert.certificate.branch_proof import prove_by_branching
-from bnncert.certificate.clause_proof import kept, many, prove_clause
+from bnncert.certificate.clause_proof import kept, many, prove_clause, prove_many
 from bnncert.certificate.leaf_proof import LeafProblem
 from bnncert.certificate.translation import Translation
 from bnncert.checking.branches import Branched
@@ -205,9 +205,10 @@ class Prover:
 
     def remember(self, clauses: Sequence[LearnedClause], deadline: Deadline) -> None:
         """Add the learned clauses of a search to the clauses before all trees."""
-        parts: list[Clauses] = []
+        proved, left = prove_many(self.geometry, clauses)
+        parts: list[Clauses] = [proved]
         trees: list[Branched] = []
-        for neurons, signs, theta in clauses:
+        for neurons, signs, theta in left:
             found = None if theta is None else self.prove_clause(neurons, signs, theta)
             parts += [] if found is None else [found]
             if found is None and not deadline.passed():

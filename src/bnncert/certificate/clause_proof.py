@@ -13,9 +13,10 @@ import numpy.typing as npt
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.checking.container import RejectedError
 from bnncert.checking.geometry import Geometry
-from bnncert.checking.reading import Clauses
+from bnncert.checking.reading import Clauses, joined
 from bnncert.network.layers import ThresholdLayer
 from bnncert.regions import Polytope, Region
+from bnncert.search.trace import LearnedClause
 
 #: Bits of the largest multiplier, which are tried in turn until rounding does not break the proof.
 BITS = (16, 30, 44, 60)
@@ -42,6 +43,32 @@ def kept(clauses: Clauses, chosen: npt.NDArray[np.bool_]) -> Clauses:
         clauses.sign[entries],
         clauses.theta[entries],
     )
+
+
+def prove_many(
+    geometry: Geometry, learned: Sequence[LearnedClause]
+) -> tuple[Clauses, list[LearnedClause]]:
+    """Return clauses with integer multipliers that the checker accepts, and those left.
+
+    Many clauses are tried together, which takes a small part of the time.
+    """
+    parts = []
+    for bits in BITS[:2]:
+        left = [one for one in learned if isinstance(one[2], np.ndarray) and one[2].any()]
+        if not left:
+            break
+        made = joined([_rounded(n, s, np.asarray(t), bits) for n, s, t in left])
+        good = geometry.proved(made)
+        parts.append(kept(made, good))
+        proved = {id(one) for one, holds in zip(left, good.tolist(), strict=True) if holds}
+        learned = [one for one in learned if id(one) not in proved]
+    return joined(parts), list(learned)
+
+
+def _rounded(neurons: IntArray, signs: npt.NDArray[Any], theta: FloatArray, bits: int) -> Clauses:
+    """Return one clause with multipliers of so many bits."""
+    whole = np.rint(theta * (2.0**bits / theta.max())).astype(np.int64)
+    return many(neurons[None], signs[None], whole[None])
 
 
 def prove_clause(

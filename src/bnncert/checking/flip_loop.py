@@ -95,9 +95,27 @@ def _fits(flip, stack, depth, clash, need, needs):
 
 
 @numba.njit(cache=True, nogil=True)
+def _broken(members, start, end, flipped, kept):
+    """Whether a set of flips, as bits, has all members of some clause."""
+    for c in range(start, end):
+        if flipped[c] & members == flipped[c] and not kept[c] & members:
+            return True
+    return False
+
+
+@numba.njit(cache=True, nogil=True)
+def _after(flip, members, size, start, flipped, kept):
+    """Return what follows a flip that is passed over; nothing if a clause needs it."""
+    if _broken(members, start[2 * flip + 1], start[2 * flip + 2], flipped, kept):
+        return size
+    return flip + 1
+
+
+@numba.njit(cache=True, nogil=True)
 def advance(
-    state, stack, found, most, variable, factor, cost, clash, need, needs, sums, signs, scores,
-    level, limits, until, table, weights, enough, first, moved, changed, factors,
+    state, stack, found, most, variable, factor, cost, clash, need, needs, start, flipped, kept,
+    sums, signs, scores, level, limits, until, table, weights, enough, first, moved, changed,
+    factors,
 ):  # fmt: skip
     """Evaluate up to `most` more sets of flips, depth first; return how many of them were found.
 
@@ -108,6 +126,9 @@ def advance(
     """
     depth, following, left, fresh = state[0], state[1], state[2], state[3]
     count, size, pairs = 0, cost.size, clash.size > 0
+    members = np.int64(0)
+    for d in range(depth):
+        members |= np.int64(1) << (stack[d] & 63)
     while depth >= 0 and most > 0 and count < found.shape[0]:
         if fresh:
             most -= 1
@@ -117,20 +138,26 @@ def advance(
                 for d in range(depth):
                     found[count, stack[d]] = 1
                 count += 1
-        while pairs and following < size and not _fits(following, stack, depth, clash, need, needs):
-            following += 1
+        while following < size:
+            more = members | np.int64(1) << (following & 63)
+            broken = _broken(more, start[2 * following], start[2 * following + 1], flipped, kept)
+            if not broken and (not pairs or _fits(following, stack, depth, clash, need, needs)):
+                break
+            following = _after(following, members, size, start, flipped, kept)
         if following < size and cost[following] <= left:
             _flip(
                 variable[following], factor[following], depth, sums, signs, scores, level, limits,
                 until, table, weights, moved, changed, factors,
             )  # fmt: skip
             stack[depth] = following
+            members |= np.int64(1) << (following & 63)
             left -= cost[following]
             depth, following, fresh = depth + 1, following + 1, 1
         else:
             depth -= 1
             if depth >= 0:
                 left += cost[stack[depth]]
-                following = stack[depth] + 1
+                members &= ~(np.int64(1) << (stack[depth] & 63))
+                following = _after(stack[depth], members, size, start, flipped, kept)
     state[0], state[1], state[2], state[3] = depth, following, left, fresh
     return count

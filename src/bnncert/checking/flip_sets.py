@@ -4,7 +4,8 @@ A pattern is a set of flips of a base pattern.  Sets are extended by later flips
 occurs once.  Two kinds of sets are left out: those whose flips exceed the budget of a ball, and
 those with a pair of signs that exclude each other (two flips that clash, or a flip that excludes
 the base's sign of an earlier variable that is not flipped).  No input has such a pattern, nor the
-pattern of a set that extends it in this way.
+pattern of a set that extends it in this way.  Longer clauses are checked likewise, when their last
+member is decided: it is a flip, or the base's sign of a variable that is not flipped.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy.typing as npt
 from bnncert.arrays import BoolArray, Float32Array, FloatArray
 from bnncert.arrays import SignArray as Signs
 from bnncert.checking.levels import LayerLevel
-from bnncert.checking.sparse import Integers
+from bnncert.checking.sparse import Integers, SparseRows
 
 #: The largest numbers of sets that one call of the loop evaluates, and that it returns.
 CALL, FOUND = 2**16, 256
@@ -29,6 +30,9 @@ PADDED = 32
 
 #: Sums are kept in 16 bits.
 LARGEST = 2**15 - 1
+
+#: The largest number of flips of a node for which longer clauses are checked.
+MOST_BITS = 52
 
 #: The largest number of weights of all items in all sums.
 MOST_TABLE = 2**26
@@ -69,6 +73,42 @@ class FlipOrder:
     def depth(self) -> int:
         """The largest number of flips of a set."""
         return int(np.count_nonzero(np.cumsum(self.cost) <= self.left))
+
+
+@dataclass(frozen=True, eq=False)
+class FlipClauses:
+    """Flips, and signs of the base, that do not occur together, by the place of the last of them.
+
+    Clause c has the flips in the bits of flipped[c] and the base's signs in those of kept[c].  The
+    clauses start[2p]:start[2p + 1] end with flip p, and those up to start[2p + 2] with the base's
+    sign of its variable.
+    """
+
+    start: Integers
+    flipped: Integers
+    kept: Integers
+
+    @staticmethod
+    def of(clauses: SparseRows, node: Signs, base: Signs, rules: FlipOrder) -> FlipClauses:
+        """Return the clauses that may still be violated in a node; none where there are budgets."""
+        size, nothing = rules.variables.size, np.zeros(0, dtype=np.int64)
+        if not clauses.count or size > MOST_BITS or rules.cost.any():
+            return FlipClauses(np.zeros(2 * size + 1, dtype=np.int64), nothing, nothing)
+        # For every literal: whether it is false in the node, and its bit as a flip and as kept.
+        false, flip, keep = np.zeros((3, clauses.width), dtype=np.int64)
+        fixed, bit = np.flatnonzero(node), np.int64(1) << np.arange(size)
+        false[2 * fixed + (node[fixed] > 0)] = 1
+        is_minus = base[rules.variables] < 0
+        keep[2 * rules.variables + is_minus] = flip[2 * rules.variables + ~is_minus] = bit
+        # Members are distinct, so that sums of bits are their unions.
+        flipped, kept = clauses.times(flip), clauses.times(keep)
+        chosen = np.flatnonzero((clauses.times(false) == 0) & (flipped + kept > 0))
+        # Of numbers below 2^53 the exponent is exact.
+        last = np.frexp((flipped + kept)[chosen].astype(np.float64))[1] - 1
+        key = 2 * last + (kept[chosen] >> last & 1)
+        order = np.argsort(key, kind="stable")
+        start = np.searchsorted(key[order], np.arange(2 * size + 1))
+        return FlipClauses(start, flipped[chosen[order]], kept[chosen[order]])
 
 
 def consistent(node: Signs, home: Signs, excluded: Float32Array) -> Signs:
@@ -132,6 +172,7 @@ class FlipSets:
         self,
         base: Signs,
         rules: FlipOrder,
+        clauses: FlipClauses,
         functions: Integers,
         enough: FloatArray,
         first: Integers,
@@ -155,8 +196,9 @@ class FlipSets:
         while state[0] >= 0:
             count = advance(
                 state, stack, found, CALL, rules.variables, factor, rules.cost, rules.clash,
-                rules.need, needs, sums, signs, scores, self.level, self.limits, self.until,
-                self.table.reshape(-1), weights, enough, first, moved, changed, factors,
+                rules.need, needs, clauses.start, clauses.flipped, clauses.kept, sums, signs,
+                scores, self.level, self.limits, self.until, self.table.reshape(-1), weights,
+                enough, first, moved, changed, factors,
             )  # fmt: skip
             patterns = np.repeat(base[None, :], count, axis=0)
             patterns[:, rules.variables] *= 1 - 2 * found[:count]

@@ -26,7 +26,7 @@ import numpy as np
 from bnncert.arrays import BoolArray
 from bnncert.arrays import SignArray as Signs
 from bnncert.checking.container import Budget, RejectedError, Section
-from bnncert.checking.flip_sets import FlipOrder, FlipSets, consistent
+from bnncert.checking.flip_sets import FlipClauses, FlipOrder, FlipSets, consistent
 from bnncert.checking.flips import Flips, FlipSums
 from bnncert.checking.geometry import Geometry
 from bnncert.checking.levels import LayerLevel, Scores
@@ -80,7 +80,9 @@ class Patterns:
         #: Pairs of literals that exclude each other, without those that the budget excludes.
         mine = slice(2 * self.inputs)
         self.excluded = (skeleton.excluded[mine, mine] & ~self.flips.implied()).astype(np.float32)
+        #: Longer clauses, in parts and together.
         self.clauses: list[SparseRows] = []
+        self.clause_table = SparseRows.of_dense(np.zeros((0, 2 * skeleton.size), dtype=np.int64))
         self.learn(clauses)
 
     def learn(self, clauses: Clauses) -> None:
@@ -91,6 +93,7 @@ class Patterns:
         longer = np.flatnonzero(table.sizes != 2)
         parts = (longer[k : k + CLAUSES] for k in range(0, longer.size, CLAUSES))
         self.clauses += [table.take(part) for part in parts]
+        self.clause_table = SparseRows.stacked([self.clause_table, table.take(longer)])
 
     # -- one batch of nodes -----------------------------------------------------------------
 
@@ -182,10 +185,11 @@ class Patterns:
         left = float(self.flips.left(node[None, :])[0])
         rules = FlipOrder.of(node, base, self.flips.cost, left, self.excluded)
         owner = self.scores.target
+        clauses = FlipClauses.of(self.clause_table, node, base, rules)
         own = np.flatnonzero(targets[owner])
         first = np.searchsorted(owner[own], np.append(np.flatnonzero(targets), self.targets))
         enough = self.scores.enough[own]
-        for patterns in self.flip_sets.reaching(base, rules, own, enough, first):
+        for patterns in self.flip_sets.reaching(base, rules, clauses, own, enough, first):
             self.budget.refuse_late()
             found = self._first_occurring(patterns, np.tile(targets, (patterns.shape[0], 1)))
             if found is not None:

@@ -87,6 +87,8 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pattern_search, "ENUMERATED_SIGNS", 0)
     monkeypatch.setattr(pattern_search, "MOST_PLAIN", 1)
     monkeypatch.setattr(enumeration, "MOST_COMPILED", 1)
+    for name in ("FEW_SIGNS", "MOST_SETS", "MOST_OPEN"):
+        monkeypatch.setattr(pattern_search, name, 0)
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])

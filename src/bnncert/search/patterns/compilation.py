@@ -48,5 +48,5 @@ class Compilation:
             self._ready.set()
 
 
-#: The compiled enumeration of this process.
-ENUMERATION = Compilation()
+#: The compiled enumerations of this process: of sets of flips, and of the patterns that a box has.
+ENUMERATION, CELLS = Compilation(), Compilation()

@@ -124,7 +124,7 @@ class FlipEnumerator:
                 room, flips, left, first, last, packed.levels, packed.objectives, wanted, goal,
                 found, least,
             )  # fmt: skip
-            violating = _flipped(base, open_, found[:violations])
+            violating = flipped(base, open_, found[:violations])
             yield Enumerated(abs(count), violating, least, count >= 0, last == open_.size)
             if count < 0:
                 return
@@ -147,7 +147,7 @@ class FlipEnumerator:
         return [*calls, (first, size)]
 
 
-def _flipped(base: SignArray, open_: IntArray, found: IntArray) -> SignArray:
+def flipped(base: SignArray, open_: IntArray, found: IntArray) -> SignArray:
     """Return the patterns of sets of flips; each set ends with -1."""
     patterns = np.repeat(base[None, :], found.shape[0], axis=0)
     for row, flips in zip(patterns, found, strict=True):

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from bnncert.arrays import BoolArray, FloatArray, SignArray
+from bnncert.arrays import BoolArray, FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline
 from bnncert.network.layers import ThresholdLayer
 from bnncert.presolve.literals import literal
@@ -17,6 +17,7 @@ from bnncert.reachability.ball import exact_feasibility
 from bnncert.reachability.fast import fast_feasibility
 from bnncert.reachability.feasibility import SignPattern
 from bnncert.replay import Replayer
+from bnncert.search.patterns.cells import CellEnumerator
 from bnncert.search.patterns.circuit import Circuit
 from bnncert.search.patterns.flips import FlipBudget
 from bnncert.search.patterns.search import PatternSearch, Realisation
@@ -48,12 +49,19 @@ class PatternQuestion:
 
     def search(self, realiser: Realiser) -> PatternSearch:
         """Return a search that begins at the root."""
+        cells = None
+        if self.budget is None:
+            learn = realiser.learn if self.recording else None
+            cells = CellEnumerator.of(
+                self.circuit, self.layer, self.problem.region, self.excluded, self.home, learn
+            )
         search = PatternSearch(
             self.circuit,
             self.excluded,
             self.budget,
             realiser,
             home=self.home,
+            cells=cells,
             recording=self.recording,
         )
         search.goal = realiser.goal
@@ -102,6 +110,10 @@ class Realiser:
         self.lowest = [None] * len(self.question.problem.targets)
         np.minimum(self.upper, upper, out=self.upper)
         np.minimum(self.goal, goal, out=self.goal)
+
+    def learn(self, variables: IntArray, signs: SignArray, multipliers: FloatArray) -> None:
+        """Remember signs of first-layer variables that exclude each other, for the certificate."""
+        self.clauses.append((self.question.circuit.neurons[variables], signs, multipliers))
 
     def __call__(self, pattern: SignArray, targets: BoolArray) -> Realisation:
         """Search for an input of the region with these first-layer signs that reaches a target."""

@@ -19,6 +19,7 @@ from bnncert.arrays import BoolArray, FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline
 from bnncert.search.clauses import ClauseSet
 from bnncert.search.patterns.batch import NodeBatch
+from bnncert.search.patterns.cells import MOST_OPEN, CellEnumerator
 from bnncert.search.patterns.circuit import Circuit
 from bnncert.search.patterns.enumeration import Enumerated, FlipEnumerator, pattern_counts
 from bnncert.search.patterns.enumeration_numpy import MOST_PLAIN, completions, enumerate_node
@@ -42,6 +43,10 @@ BATCH, PATTERNS = 2048, 8192
 
 #: A node with at most this many open signs is enumerated.
 ENUMERATED_SIGNS = 6
+
+#: Open signs, or sets of flips that keep the pairs, up to which all patterns of a node take less
+#: time than feasibility checks that would exclude some of them.
+FEW_SIGNS, MOST_SETS = 10, 2**11
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +99,8 @@ class PatternSearch:
         Searches for an input that has a pattern.
     home
         A possible pattern, such as that of the centre; other patterns are flips of it.
+    cells
+        Enumerates the patterns that a box has.
     compiled
         Whether the compiled enumeration may be used.
     recording
@@ -108,6 +115,7 @@ class PatternSearch:
         realise: Realise,
         *,
         home: SignArray | None = None,
+        cells: CellEnumerator | None = None,
         compiled: bool = True,
         recording: bool = False,
     ) -> None:
@@ -123,8 +131,10 @@ class PatternSearch:
         if budget is not None and levels and fits_level(circuit, levels[0]):
             self._sums = BudgetedSums(budget, levels[0])
         self._enumerator = FlipEnumerator.of(circuit, budget, self._home) if compiled else None
-        # The enumerator once it is compiled.
+        self._cell_enumerator = cells
+        # The enumerators once they are compiled.
         self._compiled: FlipEnumerator | None = None
+        self._cells: CellEnumerator | None = None
         root = np.zeros((1, circuit.inputs), dtype=np.int8)
         numbers = np.zeros(1 if recording else 0, dtype=np.int64)
         targets = np.ones((1, circuit.objectives.targets), dtype=bool)
@@ -233,8 +243,7 @@ class PatternSearch:
         flips = None
         if self.budget is not None and left is not None:
             flips = self.budget.most_flips(batch.nodes, left[kept])
-        if self._enumerator is not None and self._enumerator.is_ready(self.limit):
-            self._compiled = self._enumerator
+        self._take_compiled()
         few = pattern_counts(batch.nodes, flips) <= self._most
         if self._compiled is None:
             tiny = np.count_nonzero(batch.nodes == 0, axis=1) <= ENUMERATED_SIGNS
@@ -263,19 +272,32 @@ class PatternSearch:
             self._split(batch.take(split), made, kept[split])
         return False
 
+    def _take_compiled(self) -> None:
+        """Use the enumerators that are compiled by now."""
+        if self._enumerator is not None and self._enumerator.is_ready(self.limit):
+            self._compiled = self._enumerator
+        if self._cell_enumerator is not None and self._cell_enumerator.is_ready(self.limit):
+            self._cells = self._cell_enumerator
+
     def _patterns(
         self, batch: NodeBatch, k: int, propagated: Propagated, row: int, few: bool
     ) -> Iterable[Enumerated] | None:
         """Return the enumeration of node k, part by part, or None if it has too many patterns."""
         node, wanted = batch.nodes[k], batch.targets[k]
+        open_, most = int(np.count_nonzero(node == 0)), self._most
+        if self._cells is not None:
+            few, most = open_ <= FEW_SIGNS, MOST_SETS
+            if not few and open_ <= MOST_OPEN:
+                return (self._cells.run(node, wanted, self.goal),)
         rules, sets = None, None
         if self._pairs and self.budget is None:
             # Pairs of signs often leave few of the patterns.
             rules = FlipRules.of(self._excluded, node, self._home)
-            sets = None if rules is None else rules.sets(self._most)
+            sets = None if rules is None else rules.sets(most)
             few |= sets is not None
         if not few:
-            return None
+            # A node that the region does not have needs no pattern.
+            return () if self._cells is not None and self._cells.excludes(node) else None
         if self._compiled is not None:
             return self._compiled.run(node, wanted, self.goal, rules)
         signs = None
@@ -324,6 +346,8 @@ class PatternSearch:
             )
         score = np.where(batch.nodes == 0, score + np.float32(1e-20), -1)
         chosen = np.argmax(score, axis=1)
+        if self._cells is not None:
+            chosen = self._cells.hardest(batch.nodes)
         rows = np.arange(len(batch))
         numbers = {1: batch.numbers, -1: batch.numbers}
         if self.record is not None:
