@@ -19,6 +19,7 @@ ROOMS = (
     "version",
     "errors",
     "arrays",
+    "text_table",
     "deadline",
     "atomic",
     "processes",

@@ -239,6 +239,9 @@ def test_a_passed_time_limit_is_a_timeout(method: str) -> None:
     assert {t.status for t in result.targets} <= {"timeout", "robust", "unknown"}
 
 
+DECIDED = ("robust", "not_robust")
+
+
 @pytest.mark.parametrize("method", ["attack", "sample", "auto"])
 def test_a_seed_determines_the_answer(method: str) -> None:
     options = Options(seed=5, samples=500, restarts=16)
@@ -253,6 +256,10 @@ def test_a_seed_determines_the_answer(method: str) -> None:
             )
             for _ in range(2)
         )
+        if method == "auto":
+            # How far it gets with other targets before the verdict depends on the clock.
+            for answer in (first, second):
+                answer["targets"] = [t for t in answer["targets"] if t["status"] in DECIDED]
         assert first == second
 
 

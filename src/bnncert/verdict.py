@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 import numpy as np
 
 from bnncert.arrays import FloatArray
+from bnncert.text_table import TextTable
 
 AnyResult = TypeVar("AnyResult")
 
@@ -119,7 +120,7 @@ class TargetResult:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """The answer to a problem."""
+    """The answer to a problem; ``print`` and notebooks show one row for each target."""
 
     status: Status
     targets: tuple[TargetResult, ...]
@@ -133,6 +134,37 @@ class Result:
     #: If a requested certificate could not be written, the solvers that the verdict relies on, or
     #: "bnncert".
     trusted: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Result({self._summary()}, {len(self.targets)} targets)"
+
+    def __str__(self) -> str:
+        return str(self.table())
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+    def _summary(self) -> str:
+        word = "misclassified" if self.is_misclassified else self.status.replace("_", " ")
+        return f"{word} by {self.method} in {self.seconds:.2f} s"
+
+    def table(self) -> TextTable:
+        """Return the answer and its bounds for each target."""
+        rows = [
+            [
+                t.name,
+                (t.finding or t.status).replace("_", " "),
+                t.stage if t.status in ("robust", "not_robust") else t.note,
+                *(f"{v:.6g}" if math.isfinite(v) else "-" for v in (t.lower, t.upper)),
+                f"{t.seconds:.2f}",
+            ]
+            for t in self.targets
+        ]
+        heads = ["target", "answer", "decided by", "lower bound", "upper bound", "seconds"]
+        below = [f"note: {note}" for note in self.notes]
+        if self.certificate is not None:
+            below.append(f"certificate: {self.certificate}")
+        return TextTable(self._summary(), heads, rows, below, left=3)
 
     @property
     def lower(self) -> float:

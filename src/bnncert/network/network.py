@@ -29,6 +29,8 @@ from bnncert.formats import write_description
 from bnncert.formats.weight_arrays import array_stages
 from bnncert.network.layers import TIED, UNDECIDED, OutputLayer, ThresholdLayer
 from bnncert.network.normal_form import normal_form
+from bnncert.network.summary import layer_table
+from bnncert.text_table import TextTable
 
 #: The number of ways to decide ties that are tried when sign(0) may be either.
 MOST_TIE_CHOICES = 4096
@@ -68,6 +70,25 @@ class Network:
     notes: tuple[str, ...] = ()
     metadata: dict[str, str] = field(default_factory=dict)
     pixel_step: float | None = None
+
+    def __repr__(self) -> str:
+        return f"Network({'-'.join(map(str, self.sizes))}, {self.source})"
+
+    def __str__(self) -> str:
+        return str(self.table())
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+    def table(self) -> TextTable:
+        """Return one row for each layer, and what the file says about the inputs."""
+        inputs = f"inputs of shape {' x '.join(map(str, self.input_shape))}"
+        if self.input_lo is not None and self.input_hi is not None:
+            inputs += f" in [{self.input_lo.min():g}, {self.input_hi.max():g}]"
+        if self.pixel_step is not None:
+            inputs += f", one pixel level is {self.pixel_step:.6g}"
+        title = f"Network {'-'.join(map(str, self.sizes))}, {self.source}"
+        return layer_table(title, self.layers, self.output, [inputs, *self.notes])
 
     # -- construction ---------------------------------------------------------------------
 

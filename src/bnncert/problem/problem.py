@@ -69,6 +69,14 @@ class Problem:
     targets: tuple[Target, ...]
     label: int | None = None
 
+    def __repr__(self) -> str:
+        names = ", ".join(t.name for t in self.targets[:4]) + (
+            ", ..." if len(self.targets) > 4 else ""
+        )
+        label = "" if self.label is None else f"label {self.label}, "
+        targets = f"{len(self.targets)} targets ({names})"
+        return f"Problem({self.network!r}, {self.region!r}, {label}{targets})"
+
     def __post_init__(self) -> None:
         if self.region.size != self.network.inputs:
             raise InputError(

@@ -26,6 +26,13 @@ from bnncert.regions.support import box_support, l1_support, l2_support
 Norm: TypeAlias = Literal["linf", "l2", "l1"]
 
 
+def clip_words(region: Any) -> list[str]:
+    """Return what `repr` says about the data box of a ball."""
+    if region.clip_lo is None or region.clip_hi is None:
+        return []
+    return [f"data box [{region.clip_lo.min():g}, {region.clip_hi.max():g}]"]
+
+
 class Ball(Region):
     """``|x - center|_norm <= radius``, intersected with a data box clip_lo <= x <= clip_hi.
 
@@ -82,6 +89,9 @@ class Ball(Region):
             )
         if self.values is not None:
             self._restrict_to_grid(self.values)
+
+    def _words(self) -> list[str]:
+        return [f"{self.norm}, radius {self.stated_radius:.6g}", *clip_words(self)]
 
     def _values(self, grid: Grid, known: list[FloatArray]) -> GridValues:
         """Return the values of the grid; raise if a step is wider than the data box."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
 from bnncert.errors import InputError
-from bnncert.regions.ball import Ball
+from bnncert.regions.ball import Ball, clip_words
 from bnncert.regions.grid import GridLike
 from bnncert.regions.region import Point, Region
 from bnncert.regions.support import box_support, l0_support
@@ -72,6 +72,10 @@ class L0Ball(Region):
         self._box = box
         self.lo, self.hi = (box.lo, box.hi) if self.changes else (self.middle, self.middle)
         self.center = np.array(self.middle)
+
+    def _words(self) -> list[str]:
+        within = [] if self.within is None else [f"by at most {self.within:.6g}"]
+        return [f"at most {self.changes} changes", *within, *clip_words(self)]
 
     @property
     def reach(self) -> float:

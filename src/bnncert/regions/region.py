@@ -50,6 +50,18 @@ class Region(ABC):
     #: The values of the grid for these inputs.
     values: GridValues | None = None
 
+    def __repr__(self) -> str:
+        parts = [*self._words(), f"{self.size} inputs"]
+        if self.grid is not None:
+            parts.append(self.grid.describe())
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+    def _words(self) -> list[str]:
+        """Return what `repr` says about the region, apart from its size and grid."""
+        free = int(np.count_nonzero(self.hi > self.lo))
+        lowest, highest = float(self.lo.min()), float(self.hi.max())
+        return [f"[{lowest:.6g}, {highest:.6g}]", f"{free} of the inputs can change"]
+
     @property
     def notes(self) -> tuple[str, ...]:
         """Remarks on the region that are printed with the answer, one line each."""
