@@ -69,5 +69,4 @@ def bound(
         eliminated = any("elimination" in t.details for t in result.targets)
         console.print(elimination_table(result) if eliminated else stage_table(result))
     extra = {"input": question.where, "labels": question.labels, "seed": settings.seed}
-    if json_ is not None:
-        write_json(json_, result_tree(question.network, result, question.region, extra))
+    write_json(json_, result_tree(question.network, result, question.region, extra))

@@ -97,15 +97,13 @@ def verify(
     if spec is not None:
         refuse_beside_query(ctx, str(spec))
     options, json_ = settings.options(), outputs.json_
-    read = (model, spec, ball.input_, ball.labels)
-    refuse_unwritable(*outputs.files, read=read)
+    refuse_unwritable(*outputs.files, read=(model, spec, ball.input_, ball.labels))
     network = read_network(model, settings.sign_zero)
     console = PlainConsole(stderr=json_ == "-")
     if spec is not None:
         asked = _query(network, model, spec)
     else:
-        question = read_question(network, ball, ball.shape, scaling)
-        asked = _ball(model, question, ties)
+        asked = _ball(model, read_question(network, ball, ball.shape, scaling), ties)
     saved = _saved(outputs.save_counterexample, asked)
     with (
         with_cluster(options, cluster) as options,
@@ -137,8 +135,7 @@ def verify(
     if outputs.witness is not None:
         write_atomically(outputs.witness, vnncomp_result(_replayable(asked, result)))
     extra = {**asked.extra, "seed": settings.seed, "arithmetic": arithmetic}
-    if json_ is not None:
-        write_json(json_, result_tree(asked.network, result, asked.region, extra))
+    write_json(json_, result_tree(asked.network, result, asked.region, extra))
 
 
 def _query(network: Network, model: Path, spec: Path) -> _Asked:
