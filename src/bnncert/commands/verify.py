@@ -113,10 +113,7 @@ def verify(
 
         def announce(found: Result) -> None:
             with progress.paused():
-                if spec is not None:
-                    console.print(found.vnncomp_word)
-                else:
-                    show_result(console, asked.title, found)
+                _show_answer(console, asked, found)
 
         result = asked.ask(
             method=method,
@@ -179,6 +176,14 @@ def _replayable(asked: _Asked, result: Result) -> Result:
         return result
     executed = as_executed(asked.network, asked.specification, result)
     return replace(result, status="unknown", counterexample=None) if executed is None else executed
+
+
+def _show_answer(console: Console, asked: _Asked, found: Result) -> None:
+    """Print the word of VNN-COMP for a query, and the table of targets for a ball."""
+    if asked.specification is not None:
+        console.print(found.vnncomp_word)
+    else:
+        show_result(console, asked.title, found)
 
 
 def _show_certificate(console: Console, result: Result) -> None:
