@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +17,7 @@ import pytest
 
 import bnncert
 from bnncert.checking import flip_sets, patterns
-from bnncert.checking.flip_sets import FlipClauses, FlipOrder, consistent
+from bnncert.checking.flip_sets import FlipClauses, FlipOrder, FlipSets, consistent
 from bnncert.checking.geometry import Geometry
 from bnncert.checking.patterns import Patterns
 from bnncert.checking.reading import joined
@@ -23,6 +25,7 @@ from bnncert.checking.skeleton import Skeleton
 from bnncert.checking.sparse import SparseRows
 from bnncert.checking.statement import Statement
 from bnncert.problem import Problem, robustness
+from tests.checking import plain_vectors
 from tests.checking.claims import Judge, accepted, pack
 from tests.checking.pattern_trees import (
     by_hand,
@@ -35,7 +38,7 @@ from tests.random_questions import KINDS, random_region
 
 
 @pytest.fixture(autouse=True)
-def _loop_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def _loop_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Use the loop for every node; without numba it runs as plain Python."""
     if importlib.util.find_spec("numba") is None:
         if int(np.__version__.split(".")[0]) < 2:
@@ -43,6 +46,7 @@ def _loop_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
         stub = ModuleType("numba")
         stub.njit = lambda **_: lambda function: function  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "numba", stub)
+        monkeypatch.setitem(sys.modules, "bnncert.checking.flip_vectors", plain_vectors)
         # The module that is made of it ends with the test.
         monkeypatch.delitem(sys.modules, "bnncert.checking.flip_loop", raising=False)
         monkeypatch.setattr(flip_sets, "is_compiled", lambda: True)
@@ -51,6 +55,9 @@ def _loop_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     # Calls end in the middle of a leaf.
     monkeypatch.setattr(flip_sets, "CALL", 7)
     monkeypatch.setattr(flip_sets, "FOUND", 2)
+    # In plain Python, words wrap around with a warning.
+    with np.errstate(over="ignore"):
+        yield
 
 
 def patterns_of(problem: Problem) -> Patterns:
@@ -90,6 +97,22 @@ def random_patterns(rng: np.random.Generator, kind: str, inputs: int) -> Pattern
             made.clauses.append(clause)
             made.clause_table = SparseRows.stacked([made.clause_table, clause])
     return made
+
+
+def with_limits(made: Patterns, enough: np.ndarray, weights: np.ndarray | None = None) -> FlipSets:
+    """Return the tables with other limits for the first functions, each a target of its own."""
+    count = enough.size
+    weights = made.scores.weights[:count] if weights is None else weights
+    scores = replace(made.scores, weights=weights, enough=enough, target=np.arange(count))
+    sets = FlipSets.of(made.inputs, made.skeleton.size, made.levels, scores)
+    assert sets is not None
+    return sets
+
+
+def no_clauses(made: Patterns, node: Any, base: Any, rules: FlipOrder) -> FlipClauses:
+    """Return the clauses of a node if there are none."""
+    nothing = SparseRows.of_dense(np.zeros((0, 2 * made.skeleton.size), dtype=np.int64))
+    return FlipClauses.of(nothing, node, base, rules)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -133,13 +156,9 @@ def test_the_loop_goes_through_exactly_the_sets_that_fit() -> None:
         left = float(made.flips.left(node[None, :])[0])
         rules = FlipOrder.of(node, base, made.flips.cost, left, made.excluded)
         clauses = FlipClauses.of(made.clause_table, node, base, rules)
-        own = np.arange(made.scores.enough.size)
-        enough, first = np.full(own.size, np.inf), np.array([0, own.size])
-        found = [
-            p
-            for part in made.flip_sets.reaching(base, rules, clauses, own, enough, first)
-            for p in part
-        ]
+        sets = with_limits(made, np.full(made.scores.enough.size, 2.0**50))
+        targets = np.ones(made.scores.enough.size, dtype=bool)
+        found = [p for part in sets.reaching(base, rules, clauses, targets) for p in part]
         seen = Counter(tuple(p.tolist()) for p in found)
         assert set(seen.values()) == {1}
         whole = np.array(list(product((-1, 1), repeat=made.inputs)), dtype=np.int8)
@@ -160,26 +179,50 @@ def test_scores_of_the_loop_are_those_of_products() -> None:
         if made.flip_sets is None or made.inputs < 2:
             continue
         made.excluded[:] = 0
-        node, own = np.zeros(made.inputs, dtype=np.int8), np.arange(1)
+        node = np.zeros(made.inputs, dtype=np.int8)
         whole = np.array(list(product((-1, 1), repeat=made.inputs)), dtype=np.int8)
         values = np.array([_score(made, pattern) for pattern in whole])
         base = rng.choice([-1, 1], made.inputs).astype(np.int8)
         rules = FlipOrder.of(node, base, made.flips.cost, 2.0**20, made.excluded)
-        enough, first = np.array([rng.choice(values)]), np.array([0, 1])
-        nothing = SparseRows.of_dense(np.zeros((0, 2 * made.skeleton.size), dtype=np.int64))
-        clauses = FlipClauses.of(nothing, node, base, rules)
-        found = [
-            p
-            for part in made.flip_sets.reaching(base, rules, clauses, own, enough, first)
-            for p in part
-        ]
-        expected = {tuple(p.tolist()) for p in whole[values < enough[0]]}
+        limit, targets = float(rng.choice(values)), np.ones(1, dtype=bool)
+        sets = with_limits(made, np.full(1, limit))
+        clauses = no_clauses(made, node, base, rules)
+        found = [p for part in sets.reaching(base, rules, clauses, targets) for p in part]
+        expected = {tuple(p.tolist()) for p in whole[values < limit]}
         assert {tuple(p.tolist()) for p in found} == expected
         compared += bool(expected)
     assert compared > 5
 
 
-def _score(made: Patterns, pattern: Any) -> float:
+def test_functions_with_large_weights_are_bounded_from_below() -> None:
+    """A pattern below the limit is always found, and one far above it never."""
+    rng = np.random.default_rng(6)
+    exact, near = 0, 0
+    for _ in range(20):
+        made = wide_patterns(rng, 5, int(rng.integers(3, 70)))
+        width = made.scores.weights.shape[1]
+        weights = rng.integers(-(2**40), 2**40, (1, width)).astype(float)
+        if made.flip_sets is None or not width:
+            continue
+        whole = np.array(list(product((-1, 1), repeat=made.inputs)), dtype=np.int8)
+        values = np.array([_score(made, pattern, weights[0]) for pattern in whole])
+        limit = float(rng.choice(values))
+        node, base = np.zeros(made.inputs, dtype=np.int8), whole[0]
+        rules = FlipOrder.of(node, base, made.flips.cost, 2.0**20, made.excluded)
+        clauses, targets = no_clauses(made, node, base, rules), np.ones(1, dtype=bool)
+        sets = with_limits(made, np.array([limit]), weights)
+        parts = sets.reaching(base, rules, clauses, targets)
+        found = {tuple(p.tolist()) for part in parts for p in part}
+        assert {tuple(p.tolist()) for p in whole[values < limit]} <= found
+        step = np.ceil(np.abs(weights).max() / flip_sets.LARGEST_WEIGHT)
+        far = values >= limit + (width + 2) * step
+        assert not found & {tuple(p.tolist()) for p in whole[far]}
+        exact += np.count_nonzero(values < limit)
+        near += int(far.sum())
+    assert exact > 50 and near > 20
+
+
+def _score(made: Patterns, pattern: Any, weights: Any = None) -> float:
     """Return the first function's value at a pattern, evaluated layer by layer."""
     states = np.zeros(made.skeleton.size)
     states[: made.inputs] = pattern
@@ -188,7 +231,7 @@ def _score(made: Patterns, pattern: Any) -> float:
         last = np.where(level.rows @ states[level.inputs] > level.minus, 1.0, -1.0)
         if level.outputs.size:
             states[level.outputs] = last
-    return float(made.scores.weights[0] @ last)
+    return float((made.scores.weights[0] if weights is None else weights) @ last)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,9 +1,10 @@
 """The loop over sets of flips, compiled by numba: each pattern is evaluated from the one before it.
 
-An item is a first-layer variable or a gate, in this order.  Row d of `sums` and `signs` (of gates)
-and of `scores` (values of functions) belongs to the first d flips of the current set.  One more
-flip changes the sums that read its item by twice the weight; this changes the signs of some gates,
-which change sums of later levels.
+An item is a first-layer variable or a gate.  For every level the table has two columns for each
+item, with what the sums gain if it becomes -1 or +1: half of the change, which is the weight or its
+opposite.  Row d of `room` is about the first d flips of the present set: a gate is +1 if its sum
+gains more than its room, so that it is +1 without a gain if the room is negative.  Row d of `bits`
+has these signs, 64 gates in a word.
 """
 
 from __future__ import annotations
@@ -11,73 +12,100 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from bnncert.checking.flip_vectors import GROUP, above, add_four, add_one, lowest_one, ones
 
-@numba.njit(cache=True, nogil=True)
-def _copy(array, source, place, count):
-    """Copy `count` entries within an array."""
-    # Unsigned places need no check for negative ones, so that the loop can be vectorised.
-    p, q = np.uint64(source), np.uint64(place)
-    for k in range(np.uint64(count)):
-        array[q + k] = array[p + k]
+#: Changes that are listed in one go, which is quicker than to ask after each; the list needs room
+#: for so many more.
+LISTED = 4
 
 
 @numba.njit(cache=True, nogil=True)
-def _add(sums, place, table, first, factor, count):
-    """Add `factor` times `count` weights to sums."""
-    p, q = np.uint64(place), np.uint64(first)
-    for k in range(np.uint64(count)):
-        sums[p + k] += factor * table[q + k]
+def _fill_up(changed, count, zero):
+    """Fill the list of columns up to a multiple of GROUP with the column of zeros."""
+    for k in range(GROUP):
+        changed[count + k] = zero
+    return (count + GROUP - 1) // GROUP * GROUP
 
 
 @numba.njit(cache=True, nogil=True)
-def _compare(sums, signs, place, limits, moved, first, count):
-    """Record which gates change: a gate is +1 if its sum is above its limit, otherwise -1."""
-    p, q = np.uint64(place), np.uint64(first)
-    for k in range(np.uint64(count)):
-        moved[q + k] = signs[p + k] ^ np.uint8(sums[p + k] > limits[q + k])
+def _list(bits, old, new, words, item, changed, count):
+    """List the columns of the gates that have changed; `item` is the first of them."""
+    for w in range(words):
+        after = bits[new + w]
+        moved = bits[old + w] ^ after
+        end, first = count + ones(moved), item + (w << 6)
+        while count < end:
+            for k in range(LISTED):
+                gate = lowest_one(moved)
+                sign = np.int64((after >> np.uint64(gate & 63)) & np.uint64(1))
+                changed[np.uint64(count + k)] = 2 * (first + gate) + sign
+                moved &= moved - np.uint64(1)
+            count += LISTED
+        count = end
+    return count
+
+
+@numba.njit(cache=True, nogil=True)
+def _gain(gains, first, end, table, start, changed, begin, count, together):
+    """Fill the gains of the gates from `first` to `end` by the changes from `begin` on."""
+    size = end - first
+    for gate in range(np.uint64(first), np.uint64(end)):
+        gains[gate] = 0
+    while begin < count:
+        last, place = min(count, begin + together), first
+        while place + 256 <= end:
+            entry = start + place - first
+            add_four(gains, place, table, entry, size, changed, begin, last)
+            place += 256
+        while place < end:
+            entry = start + place - first
+            add_one(gains, place, table, entry, size, changed, begin, last)
+            place += 64
+        begin = last
 
 
 @numba.njit(cache=True, nogil=True)
 def _flip(
-    item, factor, row, sums, signs, scores, level, limits, until, table, weights, moved, changed,
-    factors,
-):  # fmt: skip
-    """Fill row + 1 of sums, signs and scores: those of `row` after the flip of an input."""
-    gates, functions = limits.size, weights.shape[1]
-    inputs, words = until.size - gates, moved.view(np.uint64)
-    own, own_scores = (row + 1) * gates, (row + 1) * functions
-    _copy(sums, own - gates, own, gates)
-    _copy(signs, own - gates, own, gates)
-    _copy(scores, own_scores - functions, own_scores, functions)
-    changed[0], factors[0], count = item, factor, 1
+    column, row, room, bits, gains, level, lowest, table, entries, together, inputs, changed, begin
+):
+    """Fill row + 1 of the bits and the gains: what one more flip changes."""
+    gates = level[level.size - 1]
+    old, zero = row * (gates >> 6), 2 * (inputs + gates)
+    new = old + (gates >> 6)
+    changed[0], begin[0] = column, 0
+    count = _fill_up(changed, 1, zero)
     for number in range(level.size - 1):
         first, end = level[number], level[number + 1]
-        for c in range(count):
-            if until[changed[c]] >= number:
-                start = changed[c] * gates + first
-                _add(sums, own + first, table, start, factors[c], end - first)
-        _compare(sums, signs, own + first, limits, moved, first, end - first)
-        for w in range(first >> 3, end >> 3):
-            if words[w]:
-                for g in range(w << 3, (w + 1) << 3):
-                    if moved[g]:
-                        signs[own + g] ^= 1
-                        changed[count] = inputs + g
-                        factors[count] = 2 if signs[own + g] else -2
-                        count += 1
-    for c in range(count):
-        if until[changed[c]] == level.size - 1:
-            for k in range(functions):
-                scores[own_scores + k] += factors[c] * weights[changed[c], k]
+        _gain(
+            gains, first, end, table, entries[number], changed, begin[lowest[number]], count,
+            together,
+        )  # fmt: skip
+        for place in range(first, end, 64):
+            bits[new + (place >> 6)] = above(gains, place, room, row * gates + place)
+        begin[number + 1] = count
+        if number < level.size - 2:
+            word, words = first >> 6, (end - first) >> 6
+            count = _list(bits, old + word, new + word, words, inputs + first, changed, count)
+            count = _fill_up(changed, count, zero)
 
 
 @numba.njit(cache=True, nogil=True)
-def _reaches(scores, row, enough, first):
-    """Whether some target has no function that is large enough."""
-    for target in range(first.size - 1):
+def _descend(row, room, gains):
+    """Fill row + 1 of the room after the last flip."""
+    gates = np.uint64(gains.size)
+    own = np.uint64(row) * gates
+    # Places without a sign need no check for negative ones, so that this becomes vector code.
+    for gate in range(gates):
+        room[own + gates + gate] = room[own + gate] - gains[gate]
+
+
+@numba.njit(cache=True, nogil=True)
+def _reaches(bits, last, targets):
+    """Whether some target has no function that is large enough; they are the last gates."""
+    for target in range(targets.shape[0]):
         excluded = False
-        for k in range(first[target], first[target + 1]):
-            excluded |= scores[row * enough.size + k] >= enough[k]
+        for w in range(targets.shape[1]):
+            excluded |= (bits[last + w] & targets[target, w]) != 0
         if not excluded:
             return True
     return False
@@ -113,9 +141,8 @@ def _after(flip, members, size, start, flipped, kept):
 
 @numba.njit(cache=True, nogil=True)
 def advance(
-    state, stack, found, most, variable, factor, cost, clash, need, needs, start, flipped, kept,
-    sums, signs, scores, level, limits, until, table, weights, enough, first, moved, changed,
-    factors,
+    state, stack, found, most, columns, cost, clash, need, needs, start, flipped, kept, room, bits,
+    gains, level, lowest, table, entries, together, inputs, targets, changed, begin,
 ):  # fmt: skip
     """Evaluate up to `most` more sets of flips, depth first; return how many of them were found.
 
@@ -126,14 +153,14 @@ def advance(
     """
     depth, following, left, fresh = state[0], state[1], state[2], state[3]
     count, size, pairs = 0, cost.size, clash.size > 0
-    members = np.int64(0)
+    words, members = level[level.size - 1] >> 6, np.int64(0)
     for d in range(depth):
         members |= np.int64(1) << (stack[d] & 63)
     while depth >= 0 and most > 0 and count < found.shape[0]:
         if fresh:
             most -= 1
             fresh = 0
-            if _reaches(scores, depth, enough, first):
+            if _reaches(bits, (depth + 1) * words - targets.shape[1], targets):
                 found[count] = 0
                 for d in range(depth):
                     found[count, stack[d]] = 1
@@ -146,13 +173,15 @@ def advance(
             following = _after(following, members, size, start, flipped, kept)
         if following < size and cost[following] <= left:
             _flip(
-                variable[following], factor[following], depth, sums, signs, scores, level, limits,
-                until, table, weights, moved, changed, factors,
+                columns[following], depth, room, bits, gains, level, lowest, table, entries,
+                together, inputs, changed, begin,
             )  # fmt: skip
             stack[depth] = following
             members |= np.int64(1) << (following & 63)
             left -= cost[following]
             depth, following, fresh = depth + 1, following + 1, 1
+            if following < size and cost[following] <= left:
+                _descend(depth - 1, room, gains)
         else:
             depth -= 1
             if depth >= 0:

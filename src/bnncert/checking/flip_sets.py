@@ -19,17 +19,21 @@ import numpy.typing as npt
 
 from bnncert.arrays import BoolArray, Float32Array, FloatArray
 from bnncert.arrays import SignArray as Signs
-from bnncert.checking.levels import LayerLevel
+from bnncert.checking.levels import LayerLevel, Scores
 from bnncert.checking.sparse import Integers, SparseRows
 
 #: The largest numbers of sets that one call of the loop evaluates, and that it returns.
 CALL, FOUND = 2**16, 256
 
-#: The gates of a level are padded to a multiple of this.
-PADDED = 32
+#: The gates of a level are filled up to whole words of bits.
+WORD = 64
 
-#: Sums are kept in 16 bits.
-LARGEST = 2**15 - 1
+#: Sums are smaller than this, so that 16 bits have room for their distance to a limit, too; a gate
+#: that only fills up a word is never +1.
+LARGEST, NEVER = 2**14, 2**15 - 1
+
+#: The largest weight: four of them can be added in 8 bits.  Weights of functions are divided.
+LARGEST_WEIGHT = 31
 
 #: The largest number of flips of a node for which longer clauses are checked.
 MOST_BITS = 52
@@ -59,13 +63,15 @@ class FlipOrder:
     ) -> FlipOrder:
         """Return the rules for the open signs of a node; row 2v of `excluded` is about x_v = +1."""
         open_ = np.flatnonzero(node == 0)
+        if not excluded.any():
+            flips = open_[np.argsort(cost[open_], kind="stable")]
+            none = np.zeros((0, 0), dtype=bool)
+            return FlipOrder(flips, cost[flips].astype(np.int64), int(left), none, none)
         home, flip = (2 * open_ + (sign[open_] < 0) for sign in (base, -base))
         clash, need = (excluded[np.ix_(flip, other)] > 0 for other in (flip, home))
         # The needs of a flip come before it, if the order of costs allows that.
         order = np.lexsort((need.sum(axis=1), cost[open_]))
         clash, need = clash[np.ix_(order, order)], np.tril(need[np.ix_(order, order)], -1)
-        if not clash.any() and not need.any():
-            clash = need = clash[:0, :0]
         flips = open_[order]
         return FlipOrder(flips, cost[flips].astype(np.int64), int(left), clash, need)
 
@@ -122,101 +128,132 @@ def consistent(node: Signs, home: Signs, excluded: Float32Array) -> Signs:
     return np.asarray(base)
 
 
-class FlipSets:
-    """The levels of a network and the functions over its last level, in one table each."""
+@dataclass(frozen=True, eq=False)
+class Gates:
+    """Sums over items, each of which is compared with a limit: it is +1 above, and -1 else."""
 
-    def __init__(
-        self, inputs: int, size: int, levels: Sequence[LayerLevel], weights: FloatArray
-    ) -> None:
-        padded = [-(-level.rows.shape[0] // PADDED) * PADDED for level in levels]
-        self.level = np.cumsum([0, *padded])
-        gates = int(self.level[-1])
-        self.inputs = inputs
-        #: The weights of each level, and the items that they are for.
-        self.rows: list[tuple[Float32Array, Integers]] = []
-        #: The item of each variable of the skeleton, and of each entry of a function.
-        item = np.arange(size)
-        self.table = np.zeros((inputs + gates, gates), dtype=np.int16)
-        #: The limits of gates; that of padding is never exceeded.
-        self.limits = np.full(gates, LARGEST, dtype=np.int16)
-        #: The last level that reads an item; functions come after all levels.
-        self.until = np.full(inputs + gates, -1)
-        members = item[:inputs]
-        for number, level in enumerate(levels):
-            mine = slice(self.level[number], self.level[number] + level.rows.shape[0])
-            members = inputs + np.arange(mine.start, mine.stop)
-            below = item[level.inputs]
-            self.rows.append((level.rows, below))
-            self.table[below, mine] = level.rows.T
-            self.limits[mine] = np.clip(level.minus, -LARGEST - 1, LARGEST)
-            self.until[below] = number
-            item[level.outputs] = members[: level.outputs.size]
-        self.weights = np.zeros((inputs + gates, weights.shape[0]))
-        self.weights[members] = weights.T
-        self.until[members] = len(levels)
+    rows: FloatArray | Float32Array
+    below: Integers
+    limits: FloatArray | Float32Array
+
+    @property
+    def size(self) -> int:
+        """The number of gates, filled up to whole words."""
+        return max(1, -(-self.limits.size // WORD)) * WORD
+
+    @property
+    def fits(self) -> bool:
+        """Whether no weight and no sum is too large."""
+        sizes = np.abs(self.rows)
+        return bool(np.all(sizes <= LARGEST_WEIGHT) and np.all(sizes.sum(axis=1) < LARGEST))
 
     @staticmethod
-    def of(
-        inputs: int, size: int, levels: Sequence[LayerLevel], weights: FloatArray
-    ) -> FlipSets | None:
-        """Return the tables; None without numba, with ties, or if sums are too large."""
-        gates = sum(level.rows.shape[0] + PADDED for level in levels)
+    def of_functions(scores: Scores, members: Integers) -> Gates:
+        """Return functions as gates: one that is +1 is at least `enough`.
+
+        Large weights are divided by a step.  What rounding changes, over all signs, is added to
+        the limit, so that a function may be large enough although its gate is -1.
+        """
+        step = np.ceil(np.abs(scores.weights).max(axis=1, initial=1) / LARGEST_WEIGHT)
+        rows = np.rint(scores.weights / step[:, None])
+        # All numbers are whole and at most 2^53.
+        lost = np.abs(scores.weights - rows * step[:, None]).sum(axis=1)
+        known = zip(scores.enough.tolist(), lost.tolist(), step.tolist(), strict=True)
+        limits = [-(-(int(e) + int(more)) // int(one)) - 1.0 for e, more, one in known]
+        return Gates(rows, members, np.array(limits))
+
+
+class FlipSets:
+    """The gates of all levels and the functions over the last one, with one table of weights."""
+
+    def __init__(self, inputs: int, levels: Sequence[Gates], target: Integers) -> None:
+        self.inputs, self.levels = inputs, levels
+        self.level = np.cumsum([0, *(gates.size for gates in levels)])
+        total = int(self.level[-1])
+        #: For each level, and each item, what sums gain if that becomes -1, and if it becomes +1;
+        #: the last item is none.
+        tables = [np.zeros((inputs + total + 1, 2, gates.size), np.int8) for gates in levels]
+        #: The first place among inputs and levels that each level reads.
+        self.lowest = np.zeros(len(levels), dtype=np.int64)
+        for number, (gates, table) in enumerate(zip(levels, tables, strict=True)):
+            table[gates.below, 1, : gates.limits.size] = gates.rows.T
+            table[:, 0] = -table[:, 1]
+            least = int(gates.below.min(initial=inputs + total)) - inputs
+            # A level that reads nothing may begin anywhere.
+            place = int(np.searchsorted(self.level, least, side="right"))
+            self.lowest[number] = min(number, place)
+        self.start = np.cumsum([0, *(table.size for table in tables)])
+        self.table = np.concatenate([table.reshape(-1) for table in tables])
+        self.largest = max(1, int(np.abs(self.table).max()))
+        #: The words of the functions of each target.
+        owner = np.arange(target.max(initial=-1) + 1)[:, None] == target
+        filled = np.zeros((owner.shape[0], levels[-1].size), dtype=bool)
+        filled[:, : target.size] = owner
+        self.targets = _words(filled)
+
+    @staticmethod
+    def of(inputs: int, size: int, levels: Sequence[LayerLevel], scores: Scores) -> FlipSets | None:
+        """Return the tables, or None where numba is absent, ties exist or sums are too large."""
         known = all(np.all(level.minus < level.plus) for level in levels)
-        small = all(np.all(level.sizes.sum(axis=1) < LARGEST) for level in levels)
-        fits = (inputs + gates) * max(gates, weights.shape[0]) <= MOST_TABLE
-        if is_compiled() and known and small and fits:
-            return FlipSets(inputs, size, levels, weights)
-        return None
+        if not is_compiled() or not known:
+            return None
+        #: The item of each variable of the skeleton, and of each entry of a function.
+        item, members, made, first = np.arange(size), np.arange(inputs), [], inputs
+        for level in levels:
+            made.append(Gates(level.rows, item[level.inputs], level.minus))
+            members = first + np.arange(level.rows.shape[0])
+            item[level.outputs] = members[: level.outputs.size]
+            first += made[-1].size
+        made.append(Gates.of_functions(scores, members))
+        total = sum(gates.size for gates in made)
+        fits = 2 * (inputs + total) * total <= MOST_TABLE and all(gates.fits for gates in made)
+        return FlipSets(inputs, made, scores.target) if fits else None
 
     def reaching(
-        self,
-        base: Signs,
-        rules: FlipOrder,
-        clauses: FlipClauses,
-        functions: Integers,
-        enough: FloatArray,
-        first: Integers,
+        self, base: Signs, rules: FlipOrder, clauses: FlipClauses, targets: BoolArray
     ) -> Iterator[Signs]:
-        """Yield the patterns at which some target is not excluded, a few at a time.
-
-        Target t has the `functions` with places first[t] to first[t + 1], and is excluded if one of
-        them is at least `enough`.
-        """
+        """Yield the patterns at which one of the targets may not be excluded, a few at a time."""
         # Imported on use: numba takes a third of a second to import.
-        from bnncert.checking.flip_loop import advance
+        from bnncert.checking.flip_loop import LISTED, advance
+        from bnncert.checking.flip_vectors import GROUP
 
-        weights = np.ascontiguousarray(self.weights[:, functions])
-        sums, signs, scores = self._start(base, weights, rules.depth + 2)
+        gates = int(self.level[-1])
+        # So many columns may be added in 8 bits.
+        together = 127 // self.largest // GROUP * GROUP
+        room, bits = self._start(base, rules.depth + 2)
         state, stack = np.array([0, 0, rules.left, 1]), np.zeros(rules.depth + 2, dtype=np.int64)
         found = np.zeros((FOUND, rules.cost.size), dtype=np.int8)
-        moved = np.zeros(self.limits.size, dtype=np.uint8)
-        changed, factors = (np.zeros(self.until.size, dtype=t) for t in (np.int64, np.int16))
-        factor = np.where(base[rules.variables] > 0, -2, 2).astype(np.int16)
-        needs = rules.need.sum(axis=1)
+        most = 1 + gates + LISTED + GROUP * self.level.size
+        gains, changed = np.zeros(gates, np.int16), np.zeros(most, dtype=np.int64)
+        columns = 2 * rules.variables + (base[rules.variables] < 0)
+        begin, needs = np.zeros(self.level.size, dtype=np.int64), rules.need.sum(axis=1)
         while state[0] >= 0:
             count = advance(
-                state, stack, found, CALL, rules.variables, factor, rules.cost, rules.clash,
-                rules.need, needs, clauses.start, clauses.flipped, clauses.kept, sums, signs,
-                scores, self.level, self.limits, self.until, self.table.reshape(-1), weights,
-                enough, first, moved, changed, factors,
+                state, stack, found, CALL, columns, rules.cost, rules.clash, rules.need, needs,
+                clauses.start, clauses.flipped, clauses.kept, room, bits, gains, self.level,
+                self.lowest, self.table, self.start, together, self.inputs, self.targets[targets],
+                changed, begin,
             )  # fmt: skip
             patterns = np.repeat(base[None, :], count, axis=0)
             patterns[:, rules.variables] *= 1 - 2 * found[:count]
             yield patterns
 
     def _start(
-        self, base: Signs, weights: FloatArray, depth: int
-    ) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.uint8], FloatArray]:
-        """Return sums, signs and values of functions, one row after the other; the base's first."""
-        gates = self.limits.size
-        sums, signs = np.zeros((depth, gates), np.int16), np.zeros((depth, gates), np.uint8)
-        values = np.concatenate([base, np.full(gates, -1)]).astype(np.float32)
-        for (rows, below), first in zip(self.rows, self.level.tolist(), strict=False):
-            mine = slice(first, first + rows.shape[0])
-            # Sums of at most 2^24 are exact.
-            sums[0, mine] = rows @ values[below]
-            signs[0, mine] = sums[0, mine] > self.limits[mine]
-            values[self.inputs :][mine] = np.where(signs[0, mine], 1, -1)
-        scores = np.zeros((depth, weights.shape[1]))
-        scores[0] = values.astype(np.float64) @ weights
-        return sums.reshape(-1), signs.reshape(-1), scores.reshape(-1)
+        self, base: Signs, depth: int
+    ) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.uint64]]:
+        """Return the room and the signs of all gates, one row after the other; the base's first."""
+        total = int(self.level[-1])
+        room = np.full((depth, total), NEVER, dtype=np.int16)
+        values = np.concatenate([base, np.full(total, -1)]).astype(np.float32)
+        for gates, first in zip(self.levels, self.level.tolist(), strict=False):
+            mine = slice(first, first + gates.limits.size)
+            # No sum reaches LARGEST, so limits beyond it may be moved.
+            limits = np.clip(gates.limits, -LARGEST, LARGEST).astype(np.float64)
+            room[0, mine] = (limits - gates.rows @ values[gates.below]) // 2
+            values[self.inputs :][mine] = np.where(room[0, mine] < 0, 1, -1)
+        return room.reshape(-1), _words(room < 0).reshape(-1)
+
+
+def _words(table: BoolArray) -> npt.NDArray[np.uint64]:
+    """Return rows of bits as words."""
+    return np.packbits(table, axis=1, bitorder="little").view("<u8").astype(np.uint64)

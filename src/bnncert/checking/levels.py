@@ -34,12 +34,14 @@ class LayerLevel:
     def __init__(self, layer: Layer, neurons: Integers, outputs: Integers) -> None:
         rows = layer.rows.matrix.take(neurons)
         #: The variables of the sums, and those of the neurons (none for the last layer).
-        self.inputs, column = np.unique(rows.columns, return_inverse=True)
+        used = np.zeros(rows.width, dtype=bool)
+        used[rows.columns] = True
+        self.inputs, column = np.flatnonzero(used), (np.cumsum(used) - 1)[rows.columns]
         self.outputs = outputs
         if self.inputs.size * neurons.size > MOST_ENTRIES:
             raise RejectedError("a layer has too many weights for a tree of patterns")
-        used = SparseRows(rows.start, column, rows.values, self.inputs.size)
-        self.rows: Float32Array = used.dense().astype(np.float32)
+        narrow = SparseRows(rows.start, column, rows.values, self.inputs.size)
+        self.rows: Float32Array = narrow.dense().astype(np.float32)
         self.sizes = np.abs(self.rows)
         # No sum exceeds MOST_REACH, so larger thresholds may be clipped.
         most = MOST_REACH + 2

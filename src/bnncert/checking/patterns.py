@@ -43,7 +43,7 @@ MOST_PATTERNS = 2**20
 LEAVES, TOGETHER, CLAUSES = 1024, 8192, 1024
 
 #: Nodes with at least `LOOP` patterns use the compiled loop if they have `LOOP_TOGETHER` in total.
-LOOP, LOOP_TOGETHER = 2**12, 2**17
+LOOP, LOOP_TOGETHER = 2**9, 2**16
 
 #: The node of a tree that is not a branch.
 LEAF = -1
@@ -174,7 +174,7 @@ class Patterns:
     @cached_property
     def flip_sets(self) -> FlipSets | None:
         """The form for the compiled loop, or None if it cannot be used."""
-        return FlipSets.of(self.inputs, self.skeleton.size, self.levels, self.scores.weights)
+        return FlipSets.of(self.inputs, self.skeleton.size, self.levels, self.scores)
 
     def _counterexample_of_one(self, node: Signs, targets: BoolArray) -> Signs | None:
         """Do the same for one node by the compiled loop, whose results are evaluated again."""
@@ -184,12 +184,8 @@ class Patterns:
             base = consistent(node, base, self.excluded)
         left = float(self.flips.left(node[None, :])[0])
         rules = FlipOrder.of(node, base, self.flips.cost, left, self.excluded)
-        owner = self.scores.target
         clauses = FlipClauses.of(self.clause_table, node, base, rules)
-        own = np.flatnonzero(targets[owner])
-        first = np.searchsorted(owner[own], np.append(np.flatnonzero(targets), self.targets))
-        enough = self.scores.enough[own]
-        for patterns in self.flip_sets.reaching(base, rules, clauses, own, enough, first):
+        for patterns in self.flip_sets.reaching(base, rules, clauses, targets):
             self.budget.refuse_late()
             found = self._first_occurring(patterns, np.tile(targets, (patterns.shape[0], 1)))
             if found is not None:

@@ -134,9 +134,8 @@ class CellEnumerator:
         base[open_] = self._home[open_]
         found = np.full((MOST_FOUND, open_.size + 1), -1, dtype=np.int64)
         least = np.full(wanted.size, np.inf)
-        signs, free = -self._home[open_].astype(np.int64), np.zeros(open_.size, dtype=np.int64)
-        no_words = np.zeros(0, dtype=np.uint64)
-        flips = PackedFlips(packed.gains[open_].ravel(), signs, free, no_words, no_words)
+        free, no_words = np.zeros(open_.size, dtype=np.int64), np.zeros(0, dtype=np.uint64)
+        flips = PackedFlips(packed.flip_gains(open_, self._home), free, no_words, no_words)
         counts = np.zeros(3, dtype=np.int64)
         complete = enumerate_cells(
             self._rows.checked,

@@ -24,7 +24,10 @@ import numba
 import numpy as np
 
 from bnncert.search.patterns.enumeration_numba import (
+    GROUP,
+    LISTED,
     _above_limits,
+    _descend,
     _evaluate,
     _flip,
     _note,
@@ -225,32 +228,29 @@ def _new_patterns(room, depth, objectives, goals):
         bits[w] = _above_limits(moved, w << 6, rooms, w << 6)
     has_room = np.zeros(depth + 1, np.bool_)
     has_room[0] = True
-    ups, downs = np.zeros(total, np.int64), np.zeros(total, np.int64)
+    changed = np.zeros(total + LISTED + GROUP, np.int64)
     targets, lower = goals[0].size, np.zeros(objectives.constant.size)
-    counts = np.zeros(objectives.part.size, np.uint64)
+    counts = np.zeros(objectives.scale.size, np.int64)
     excluded, largest = np.zeros(targets, np.bool_), np.zeros(targets)
-    return rooms, has_room, moved, bits, ups, downs, lower, counts, excluded, largest
+    return rooms, has_room, moved, bits, changed, lower, counts, excluded, largest
 
 
 @numba.njit(cache=True, nogil=True)
 def _flip_one(patterns, depth, flips, flip, levels):
     """Evaluate one more flip after `depth` flips, as far as the last level's signs."""
-    rooms, has_room, moved, bits, ups, downs, _, _, _, _ = patterns
-    total = moved.size
+    rooms, has_room, moved, bits, changed, _, _, _, _ = patterns
     if not has_room[depth]:
         # The flip made last is that of this depth, so that `moved` still belongs to it.
-        row = depth * total
-        for j in range(total):
-            rooms[row + j] = rooms[row - total + j] - moved[j]
+        _descend(rooms, depth - 1, moved)
         has_room[depth] = True
-    _flip(rooms, bits, depth, moved, flips, flip, levels, ups, downs)
+    _flip(rooms, bits, depth, moved, flips.gains, flip, levels, changed)
     has_room[depth + 1] = False
 
 
 @numba.njit(cache=True, nogil=True)
 def _reaches(patterns, depth, levels, objectives, goals):
     """Whether the pattern after `depth` flips reaches a wanted target."""
-    _, _, moved, bits, _, _, lower, counts, excluded, largest = patterns
+    _, _, moved, bits, _, lower, counts, excluded, largest = patterns
     wanted, goal, least = goals
     first = (depth * moved.size + levels.gate[levels.gate.size - 2]) >> 6
     _evaluate(bits, first, objectives, counts, lower)

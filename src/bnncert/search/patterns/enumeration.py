@@ -27,8 +27,8 @@ MOST_FOUND = 64
 #: Patterns up to which the compiled loop enumerates a node.
 MOST_COMPILED = 2**20
 
-#: Weights that one call of the compiled loop may read (about 0.1 s), and a node (about 0.5 s).
-CALL_WEIGHTS, NODE_WEIGHTS = 2**35, 2**38
+#: Weights that one call of the compiled loop may read (about 0.1 s), and a node (about 2 s).
+CALL_WEIGHTS, NODE_WEIGHTS = 2**35, 2**40
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ class FlipEnumerator:
     def __init__(self, packed: PackedCircuit, budget: FlipBudget | None, home: SignArray) -> None:
         self._packed, self._budget = packed, budget
         self._home = home if budget is None else budget.home
-        weights = max(1, packed.levels.columns.size + packed.gains.size)
+        weights = max(1, packed.levels.columns.size // 2 + packed.gains.size)
         self._call = max(64, CALL_WEIGHTS // weights)
         #: Patterns up to which a node is enumerated.
         self.most = min(MOST_COMPILED, max(1024, NODE_WEIGHTS // weights))
@@ -117,8 +117,7 @@ class FlipEnumerator:
         found = np.full((MOST_FOUND, open_.size + 1), -1, dtype=np.int64)
         least = np.full(wanted.size, np.inf)
         room = packed.room(base)
-        signs = -self._home[open_].astype(np.int64)
-        flips = PackedFlips(packed.gains[open_].ravel(), signs, cost, clash, need)
+        flips = PackedFlips(packed.flip_gains(open_, self._home), cost, clash, need)
         for first, last in self._calls(cost, left):
             count, violations = enumerate_flips(
                 room, flips, left, first, last, packed.levels, packed.objectives, wanted, goal,

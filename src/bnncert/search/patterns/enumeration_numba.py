@@ -10,6 +10,15 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+#: Columns that are added in one go; lists of columns are filled up to a multiple of it.
+GROUP = 4
+
+#: Columns whose sum fits into 8 bits: each entry is -1, 0 or 1.
+MOST_ADDED = 124
+
+#: Changed gates that are listed at once.
+LISTED = 4
+
 
 @intrinsic
 def _popcount(_context: Any, word: Any) -> Any:
@@ -23,10 +32,10 @@ def _popcount(_context: Any, word: Any) -> Any:
 
 @intrinsic
 def _lowest_one(_context: Any, word: Any) -> Any:
-    """Return the place of the lowest one in a word that is not 0."""
+    """Return the place of the lowest one in a word, or 64 if there is none."""
 
     def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.IntType(1)(1))
+        return builder.cttz(arguments[0], ir.IntType(1)(0))
 
     return types.int64(types.uint64), generate
 
@@ -48,44 +57,58 @@ def _above_limits(_context: Any, values: Any, place: Any, limits: Any, limit_pla
     return types.uint64(values, types.int64, limits, types.int64), generate
 
 
-@intrinsic
-def _add_blocks(
-    _context: Any, total: Any, first: Any, keep: Any, columns: Any, place: Any, up: Any,
-    up_from: Any, up_end: Any, down: Any, down_from: Any, down_end: Any,
-) -> Any:  # fmt: skip
-    """Add to 64 totals, from place `first` on, the blocks that begin at `place` in some columns.
+def _adder_of(blocks: int) -> Any:
+    """Return a function that adds columns, so many blocks of 64 bytes at a time.
 
-    The totals count from 0 unless `keep` is 1.
-    The columns up[up_from], ..., up[up_end - 1] are added, and those of `down` subtracted; at most
-    127 together, so that 8 bits suffice for their sum.
+    The sums stay in registers, and every column is looked up once for all of its blocks.
     """
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kinds, bytes_ = signature.args, ir.VectorType(ir.IntType(8), 64)
-        sum_ = cgutils.alloca_once_value(builder, ir.Constant(bytes_, None))
-        for which, change in ((5, builder.add), (8, builder.sub)):
-            names = context.make_array(kinds[which])(context, builder, arguments[which]).data
-            first, end = arguments[which + 1], arguments[which + 2]
-            with cgutils.for_range(builder, builder.sub(end, first)) as loop:
-                column = builder.load(builder.gep(names, [builder.add(first, loop.index)]))
-                start = builder.add(column, arguments[4])
-                block = _block(context, builder, kinds[3], arguments[3], start, 8)
-                changed = change(builder.load(sum_), builder.load(block, align=1))
-                builder.store(changed, sum_)
-        wide = ir.VectorType(ir.IntType(16), 64)
-        totals = _block(context, builder, kinds[0], arguments[0], arguments[1], 16)
-        kept = builder.select(
-            builder.trunc(arguments[2], ir.IntType(1)),
-            builder.load(totals, align=2),
-            ir.Constant(wide, None),
-        )
-        added = builder.add(kept, builder.sext(builder.load(sum_), wide))
-        builder.store(added, totals, align=2)
-        return context.get_dummy_value()
+    @intrinsic
+    def add_columns(
+        _context: Any, total: Any, first: Any, keep: Any, columns: Any, place: Any, names: Any,
+        begin: Any, end: Any,
+    ) -> Any:  # fmt: skip
+        """Add to totals, from place `first` on, what begins at `place` in some columns.
 
-    whole = types.int64
-    given = (total, whole, whole, columns, whole, up, whole, whole, down, whole, whole)
-    return types.void(*given), generate
+        The totals count from 0 unless `keep` is 1.  The columns names[begin], ..., names[end - 1]
+        are added: a multiple of GROUP, and at most MOST_ADDED, so that 8 bits suffice.
+        """
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            kinds, bytes_ = signature.args, ir.VectorType(ir.IntType(8), 64)
+            zero = ir.Constant(bytes_, None)
+            sums = [cgutils.alloca_once_value(builder, zero) for _ in range(blocks)]
+            names = context.make_array(kinds[5])(context, builder, arguments[5]).data
+            count = builder.sub(arguments[7], arguments[6])
+            whole = ir.IntType(64)
+            with cgutils.for_range(builder, builder.sdiv(count, whole(GROUP))) as loop:
+                group = builder.add(arguments[6], builder.mul(loop.index, whole(GROUP)))
+                for k in range(GROUP):
+                    name = builder.load(builder.gep(names, [builder.add(group, whole(k))]))
+                    start = builder.add(name, arguments[4])
+                    block = _block(context, builder, kinds[3], arguments[3], start, 8)
+                    for number, sum_ in enumerate(sums):
+                        entry = builder.load(builder.gep(block, [whole(number)]), align=1)
+                        builder.store(builder.add(builder.load(sum_), entry), sum_)
+            wide = ir.VectorType(ir.IntType(16), 64)
+            keep = builder.trunc(arguments[2], ir.IntType(1))
+            totals = _block(context, builder, kinds[0], arguments[0], arguments[1], 16)
+            for number, sum_ in enumerate(sums):
+                place = builder.gep(totals, [whole(number)])
+                old = builder.load(place, align=2)
+                kept = builder.select(keep, old, ir.Constant(wide, None))
+                builder.store(
+                    builder.add(kept, builder.sext(builder.load(sum_), wide)), place, align=2
+                )
+            return context.get_dummy_value()
+
+        whole = types.int64
+        return types.void(total, whole, whole, columns, whole, names, whole, whole), generate
+
+    return add_columns
+
+
+_add_four, _add_two, _add_one = _adder_of(4), _adder_of(2), _adder_of(1)
 
 
 def _block(context: Any, builder: Any, kind: Any, array: Any, first: Any, bits: int) -> Any:
@@ -99,93 +122,120 @@ def _block(context: Any, builder: Any, kind: Any, array: Any, first: Any, bits: 
 
 
 @numba.njit(cache=True, nogil=True)
-def _list_changes(bits, old, new, words, size, base, up, down):
-    """List where the columns of the gates begin that have become +1 (`up`) and -1 (`down`).
+def _list_changes(bits, old, new, words, size, base, zero, changed):
+    """List where the columns begin of the gates that have changed; return their number.
 
-    The bits before and after are `words` words from `old` and `new` on; columns have `size` rows
-    and begin at `base`.
+    The bits before and after are `words` words from `old` and `new` on.  Gate g has two columns of
+    `size` rows from base + 2 g size on, for becoming -1 and +1.  The list is filled up to a
+    multiple of GROUP with the column of zeros.
     """
-    ups, downs = 0, 0
+    count = 0
     for w in range(words):
-        before, after = bits[old + w], bits[new + w]
-        risen, fallen = after & ~before, before & ~after
-        while risen:
-            up[ups] = base + ((w << 6) + _lowest_one(risen)) * size
-            ups += 1
-            risen &= risen - np.uint64(1)
-        while fallen:
-            down[downs] = base + ((w << 6) + _lowest_one(fallen)) * size
-            downs += 1
-            fallen &= fallen - np.uint64(1)
-    return ups, downs
+        after = bits[new + w]
+        moved = bits[old + w] ^ after
+        end = count + np.int64(_popcount(moved))
+        first = base + (w << 7) * size
+        while count < end:
+            # Several at once, also beyond the last one: that is quicker than to ask after each.
+            for k in range(LISTED):
+                gate = _lowest_one(moved)
+                plus = np.int64((after >> np.uint64(gate & 63)) & np.uint64(1))
+                changed[np.uint64(count + k)] = first + (2 * gate + plus) * size
+                moved &= moved - np.uint64(1)
+            count += LISTED
+        count = end
+    for k in range(GROUP):
+        changed[count + k] = zero
+    return (count + GROUP - 1) // GROUP * GROUP
 
 
 @numba.njit(cache=True, nogil=True)
-def _move(room, row, bits, new, moved, columns, first, end, up, ups, down, downs):
-    """Fill the changes of the sums of the gates from `first` to `end`, and their new bits."""
-    for place in range(first, end, 64):
-        k, m, keep = 0, 0, 0
-        while True:
-            last_up, last_down = min(k + 63, ups), min(m + 63, downs)
-            _add_blocks(
-                moved, place, keep, columns, place - first, up, k, last_up, down, m, last_down
-            )
-            k, m, keep = last_up, last_down, 1
-            if k == ups and m == downs:
-                break
-        bits[new + (place >> 6)] = _above_limits(moved, place, room, row + place)
+def _add(moved, place, keep, columns, base, end, changed, first, last):
+    """Add some columns to the gates from `place` to `end`; column entry 0 is about gate `base`."""
+    while place + 256 <= end:
+        _add_four(moved, place, keep, columns, place - base, changed, first, last)
+        place += 256
+    while place + 128 <= end:
+        _add_two(moved, place, keep, columns, place - base, changed, first, last)
+        place += 128
+    if place < end:
+        _add_one(moved, place, keep, columns, place - base, changed, first, last)
 
 
 @numba.njit(cache=True, nogil=True)
-def _flip(room, bits, depth, moved, flips, flip, levels, up, down):
-    """Fill the bits of depth + 1 after a flip, and by how much the sums move (by twice that)."""
-    gate, sign = levels.gate, flips.signs[flip]
+def _flip(room, bits, depth, moved, gains, flip, levels, changed):
+    """Fill the bits of depth + 1 after a flip, and by how much the sums move (by twice that).
+
+    The sums of the first level move by the flip's own row of `gains`.
+    """
+    gate, columns, start = levels.gate, levels.columns, levels.start
     total = gate[gate.size - 1]
     row, old = depth * total, depth * (total >> 6)
-    new = old + (total >> 6)
-    up[0] = flip * gate[1]
-    ups, downs = int(sign > 0), int(sign < 0)
-    _move(room, row, bits, new, moved, flips.gains, 0, gate[1], up, ups, up, downs)
+    new, zero = old + (total >> 6), start[start.size - 1]
+    size = np.uint64(gate[1])
+    # Unsigned places need no check for negative ones, so that the loop can be vectorised.
+    for j in range(size):
+        moved[j] = gains[np.uint64(flip) * size + j]
+    for place in range(0, gate[1], 64):
+        bits[new + (place >> 6)] = _above_limits(moved, place, room, row + place)
     for level in range(1, gate.size - 1):
         below, first, end = gate[level - 1], gate[level], gate[level + 1]
-        ups, downs = _list_changes(
+        count = _list_changes(
             bits, old + (below >> 6), new + (below >> 6), (first - below) >> 6, end - first,
-            levels.start[level], up, down,
+            start[level], zero, changed,
         )  # fmt: skip
-        _move(room, row, bits, new, moved, levels.columns, first, end, up, ups, down, downs)
+        _add(moved, first, 0, columns, first, end, changed, 0, min(count, MOST_ADDED))
+        for more in range(MOST_ADDED, count, MOST_ADDED):
+            last = min(count, more + MOST_ADDED)
+            _add(moved, first, 1, columns, first, end, changed, more, last)
+        for place in range(first, end, 64):
+            bits[new + (place >> 6)] = _above_limits(moved, place, room, row + place)
+
+
+@numba.njit(cache=True, nogil=True)
+def _descend(room, depth, moved):
+    """Fill the room of depth + 1 after a flip, from which further ones are evaluated."""
+    total = np.uint64(moved.size)
+    old = np.uint64(depth) * total
+    for j in range(total):
+        room[old + total + j] = room[old + j] - moved[j]
 
 
 @numba.njit(cache=True, nogil=True)
 def _evaluate(bits, first, objectives, counts, lower):
-    """Fill `lower` with the objectives' values, given the bits of the last level."""
-    counts[:] = 0
-    signs, masks, part = objectives.signs, objectives.masks, objectives.part
-    scale, reach = objectives.scale, objectives.reach
+    """Fill `lower` with the objectives' values, given the bits of the last level.
+
+    Part p of objective k is number p * lower.size + k.
+    """
+    signs, masks, scale = objectives.signs, objectives.masks, objectives.scale
+    for p in range(counts.size):
+        counts[p] = 0
     for w in range(signs.shape[0]):
         word = bits[first + w]
         for p in range(counts.size):
-            counts[p] += _popcount((word ^ signs[w, p]) & masks[w, p])
-    lower[:] = objectives.constant
-    for p in range(part.size):
-        lower[part[p]] += reach[p] - 2 * scale[p] * np.float64(counts[p])
+            counts[p] += np.int64(_popcount((word ^ signs[w, p]) & masks[w, p]))
+    for k in range(lower.size):
+        lower[k] = objectives.constant[k]
+    for part in range(0, counts.size, lower.size):
+        for k in range(lower.size):
+            lower[k] -= scale[part + k] * counts[part + k]
 
 
 @numba.njit(cache=True, nogil=True)
 def _violates(lower, goal, target, wanted, excluded, largest, least):
     """Whether some wanted target is not excluded; note the least bounds of those that are."""
-    excluded[:] = False
-    largest[:] = -np.inf
+    for t in range(wanted.size):
+        excluded[t] = not wanted[t]
+        largest[t] = -np.inf
     for k in range(lower.size):
         t = target[k]
         excluded[t] |= lower[k] > goal[k]
         largest[t] = max(largest[t], lower[k])
     violates = False
     for t in range(wanted.size):
-        if wanted[t]:
-            if not excluded[t]:
-                violates = True
-            elif largest[t] < least[t]:
-                least[t] = largest[t]
+        violates |= not excluded[t]
+        if wanted[t] and excluded[t]:
+            least[t] = min(least[t], largest[t])
     return violates
 
 
@@ -209,9 +259,9 @@ def enumerate_flips(
     bits = np.zeros((deepest + 1) * (total >> 6), np.uint64)
     words = np.zeros((deepest + 1, 2), np.uint64)
     stack = np.zeros(deepest + 1, np.int64)
-    up, down = np.zeros(total, np.int64), np.zeros(total, np.int64)
+    changed = np.zeros(total + LISTED + GROUP, np.int64)
     lower = np.zeros(objectives.constant.size)
-    counts = np.zeros(objectives.part.size, np.uint64)
+    counts = np.zeros(objectives.scale.size, np.int64)
     excluded, largest = np.zeros(wanted.size, np.bool_), np.zeros(wanted.size)
     room[:total] = room_at_base
     for w in range(total >> 6):
@@ -232,7 +282,7 @@ def enumerate_flips(
         if clash.size > 0:
             following = _next_flip(words[depth], flips.need, following, end)
         if following < end and cost[following] <= left:
-            _flip(room, bits, depth, moved, flips, following, levels, up, down)
+            _flip(room, bits, depth, moved, flips.gains, following, levels, changed)
             left -= cost[following]
             stack[depth] = following
             if clash.size > 0:
@@ -241,10 +291,7 @@ def enumerate_flips(
             following += 1
             fresh = True
             if following < size and cost[following] <= left:
-                # The sets that begin with this one are evaluated from here.
-                row = depth * total
-                for j in range(total):
-                    room[row + j] = room[row - total + j] - moved[j]
+                _descend(room, depth - 1, moved)
         else:
             if depth == 0:
                 return count, violations

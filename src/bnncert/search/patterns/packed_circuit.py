@@ -29,8 +29,8 @@ WORD = 64
 #: The limit of padding, which no sum reaches.
 NEVER = 2**15 - 1
 
-#: The largest average number of different sizes of the weights of an objective.
-MOST_PARTS = 6
+#: The largest number of different sizes of the weights of an objective.
+MOST_PARTS = 8
 
 
 class PackedLevels(NamedTuple):
@@ -38,8 +38,9 @@ class PackedLevels(NamedTuple):
 
     #: The first gate of each level, and the number of all gates; multiples of WORD.
     gate: npt.NDArray[np.int64]
-    #: The weights of the gates of each level in the sums of the next one, one row for each gate;
-    #: `start[k]` is where those that level k reads begin.
+    #: What the gates of each level change in the sums of the next one: two rows for each gate, for
+    #: becoming -1 and +1.  `start[k]` is where those that level k reads begin; a row of zeros comes
+    #: last, from the last of `start` on.
     columns: Int8Array
     start: npt.NDArray[np.int64]
 
@@ -47,14 +48,13 @@ class PackedLevels(NamedTuple):
 class PackedObjectives(NamedTuple):
     """The objectives: a part for each size of an objective's weights."""
 
-    #: Words of the weights' signs and of the non-zero weights, one column for each part.
+    #: Words of the weights' signs and of the non-zero weights, one column for each part: the first
+    #: parts of all objectives, then the second ones, and so on.
     signs: Words
     masks: Words
-    #: The objective of each part, the size of its weights, and the sum of all sizes.
-    part: npt.NDArray[np.int64]
+    #: What one disagreement takes from the objective: twice the size.
     scale: FloatArray
-    reach: FloatArray
-    #: The constant and the target of each objective.
+    #: The value without any disagreement, and the target of each objective.
     constant: FloatArray
     target: npt.NDArray[np.int64]
 
@@ -62,10 +62,8 @@ class PackedObjectives(NamedTuple):
 class PackedFlips(NamedTuple):
     """The open variables of a node in the order in which sets of flips take them."""
 
-    #: The weights of each in the first level's sums, one after the other.
-    gains: Int8Array
-    #: The sign after the flip.
-    signs: IntArray
+    #: What each adds to the first level's sums (half of it), one row after the other.
+    gains: Int16Array
     #: The costs of the flips, ascending.
     cost: IntArray
     #: Words of the flips that each excludes, and of those that it needs; empty without such rules.
@@ -84,6 +82,10 @@ class PackedCircuit:
     gains: Int8Array
     levels: PackedLevels
     objectives: PackedObjectives
+
+    def flip_gains(self, variables: IntArray, home: SignArray) -> Int16Array:
+        """Return what flips of variables from their home add to the first level's sums (half)."""
+        return (self.gains[variables] * -home[variables, None].astype(np.int16)).ravel()
 
     def room(self, pattern: SignArray) -> Int16Array:
         """Return floor((limit - sum) / 2) of all gates at a pattern of the first layer.
@@ -150,34 +152,34 @@ def _pack_levels(circuit: Circuit) -> PackedLevels | None:
         where = place[level.inputs]
         if np.any(where < 0):
             return None
-        columns.append(_columns(_padded(below.size), where, level))
+        one = _columns(_padded(below.size), where, level)
+        columns.append(np.stack([-one, one], axis=1))
+    zeros = np.zeros(max(_padded(level.size) for level in levels), dtype=np.int8)
     return PackedLevels(
         gate=np.cumsum([0, *(_padded(level.size) for level in levels)]).astype(np.int64),
-        columns=np.concatenate([c.ravel() for c in columns] or [np.zeros(0, dtype=np.int8)]),
+        columns=np.concatenate([*(c.ravel() for c in columns), zeros]),
         start=np.cumsum([0, 0, *(c.size for c in columns)]).astype(np.int64),
     )
 
 
 def _pack_objectives(objectives: LinearObjectives) -> PackedObjectives | None:
     """Return the packed objectives, or None if there are none or too many different weights."""
-    parts = [
-        (k, size, np.where(np.abs(row) == size, row, 0.0))
-        for k, row in enumerate(objectives.coefficients)
-        for size in np.unique(np.abs(row[row != 0])).tolist()
-    ]
-    count, width = objectives.coefficients.shape
-    if not count or len(parts) > MOST_PARTS * count:
+    weights, (count, width) = objectives.coefficients, objectives.coefficients.shape
+    sizes = [np.unique(np.abs(row[row != 0])) for row in weights]
+    parts = max((size.size for size in sizes), default=0)
+    if not count or parts > MOST_PARTS:
         return None
-    rows = np.array([row for _, _, row in parts]).reshape(len(parts), width)
-    signs, masks = pack_rows(rows)
-    scale = np.array([size for _, size, _ in parts])
+    # Part p of an objective has the weights of its p-th size; if there is none it is empty.
+    scale = np.zeros((parts, count))
+    for k, size in enumerate(sizes):
+        scale[: size.size, k] = size
+    used = (np.abs(weights) == scale[:, :, None]) & (weights != 0)
+    signs, masks = pack_rows(np.where(used, weights, 0.0).reshape(parts * count, width))
     return PackedObjectives(
         signs=np.ascontiguousarray(signs.T),
         masks=np.ascontiguousarray(masks.T),
-        part=np.array([k for k, _, _ in parts], dtype=np.int64),
-        scale=scale,
-        reach=scale * np.count_nonzero(rows, axis=1),
-        constant=objectives.constant - objectives.slack,
+        scale=2 * scale.ravel(),
+        constant=objectives.constant - objectives.slack + np.abs(weights).sum(axis=1),
         target=objectives.target,
     )
 
