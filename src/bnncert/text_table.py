@@ -50,3 +50,17 @@ class TextTable:
             f"<div><div><b>{escape(self.above)}</b></div>"
             f"<table>{head}<tbody>{rows}</tbody></table>{below}</div>"
         )
+
+
+class PrintedAsTable:
+    """An object that ``print`` and notebooks show as a table; ``repr`` is one line."""
+
+    def __str__(self) -> str:
+        return str(self.table())
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+    def table(self) -> TextTable:
+        """Return the table."""
+        raise NotImplementedError

@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 import numpy as np
 
 from bnncert.arrays import FloatArray
-from bnncert.text_table import TextTable
+from bnncert.text_table import PrintedAsTable, TextTable
 
 AnyResult = TypeVar("AnyResult")
 
@@ -119,7 +119,7 @@ class TargetResult:
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class Result(PrintedAsTable):
     """The answer to a problem; ``print`` and notebooks show one row for each target."""
 
     status: Status
@@ -137,12 +137,6 @@ class Result:
 
     def __repr__(self) -> str:
         return f"Result({self._summary()}, {len(self.targets)} targets)"
-
-    def __str__(self) -> str:
-        return str(self.table())
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
     def _summary(self) -> str:
         word = "misclassified" if self.is_misclassified else self.status.replace("_", " ")

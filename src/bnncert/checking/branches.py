@@ -50,24 +50,16 @@ LEAF, FIRST_CHANGE = -1, -2
 
 @dataclass(frozen=True, eq=False)
 class Branched:
-    """Clauses whose proofs are trees, one after the other, in preorder.
+    """Clauses whose proofs are trees, one after the other, in preorder."""
 
-    Attributes
-    ----------
-    clauses
-        The clauses, without multipliers.
-    nodes
-        The input of a branch on a value, FIRST_CHANGE minus the input of a branch on a change, or
-        LEAF.
-    places
-        For each branch on a value the number k of the grid value a = value(k).
-    theta
-        For each leaf the multipliers of its clause, then mu.
-    """
-
+    #: The clauses, without multipliers.
     clauses: Clauses
+    #: The input of a branch on a value, FIRST_CHANGE minus the input of a branch on a change, or
+    #: LEAF.
     nodes: Integers
+    #: For each branch on a value the number k of the grid value a = value(k).
     places: Integers
+    #: For each leaf the multipliers of its clause, then mu.
     theta: Integers
 
 

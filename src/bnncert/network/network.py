@@ -30,7 +30,7 @@ from bnncert.formats.weight_arrays import array_stages
 from bnncert.network.layers import TIED, UNDECIDED, OutputLayer, ThresholdLayer
 from bnncert.network.normal_form import normal_form
 from bnncert.network.summary import layer_table
-from bnncert.text_table import TextTable
+from bnncert.text_table import PrintedAsTable, TextTable
 
 #: The number of ways to decide ties that are tried when sign(0) may be either.
 MOST_TIE_CHOICES = 4096
@@ -40,7 +40,7 @@ BATCH_FLOATS = 2**25
 
 
 @dataclass(frozen=True, eq=False)
-class Network:
+class Network(PrintedAsTable):
     """A binary network in normal form.
 
     Attributes
@@ -73,12 +73,6 @@ class Network:
 
     def __repr__(self) -> str:
         return f"Network({'-'.join(map(str, self.sizes))}, {self.source})"
-
-    def __str__(self) -> str:
-        return str(self.table())
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
     def table(self) -> TextTable:
         """Return one row for each layer, and what the file says about the inputs."""

@@ -38,18 +38,12 @@ class CheckedRows(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class BoxRows:
-    """The rows of some neurons over a box.
+    """The rows of some neurons over a box."""
 
-    Attributes
-    ----------
-    rows
-        One row a_j for each neuron, over the inputs that some neuron reads.
-    need
-        Upper bounds of s (w_j.c + b_j), first for s = +1 and then for s = -1.  What rounding takes
-        from F, anywhere, is included, so that F < 0 in floating point is a proof.
-    """
-
+    #: One row a_j for each neuron, over the inputs that some neuron reads.
     rows: FloatArray
+    #: Upper bounds of s (w_j.c + b_j), first for s = +1 and then for s = -1.  What rounding takes
+    #: from F, anywhere, is included, so that F < 0 in floating point is a proof.
     need: FloatArray
 
     @staticmethod
