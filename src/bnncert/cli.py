@@ -51,6 +51,7 @@ class _Commands(TyperGroup):
 
 
 _STYLE: dict[str, Any] = {
+    "context_settings": {"help_option_names": ["-h", "--help"]},
     "add_completion": False,
     "rich_markup_mode": None,
     "pretty_exceptions_enable": False,

@@ -36,6 +36,15 @@ from tests.commands.diamond import (
 )
 
 
+def test_bundled_networks_and_images_have_names(run: Run) -> None:
+    answer = run("verify", "demo:sparse", "demo:0", "--radius", "0.1px", "--targets", "3")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.splitlines()[-1].startswith("robust in ")
+    wrong = run("verify", "demo:other", "demo:0", "--radius", "0.1px")
+    assert wrong.code == 2 and wrong.err.count("\n") == 1
+    assert "demo:other: expected demo:sparse or demo:dense, or a file" in wrong.err
+
+
 def test_a_robust_point_is_robust_with_its_margin(folder: Path, run: Run) -> None:
     answer = run("verify", "net.npz", "--input", "x.npy", "--label", "0", "--radius", "0.25")
     assert (answer.code, answer.err) == (0, "")

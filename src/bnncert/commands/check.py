@@ -13,6 +13,7 @@ import typer
 
 from bnncert.checking import RejectedError, UnreadableError
 from bnncert.checking import check as check_certificate
+from bnncert.commands.bundled_names import model_file
 from bnncert.commands.options import JsonOption
 from bnncert.commands.output import json_path, refuse_unwritable, write_json
 from bnncert.errors import FormatError, InputError
@@ -22,7 +23,12 @@ from bnncert.network import load
 
 def check(
     certificate: Annotated[Path, typer.Argument(help="Certificate that verify wrote.")],
-    model: Annotated[Path, typer.Option("--model", help="The network file it is about.")],
+    model: Annotated[
+        Path,
+        typer.Option(
+            "--model", parser=model_file, metavar="<path>", help="The network file it is about."
+        ),
+    ],
     sign_zero: Annotated[
         Literal["plus", "minus", "either"] | None,
         typer.Option(

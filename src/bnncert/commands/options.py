@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from bnncert.commands.bundled_names import model_file
 from bnncert.errors import InputError
 from bnncert.solvers import SolverName
 
@@ -20,7 +21,13 @@ if TYPE_CHECKING:
     from bnncert.problem import Targets
 
 ModelArgument = Annotated[
-    Path, typer.Argument(help="Network file: .npz, .json, .onnx, Keras or PyTorch (also .gz).")
+    Path,
+    typer.Argument(
+        parser=model_file,
+        metavar="model",
+        help="Network file: .npz, .json, .onnx, Keras or PyTorch (also .gz); or a bundled one, "
+        "demo:sparse or demo:dense.",
+    ),
 ]
 LabelsOption = Annotated[
     str | None,
@@ -136,7 +143,11 @@ class PointOptions:
     """A point and its true class."""
 
     input_: Annotated[
-        str | None, typer.Option("--input", help="Point: .npy, FILE.npz:KEY, or an image file.")
+        str | None,
+        typer.Option(
+            "--input",
+            help="Point: .npy, FILE.npz:KEY, an image file, or a bundled image as in demo:0.",
+        ),
     ] = None
     index: Annotated[int | None, typer.Option("--index", help="Which point of a batch.")] = None
     label: Annotated[

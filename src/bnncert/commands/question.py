@@ -9,6 +9,7 @@ from bnncert.batch.balls import Balls
 from bnncert.batch.labelled_points import OWN, read_data
 from bnncert.batch.radii import Radius, read_radius, read_step
 from bnncert.batch.rows import LabelSource
+from bnncert.commands.bundled_names import point_source
 from bnncert.commands.options import (
     BallShape,
     PointOptions,
@@ -116,10 +117,10 @@ def read_question(
     """Return the ball around a point that the options describe."""
     scale, clip = read_scale(scaling.scale, scaling.mean, scaling.std), read_clip(scaling.clip)
     network = network if scale is None else scale.on(network)
-    source, index = point.input_, point.index
-    if source is None or shape.radius is None:
-        missing = "--input" if source is None else "--radius"
+    if point.input_ is None or shape.radius is None:
+        missing = "--input" if point.input_ is None else "--radius"
         raise InputError(f"{missing} is missing; give --input and --radius, or a .vnnlib file")
+    source, index = point_source(point.input_, point.index)
     data_box = None
     if network.input_lo is not None and network.input_hi is not None:
         data_box = (network.input_lo, network.input_hi)

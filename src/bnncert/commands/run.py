@@ -17,6 +17,7 @@ from bnncert.batch.rows import label_source
 from bnncert.batch.runner import AnsweredInstances, Place
 from bnncert.batch.store import ResultsFile
 from bnncert.commands.batches import refuse_failures, run_shown
+from bnncert.commands.bundled_names import points_source
 from bnncert.commands.console import wide_console
 from bnncert.commands.grouping import grouped
 from bnncert.commands.options import (
@@ -122,7 +123,7 @@ def _plan(
 ) -> Plan:
     """Read the network and the points, and plan the instances."""
     network = read_network(model, answering.sign_zero)
-    data = read_data(points.data, points.labels)
+    data = read_data(points_source(points.data), points.labels)
     pixels = read_scale(scaling.scale, scaling.mean, scaling.std)
     if pixels is not None:
         network, data = pixels.on(network), data.as_pixels()

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from bnncert.atomic import write_atomically
+from bnncert.commands.bundled_names import PREFIX
 from bnncert.commands.clock import remaining
 from bnncert.commands.cluster import with_cluster
 from bnncert.commands.console import PlainConsole, watch
@@ -81,7 +82,8 @@ def verify(
     ctx: typer.Context,
     model: ModelArgument,
     spec: Annotated[
-        Path | None, typer.Argument(help="VNN-LIB query: .vnnlib or .vnnlib.gz.")
+        Path | None,
+        typer.Argument(help="VNN-LIB query: .vnnlib or .vnnlib.gz; or a bundled image, demo:0."),
     ] = None,
     ball: BallOptions,
     scaling: ScalingOptions,
@@ -94,6 +96,8 @@ def verify(
 ) -> None:
     """Decide whether a property holds, with a counterexample if it does not."""
     refuse_unread(ctx, method)
+    if spec is not None and str(spec).startswith(PREFIX) and ball.input_ is None:
+        ball, spec = replace(ball, input_=str(spec)), None
     if spec is not None:
         refuse_beside_query(ctx, str(spec))
     options, json_ = settings.options(), outputs.json_
