@@ -9,7 +9,7 @@ from bnncert.batch.balls import Balls
 from bnncert.batch.labelled_points import OWN, read_data
 from bnncert.batch.radii import Radius, read_radius, read_step
 from bnncert.batch.rows import LabelSource
-from bnncert.commands.bundled_names import point_source
+from bnncert.commands.bundled_names import PREFIX, point_source
 from bnncert.commands.options import (
     BallShape,
     PointOptions,
@@ -130,7 +130,8 @@ def read_question(
     data = read_data(source, point.labels if point.label is None else OWN)
     data = data if scale is None else data.as_pixels()
     centre = pick_point(data.array, index, network.input_shape, data_box, source)
-    where = source if index is None else f"{source} [{index}]"
+    named = point.input_.startswith(PREFIX)
+    where = point.input_ if named or index is None else f"{source} [{index}]"
     radius = radius_option(shape.radius, network, shape.norm, clip)
     grid, within = balls_option(network, shape.norm, clip, shape.grid, shape.within)
     try:
@@ -144,7 +145,7 @@ def read_question(
     if label is None:
         label = int(network.classify(centre)[0])
     count = data.count(network)
-    title = where if count == 1 else f"{where} (of {count} points)"
+    title = where if count == 1 or named else f"{where} (of {count} points)"
     return CommandQuestion(
         network, region, label, labels, read_targets(scaling.targets), where, title
     )
