@@ -50,16 +50,20 @@ def encode(network: bnncert.Network, region: bnncert.Region, label: int) -> dict
 
     The first layer must be +1 iff x_i >= d_i, around a centre of zeros, with integers d_i.
     """
-    assert isinstance(region, bnncert.Ball) and not np.any(region.center)
+    assert isinstance(region, bnncert.Ball | bnncert.L0Ball) and not np.any(region.center)
     first = network.layers[0]
     distance = np.rint(-np.asarray(first.bias)).astype(np.int64)
-    power = 2 if region.norm == "l2" else 1
-    budget = math.floor(region.radius**power + 1e-9)
-    near = distance**power <= budget
+    if isinstance(region, bnncert.L0Ball):
+        costs, budget = np.ones_like(distance), region.changes
+        near = distance <= region.hi
+    else:
+        power = 2 if region.norm == "l2" else 1
+        costs, budget = distance**power, math.floor(region.radius**power + 1e-9)
+        near = costs <= budget
     below = [f"x{i}" if near[i] else None for i in range(distance.size)]
     constraints: list[tuple[Terms, int | None, int | None]] = []
-    if region.norm != "linf":
-        cost = [(int(d) ** power, n) for d, n in zip(distance, below, strict=True) if n]
+    if isinstance(region, bnncert.L0Ball) or region.norm != "linf":
+        cost = [(int(c), n) for c, n in zip(costs, below, strict=True) if n]
         constraints.append((cost, None, budget))
     gates: list[tuple[str, Terms, int]] = []
     for number, layer in enumerate(network.layers[1:], start=1):

@@ -7,8 +7,9 @@
 * `pb25`: DIR/pb25 has two networks and three images (`benchmarks/pb25.py` converts them).  The
   smallest perturbation in each norm is compared with the proved one.  The certificate of the
   certified side is checked as `bnncert check` does it, and the witness is classified by the numbers
-  of the Chainer archive.  With `--exact` the pseudo-Boolean solver Exact gets the same two sides
-  (L1, L2 and L-inf) with this many seconds each.
+  of the Chainer archive.  With `--exact` the pseudo-Boolean solver Exact gets the two sides of the
+  proved optimum as two questions with this many seconds each; it is told the optimum, and
+  `bnncert` has to find it.
 * `bundled`: the smallest L-inf perturbation in whole pixels of the first images of both bundled
   networks, and how many are closed within the limit.
 
@@ -99,6 +100,7 @@ def proved_optima(arguments: argparse.Namespace) -> Iterator[Answer]:
     if not folder.is_dir():
         print(f"pb25 is left out: {folder} does not exist")
         return
+    solved: list[tuple[bool, float]] = []
     for case in pb25.CASES:
         network = pb25.integer_network(folder, case.network)
         point = pb25.pixels_of(folder, case).astype(np.float64)
@@ -116,8 +118,11 @@ def proved_optima(arguments: argparse.Namespace) -> Iterator[Answer]:
             yield Answer(
                 name, found, cpu, proof, _replayed(folder, case, norm, found), case.optimum(norm)
             )
-            if arguments.exact and norm != "l0":
-                _exact(folder, case, norm, arguments)
+            if arguments.exact:
+                solved.append(_exact(folder, case, norm, arguments))
+    if solved:
+        decided, cpu = sum(s[0] for s in solved), sum(s[1] for s in solved)
+        print(f"Exact: {decided} of {len(solved)} optima proved, {cpu:.1f} cpu s")
 
 
 def _replayed(folder: Path, case: pb25.Case, norm: str, found: bnncert.SmallestResult) -> str:
@@ -140,19 +145,31 @@ def _replayed(folder: Path, case: pb25.Case, norm: str, found: bnncert.SmallestR
     return f"class {answer}"
 
 
-def _exact(folder: Path, case: pb25.Case, norm: str, arguments: argparse.Namespace) -> None:
-    """Give both sides of the proved optimum to Exact and print its answers and processor time."""
+def _exact(
+    folder: Path, case: pb25.Case, norm: str, arguments: argparse.Namespace
+) -> tuple[bool, float]:
+    """Give both sides of the proved optimum to Exact; return whether both are right, and the time.
+
+    Its answers and processor times are printed.
+    """
     network, label = pb25.network(folder, case)
-    optimum = case.optimum(norm)
-    for count in (optimum - 1, optimum):
-        # Half a step more, so that no rounding decides.
-        radius = (count + 0.5) ** 0.5 if norm == "l2" else count + 0.5
-        ball = bnncert.Ball(norm, np.zeros(pb25.PIXELS), radius, 0.0, 255.0)
+    optimum, zeros = case.optimum(norm), np.zeros(pb25.PIXELS)
+    right, total = True, 0.0
+    for count, expected in ((optimum - 1, "robust"), (optimum, "not_robust")):
+        ball: bnncert.Ball | bnncert.L0Ball
+        if norm == "l0":
+            ball = bnncert.L0Ball(zeros, count, 0.0, 255.0)
+        else:
+            # Half a step more, so that no rounding decides.
+            radius = (count + 0.5) ** 0.5 if norm == "l2" else count + 0.5
+            ball = bnncert.Ball(norm, zeros, radius, 0.0, 255.0)
         question = pseudo_boolean.encode(network, ball, label)
         started = processor_seconds()
         status = pseudo_boolean.solve_apart(question, arguments.exact, arguments.exact_python)
         taken = processor_seconds() - started
         print(f"  Exact, {case.name} {norm} up to {count}: {status}, {taken:.1f} cpu s", flush=True)
+        right, total = right and status == expected, total + taken
+    return right, total
 
 
 def bundled_images(arguments: argparse.Namespace) -> Iterator[Answer]:
@@ -199,6 +216,8 @@ def main() -> None:
     parser.add_argument("--exact", type=float, default=0.0, help="seconds for each side")
     parser.add_argument("--exact-python", default="python", help="interpreter that has `exact`")
     arguments = parser.parse_args()
+    if arguments.exact and not pseudo_boolean.is_installed(arguments.exact_python):
+        parser.error(f"{arguments.exact_python} cannot import `exact`")
     for part in arguments.parts.split(","):
         started, right, total = time.monotonic(), 0, 0
         cpu = 0.0

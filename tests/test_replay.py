@@ -266,3 +266,26 @@ def test_there_is_no_runtime_without_the_package(
     net = saved(DIAMOND)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, package=None: None)
     assert OnnxRuntime.of(net) is None
+
+
+# --- candidates between grid points ------------------------------------------------------------
+
+
+def test_candidates_between_grid_points_are_counted_apart() -> None:
+    net = DIAMOND.build()
+    problem = robustness(net, Ball("linf", [1.0, 0.0], 0.9, -2.0, 2.0, 1.0), 0)
+    replayer = Replayer(problem)
+    target = problem.targets[0]
+    # (0.25, -0.75) has another class, and the nearest grid point of the ball is the centre.
+    assert replayer.confirm(target, np.array([0.25, -0.75])) is None
+    assert (replayer.rejected, replayer.rejected_off_grid) == (0, 1)
+    assert replayer.confirm(target, np.array([1.0, 0.0])) is None
+    assert (replayer.rejected, replayer.rejected_off_grid) == (1, 1)
+
+
+@pytest.mark.parametrize("method", ["auto", "bab", "milp", "elimination"])
+def test_a_verdict_has_no_notes_about_candidates(method: str) -> None:
+    net = DIAMOND.build()
+    ball = Ball("linf", [1.0, 0.0], 0.9, -2.0, 2.0, 1.0)
+    result = bnncert.verify(net, ball, 0, method=method)
+    assert (result.status, result.notes) == ("robust", ())

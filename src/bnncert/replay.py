@@ -80,7 +80,9 @@ class Replayer:
         self._problem = problem
         self._runtime = runtime
         self._accept = accept
-        self.rejected = 0
+        #: Candidates that are no counterexamples: points of the region, and points between those
+        #: of its grid, none of whose neighbours on the grid is one.
+        self.rejected = self.rejected_off_grid = 0
 
     def confirm(
         self, target: Target, candidate: FloatArray, exact: ExactPoint | None = None
@@ -106,7 +108,10 @@ class Replayer:
                 found = self._check(target, point, None)
                 if found is not None:
                     return found
-        self.rejected += 1
+        if region.values is not None and not np.all(region.values.has(candidate)):
+            self.rejected_off_grid += 1
+        else:
+            self.rejected += 1
         return None
 
     def value(self, targets: Sequence[Target], candidate: FloatArray) -> list[float] | None:

@@ -239,11 +239,11 @@ def _result(
     told = _after_counterexample(problem, context, tuple(answers))
     found = next((a.counterexample for a in told if a.counterexample is not None), None)
     notes = [*problem.network.notes, *problem.region.notes]
-    rejected = context.replayer.rejected
-    if rejected and found is None:
-        notes.append(f"{rejected} candidate counterexample(s) did not replay and were dropped")
+    status = overall_status([a.status for a in told])
+    if status not in ("robust", "not_robust"):
+        notes += _rejected(context.replayer)
     return Result(
-        status=overall_status([a.status for a in told]),
+        status=status,
         targets=told,
         seconds=context.deadline.elapsed(),
         method=method,
@@ -251,6 +251,19 @@ def _result(
         label=problem.label,
         notes=tuple(notes),
     )
+
+
+def _rejected(replayer: Replayer) -> list[str]:
+    """Return what became of candidates that are no counterexamples."""
+    notes = []
+    if replayer.rejected:
+        notes.append(f"{replayer.rejected} candidate counterexample(s) did not replay")
+    if replayer.rejected_off_grid:
+        notes.append(
+            f"{replayer.rejected_off_grid} point(s) between those of the grid have another class, "
+            "but not the grid points next to them"
+        )
+    return notes
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,8 @@ The forward pass evaluates the network; in the backward pass, the derivative of 
 a window around the threshold, so that d F / d x0 is the product of the weights of the neurons that
 are near their thresholds.  Stable neurons have no gradient.  Points move by the sign of the
 gradient (L-inf) or along it (other norms), are projected back to the region, and start again from
-new points when a round ends.  A point with F <= 0 is a counterexample only after an exact replay.
+new points when a round ends.  In balls with few points the rounds are short, and each is followed
+by a walk (`grid_walk`).  A point with F <= 0 is a counterexample only after an exact replay.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy.typing as npt
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
 from bnncert.methods.base import Context, Method, register
+from bnncert.methods.grid_walk import WALKERS, GridWalk, has_few_points
 from bnncert.methods.pixel_grid import on_grid
 from bnncert.network import Network
 from bnncert.presolve.stability import LayerBounds, stability
@@ -79,6 +81,18 @@ class SurrogateGradient:
         # A target without conditions is violated everywhere.
         columns = [parts[:, g].max(axis=1, initial=-np.inf) for g in self._groups]
         return distances, parts, np.stack(columns, axis=1)
+
+    def values(self, points: FloatArray) -> FloatArray:
+        """Return F of every target, for each point."""
+        return self.forward(points)[2]
+
+    def gradient(
+        self, points: FloatArray, targets: npt.NDArray[np.int64], scale: FloatArray
+    ) -> FloatArray:
+        """Return d F_target / d x0 for each point."""
+        distances, parts, _ = self.forward(points)
+        found = self.backward(distances, parts, targets, scale.astype(np.float32))
+        return found.astype(np.float64)
 
     def backward(
         self, distances: list[Batch], parts: Batch, targets: npt.NDArray[np.int64], scale: Batch
@@ -221,6 +235,11 @@ class Attack:
         iterations = options.iterations
         if self._only_centre:
             restarts = iterations = 1
+        walks = has_few_points(region) and not self._only_centre
+        if walks:
+            # The walk does most of the work; gradients bring it to different places.
+            restarts = options.restarts or min(restarts, WALKERS)
+            iterations = max(1, iterations // 6)
         while True:
             points = region.sample(generator, restarts)
             points = _vertices(region, points, generator)
@@ -251,11 +270,32 @@ class Attack:
                 points = on_grid(region.project(points - move), region, step)
                 self._context.report("attack", iteration, iterations)
                 self.steps += 1
-                if iteration == iterations - 1:
+                if iteration == iterations - 1 and not walks:
                     self.rounds += 1
                 yield True
+            if walks:
+                yield from self._walk_nearby(points, generator)
             if self._only_centre:
                 return
+
+    def _walk_nearby(self, points: FloatArray, generator: np.random.Generator) -> Iterator[bool]:
+        """Walk from the best points so far and from the last ones of a round, step by step."""
+        order = self._active[np.argsort(self._best[self._active], kind="stable")]
+        targets = np.resize(order[: WALKERS // 2], WALKERS)
+        starts = self._places[targets]
+        others = generator.integers(points.shape[0], size=WALKERS - WALKERS // 2)
+        starts[WALKERS // 2 :] = points[others]
+        walk = GridWalk(self._problem.region, self._surrogate, generator, starts, targets)
+        iterations = self._context.options.iterations
+        for iteration in range(iterations):
+            self._harvest(*walk.step())
+            if not self._active.size:
+                return
+            self._context.report("attack", iteration, iterations)
+            self.steps += 1
+            if iteration == iterations - 1:
+                self.rounds += 1
+            yield True
 
     def _harvest(self, points: FloatArray, values: FloatArray) -> None:
         """Record the lowest values, replay points with F <= 0, and drop violated targets."""
