@@ -120,6 +120,15 @@ def test_an_experiment_about_pixels_resumes(folder: Path, run: Run) -> None:
     assert "16 instances, 16 in e.sqlite already" in planned.out
 
 
+def test_the_command_line_sets_the_grid_of_an_experiment(folder: Path, run: Run) -> None:
+    parts = [{"radii": ["0.9px"]}, {"radii": [1], "norms": "l0", "grid": 0.5}]
+    (folder / "c.json").write_text(json.dumps({**CONFIG, "parts": parts}), encoding="utf-8")
+    ask = ("experiment", "c.json", "--out", "e.sqlite", "--workers", "0")
+    assert run(*ask, "--grid", "1px").code == 0
+    assert {key[:2] for key in statuses("e.sqlite")} == {("linf", "1.0,-2.0"), ("l0", "1.0,-2.0")}
+    assert_one_line(run(*ask, "--grid", "0"), "--grid is '0'; expected a step > 0")
+
+
 def test_reports_name_the_inputs_and_show_pixels(folder: Path, run: Run) -> None:
     run(*ASK, "0.9px")
     run(*ASK, "0.9px", "--grid", "1px")

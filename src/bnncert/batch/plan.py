@@ -309,7 +309,7 @@ def _part_instances(
             try:
                 subject.balls(settings)
             except BnncertError as error:
-                line = (settings.grid or settings.within or part.data).line
+                line = (settings.grid or settings.within or part.data).line or part.data.line
                 raise configuration.wrong(line, error) from error
             try:
                 found, new = _instances(subject, sizes, settings, part.certificates, f"{prefix}-")

@@ -21,8 +21,9 @@ from bnncert.batch.store import ResultsFile
 from bnncert.commands.batches import refuse_failures, run_shown, show_notes
 from bnncert.commands.console import PlainConsole, wide_console
 from bnncert.commands.grouping import grouped
-from bnncert.commands.options import LabelsOption
+from bnncert.commands.options import GridOption, LabelsOption
 from bnncert.commands.output import refuse_clashes, refuse_unwritable
+from bnncert.commands.question import grid_option
 from bnncert.commands.unused import refuse_together
 from bnncert.deadline import Deadline
 from bnncert.errors import InputError
@@ -47,6 +48,7 @@ class ChangeOptions:
     timeout: Annotated[
         float | None, typer.Option("--timeout", help="Seconds for each instance.")
     ] = None
+    grid: GridOption = None
 
 
 @grouped
@@ -106,6 +108,7 @@ def _configuration(path: Path, changes: ChangeOptions) -> Configuration:
         labels=changes.labels,
         count=changes.count,
         timeout=changes.timeout,
+        grid=None if changes.grid is None else grid_option(changes.grid),
     )
 
 

@@ -82,6 +82,14 @@ def radius_option(
         raise InputError(f"--{error}") from error
 
 
+def grid_option(text: str) -> Radius:
+    """Return the step of --grid as it is written."""
+    step = read_step(text)
+    if step is None:
+        raise InputError(f"--grid is {text!r}; expected a step > 0, also as in 1px")
+    return step
+
+
 def balls_option(
     network: Network,
     norm: BallNorm,
@@ -90,9 +98,7 @@ def balls_option(
     within: str | None,
 ) -> tuple[Radius | None, Radius | None]:
     """Return the values of --grid and --within, after a check that the network can use them."""
-    step = None if grid is None else read_step(grid)
-    if grid is not None and step is None:
-        raise InputError(f"--grid is {grid!r}; expected a step > 0, also as in 1px")
+    step = None if grid is None else grid_option(grid)
     if within is not None and norm != "l0":
         raise InputError(f"--within belongs to --norm l0; the norm is {norm}")
     reach = None if within is None else read_radius(within, name="within")

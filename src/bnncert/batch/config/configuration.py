@@ -128,6 +128,7 @@ def with_changes(
     labels: str | None = None,
     count: int | None = None,
     timeout: float | None = None,
+    grid: Radius | None = None,
 ) -> Configuration:
     """Return the configuration with the values that the command line states.
 
@@ -153,6 +154,8 @@ def with_changes(
         if count is not None:
             points = replace(points, count=min(count, points.count or count))
         part = replace(part, data=points)
+        if grid is not None:
+            part = replace(part, common=replace(part.common, grid=grid))
         if timeout is not None:
             methods = tuple(replace(choice, timeout=None) for choice in part.methods)
             common = replace(part.common, timeout=timeout)
