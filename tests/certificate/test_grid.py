@@ -170,3 +170,20 @@ def test_binarised_pixels_have_certificates_by_grid_distances(tmp_path: Path) ->
     assert accepted(path, network) is not None
     real = bnncert.Ball("l1", [0.0, 0.0, 0.0], 1.5, -3.0, 3.0)
     assert bnncert.verify(network, real, 0, method="propagation").status == "not_robust"
+
+
+def test_sums_of_grid_values_exclude_signs_without_a_tree(tmp_path: Path) -> None:
+    """Two inputs of -1 or 1 have no sum between 0.5 and 1.5, the only sums of the other class."""
+    net = TinyNetwork(
+        (np.array([[1.0, 1.0], [-1.0, -1.0]]), np.array([[-1.0, -1.0], [0.0, 0.0]])),
+        (np.array([-0.5, 1.5]), np.array([1.0, 0.0])),
+        "plus",
+    )
+    network, path = net.build(), tmp_path / "proof"
+    box = bnncert.Box([-1.0, -1.0], [1.0, 1.0], Grid(2.0, -1.0))
+    assert bnncert.verify(network, box, 0, certificate=path).certificate is not None
+    assert accepted(path, network) is not None
+    first, *rest = unpack(path)
+    assert all(section.name != "branched" for section in rest)
+    first.arrays["grid_step"] = np.ones(2)
+    assert accepted(pack(tmp_path / "finer", [first, *rest]), network) is None

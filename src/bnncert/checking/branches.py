@@ -223,9 +223,9 @@ class Ranges:
         entries = clause.neuron.tolist(), clause.sign.tolist(), at_center.tolist()
         for j, s, value in zip(*entries, strict=True):
             place = j if j >= 0 else geometry.size - 1 - j
-            bias = int((geometry.high if s > 0 else geometry.low)[place])
+            bias = int(geometry.bias[s][place])
             constants.append(value + s * (bias << more))
-            strict.append(j >= 0 and bool(geometry.strict[s][j]))
+            strict.append(j >= 0 and bool(geometry.loses_ties[s][j]))
         self.constant = np.array(constants, dtype=object)
         self.strict: BoolArray = np.array(strict, dtype=bool)
 

@@ -34,6 +34,7 @@ import numpy.typing as npt
 from bnncert.arrays import FloatArray, SignArray
 from bnncert.checking.container import RejectedError
 from bnncert.checking.function import Objects, common_shift, scaled
+from bnncert.checking.lattice import InputLattice, divisors, moved
 from bnncert.checking.reading import Clauses
 from bnncert.checking.space import Space
 from bnncert.checking.sparse import Integers, SparseRows
@@ -108,12 +109,18 @@ class Geometry:
         # Sums w.x + b in units of 2^-(weight_shift + point_shift).
         self.point_shift = max(space.shift, finest - self.weight_shift)
         self.low, self.high = whole << (self.weight_shift + self.point_shift - finest)
-        #: The bound of the enclosed bias, in digits, that makes each sign easier.
-        self.easier = {1: digits(self.high), -1: digits(self.low)}
         #: Whether sign +1 (-1) of a neuron needs more than w.x + b >= 0 (<= 0).
         certain = (self.low == self.high)[: self.size]
         self.strict = {1: certain & (self.sign_zero == "minus")}
         self.strict[-1] = certain & (self.sign_zero == "plus")
+        #: The bound of the enclosed bias that makes each sign easier, moved inwards on a grid, and
+        #: whether the sign needs more than zero with it.
+        self.bias = {1: self.high.copy(), -1: self.low.copy()}
+        self.loses_ties = {s: strict.copy() for s, strict in self.strict.items()}
+        lattice = InputLattice.of(space, self.point_shift)
+        if lattice is not None:
+            self._move_thresholds(lattice, rows, values.astype(object))
+        self.easier = {s: digits(bias) for s, bias in self.bias.items()}
         more = self.point_shift - space.shift
         lower, upper, center = (p << more for p in (space.lower, space.upper, space.center))
         #: Of the box, in digits: twice the middle, and the width.
@@ -125,6 +132,24 @@ class Geometry:
         if space.norm is not None:
             self.room = np.array([center - lower, upper - center])
         self.float_room = (self.room / (1 << self.point_shift)).astype(np.float64)
+
+    def _move_thresholds(self, lattice: InputLattice, rows: SparseRows, weights: Objects) -> None:
+        """Move the biases of both signs to what sums of grid values can reach."""
+        base, error = dot(self.rows, digits(lattice.origin)), dot(self.sizes, digits(lattice.error))
+        more, common = lattice.shift - self.point_shift, divisors(rows, weights, lattice.step)
+        for j, divisor in enumerate(common):
+            for sign in (1, -1):
+                strict = bool(j < self.size and self.strict[sign][j])
+                bias = int(self.bias[sign][j])
+                found = moved(
+                    bias << more, int(base[j]), divisor, int(error[j]), sign=sign, strict=strict
+                )
+                # Rounded to the unit of the biases, towards the old one.
+                found = None if found is None else -sign * ((-sign * found) >> more)
+                if found is not None and found != bias:
+                    self.bias[sign][j] = found
+                    if j < self.size:
+                        self.loses_ties[sign][j] = False
 
     def _float32_errors(self, biases: FloatArray, weights: npt.NDArray[Any]) -> list[Fraction]:
         """Return the largest error of a float32 evaluation of each w.x + b."""
@@ -147,10 +172,10 @@ class Geometry:
         """Return the sign of every neuron that has only one, and 0 for the others."""
         # Over the box 2 (w.x + b) lies within w.middle -+ |w|.width, plus twice the bias.
         middle, reach = dot(self.rows, self.middle), dot(self.sizes, self.width)
-        most, least = middle + reach + 2 * self.high, middle - reach + 2 * self.low
+        most, least = middle + reach + 2 * self.bias[1], middle - reach + 2 * self.bias[-1]
         state = np.zeros(self.size, dtype=np.int8)
-        state[_below(most[: self.size], self.strict[1])] = -1
-        state[_below(-least[: self.size], self.strict[-1])] = 1
+        state[_below(most[: self.size], self.loses_ties[1])] = -1
+        state[_below(-least[: self.size], self.loses_ties[-1])] = 1
         if self.space.norm is not None:
             open_ = np.flatnonzero(state == 0)
             one = np.ones(open_.size, dtype=np.int64)
@@ -176,7 +201,7 @@ class Geometry:
         strict = np.zeros(clauses.count, dtype=bool)
         for sign in (1, -1):
             mine = (clauses.sign == sign) & (clauses.theta > 0) & (clauses.neuron >= 0)
-            mine[mine] = self.strict[sign][clauses.neuron[mine]]
+            mine[mine] = self.loses_ties[sign][clauses.neuron[mine]]
             strict[clauses.owner[mine]] = True
         # Twice the maximum over the box; every digit of |v| is one of v times the sign of v.
         side = np.where(v[-1] < 0, -1, 1)

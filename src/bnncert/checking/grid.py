@@ -64,6 +64,10 @@ class StatedGrid:
                 found[k] = numbers[i]
         return found
 
+    def own_values(self, i: int) -> dict[int, float]:
+        """Return the numbers of the claim that are values of input i, by their integers."""
+        return self._places[i]
+
     def place(self, i: int, x: Fraction) -> int:
         """Return the integer whose value is about x."""
         return round((x - Fraction(self.origin[i])) / Fraction(self.step[i]))

@@ -19,6 +19,7 @@ from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.network import Network
 from bnncert.network.layers import ThresholdLayer
 from bnncert.presolve.conflicts import ConflictingPairs, close
+from bnncert.presolve.lattice import first_layer_thresholds
 from bnncert.presolve.literals import renumbered, sign_of, variable_of
 from bnncert.presolve.merging import equal_rows
 from bnncert.presolve.pairs import conflicting_pairs
@@ -100,7 +101,8 @@ class Presolved:
         layer = self.network.layers[0]
         own = self.owner[self.owner_layer == 0]
         excluded = self.pairs.part(variable_of(self.pairs.first) < own.size).matrix(own.size)
-        rows, plus, minus = layer.weights[own], layer.plus_from[own], layer.minus_upto[own]
+        plus, minus = first_layer_thresholds(layer, self.region, own)
+        rows = layer.weights[own]
         found = conflicting_triples(self.region, rows, plus, minus, excluded, deadline)
         neurons, signs = own[variable_of(found.literals)], sign_of(found.literals)
         self.record.add(
@@ -168,7 +170,7 @@ class PresolveRun:
         bounds = first_layer(layer, self.region)
         self._stable(0, bounds.state)
         open_ = bounds.unstable
-        plus, minus = layer.plus_from[open_], layer.minus_upto[open_]
+        plus, minus = first_layer_thresholds(layer, self.region, open_)
         pairs = conflicting_pairs(self.region, layer.weights[open_], plus, minus, self.deadline)
         return self._with_pairs(
             0, bounds, open_, pairs, sp.csr_array((layer.size, 0)), np.zeros(layer.size)

@@ -20,6 +20,7 @@ from bnncert.description.model import Convolution
 from bnncert.network import Network
 from bnncert.network.layers import ThresholdLayer
 from bnncert.network.operators import convolution_ranges
+from bnncert.presolve.lattice import first_layer_thresholds
 from bnncert.regions import Region
 from bnncert.regions.support import rounding_error, same_places
 
@@ -47,8 +48,9 @@ def first_layer(layer: ThresholdLayer, region: Region) -> LayerBounds:
         lower = -region.support(-layer.weights.astype(np.float64))
     state = np.zeros(layer.size, dtype=np.int8)
     # Float comparisons are exact, and u + b >= 0 is u >= -b, so there is no rounding here.
-    on = lower >= layer.minus_upto if layer.sign_zero == "plus" else lower > layer.minus_upto
-    off = upper <= layer.plus_from if layer.sign_zero == "minus" else upper < layer.plus_from
+    plus_from, minus_upto = first_layer_thresholds(layer, region)
+    on = lower >= minus_upto if layer.sign_zero == "plus" else lower > minus_upto
+    off = upper <= plus_from if layer.sign_zero == "minus" else upper < plus_from
     state[on] = 1
     state[off] = -1
     return LayerBounds(lower, upper, state)

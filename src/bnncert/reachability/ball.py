@@ -102,7 +102,7 @@ def cone_guide(
     # A neuron without weights has the sign of its bias: any positive scale is valid.
     length = np.where(length > 0, length, 1.0)
     center, radius = region.middle, region.radius
-    beta = (np.asarray(rows @ center) + layer.bias[neurons]) / radius
+    beta = (np.asarray(rows @ center) + pattern.guiding_bias(region)) / radius
     used = np.unique(rows.indices)
     margins = sp.diags_array(signs / length) @ rows[:, used]
     up = (region.hi[used] - center[used]) / radius

@@ -42,7 +42,8 @@ class MarginProgram:
         self._pattern, self._region = pattern, region
         self._rows = rows = ScaledRows.of(pattern.layer, pattern.neurons, region)
         signed = sp.diags_array(pattern.signs.astype(np.float64)) @ rows.matrix
-        self._lower = -pattern.signs * rows.constant
+        moved = pattern.guiding_bias(region) - pattern.layer.bias[pattern.neurons]
+        self._lower = -pattern.signs * (rows.constant + moved / rows.length)
         big = 4.0 * rows.block.size + 4.0
         self._program = rows.program(
             signed,

@@ -18,6 +18,7 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.network.layers import ThresholdLayer
+from bnncert.presolve.lattice import first_layer_thresholds
 from bnncert.regions import Region
 
 #: Multipliers below these shares of the largest are dropped if the proof still holds: a conflict of
@@ -38,6 +39,17 @@ class SignPattern:
         """The bias of each neuron; of an enclosure, the side that makes the wanted sign easier."""
         bias_lo, bias_hi = self.layer.enclosure
         return np.where(self.signs > 0, bias_hi[self.neurons], bias_lo[self.neurons])
+
+    def bias_in(self, region: Region) -> FloatArray:
+        """Return the same for the points of a region; on a grid, sums take few values."""
+        plus, minus = first_layer_thresholds(self.layer, region, self.neurons)
+        return np.where(self.signs > 0, -plus, -minus)
+
+    def guiding_bias(self, region: Region) -> FloatArray:
+        """Return the bias of each neuron for programs whose answers are checked afterwards."""
+        if region.values is None:
+            return np.asarray(self.layer.bias[self.neurons])
+        return self.bias_in(region)
 
     def part(self, places: IntArray) -> SignPattern:
         """Return the pattern of the neurons at some places of the list."""
@@ -85,7 +97,7 @@ def find_conflict(
 
 def proves_infeasible(pattern: SignPattern, multipliers: FloatArray, region: Region) -> bool:
     """Whether h_B(sum theta_j s_j w_j) + sum theta_j s_j b_j < 0, rounding errors included."""
-    rows, bias = pattern.layer.weights[pattern.neurons].astype(np.float64), pattern.bias
+    rows, bias = pattern.layer.weights[pattern.neurons].astype(np.float64), pattern.bias_in(region)
     signed = multipliers * pattern.signs
     direction = np.asarray(rows.T @ signed)
     value = float(region.support(direction[None, :])[0] + signed @ bias)

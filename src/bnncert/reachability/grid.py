@@ -54,7 +54,7 @@ class _GridSearch(ActiveSearch):
         self.values: GridValues = region.values
         signs = pattern.signs.astype(np.float64)
         weights = sp.csr_array(pattern.layer.weights[pattern.neurons]).astype(np.float64)
-        self.constant = signs * pattern.bias
+        self.constant = signs * pattern.bias_in(region)
         self._extra: Any = sp.csr_array((0, region.size))
         if isinstance(region, Polytope):
             self._extra = sp.csr_array(-region.matrix)
