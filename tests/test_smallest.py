@@ -20,6 +20,7 @@ import bnncert
 from bnncert import Ball, Grid, InputError, L0Ball, Network, Options, Result
 from bnncert.bundled import load_demo_images, load_demo_network
 from bnncert.checking import check as check_certificate
+from bnncert.deadline import TIME_IS_UP, OutOfTimeError
 from bnncert.smallest import Known, SmallestInterrupt, find_smallest
 from bnncert.smallest import search as search_module
 from bnncert.smallest.counts import Counts
@@ -286,6 +287,28 @@ def test_the_certificate_of_the_lower_side_is_accepted(norm: Any, tmp_path: Path
     known = Known(result.certified)
     find_smallest(SUM, ball, 0, timeout=20, certificate=again, known=known)
     assert check_certificate(again, SUM).statement == report.statement
+
+
+def test_the_certificate_gets_all_the_time_that_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first attempt for the certified side is late, the second one has the rest of the time."""
+    from bnncert.certificate import writing
+
+    written, seen = writing.write_proof, set()
+
+    def write(path: Any, problem: Any, *arguments: Any, **options: Any) -> None:
+        if problem.region.radius not in seen:
+            seen.add(problem.region.radius)
+            raise OutOfTimeError(TIME_IS_UP)
+        written(path, problem, *arguments, **options)
+
+    monkeypatch.setattr(writing, "write_proof", write)
+    path = tmp_path / "proof.bnncert"
+    result = find_smallest(SUM, integers("l1"), 0, timeout=20, certificate=path)
+    assert (result.certificate, result.no_certificate) == (str(path), "")
+    assert result.minimum == MINIMA["l1"]
+    assert check_certificate(path, SUM).verdict == "robust"
 
 
 # --- the command line --------------------------------------------------------------------------

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 
 from bnncert.errors import InputError
 
+#: Why a computation has no result after its deadline.
+TIME_IS_UP = "time is up"
+
 
 class OutOfTimeError(Exception):
     """The deadline passed in a computation that cannot return a partial result."""
@@ -39,7 +42,7 @@ class Deadline:
     def check(self) -> None:
         """Raise OutOfTimeError if the limit has passed."""
         if self.passed():
-            raise OutOfTimeError("time is up")
+            raise OutOfTimeError(TIME_IS_UP)
 
     def within(self, seconds: float | None) -> Deadline:
         """Return a deadline `seconds` from now, or this one if it is earlier."""

@@ -21,7 +21,7 @@ from bnncert.checking.container import RejectedError, Section, UnreadableError, 
 from bnncert.checking.reading import Clauses, joined
 from bnncert.checking.space import Space
 from bnncert.checking.statement import Statement
-from bnncert.deadline import Deadline
+from bnncert.deadline import TIME_IS_UP, Deadline
 from bnncert.description.model import SignZero
 from bnncert.errors import InputError
 from bnncert.network import Network
@@ -90,7 +90,7 @@ def write_proof(
             proof = prover.prove(number, claim.targets[number], own, limit)
             if proof is None:
                 why = prover.unproved or "a leaf could not be proved exactly"
-                why = "time is up" if limit.passed() else why
+                why = TIME_IS_UP if limit.passed() else why
                 raise CertificateError(f"no certificate: {target.name}: {why}")
             _add_branched(writer, prover)
             writer.add(Section("target", {"number": number, "objective": proof.objective}))

@@ -6,6 +6,7 @@ import os
 import secrets
 from pathlib import Path
 
+from bnncert.deadline import TIME_IS_UP
 from bnncert.verdict import Result
 
 
@@ -25,6 +26,11 @@ class LowerSide:
         self.count: float | None = None
         self.reason = ""
         self._part: Path | None = None
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the last proof has no certificate because its share of the time was too short."""
+        return self.count is None and self.reason.endswith(TIME_IS_UP)
 
     def next_file(self) -> Path | None:
         """Return a temporary file for the next certificate, until its verdict is known."""

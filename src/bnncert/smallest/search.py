@@ -183,10 +183,15 @@ def _resume(search: CountBisection, verifier: CountVerifier, known: Known) -> No
 
 
 def _certify_known(search: CountBisection, verifier: CountVerifier, method: str) -> None:
-    """Prove the lower side of an earlier search again if its certificate is wanted."""
+    """Prove the lower side again if its certificate is wanted, and there is none.
+
+    An earlier search has proved it, or the share of the time was too short for the certificate.
+    """
     lower = verifier.lower
+    if lower.path is None or search.lower < 0:
+        return
     proved_here = any(p.status == "robust" and p.radius == search.lower for p in search.probes)
-    if lower.path is not None and search.lower >= 0 and not proved_here:
+    if not proved_here or (lower.is_late and not verifier.deadline.passed()):
         search.learn(*verifier.verify(search.lower, 1.0, method))
 
 
