@@ -77,28 +77,48 @@ def accepts(found: Branched, geometry: Geometry) -> bool:
     return True
 
 
-def test_a_tree_is_found_iff_no_grid_point_has_the_signs() -> None:
-    counts: Counter[str] = Counter()
+def random_question(rng: np.random.Generator, kind: str) -> GridQuestion:
+    """Rows of small integers on integer points: what excludes them often takes a tree."""
+    neurons = int(rng.integers(3, 6))
+    weights = rng.integers(-3, 4, (neurons, 2)).astype(float), np.ones((2, neurons))
+    zero = str(rng.choice(["plus", "minus", "either"]))
+    net = TinyNetwork(weights, (rng.integers(-9, 10, neurons) / 2, np.zeros(2)), zero)
+    center, radius, grid = rng.integers(-1, 2, 2).astype(float), 2.0, bnncert.Grid(1.0)
+    near = product(*(range(int(c) - 2, int(c) + 3) for c in center))
+    points = tuple((Fraction(a), Fraction(b)) for a, b in near)
+    gaps = {x: [abs(v - Fraction(c)) for v, c in zip(x, center, strict=True)] for x in points}
+    region: bnncert.Region = bnncert.Ball("linf", center, radius, grid=grid)
+    if kind == "l0":
+        region = bnncert.L0Ball(center, 1, within=radius, grid=grid)
+        points = tuple(x for x in points if sum(g > 0 for g in gaps[x]) <= 1)
+    elif kind == "polytope":
+        matrix, right = np.array([[2.0, 3.0]]), np.array([1.0])
+        region = bnncert.Polytope(matrix, right, center - 2, center + 2, grid)
+        points = tuple(x for x in points if 2 * x[0] + 3 * x[1] <= 1)
+    elif kind != "linf":
+        region = bnncert.Ball(kind, center, radius, grid=grid)  # type: ignore[arg-type]
+        power = 2 if kind == "l2" else 1
+        points = tuple(x for x in points if sum(g**power for g in gaps[x]) <= 2**power)
+    return GridQuestion(net, region, 0, points)
 
-    @few(14)
-    @given(data=st.data())
-    def check(data: st.DataObject) -> None:
-        for kind in KINDS:
-            question = data.draw(grid_questions(kind))
-            geometry, size = geometry_of(question), question.net.weights[0].shape[0]
-            count = data.draw(st.integers(1, min(3, size)))
-            neurons = np.array(data.draw(st.permutations(range(size)))[:count])
-            for signs in product((1, -1), repeat=count):
-                found = prove_by_branching(geometry, neurons, np.array(signs), Deadline(None))
-                occurs = has_signs(question, Clauses(neurons, neurons, np.array(signs), neurons))
-                assert (found is None) == occurs
-                if found is not None:
-                    assert accepts(found, geometry)
-                    counts["leaves" if found.nodes.size == 1 else "trees"] += 1
 
-    check()
-    assert counts["leaves"] > 0
-    assert counts["trees"] > 0
+@pytest.mark.parametrize("kind", ["linf", "l1", "l2", "l0", "polytope"])
+def test_a_tree_is_found_iff_no_grid_point_has_the_signs(kind: str) -> None:
+    rng, counts = np.random.default_rng(7), Counter[str]()
+    for _ in range(12):
+        question = random_question(rng, kind)
+        geometry, size = geometry_of(question), question.net.weights[0].shape[0]
+        for _ in range(6):
+            neurons, signs = np.arange(size), rng.choice([-1, 1], size)
+            found = prove_by_branching(geometry, neurons, signs, Deadline(None))
+            occurs = has_signs(question, Clauses(neurons, neurons, signs, neurons))
+            assert (found is None) == occurs
+            counts["point"] += int(occurs)
+            if found is not None:
+                assert accepts(found, geometry)
+                counts["leaf" if found.nodes.size == 1 else "tree"] += 1
+    assert min(counts["point"], counts["leaf"]) > 0
+    assert counts["tree"] > 0 or kind == "polytope"
 
 
 @st.composite
@@ -128,7 +148,7 @@ def any_trees(draw: st.DrawFn, inputs: int, neurons: int, *, with_mu: bool) -> B
 def test_whatever_tree_is_accepted_proves_its_clause() -> None:
     counts: Counter[tuple[str, bool]] = Counter()
 
-    @few(50)
+    @few(20)
     @given(data=st.data())
     def check(data: st.DataObject) -> None:
         for kind in KINDS:
@@ -144,23 +164,21 @@ def test_whatever_tree_is_accepted_proves_its_clause() -> None:
     assert sum(counts[kind, True] > 0 for kind in KINDS) >= 4
 
 
-def diagonal() -> tuple[Geometry, Branched]:
-    """2 x0 - 2 x1 = 1 has real points but no integer ones."""
-    net = TinyNetwork(
-        (np.array([[2.0, -2.0], [-2.0, 2.0]]), np.eye(2)),
-        (np.array([-1.0, 1.0]), np.zeros(2)),
-        "plus",
-    )
+def without_integers() -> tuple[Geometry, Branched]:
+    """Three inequalities with real points in a box, but no integer ones."""
+    weights = np.array([[3.0, -3.0], [-2.0, -1.0], [2.0, -3.0]]), np.ones((2, 3))
+    net = TinyNetwork(weights, (np.array([2.0, 1.5, -0.5]), np.zeros(2)), "plus")
     box = bnncert.Box([0.0, 0.0], [2.0, 2.0], bnncert.Grid(1.0))
     points = tuple(product(map(Fraction, range(3)), repeat=2))
     geometry = geometry_of(GridQuestion(net, box, 0, points))
-    found = prove_by_branching(geometry, np.arange(2), np.array([1, 1]), Deadline(None))
+    found = prove_by_branching(geometry, np.arange(3), np.array([1, 1, 1]), Deadline(None))
     assert found is not None
+    assert found.nodes.size > 1
     return geometry, found
 
 
 def test_changes_of_a_tree_are_noticed() -> None:
-    geometry, found = diagonal()
+    geometry, found = without_integers()
     assert accepts(found, geometry)
     assert accepts(joined_trees([found, found]), geometry)
     arrays = {"nodes": found.nodes, "places": found.places, "theta": found.theta}
@@ -180,21 +198,21 @@ def test_changes_of_a_tree_are_noticed() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"neurons": [0, 2]},
-        {"neurons": [0, -1]},
-        {"signs": [1, 0]},
-        {"signs": [1]},
-        {"sizes_of_clauses": [1]},
-        {"sizes_of_clauses": [0, 2]},
+        {"neurons": [0, 1, 3]},
+        {"neurons": [0, 1, -1]},
+        {"signs": [1, 1, 0]},
+        {"signs": [1, 1]},
+        {"sizes_of_clauses": [2]},
+        {"sizes_of_clauses": [0, 3]},
         {"nodes": [7, LEAF, LEAF]},
         {"nodes": [-1000, LEAF, LEAF]},
         {"places": [2**62] * 3},
     ],
 )
 def test_broken_sections_are_refused(change: dict[str, list[int]]) -> None:
-    geometry, found = diagonal()
+    geometry, found = without_integers()
     arrays = {
-        "sizes_of_clauses": np.array([2]),
+        "sizes_of_clauses": np.array([3]),
         "neurons": found.clauses.neuron,
         "signs": found.clauses.sign,
         "theta": found.theta,
