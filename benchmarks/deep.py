@@ -79,7 +79,7 @@ CERTIFICATE_SHARE = 3.0
 
 def ask(question: Question, method: str, processes: int) -> Answer:
     """Verify one question."""
-    started, processor = time.monotonic(), time.process_time()
+    started, processor = time.monotonic(), processor_seconds()
     result = bnncert.verify(
         question.network,
         question.region,
@@ -88,7 +88,7 @@ def ask(question: Question, method: str, processes: int) -> Answer:
         timeout=question.seconds,
         options=bnncert.Options(processes=processes),
     )
-    seconds, spent = time.monotonic() - started, time.process_time() - processor
+    seconds, spent = time.monotonic() - started, processor_seconds() - processor
     # Targets of one search share its counts.
     counts = [t.details for t in result.targets]
     return Answer(
@@ -115,15 +115,15 @@ def certified(question: Question, answer: Answer, method: str, processes: int) -
     write_proof = written.write_proof
 
     def timed(*arguments: Any, **named: Any) -> None:
-        started = time.process_time()
+        started = processor_seconds()
         try:
             write_proof(*arguments, **named)
         finally:
-            writing[0] += time.process_time() - started
+            writing[0] += processor_seconds() - started
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "answer.cert"
-        started = time.process_time()
+        started = processor_seconds()
         with mock.patch.object(written, "write_proof", timed):
             result = bnncert.verify(
                 question.network,
@@ -134,17 +134,17 @@ def certified(question: Question, answer: Answer, method: str, processes: int) -
                 options=bnncert.Options(processes=processes),
                 certificate=path,
             )
-        solving = time.process_time() - started - writing[0]
+        solving = processor_seconds() - started - writing[0]
         if result.status != "robust" or result.certificate is None:
             why = ", ".join(result.notes) or result.status
             return replace(answer, certificate=f"not written: {why}")
-        started = time.process_time()
+        started = processor_seconds()
         try:
             check(path, question.network)
             verdict = "accepted"
         except (RejectedError, UnreadableError) as error:
             verdict = f"rejected: {error}"
-        checking = time.process_time() - started
+        checking = processor_seconds() - started
     return replace(
         answer, certificate=verdict, solving=solving, writing=writing[0], checking=checking
     )
@@ -177,6 +177,11 @@ def children_seconds() -> float:
     """Processor time of the processes that have ended."""
     times = os.times()
     return times.children_user + times.children_system
+
+
+def processor_seconds() -> float:
+    """Processor time of this process and of the processes that it has started and that ended."""
+    return time.process_time() + children_seconds()
 
 
 def answers_before(part: str, arguments: argparse.Namespace) -> Iterator[Answer]:

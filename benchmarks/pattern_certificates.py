@@ -65,6 +65,7 @@ def run(problem: Problem, path: Path, *, compiled: bool, nodes: bool) -> dict[st
     most = 1 if nodes else enumeration.MOST_COMPILED
     with (
         mock.patch.object(search, "ENUMERATED_SIGNS", signs),
+        mock.patch.object(search, "MOST_PLAIN", 0 if nodes else search.MOST_PLAIN),
         mock.patch.object(enumeration, "MOST_COMPILED", most),
         mock.patch.object(enumeration, "is_compiled", return_value=compiled),
     ):
