@@ -35,6 +35,15 @@ GROUPS: dict[str, Limits] = {
         ("search.patterns.enumeration", "MOST_COMPILED", (1, 4, 16, 2**20)),
         ("search.patterns.enumeration", "CALL_WEIGHTS", (1,)),
     ),
+    "patterns of a box": (
+        ("search.patterns.search", "FEW_SIGNS", (0, 2)),
+        ("search.patterns.search", "MOST_SETS", (0, 4)),
+        ("search.patterns.search", "MOST_OPEN", (1, 3, 18)),
+        ("search.patterns.cells", "MOST_FOUND", (1, 3, 64)),
+        ("search.patterns.cells", "MOST_PROOFS", (1, 4096)),
+        ("search.patterns.cells", "UNCHECKED", (0, 1, 3)),
+        ("search.patterns.cells", "SWEEPS", (1, 8)),
+    ),
     "budgets": (("search.patterns.flips", "MOST_CLASSES", (1, 2)),),
     "tables of elimination": (
         ("search.elimination.factors", "MOST_INPUTS", (1, 2, 3)),
@@ -70,6 +79,7 @@ OF_CHECKER: dict[str, Limits] = {
         ("checking.patterns", "LOOP_TOGETHER", (1, 8)),
         ("checking.flip_sets", "CALL", (1, 3)),
         ("checking.flip_sets", "FOUND", (1, 2)),
+        ("checking.flip_sets", "MOST_BITS", (0, 4, 52)),
     ),
     "leaves": (
         ("checking.patterns", "LEAVES", (1, 3)),
