@@ -100,7 +100,8 @@ def drop_clause(rng: Random, sections: Sections) -> None:
     sizes = section.arrays["sizes_of_clauses"]
     k = int(rng.integers(sizes.size))
     start = int(sizes[:k].sum())
-    entries = np.arange(start, start + int(sizes[k]))
+    # An earlier change may have made a size huge.
+    entries = np.arange(start, start + min(int(sizes[k]), section.arrays["neurons"].size))
     twice = bool(rng.integers(2))
     for name in ("neurons", "signs", "theta"):
         array = section.arrays[name]

@@ -15,7 +15,17 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from bnncert.errors import InputError
-from bnncert.regions import Ball, Box, EmptyRegionError, L0Ball, Norm, Point, Polytope, Region
+from bnncert.regions import (
+    Ball,
+    Box,
+    EmptyRegionError,
+    Grid,
+    L0Ball,
+    Norm,
+    Point,
+    Polytope,
+    Region,
+)
 
 CASES = settings(max_examples=40, deadline=None, derandomize=True)
 
@@ -593,6 +603,9 @@ def test_points_beyond_float32_are_settled_as_float64_only() -> None:
     region = Ball("l1", np.array([1e39, 2.0]), 1.0)
     assert region.settle(np.array([1e39, 2.5]), np.float32) is None
     assert region.settle(np.array([1e39, 2.5])) is not None
+    on_grid = Box([1e39], [3e39], grid=Grid(1e39))
+    assert on_grid.settle(np.array([2e39]), np.float32) is None
+    np.testing.assert_array_equal(on_grid.settle(np.array([2e39])), [2e39])
 
 
 def test_points_of_an_l0_ball_beyond_float32_are_settled_inside_its_range() -> None:

@@ -139,7 +139,8 @@ class Region(ABC):
         """Return a point near `point` that is exactly inside and representable in `dtype`."""
         if self.values is not None:
             rounded = self.on_grid(np.clip(point, self.lo, self.hi)[None, :])[0]
-            same = np.array_equal(rounded.astype(dtype).astype(np.float64), rounded)
+            with np.errstate(over="ignore"):
+                same = np.array_equal(rounded.astype(dtype).astype(np.float64), rounded)
             return rounded if same and self.contains(rounded) else None
         lo, hi = self.inner_bounds(dtype)
         for pull in INWARD:

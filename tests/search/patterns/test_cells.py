@@ -72,6 +72,21 @@ def test_negative_infeasibility_is_a_proof(seed: int) -> None:
         assert not is_reached(net, ball, used, np.sign(signed[used]))
 
 
+def test_tiny_and_undefined_numbers_prove_nothing() -> None:
+    rows = BoxRows(np.array([[1e-305], [-1e-305]]), np.array([[-1e5, -1e5], [1e5, 1e5]]))
+    assert rows.order.tolist() == [0, 1]
+    pytest.importorskip("numba", reason="needs the extra 'fast'")
+    from bnncert.search.patterns.cells_numba import exclude_node
+
+    # x >= 2 in [-1, 1].
+    check = BoxRows(np.ones((1, 1)), np.array([[-2.0], [2.0]])).checked
+    undefined = check._replace(need=np.full((2, 1), np.nan))
+    for one, expected in ((check, True), (undefined, False)):
+        proofs = np.zeros((1, 1)), np.zeros(3, dtype=np.int64)
+        found = exclude_node(one, np.zeros(1, np.int64), np.ones(1, np.int64), 8, proofs)
+        assert found == expected
+
+
 @pytest.mark.parametrize("unchecked", [0, 2])
 def test_every_pattern_of_the_box_is_evaluated(
     unchecked: int, monkeypatch: pytest.MonkeyPatch

@@ -80,7 +80,8 @@ class BoxRows:
         near its root, and what excludes each other is found there.
         """
         reach = np.abs(self.rows).sum(axis=1)
-        distance = np.abs(self.need[0] - self.need[1]) / np.maximum(reach, 1e-300)
+        with np.errstate(over="ignore"):
+            distance = np.abs(self.need[0] - self.need[1]) / np.maximum(reach, 1e-300)
         return np.argsort(-distance, kind="stable")
 
     def infeasibility(self, signed: FloatArray) -> float:

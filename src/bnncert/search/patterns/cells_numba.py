@@ -151,14 +151,15 @@ def _excludes(check, chain, signs, count, states, state, sweeps, proofs):
     if not _settle(check, chain, signs, count, states, state, sweeps):
         return False
     theta, exact, short = states[0][state], states[3], states[4]
-    if _infeasibility(check, chain, signs, count, theta, exact) >= 0:
+    # Not ">= 0": what is not a number proves nothing.
+    if not _infeasibility(check, chain, signs, count, theta, exact) < 0:
         return False
     signed, counts = proofs
     if counts[2] < signed.shape[0]:
         short[:count] = theta[:count]
         _shorten(check, chain, signs, count, short, exact)
         # The differences were rounded, so that F is computed once more.
-        if _infeasibility(check, chain, signs, count, short, exact) >= 0:
+        if not _infeasibility(check, chain, signs, count, short, exact) < 0:
             short[:count] = theta[:count]
         for k in range(count):
             signed[counts[2], chain[k]] = signs[k] * short[k] / check.lengths[chain[k]]
