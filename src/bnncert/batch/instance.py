@@ -17,26 +17,19 @@ from bnncert.relaxations.linear import Form
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings that many instances share.
-
-    Attributes
-    ----------
-    timeout
-        Seconds for each instance.
-    memory
-        Gigabytes for each instance.
-    form, samples, solver
-        Options of the method; None is the default of the method.
-    """
+    """Settings that many instances share."""
 
     norm: BallNorm = "linf"
     targets: Targets = "all"
     ties: Ties = "violation"
     method: str = "auto"
+    #: Seconds for each instance.
     timeout: float | None = None
     seed: int = 0
+    #: Gigabytes for each instance.
     memory: float = 4.0
     question: Question = "verify"
+    #: Options of the method; None is the default of the method.
     form: Form | None = None
     samples: int | None = None
     solver: str | None = None

@@ -37,21 +37,14 @@ from bnncert.regions import Ball, Grid
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """The instances, each once, and the networks to answer them.
+    """The instances, each once, and the networks to answer them."""
 
-    Attributes
-    ----------
-    networks
-        Networks by content hash.
-    records
-        The descriptions of these networks in the results file.
-    notes
-        Lines for the user, such as how many inputs are left out.
-    """
-
+    #: Networks by content hash.
     networks: dict[str, Network]
+    #: The descriptions of these networks in the results file.
     records: tuple[NetworkRecord, ...]
     instances: tuple[Instance, ...]
+    #: Lines for the user, such as how many inputs are left out.
     notes: tuple[str, ...] = ()
 
     def groups(self) -> dict[InstanceGroup, int]:
@@ -61,18 +54,12 @@ class Plan:
 
 @dataclass(frozen=True)
 class Selection:
-    """The chosen points of the data.
+    """The chosen points of the data."""
 
-    Attributes
-    ----------
-    first, count
-        `count` points (default: all that follow) from number `first` on.
-    indices
-        The numbers of the points instead, from which `first` and `count` choose.
-    """
-
+    #: `count` points (default: all that follow) from number `first` on.
     first: int = 0
     count: int | None = None
+    #: The numbers of the points instead, from which `first` and `count` choose.
     indices: Sequence[int] | None = None
 
     def numbers(self, data: Data, network: Network) -> Sequence[int]:

@@ -77,46 +77,32 @@ class InstanceKey:
 
 @dataclass(frozen=True)
 class Row:
-    """One finished instance.
-
-    Attributes
-    ----------
-    predicted
-        The network's own class of the input.
-    status
-        The answer, or "misclassified" if the input itself is not classified as its label.
-    lower, upper
-        Bounds of the smallest margin, or None.
-    stage
-        The stages that decided it (there may be one for each target), or an empty text.
-    per_target
-        JSON: the answers of all targets.
-    counterexample
-        Its values as little-endian float64.
-    counterexample_json
-        JSON: its exact value, its exact input if the floats are only near it, scores and target.
-    certificate
-        The file of the certificate, relative to the folder of the results file.
-    labels
-        Where the label comes from.
-    rowid
-        The number of the row in its file; 0 if it does not come from a file.
-    """
+    """One finished instance."""
 
     key: InstanceKey
+    #: The network's own class of the input.
     predicted: int
+    #: The answer, or "misclassified" if the input itself is not classified as its label.
     status: RowStatus
+    #: Bounds of the smallest margin, or None.
     lower: float | None
     upper: float | None
     seconds: float
+    #: The stages that decided it (there may be one for each target), or an empty text.
     stage: str
+    #: JSON: the answers of all targets.
     per_target: str
+    #: The values of the counterexample as little-endian float64.
     counterexample: bytes | None
+    #: JSON: its exact value, its exact input if the floats are only near it, scores and target.
     counterexample_json: str | None
     version: str
     finished_at: str
+    #: The file of the certificate, relative to the folder of the results file.
     certificate: str | None = None
+    #: Where the label comes from.
     labels: LabelSource = "unknown"
+    #: The number of the row in its file; 0 if it does not come from a file.
     rowid: int = field(default=0, compare=False)
 
     @staticmethod

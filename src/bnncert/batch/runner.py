@@ -32,21 +32,14 @@ AnsweredInstances: TypeAlias = tuple[tuple[Instance, Row], ...]
 
 @dataclass(frozen=True)
 class Place:
-    """The place where instances are answered.
+    """The place where instances are answered."""
 
-    Attributes
-    ----------
-    workers
-        Processes on this machine; 0 answers in the calling process.  In a script, processes need
-        the usual ``if __name__ == "__main__"``.
-    scheduler
-        The address of a Dask scheduler, whose workers answer instead.
-    say
-        Called with a line of text while the scheduler has no workers.
-    """
-
+    #: Processes on this machine; 0 answers in the calling process.  In a script, processes need
+    #: the usual ``if __name__ == "__main__"``.
     workers: int = 0
+    #: The address of a Dask scheduler, whose workers answer instead.
     scheduler: str | None = None
+    #: Called with a line of text while the scheduler has no workers.
     say: Callable[[str], None] | None = None
 
     def __post_init__(self) -> None:

@@ -32,16 +32,7 @@ TIES = {"violation": "a tie is a violation", "robust": "a tie is not a violation
 
 @dataclass(frozen=True)
 class Report:
-    """The statement of an accepted certificate in words, and the size and time of the check.
-
-    Attributes
-    ----------
-    assumptions
-        The value of sign(0), the arithmetic, the meaning of a tie, the data box, and whether the
-        region is shown to have an input.
-    property
-        The property as the file states it.
-    """
+    """The statement of an accepted certificate in words, and the size and time of the check."""
 
     statement: str
     verdict: str
@@ -49,7 +40,10 @@ class Report:
     clauses: int
     leaves: int
     seconds: float
+    #: The value of sign(0), the arithmetic, the meaning of a tie, the data box, and whether the
+    #: region is shown to have an input.
     assumptions: dict[str, str]
+    #: The property as the file states it.
     property: dict[str, Any]
 
 
