@@ -29,14 +29,16 @@ def above(values: Any, first: int, limits: Any, place: int) -> Any:
 
 def _added(blocks: int) -> Any:
     def add(
-        sums: Any, first: int, table: Any, place: int, size: int, columns: Any, begin: int, end: int
-    ) -> None:
+        sums: Any, first: int, keep: int, table: Any, place: int, size: int, columns: Any,
+        begin: int, end: int,
+    ) -> None:  # fmt: skip
         assert (end - begin) % GROUP == 0
         count = 64 * blocks
         starts = columns[begin:end] * size + place
         parts = np.array([table[start : start + count] for start in starts], dtype=np.int64)
         total = parts.reshape(-1, count).sum(axis=0)
         assert np.all(np.abs(total) < 128)
+        sums[first : first + count] *= keep
         sums[first : first + count] += total.astype(np.int16)
 
     return add

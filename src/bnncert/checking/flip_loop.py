@@ -48,20 +48,18 @@ def _list(bits, old, new, words, item, changed, count):
 @numba.njit(cache=True, nogil=True)
 def _gain(gains, first, end, table, start, changed, begin, count, together):
     """Fill the gains of the gates from `first` to `end` by the changes from `begin` on."""
-    size = end - first
-    for gate in range(np.uint64(first), np.uint64(end)):
-        gains[gate] = 0
-    while begin < count:
+    size, keep = end - first, 0
+    while begin < count or not keep:
         last, place = min(count, begin + together), first
         while place + 256 <= end:
             entry = start + place - first
-            add_four(gains, place, table, entry, size, changed, begin, last)
+            add_four(gains, place, keep, table, entry, size, changed, begin, last)
             place += 256
         while place < end:
             entry = start + place - first
-            add_one(gains, place, table, entry, size, changed, begin, last)
+            add_one(gains, place, keep, table, entry, size, changed, begin, last)
             place += 64
-        begin = last
+        begin, keep = last, 1
 
 
 @numba.njit(cache=True, nogil=True)

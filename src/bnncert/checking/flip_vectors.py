@@ -63,38 +63,41 @@ def _adder(count: int) -> Any:
 
     @intrinsic
     def add(
-        _context: Any, sums: Any, first: Any, table: Any, place: Any, size: Any, columns: Any,
-        begin: Any, end: Any,
+        _context: Any, sums: Any, first: Any, keep: Any, table: Any, place: Any, size: Any,
+        columns: Any, begin: Any, end: Any,
     ) -> Any:  # fmt: skip
         """Add table[size c + place], ... to the sums from `first` on, for c in columns[begin:end].
 
-        Their number is a multiple of GROUP, and no sum of the entries may need more than 8 bits.
+        The sums count from 0 unless `keep` is 1.  The number of columns is a multiple of GROUP, and
+        no sum of their entries may need more than 8 bits.
         """
 
         def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
             kinds, bytes_ = signature.args, ir.VectorType(ir.IntType(8), 64)
             zero, wide = ir.Constant(bytes_, None), ir.VectorType(ir.IntType(16), 64)
             totals = [cgutils.alloca_once_value(builder, zero) for _ in range(count)]
-            names = context.make_array(kinds[5])(context, builder, given[5]).data
-            groups = builder.sdiv(builder.sub(given[7], given[6]), _WHOLE(GROUP))
+            names = context.make_array(kinds[6])(context, builder, given[6]).data
+            groups = builder.sdiv(builder.sub(given[8], given[7]), _WHOLE(GROUP))
             with cgutils.for_range(builder, groups) as loop:
-                group = builder.add(given[6], builder.mul(loop.index, _WHOLE(GROUP)))
+                group = builder.add(given[7], builder.mul(loop.index, _WHOLE(GROUP)))
                 for member in range(GROUP):
                     name = builder.load(builder.gep(names, [builder.add(group, _WHOLE(member))]))
-                    start = builder.add(builder.mul(name, given[4]), given[3])
-                    column = _blocks(context, builder, kinds[2], given[2], start)
+                    start = builder.add(builder.mul(name, given[5]), given[4])
+                    column = _blocks(context, builder, kinds[3], given[3], start)
                     for k, total in enumerate(totals):
                         entries = builder.load(builder.gep(column, [_WHOLE(k)]), align=1)
                         builder.store(builder.add(builder.load(total), entries), total)
             target = _blocks(context, builder, kinds[0], *given[:2])
+            keep = builder.trunc(given[2], ir.IntType(1))
             for k, total in enumerate(totals):
                 place, extended = builder.gep(target, [_WHOLE(k)]), builder.load(total)
-                extended = builder.sext(extended, wide)
-                builder.store(builder.add(builder.load(place, align=2), extended), place, align=2)
+                extended, old = builder.sext(extended, wide), builder.load(place, align=2)
+                kept = builder.select(keep, old, ir.Constant(wide, None))
+                builder.store(builder.add(kept, extended), place, align=2)
             return context.get_dummy_value()
 
         whole = types.int64
-        return types.void(sums, whole, table, whole, whole, columns, whole, whole), generate
+        return types.void(sums, whole, whole, table, whole, whole, columns, whole, whole), generate
 
     return add
 
