@@ -46,7 +46,7 @@ ENUMERATED_SIGNS = 6
 
 #: Open signs, or sets of flips that keep the pairs, up to which all patterns of a node take less
 #: time than feasibility checks that would exclude some of them.
-FEW_SIGNS, MOST_SETS = 10, 2**11
+FEW_SIGNS, MOST_SETS = 12, 2**12
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,7 +243,7 @@ class PatternSearch:
         flips = None
         if self.budget is not None and left is not None:
             flips = self.budget.most_flips(batch.nodes, left[kept])
-        self._take_compiled()
+        self._take_compiled(batch)
         few = pattern_counts(batch.nodes, flips) <= self._most
         if self._compiled is None:
             tiny = np.count_nonzero(batch.nodes == 0, axis=1) <= ENUMERATED_SIGNS
@@ -272,12 +272,13 @@ class PatternSearch:
             self._split(batch.take(split), made, kept[split])
         return False
 
-    def _take_compiled(self) -> None:
-        """Use the enumerators that are compiled by now."""
+    def _take_compiled(self, batch: NodeBatch) -> None:
+        """Use the enumerators that are compiled by now, as far as nodes need them."""
         if self._enumerator is not None and self._enumerator.is_ready(self.limit):
             self._compiled = self._enumerator
-        if self._cell_enumerator is not None and self._cell_enumerator.is_ready(self.limit):
-            self._cells = self._cell_enumerator
+        cells, open_ = self._cell_enumerator, np.count_nonzero(batch.nodes == 0, axis=1)
+        if cells is not None and open_.max(initial=0) > FEW_SIGNS and cells.is_ready(self.limit):
+            self._cells = cells
 
     def _patterns(
         self, batch: NodeBatch, k: int, propagated: Propagated, row: int, few: bool
