@@ -17,6 +17,7 @@ from bnncert.problem import Problem, Target, robustness, score_objective
 from tests.brute_force import TinyNetwork
 from tests.checking.claims import SEEDS, answer, example, pack, robust_problem, unpack
 from tests.checking.eliminations import eliminated
+from tests.checking.input_cuts import certified, crossing
 from tests.checking.pattern_trees import by_hand, one_by_one, robust_tree
 
 
@@ -86,6 +87,11 @@ def valid(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Valid]:
         made[f"enumerated {name}"] = Valid(tiny, problem.network, sections)
     tiny, sections = eliminated(path)
     made["elimination"] = Valid(tiny, tiny.build(), sections)
+    for name, seed, kind in (("input cuts", 247, "linf"), ("input cuts l2", 149, "l2")):
+        tiny, region = crossing(seed, kind)
+        problem, sections = certified(path, tiny, region)
+        assert "cuts" in [s.name for s in sections]
+        made[name] = Valid(tiny, problem.network, sections)
     for one in made.values():
         assert check(pack(path, one.sections), one.network).targets > 0
     assert any(s.arrays["kind"].size > 3 for s in made["linf"].sections if s.name == "nodes")

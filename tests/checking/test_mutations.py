@@ -24,6 +24,7 @@ NAMES = (
     *("linf", "l2", "l1", "polytope", "deep", "one", "gates", "targets", "clauses", "point"),
     *ON_GRIDS,
     *("patterns", "budget", "enumerated patterns", "enumerated budget", "elimination"),
+    *("input cuts", "input cuts l2"),
 )
 
 

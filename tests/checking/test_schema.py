@@ -90,7 +90,7 @@ def test_real_certificates_fit(valid: dict[str, Valid], tmp_path: Path) -> None:
         for fields in lines(pack(tmp_path / "one.cert", one.sections)):
             assert fits(fields, SCHEMA), fields
             seen.add(fields["section"])
-    proofs = {"clashes", "clauses", "branched", "target", "nodes", "patterns", "tree"}
+    proofs = {"clashes", "clauses", "branched", "target", "cuts", "nodes", "patterns", "tree"}
     proofs |= {"elimination", "buckets"}
     assert seen == {"statement", *proofs, "point", "end"}
 

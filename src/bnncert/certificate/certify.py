@@ -21,6 +21,7 @@ from bnncert.arrays import FloatArray, IntArray
 from bnncert.arrays import SignArray as Signs
 from bnncert.certificate.branch_proof import prove_by_branching
 from bnncert.certificate.clause_proof import kept, many, prove_clause, prove_many
+from bnncert.certificate.cut_proof import stated_cuts
 from bnncert.certificate.leaf_proof import LeafProblem
 from bnncert.certificate.translation import Translation
 from bnncert.checking.branches import Branched
@@ -28,6 +29,7 @@ from bnncert.checking.checker import BOUND, CONFLICT, PATTERNS, RANGES
 from bnncert.checking.container import RejectedError
 from bnncert.checking.function import Function
 from bnncert.checking.geometry import Geometry
+from bnncert.checking.input_cuts import CutNumbers
 from bnncert.checking.leaves import Goal, View
 from bnncert.checking.patterns import Patterns
 from bnncert.checking.reading import Clauses, Multipliers, joined
@@ -73,6 +75,8 @@ class TargetProof:
     number: int
     objective: int
     nodes: list[ProofNode] = field(default_factory=list)
+    #: Inequalities of first-layer signs that its leaves use.
+    cuts: CutNumbers | None = None
 
 
 class _NewClauseError(Exception):
@@ -242,7 +246,7 @@ class Prover:
             if nodes is not None:
                 # The clauses of an attempt without success are not in the file.
                 self.known = joined([self.known, *work.learned])
-                return TargetProof(number, k, nodes)
+                return TargetProof(number, k, nodes, work.cuts)
         return None
 
 
@@ -278,6 +282,7 @@ class _Work:
         self.prover, self.function, self.deadline = prover, function, deadline
         self.objective, self.report = objective, report
         self.patterns: Patterns | None = None
+        self.cuts: CutNumbers | None = None
         self.goal = Goal(prover.skeleton, function, prover.known)
         self.phi: FloatArray = np.ldexp(self.goal.values.astype(np.float64), -self.goal.unit)
         self.least, self.enough = _thresholds(function)
@@ -322,6 +327,11 @@ class _Work:
         """Return the leaves of the search's tree in the numbering of the checker."""
         if trace is None:
             return []
+        if trace.problem.cuts is not None:
+            prover = self.prover
+            found = stated_cuts(trace.problem.cuts, prover.geometry, prover.skeleton)
+            if found is not None:
+                self.cuts, self.goal.cuts = found
         translation = Translation(trace, self.goal)
         self.frame = translation.frame
         return [

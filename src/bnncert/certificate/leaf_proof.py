@@ -17,6 +17,7 @@ from bnncert.checking.reading import FINEST, MOST, Multipliers
 from bnncert.deadline import Deadline
 from bnncert.presolve.literals import both_literals, renumbered, variable_of
 from bnncert.relaxations.reduced.dual_point import DualPoint
+from bnncert.relaxations.reduced.input_cuts import InputCuts
 from bnncert.relaxations.reduced.patterns import starting_moments
 from bnncert.relaxations.reduced.problem import Lattice, ReducedProblem, packed, widen
 from bnncert.relaxations.reduced.relaxation import relax_reduced
@@ -89,7 +90,19 @@ class LeafProblem:
             outputs=outputs,
             pair_first=first[distinct].astype(np.int64),
             pair_second=second[distinct].astype(np.int64),
+            cuts=self._cuts(),
         )
+
+    def _cuts(self) -> InputCuts | None:
+        """Return the inequalities of first-layer signs that the checker knows."""
+        forms = np.zeros((len(self.goal.cuts), self.free.size + 1, self.free.size + 1))
+        for form, whole in zip(forms, self.goal.cuts, strict=True):
+            cut = whole.at(self.view.signs, self.free)
+            one = 1 << cut.shift
+            form[0, 0] = cut.constant / one
+            form[0, 1:] = form[1:, 0] = cut.linear / (2 * one)
+            form[1:, 1:] = cut.square / one
+        return InputCuts(forms, ()) if self.goal.cuts else None
 
     def _part(self, sums: SumValues, chosen: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return rows over the free variables, points of the free part, and the fixed part."""
@@ -181,7 +194,7 @@ class LeafProblem:
         gate = np.zeros((self.gates.size + self.idle.size, 4))
         gate[: self.gates.size] = c.gates_over(self.gate_shift)
         gate[self.gates.size :, :2] = moved[count:]
-        parts = (table, gate, c.diagonal, c.pair)
+        parts = (table, gate, c.diagonal, c.pair, c.cut)
         if not all(np.all(np.isfinite(p)) for p in parts):
             return None
         largest = max(float(np.abs(p).max(initial=0.0)) for p in parts)
@@ -202,6 +215,7 @@ class LeafProblem:
             renumbered(first, self.free),
             renumbered(second, self.free),
             _rounded(c.pair, unit),
+            _rounded(c.cut, unit),
         )
         return self._repaired(result)
 
@@ -215,6 +229,9 @@ class LeafProblem:
         # The fixed parts of the sums are moved to the first entry of the diagonal.
         diagonal = m.diagonal.copy()
         diagonal[0] += constant + int(m.clash_values.sum())
+        if self.problem.cuts is not None:
+            # The constants of inequalities are no part of them.
+            diagonal[0] += int(np.rint(m.cut_values @ self.problem.cuts.forms[:, 0, 0]))
         matrix = form.astype(np.float64)
         matrix[0, 0] += 2.0 * constant
         matrix[0, 1:] += linear

@@ -68,7 +68,7 @@ class Translation:
         placed = np.flatnonzero(self._place >= 0)
         kappa[self._place[placed]] = found.kappa[placed]
         keys, values = self._pairs(found)
-        return NodeMultipliers(tables, gates, kappa, keys, values)
+        return NodeMultipliers(tables, gates, kappa, keys, values, found.cuts)
 
     def _pairs(self, found: NodeMultipliers) -> tuple[IntArray, FloatArray]:
         """Return the keys of conflicting pairs, sorted, and their multipliers."""

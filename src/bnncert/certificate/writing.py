@@ -18,6 +18,7 @@ from bnncert.certificate.pattern_proof import PatternProof, prove_patterns
 from bnncert.certificate.statement import classification, conditions, statement
 from bnncert.checking.checker import BOUND
 from bnncert.checking.container import RejectedError, Section, UnreadableError, Writer
+from bnncert.checking.input_cuts import CutNumbers
 from bnncert.checking.reading import Clauses, joined
 from bnncert.checking.space import Space
 from bnncert.checking.statement import Statement
@@ -94,7 +95,7 @@ def write_proof(
                 raise CertificateError(f"no certificate: {target.name}: {why}")
             _add_branched(writer, prover)
             writer.add(Section("target", {"number": number, "objective": proof.objective}))
-            for part in _sections(proof.nodes):
+            for part in [*_cuts(proof.cuts), *_sections(proof.nodes)]:
                 writer.add(part)
         writer.end()
 
@@ -239,6 +240,19 @@ def _add_branched(writer: Writer, prover: Prover) -> None:
     writer.add(Section("branched", {}, arrays))
 
 
+def _cuts(numbers: CutNumbers | None) -> list[Section]:
+    """Return the inequalities of one target as a section, if it has any."""
+    if numbers is None:
+        return []
+    arrays = {
+        **_clause_arrays(numbers.literals),
+        "unit": _small(numbers.units),
+        "sizes": _small([m.size for m in numbers.curvatures]),
+        "curvature": _small(np.concatenate(numbers.curvatures)),
+    }
+    return [Section("cuts", {}, arrays)]
+
+
 def _shared_sections(proof: PatternProof | EliminationProof) -> list[Section]:
     """Return the proof of several targets as sections."""
     if isinstance(proof, EliminationProof):
@@ -301,4 +315,6 @@ def _nodes(nodes: Sequence[ProofNode]) -> Section:
         "clash_values",
     ):
         arrays[name] = together([getattr(m, name) for m in numbers])
+    if any(m.cut_values.size for m in numbers):
+        arrays["cut_values"] = together([m.cut_values for m in numbers])
     return Section("nodes", {}, arrays)

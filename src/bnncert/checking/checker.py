@@ -28,6 +28,7 @@ from bnncert.checking.container import (
 from bnncert.checking.counterexample import check_point
 from bnncert.checking.elimination import Elimination
 from bnncert.checking.geometry import Geometry
+from bnncert.checking.input_cuts import derive_cuts, read_cuts
 from bnncert.checking.leaves import Goal
 from bnncert.checking.patterns import Patterns, PatternTree
 from bnncert.checking.reading import Clauses, Multipliers
@@ -118,7 +119,7 @@ def _check_trees(
         else:
             walk = Elimination(skeleton, clauses, targets, current.budget)
         current = next(sections, nothing)
-        while current.name == part:
+        while current.name == part or (current.name == "cuts" and part == "nodes"):
             walk.take(current)
             current = next(sections, nothing)
         walk.finish()
@@ -168,7 +169,10 @@ class Walk:
 
     def take(self, section: Section) -> None:
         """Check the nodes of one section; it may add clauses that hold from some node on."""
-        multipliers = reading.read_leaves(section)
+        if section.name == "cuts":
+            self._take_cuts(section)
+            return
+        multipliers = reading.read_leaves(section, len(self.goal.cuts))
         found = reading.read_clauses(section, self.geometry.size, self.geometry.inequalities)
         since, kinds = section.integers("since"), section.integers("kind")
         if since.size != found.count or np.any(np.diff(since) < 0):
@@ -196,6 +200,13 @@ class Walk:
                 self.stack.append(child)
         if next(multipliers, None) is not None:
             raise RejectedError("there are numbers that do not belong to a leaf")
+
+    def _take_cuts(self, section: Section) -> None:
+        """Derive the inequalities of first-layer signs that all leaves may use."""
+        if self.goal.cuts or self.learned:
+            raise RejectedError("a target has two lists of inequalities, or one after its nodes")
+        numbers = read_cuts(section, self.geometry)
+        self.goal.cuts = derive_cuts(numbers, self.geometry, self.goal.skeleton)
 
     def _learn(self, clauses: Clauses) -> None:
         self.known.append(clauses)

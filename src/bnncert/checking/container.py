@@ -71,9 +71,14 @@ CONTENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "clauses": (("layer",), CLAUSE_ARRAYS),
     "branched": ((), (*CLAUSE_ARRAYS, "nodes", "places")),
     "target": (("number", "objective"), ()),
+    "cuts": ((), (*CLAUSE_ARRAYS, "unit", "sizes", "curvature")),
     "nodes": (
         (),
-        ("kind", "since", *CLAUSE_ARRAYS, "unit", "sizes", *(name for name, _, _ in LEAF_ARRAYS)),
+        (
+            *("kind", "since", *CLAUSE_ARRAYS, "unit", "sizes"),
+            *(name for name, _, _ in LEAF_ARRAYS),
+            "cut_values",
+        ),
     ),
     "patterns": (("targets",), ()),
     "tree": ((), ("variables",)),

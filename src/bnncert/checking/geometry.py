@@ -123,8 +123,9 @@ class Geometry:
         self.easier = {s: digits(bias) for s, bias in self.bias.items()}
         more = self.point_shift - space.shift
         lower, upper, center = (p << more for p in (space.lower, space.upper, space.center))
-        #: Of the box, in digits: twice the middle, and the width.
-        self.middle, self.width = digits(lower + upper), digits(upper - lower)
+        #: Of the box: the widths, and in digits twice the middle and the widths.
+        self.widths: Objects = upper - lower
+        self.middle, self.width = digits(lower + upper), digits(self.widths)
         #: The radius of an L1 or L2 ball.
         self.center, self.radius = digits(center), space.radius << more
         #: Room from the centre of a ball downwards and upwards.

@@ -7,7 +7,8 @@ Gates: a hidden neuron x above the first layer is a function of its sum u.  For 
     phi(u) >= a + b u + c u^2,       a = min (phi(u) - b u - c u^2)
     0      >= a + b u + c u^2 + e x + g x u,   a = min -(b u + c u^2 + e x + g x u)
 
-and for signs that exclude each other  0 = pi (1 + s x_a)(1 + t x_b).  Adding all of them up,
+for signs that exclude each other  0 = pi (1 + s x_a)(1 + t x_b),  and for inequalities p(x) >= 0 of
+first-layer signs (`input_cuts`)  0 >= -l p(x), l >= 0.  Adding all of them up,
 
     f >= sum a + sum kappa + z'Tz  >=  sum a + sum kappa       if T is positive semidefinite,
 
@@ -27,6 +28,7 @@ from bnncert.arrays import SignArray as Signs
 from bnncert.checking.container import RejectedError
 from bnncert.checking.function import Function
 from bnncert.checking.geometry import Table
+from bnncert.checking.input_cuts import ProvedCut
 from bnncert.checking.reading import FINEST, MOST, Clauses, Multipliers
 from bnncert.checking.skeleton import Rows, Skeleton
 from bnncert.checking.sparse import Integers, SparseRows
@@ -91,6 +93,8 @@ class Goal:
         self._make_tables(np.flatnonzero((last.state == 0) & (last.variable < 0) & (weights != 0)))
         self._make_gates()
         self.clauses = skeleton.literal_table(clauses)
+        #: Inequalities of first-layer signs that every node may use.
+        self.cuts: list[ProvedCut] = []
 
     def _make_tables(self, members: Integers) -> None:
         last, function = self.skeleton.layers[-1], self.function
@@ -225,6 +229,9 @@ class Goal:
         even, odd = -(b * points + c * points * points), -(e + g * points)
         on, off = (case[place] for case in self._cases(view.gates, view.signs))
         total += sum(map(min, _least(even + odd, on), _least(even - odd, off)))
+        # The coefficients of an inequality are rounded, and every monomial is +1 or -1.
+        free = view.free.size
+        total -= int(np.count_nonzero(m.cut_values)) * (1 + free + free * (free - 1) // 2)
         return total, linear
 
     def _check_numbers(self, m: Multipliers) -> None:
@@ -238,7 +245,7 @@ class Goal:
             if len(named) != names.size or not named.issubset(known.tolist()):
                 raise RejectedError("a leaf names a table or gate that does not exist, or twice")
         reach = max(1, self.tables.rows.reach, self.gates.rows.reach)
-        parts = (m.table_values, m.gate_values, m.diagonal, m.clash_values)
+        parts = (m.table_values, m.gate_values, m.diagonal, m.clash_values, m.cut_values)
         largest = max(max(-int(p.min(initial=0)), int(p.max(initial=0))) for p in parts)
         _small(largest * reach * reach * (sum(p.size for p in parts) + 4))
 
@@ -295,6 +302,29 @@ class Goal:
             constant -= int(pi.sum())
             np.add.at(form, (a + 1, b + 1), -pi * s * t)
             np.add.at(form, (b + 1, a + 1), -pi * s * t)
+        return self._take_cuts(view, m, constant, linear, form)
+
+    def _take_cuts(
+        self, view: View, m: Multipliers, constant: int, linear: Integers, form: Integers
+    ) -> tuple[int, Integers, Integers]:
+        """Subtract the inequalities p(x) >= 0, each times its multiplier, rounded down."""
+        if m.cut_values.size not in (0, len(self.cuts)) or np.any(m.cut_values < 0):
+            raise RejectedError("a leaf has an impossible multiplier of an inequality")
+        size = 0
+        for number, value in enumerate(m.cut_values.tolist()):
+            if not value:
+                continue
+            if not m.diagonal.size:
+                raise RejectedError("a leaf with squares has no diagonal")
+            cut = self.cuts[number].at(view.signs, view.free)
+            # p has 2 S_ab x_a x_b for a < b, the entries (a, b) and (b, a) of twice T.
+            lower, pairs = value * cut.linear >> cut.shift, 2 * value * cut.square >> cut.shift
+            whole = value * cut.constant >> cut.shift
+            size += abs(whole) + int(np.abs(lower).sum()) + int(np.abs(pairs).sum())
+            _small(4 * size)
+            constant -= whole
+            linear = linear - lower.astype(np.int64)
+            form[1:, 1:] -= pairs.astype(np.int64)
         return constant, linear, form
 
 

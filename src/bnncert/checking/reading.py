@@ -6,7 +6,7 @@ This module, `container` and `statement` define the format; the other modules ch
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -68,6 +68,8 @@ class Multipliers:
     clash_first: Integers
     clash_second: Integers
     clash_values: Integers
+    #: Multipliers of the target's inequalities.
+    cut_values: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @staticmethod
     def none() -> Multipliers:
@@ -102,8 +104,8 @@ def joined(parts: list[Clauses]) -> Clauses:
     )
 
 
-def read_leaves(section: Section) -> Iterator[Multipliers]:
-    """Yield the numbers of the leaves of a section."""
+def read_leaves(section: Section, cuts: int) -> Iterator[Multipliers]:
+    """Yield the numbers of the leaves of a section; each has a number for every inequality."""
     unit, sizes = section.integers("unit"), section.integers("sizes")
     arrays = {name: section.integers(name) for name, _, _ in LEAF_ARRAYS}
     most = max(array.size for array in arrays.values())
@@ -113,11 +115,17 @@ def read_leaves(section: Section) -> Iterator[Multipliers]:
     total = counts.sum(axis=0)
     if any(arrays[name].size != width * total[k] for name, k, width in LEAF_ARRAYS):
         raise UnreadableError("section nodes: lists of the wrong length")
+    given = np.zeros(0, dtype=np.int64)
+    if "cut_values" in section.arrays:
+        given = section.integers("cut_values")
+    if given.size != cuts * unit.size:
+        raise UnreadableError("section nodes: lists of the wrong length")
     start = np.zeros(4, dtype=np.int64)
-    for shift, count in zip(unit.tolist(), counts, strict=True):
+    rows = given.reshape(unit.size, cuts)
+    for shift, count, row in zip(unit.tolist(), counts, rows, strict=True):
         part: dict[str, Integers] = {}
         for name, k, width in LEAF_ARRAYS:
             values = arrays[name][width * start[k] : width * (start[k] + count[k])]
             part[name] = values.reshape(-1, width) if width > 1 else values
         start += count
-        yield Multipliers(shift, **part)
+        yield Multipliers(shift, **part, cut_values=row)

@@ -68,7 +68,7 @@ MemoryOption = Annotated[
 ]
 CouplingOption = Annotated[
     Literal["auto", "on", "off"],
-    typer.Option("--coupling", help="The input as variables of sdp (auto: to decide a sign)."),
+    typer.Option("--coupling", help="The input in relaxations (auto: to decide a sign)."),
 ]
 CertificateOption = Annotated[
     Path | None,

@@ -67,8 +67,8 @@ class Options:
         Rounds of violated inequalities that `sdp` adds; None: two if they may decide the sign, and
         none for the mode "optimum".
     coupling
-        Whether `sdp` also has the input as variables: "on", "off", or "auto" if that may decide the
-        sign.  The solver "low-rank" never has them.
+        Whether relaxations of `sdp` and `bab` contain what the input implies: "on", "off", or
+        "auto" if that may decide the sign.  The solver "low-rank" never has it.
     sparsity
         The cliques of the moment relaxations: "layered" (the paper's theorem), "pairwise",
         "chordal" or "dense"; None takes the method's own.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,9 +12,10 @@ from bnncert.arrays import FloatArray
 from bnncert.description.rationals import float_above
 from bnncert.methods.base import Context, Method, register
 from bnncert.methods.interval import interval_proof
-from bnncert.methods.reduced_sdp import TOO_LARGE
+from bnncert.methods.reduced_sdp import TOO_LARGE, find_input_cuts
 from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Objective, Problem, Target
+from bnncert.relaxations.reduced.input_cuts import InputCuts
 from bnncert.relaxations.reduced.problem import is_too_large, reduce_objective
 from bnncert.search.learned_clauses import LearnedClauses
 from bnncert.search.parallel import TreeTask, search_together
@@ -45,6 +46,8 @@ class Branching:
     name: str
     learned: LearnedClauses = field(default_factory=LearnedClauses)
     sharing: int = 1
+    #: The inequalities that the input implies, by target and objective; None where there are none.
+    cuts: dict[tuple[str, int], InputCuts | None] = field(default_factory=dict)
     _unfinished: dict[tuple[str, int], _TreeSearch] = field(default_factory=dict)
 
     def decide(self, target: Target, context: Context, lower: float = -np.inf) -> TargetResult:
@@ -118,6 +121,13 @@ class Branching:
         memory = context.options.memory / self.sharing
         kept = TreeOptions(context.options.seed, keep_leaves=context.tracing, memory=memory)
         task = TreeTask(presolved, self.problem, target, objective, reduced, minimum, kept)
+        key = target.name, number
+        if key not in self.cuts:
+            # The inequality is worth its price only where the root is not enough.
+            root = replace(task, options=replace(kept, max_nodes=1)).tree(confirm)
+            if root.search(context.deadline).status == "interrupted":
+                self.cuts[key] = find_input_cuts(reduced, objective, context, presolved)
+        task = replace(task, reduced=replace(reduced, cuts=self.cuts.get(key)))
         tree = task.tree(confirm)
         if minimum:
             tree.offer(self.problem.region.center, None)
@@ -170,7 +180,7 @@ class BranchMethod(Method):
     name = "bab"
     summary = "branch and bound on neurons with the sdp bound: complete answers"
     promises = ("bound", "exact", "counterexample")
-    reads = frozenset({"seed", "mode", "processes", "memory"})
+    reads = frozenset({"seed", "mode", "processes", "memory", "coupling"})
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
         """Decide every target in turn; presolve is shared."""

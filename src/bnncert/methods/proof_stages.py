@@ -126,8 +126,7 @@ def _linear(task: ProofTask) -> TargetResult | None:
 def _semidefinite(task: ProofTask) -> TargetResult | None:
     if task.is_too_large:
         return None
-    # The format of certificates has no variables of the input: branching proves the target instead.
-    return _relaxed(task, task.reduced(), None if task.context.tracing else task.presolved)
+    return _relaxed(task, task.reduced(), task.presolved)
 
 
 def _small_semidefinite(task: ProofTask) -> TargetResult | None:
@@ -168,6 +167,8 @@ def _relaxed(
     for k, (problem, objective) in enumerate(zip(reduced, task.target.objectives, strict=True)):
         found = bound_problem(problem, objective, decide, coupled)
         lowers.append(found.lower)
+        if coupled is not None:
+            task.branching.cuts[task.target.name, k] = found.cuts
         if task.context.tracing and found.proved and found.dual is not None:
             trace = root_trace(found.problem, found.dual, task.presolved, k)
             task.context.record_trace(task.target, trace)

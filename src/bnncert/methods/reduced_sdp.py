@@ -17,6 +17,7 @@ from bnncert.problem import Objective, Problem, Target
 from bnncert.relaxations.reduced.components import ComponentAnswer, split_bound
 from bnncert.relaxations.reduced.coupling import couple
 from bnncert.relaxations.reduced.dual_point import DualPoint
+from bnncert.relaxations.reduced.input_cuts import InputCuts, input_cut
 from bnncert.relaxations.reduced.lattice_cuts import add_cuts
 from bnncert.relaxations.reduced.problem import ReducedProblem, is_too_large, reduce_objective
 from bnncert.relaxations.reduced.relaxation import relax_reduced
@@ -26,10 +27,14 @@ from bnncert.verdict import TargetResult, finite_or_none
 HOPEFUL = 0.05
 
 #: The same for coupling the input, which raises bounds by about this share.
-COUPLING_HOPEFUL = 0.1
+COUPLING_HOPEFUL = 0.3
 
-#: Relative gap at which moments are accurate enough to choose the weights of an ellipsoid.
-ROUGH = 0.1
+#: Relative gap at which a coupled relaxation is good enough to choose the weights of an ellipsoid
+#: and to make an inequality of it, and the unknowns up to which it is solved to the end.
+ROUGH, SMALL = 0.5, 400
+
+#: Open first-layer signs from which a search begins with an inequality of the input.
+WORTH_CUTS = 30
 
 #: Rounds of cuts in the mode "feasibility".
 DECIDING_ROUNDS = 2
@@ -54,6 +59,8 @@ class ReducedBound:
     dual: DualPoint | None = None
     primal: float = np.inf
     details: dict[str, Any] = field(default_factory=dict)
+    #: What coupling has found, also where it does not improve the bound.
+    cuts: InputCuts | None = None
 
 
 def bound_problem(
@@ -95,6 +102,19 @@ def bound_problem(
     return best
 
 
+def find_input_cuts(
+    problem: ReducedProblem, objective: Objective, context: Context, presolved: Presolved
+) -> InputCuts | None:
+    """Return inequalities that the input implies, if there are enough open signs for any use."""
+    signs = np.count_nonzero(presolved.owner_layer[problem.variables] == 0)
+    wanted = context.options.coupling != "off" and signs >= WORTH_CUTS
+    if not wanted or context.deadline.passed():
+        return None
+    bounding = _Bounding(problem, objective, context)
+    bounding.coupled(problem, presolved, only_cut=True)
+    return bounding.best.cuts
+
+
 class _Bounding:
     """The relaxations of one objective, one after another, and the best bound so far."""
 
@@ -103,6 +123,8 @@ class _Bounding:
         self.best = ReducedBound(-np.inf, False, problem)
         self.stages: list[dict[str, Any]] = []
         self.decide = context.options.mode == "feasibility"
+        #: The multipliers of the last relaxation.
+        self.dual: DualPoint | None = None
 
     def solve(self, problem: ReducedProblem, tolerance: float | None = None) -> RelaxationAnswer:
         """Solve one relaxation, part by part if it has several, and keep the best bound."""
@@ -119,7 +141,8 @@ class _Bounding:
             dual = relaxation.dual_point(found.multipliers)
             return ComponentAnswer(dual, found.moments, found.primal)
 
-        if problem.size >= WORTH_PARTS and problem.coupling is None:
+        is_apart = problem.coupling is None and problem.cuts is None
+        if problem.size >= WORTH_PARTS and is_apart:
             split = split_bound(problem, solve_part)
             lower, dual, parts = split.lower, split.dual, split.parts
             answer = replace(answers[-1], moments=split.moments, primal=split.primal)
@@ -136,6 +159,7 @@ class _Bounding:
                 "parts": parts,
                 "variables": problem.size,
                 "inputs": 0 if problem.coupling is None else problem.coupling.size,
+                "input cuts": 0 if problem.cuts is None else problem.cuts.count,
                 "tables": int(problem.table.rows.shape[0]),
                 "gates": int(problem.gates.rows.shape[0]),
                 "clashes": int(problem.pair_first.size),
@@ -145,8 +169,10 @@ class _Bounding:
                 "seconds": self.context.deadline.elapsed() - since,
             }
         )
-        best = self.best
-        if rounded > best.lower or best.dual is None:
+        best, self.dual = self.best, dual
+        # A certificate has no place for the input's variables; the inequality made of them has one.
+        counts = problem.coupling is None or not self.context.tracing
+        if counts and (rounded > best.lower or best.dual is None):
             best.lower = max(best.lower, rounded)
             best.problem = problem
             best.dual = dual
@@ -155,33 +181,49 @@ class _Bounding:
         return answer
 
     def coupled(
-        self, problem: ReducedProblem, presolved: Presolved
+        self, problem: ReducedProblem, presolved: Presolved, *, only_cut: bool = False
     ) -> tuple[ReducedProblem, RelaxationAnswer | None]:
-        """Solve the problem with its input; return it unchanged and None if that is too large."""
+        """Solve the problem with its input; return it unchanged and None if that is too large.
+
+        With `only_cut`, only the inequality is computed and not its bound.
+        """
         coupling = couple(presolved, problem.variables)
         if coupling is None:
             return problem, None
-        wider = replace(problem, coupling=coupling)
+        wider = replace(problem, coupling=coupling, cuts=None)
         name = self.context.options.solver
         size = relax_reduced(wider).program.unknowns
         if name == "low-rank" or (name in (None, "structured") and size > MOST_UNKNOWNS):
             # Problems for the first-order method are too large without inputs already.
             return problem, None
-        if coupling.weights.size and name in (None, "structured"):
-            answer = self.solve(wider, ROUGH)
-            if (self.decide and self.best.proved) or answer.inputs is None:
-                return wider, answer
+        rough = ROUGH if size > SMALL else None
+        answer = self.solve(wider, rough)
+        if answer.moments is None or answer.inputs is None or self.dual is None:
+            # A general solver tells no moments: its answer is the coupled bound itself.
+            return wider, answer
+        if self.decide and self.best.proved:
+            return wider, answer
+        if coupling.weights.size and not self.decide and not only_cut:
             weights = coupling.better_weights(answer.inputs)
             better = couple(presolved, problem.variables, weights)
-            wider = wider if better is None else replace(problem, coupling=better)
-        return wider, self.solve(wider)
+            if better is not None:
+                answer = self.solve(replace(wider, coupling=better), rough)
+        assert answer.moments is not None
+        cuts = input_cut(presolved, problem.variables, self.dual.input, answer.moments)
+        if cuts is None:
+            return problem, answer
+        self.best.cuts = cuts
+        closer = replace(problem, cuts=cuts)
+        if only_cut or (self.decide and not _hopeful(problem, answer.primal, HOPEFUL)):
+            return closer, answer
+        return closer, self.solve(closer)
 
     def details(self) -> dict[str, Any]:
         """Return the last relaxation without cuts, those with cuts, and the ones before."""
         first = self.stages[0]["tables"]
         before = sum(s["tables"] == first for s in self.stages) - 1
         rounds = self.stages[before:]
-        if rounds[0]["inputs"]:
+        if rounds[0]["inputs"] or rounds[0]["input cuts"]:
             rounds[0]["solver"] += "+y"
         found = {"rounds": rounds, "gap": finite_or_none(self.best.primal - self.best.lower)}
         return found | ({"before": self.stages[:before]} if before else {})

@@ -155,6 +155,7 @@ class Restrictor:
             outputs=place[problem.outputs[gates.live]],
             pair_first=first[distinct].astype(np.int64),
             pair_second=second[distinct].astype(np.int64),
+            cuts=None if problem.cuts is None else problem.cuts.restricted(known, free),
         )
         tables = np.append(tables, problem.table.rows.shape[0] + idle)
         shift = np.append(table[2][tables[: rows.shape[0]]], gates.shift[idle])

@@ -8,7 +8,7 @@ convex combination with its cold start, which is away from the boundary.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -50,11 +50,13 @@ class NodeMultipliers:
     kappa: FloatArray
     pair_keys: IntArray
     pairs: FloatArray
+    #: Multipliers of the cuts that the input implies, which are the same in every node.
+    cuts: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     @property
     def bytes(self) -> int:
         """The approximate memory of the multipliers."""
-        parts = (self.tables, self.gates, self.kappa, self.pair_keys, self.pairs)
+        parts = (self.tables, self.gates, self.kappa, self.pair_keys, self.pairs, self.cuts)
         return int(sum(p.nbytes for p in parts)) + 600
 
 
@@ -78,7 +80,7 @@ def keep(frame: Frame, left: Restriction, found: DualPoint) -> NodeMultipliers |
     kappa[left.free] = found.diagonal[1:]
     keys = _keys(left, frame.size)
     order = np.argsort(keys)
-    return NodeMultipliers(tables, gates, kappa, keys[order], found.pair[order])
+    return NodeMultipliers(tables, gates, kappa, keys[order], found.pair[order], found.cut)
 
 
 def start_from(
@@ -149,4 +151,10 @@ def _features(
     straight = straight + 2 * bent * left.gate_shift
     alone = alone + product * left.gate_shift
     parts = [0 * alone, straight * gate_norm, bent * gate_norm**2, alone, product * gate_norm]
-    return [tables / relaxation.scale, np.stack(parts, axis=1) / relaxation.scale]
+    families = [tables / relaxation.scale, np.stack(parts, axis=1) / relaxation.scale]
+    if left.problem.cuts is not None:
+        count = left.problem.cuts.count
+        used = kept.cuts if kept.cuts.size == count else np.zeros(count)
+        weight = -used * relaxation.cut_norm / relaxation.scale
+        families.append(np.stack([0 * weight, weight], axis=1))
+    return families

@@ -32,7 +32,13 @@ class ProductMatrices:
         size = program.size
         self.slices: list[tuple[Index, Index, int, int]] = []
         start = 0
+        self.forms = np.zeros((0, size, size))
+        self.form = slice(0, 0)
         for tables in program.tables:
+            if tables.forms is not None:
+                self.forms, self.form = tables.forms, slice(start, start + tables.count)
+                start += tables.count
+                continue
             for f in range(tables.links):
                 stop = start + tables.count
                 left = right = _compact(tables.left[:, f])
@@ -123,14 +129,23 @@ class ProductMatrices:
                     if self.signs[start] * self.signs[begin] < 0:
                         np.negative(block, out=block)
                     full[start + low : start + high, begin:end] = block
+        self._add_forms(full, moments, inverse)
         if self.unknowns < self.entries:
             full = np.ascontiguousarray(self.collapse(self.collapse(full).T).T)
         return full
 
+    def _add_forms(self, full: FloatArray, moments: FloatArray, inverse: FloatArray) -> None:
+        """Fill the rows and columns of the general matrices."""
+        for k, form in enumerate(self.forms):
+            product = moments @ form @ inverse
+            row = self.measure((product + product.T) / 2) * self.signs
+            place = self.form.start + k
+            full[place, :place] = row[:place]
+            full[place:, place] = row[place:]
+
     def combine(self, weights: FloatArray) -> FloatArray:
         """Return sum_k weights_k B_k (without signs) as a matrix."""
-        size = self.program.size
-        total = np.zeros((size, size))
+        total = np.tensordot(weights[self.form], self.forms, 1)
         for left, right, start, stop in self.slices:
             part = weights[start:stop]
             a, b = self._units(left), self._units(right)
@@ -150,6 +165,7 @@ class ProductMatrices:
     def measure(self, matrix: FloatArray) -> FloatArray:
         """Return <B_k, matrix> (without signs) for all matrices."""
         values = np.empty(self.entries)
+        values[self.form] = np.tensordot(self.forms, matrix, 2)
         for left, right, start, stop in self.slices:
             a, b = self._units(left), self._units(right)
             if a is not None and b is not None:

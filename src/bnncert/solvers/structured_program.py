@@ -41,6 +41,8 @@ class Tables:
     #: (tables, F - 1): the two vectors of Z whose product is the link of each other feature.
     left: IntArray
     right: IntArray
+    #: (tables, size, size): the link of the only feature where that is a general matrix.
+    forms: FloatArray | None = None
 
     @property
     def count(self) -> int:

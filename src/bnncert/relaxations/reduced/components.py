@@ -42,7 +42,7 @@ def link_groups(problem: ReducedProblem) -> Iterator[IntArray]:
     for row, output in zip(problem.gates.rows, problem.outputs, strict=True):
         yield np.append(np.flatnonzero(row), output)
     yield from variable_of(np.stack([problem.pair_first, problem.pair_second], axis=1))
-    if problem.coupling is not None:
+    if problem.coupling is not None or problem.cuts is not None:
         # The input links all variables with each other.
         yield np.arange(problem.size)
 

@@ -40,6 +40,12 @@ class _Matrix:
         scale = np.where(i == j, 1.0, np.sqrt(2.0))
         self.put(self._place(i, j), np.full(i.size, column), -sign * entry * scale)
 
+    def put_form(self, form: FloatArray, column: int) -> None:
+        """Let T gain a matrix per unit of a variable."""
+        i, j = np.nonzero(np.tril(form))
+        scale = np.where(i == j, 1.0, np.sqrt(2.0))
+        self.put(self._place(i, j), np.full(i.size, column), -form[i, j] * scale)
+
     def put_tables(self, tables: Tables, vectors: FloatArray, row: int, column: int) -> None:
         """Add the slacks of a family of tables, from `row`, and the links of its features."""
         width, points = tables.links + 1, tables.values.shape[1]
@@ -47,6 +53,10 @@ class _Matrix:
         for f in range(width):
             own = column + np.repeat(np.arange(tables.count) * width + f, points)
             self.put(cells, own, tables.features[:, :, f].ravel())
+        if tables.forms is not None:
+            for j, form in enumerate(tables.forms):
+                self.put_form(form, column + j * width + 1)
+            return
         for j, (left, right) in enumerate(zip(tables.left, tables.right, strict=True)):
             for f in range(tables.links):
                 place = column + j * width + f + 1

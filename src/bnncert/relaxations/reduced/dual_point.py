@@ -29,6 +29,8 @@ class DualPoint:
     pair: FloatArray
     #: (gates over the input, 3): b, e and g of  b v + e x + g x v; empty without a coupling.
     input: FloatArray = field(default_factory=lambda: np.zeros((0, 3)))
+    #: The multiplier >= 0 of each cut z'Cz >= 0.
+    cut: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     def tables_over(self, shift: FloatArray) -> FloatArray:
         """Return b and c with u - shift in place of u, without the constants that this adds."""
@@ -83,6 +85,9 @@ class DualPoint:
             add_outputs(y, rows, coupling.outputs, sign, product)
             # Products of very small numbers have no relative error bound.
             size += 1e-270
+        if problem.cuts is not None:
+            form[: n + 1, : n + 1] -= np.tensordot(self.cut, problem.cuts.forms, 1)
+            size[: n + 1, : n + 1] += np.tensordot(np.abs(self.cut), np.abs(problem.cuts.forms), 1)
         diagonal = np.arange(total)
         form[diagonal, diagonal] -= self.diagonal
         size[diagonal, diagonal] += np.abs(self.diagonal)
@@ -97,7 +102,7 @@ class DualPoint:
             np.add.at(size, (first, second), np.abs(self.pair) / 2)
             np.add.at(size, (second, first), np.abs(self.pair) / 2)
         terms = problem.table.rows.shape[0] + problem.gates.rows.shape[0] + 16
-        terms += int(problem.pair_first.size) + int(self.input.shape[0])
+        terms += int(problem.pair_first.size) + int(self.input.shape[0]) + int(self.cut.size)
         return form, 2 * terms * UNIT * size
 
     def constants(self, problem: ReducedProblem) -> FloatArray:
@@ -131,7 +136,7 @@ class DualPoint:
 
     def bound(self, problem: ReducedProblem) -> float:
         """Return the lower bound of f that these multipliers prove, rounding included."""
-        if not all(np.all(np.isfinite(v)) for v in vars(self).values()):
+        if not all(np.all(np.isfinite(v)) for v in vars(self).values()) or np.any(self.cut < 0):
             return -np.inf
         with np.errstate(all="ignore"):
             return self._bound(problem)

@@ -14,10 +14,14 @@ import numpy.typing as npt
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
 from bnncert.presolve.literals import both_literals, literal
+from bnncert.relaxations.reduced.input_cuts import InputCuts
 from bnncert.relaxations.reduced.problem import Lattice, ReducedProblem
 
 #: The share of independent uniform signs in the start: their moments have no zero eigenvalue.
 BLEND = 0.5
+
+#: The least and the largest share of its range that a cut starts with.
+CUT_SHARES = 0.02, 0.98
 
 
 def consistent_patterns(
@@ -72,6 +76,8 @@ def starting_moments(
     table = _distribution(problem.table, signs, None, None, limit)
     outputs = signs[:, problem.outputs]
     gates = _distribution(problem.gates, signs, problem.gate_signs, outputs, limit)
+    if problem.cuts is not None:
+        return moments, [table, gates, _cut_start(problem.cuts, moments)]
     if problem.coupling is None:
         return moments, [table, gates]
     # The input is independent of the signs at the start: a pattern may have no point.
@@ -79,6 +85,13 @@ def starting_moments(
     whole[: moments.shape[0], : moments.shape[0]] = moments
     mean = moments[0, 1 + problem.coupling.outputs][:, None] * np.array(problem.coupling.SIGNS)
     return whole, [table, gates, (1 + mean) / 4]
+
+
+def _cut_start(cuts: InputCuts, moments: FloatArray) -> FloatArray:
+    """Return the distributions of all cuts on 0 and the most that z'Cz can be."""
+    most = np.abs(cuts.forms).sum(axis=(1, 2)) + 1e-300
+    share = np.clip(np.tensordot(cuts.forms, moments, 2) / most, *CUT_SHARES)
+    return np.stack([1 - share, share], axis=1)
 
 
 def _distribution(

@@ -25,6 +25,7 @@ from bnncert.presolve.pipeline import Presolved
 from bnncert.presolve.triples import Triples
 from bnncert.problem import Objective
 from bnncert.relaxations.reduced.coupling import Coupling
+from bnncert.relaxations.reduced.input_cuts import InputCuts
 
 #: The largest number of entries of the rows of tables and gates, which are dense matrices.
 MOST_ENTRIES = 1.5e8
@@ -74,6 +75,8 @@ class ReducedProblem:
     triples: IntArray = field(default_factory=lambda: np.zeros((0, 3), dtype=np.int64))
     #: The input as further variables, or None.
     coupling: Coupling | None = None
+    #: Inequalities of the first layer's signs that the input implies, or None.
+    cuts: InputCuts | None = None
 
     @property
     def size(self) -> int:

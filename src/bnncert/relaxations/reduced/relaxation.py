@@ -29,7 +29,7 @@ For a ball the sum of the squares is bounded, and the sum of kappa becomes a min
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from bnncert.arrays import FloatArray, IntArray
 from bnncert.presolve.literals import sign_of, variable_of
 from bnncert.relaxations.reduced.coupling import Coupling
 from bnncert.relaxations.reduced.dual_point import DualPoint
+from bnncert.relaxations.reduced.input_cuts import InputCuts
 from bnncert.relaxations.reduced.problem import ReducedProblem
 from bnncert.solvers.structured_program import StructuredMultipliers, StructuredProgram, Tables
 
@@ -54,6 +55,7 @@ class ReducedRelaxation:
     table_norm: FloatArray
     gate_norm: FloatArray
     input_norm: FloatArray
+    cut_norm: FloatArray
 
     def value(self, value: float) -> float:
         """Return a value of the program in the units of f, minus the slack."""
@@ -69,14 +71,20 @@ class ReducedRelaxation:
 
     def dual_point(self, multipliers: StructuredMultipliers) -> DualPoint:
         """Return the multipliers in the units of the problem."""
-        n, g, h = self.table_norm, self.gate_norm, self.input_norm
-        units = [(n, n**2), (g, g**2, np.ones_like(g), g), (h, np.ones_like(h), h)]
-        tables, gates, *inputs = (
+        n, g, h, c = self.table_norm, self.gate_norm, self.input_norm, self.cut_norm
+        units = [(n, n**2), (g, g**2, np.ones_like(g), g)]
+        units += [] if self.problem.coupling is None else [(h, np.ones_like(h), h)]
+        units += [] if self.problem.cuts is None else [(c,)]
+        found = [
             theta[:, 1:] * self.scale / np.stack(unit, axis=1)
-            for theta, unit in zip(multipliers.theta, units, strict=False)
-        )
+            for theta, unit in zip(multipliers.theta, units, strict=True)
+        ]
         diagonal, pair = multipliers.kappa * self.scale, multipliers.pi * self.scale
-        return DualPoint(tables, gates, diagonal, pair, *inputs)
+        point = DualPoint(found[0], found[1], diagonal, pair)
+        if self.problem.cuts is not None:
+            # The multiplier of z'Cz in T is negative, or 0 up to the solver's accuracy.
+            point = replace(point, cut=np.maximum(0.0, -found.pop()[:, 0]))
+        return point if self.problem.coupling is None else replace(point, input=found[2])
 
 
 def relax_reduced(problem: ReducedProblem) -> ReducedRelaxation:
@@ -99,6 +107,10 @@ def relax_reduced(problem: ReducedProblem) -> ReducedRelaxation:
     if coupling is not None:
         rows[first_input:, n + 1 :] = coupling.rows / input_norm[:, None]
         families.append(_input_tables(coupling, input_norm, first_input, unit))
+    cut_norm = np.zeros(0)
+    if problem.cuts is not None:
+        cut_norm = np.sqrt((problem.cuts.forms**2).sum(axis=(1, 2))) + 1e-300
+        families.append(_cut_tables(problem.cuts, cut_norm, n + 1 + more))
     literals = np.unique(np.concatenate([problem.pair_first, problem.pair_second]))
     start = unit + n + 1 + more
 
@@ -115,7 +127,8 @@ def relax_reduced(problem: ReducedProblem) -> ReducedRelaxation:
         pair_right=where(problem.pair_second),
         shared=more if coupling is not None and coupling.is_ball else 0,
     )
-    return ReducedRelaxation(problem, program, scale, table_norm, gate_norm, input_norm)
+    norms = table_norm, gate_norm, input_norm, cut_norm
+    return ReducedRelaxation(problem, program, scale, *norms)
 
 
 def _scale(problem: ReducedProblem) -> float:
@@ -166,6 +179,18 @@ def _input_tables(coupling: Coupling, norm: FloatArray, first: int, unit: int) -
         np.stack([one, one, out], axis=1),
         np.stack([own, out, own], axis=1),
     )
+
+
+def _cut_tables(cuts: InputCuts, norm: FloatArray, size: int) -> Tables:
+    """Return  0 <= z'Cz <= the sum of all |C_ab|  for every cut, z having that size."""
+    count, own, _ = cuts.forms.shape
+    forms = np.zeros((count, size, size))
+    forms[:, :own, :own] = cuts.forms / norm[:, None, None]
+    value = np.zeros((count, 2))
+    value[:, 1] = np.abs(forms).sum(axis=(1, 2))
+    nothing = np.zeros((count, 1), dtype=np.int64)
+    features = np.stack([np.ones_like(value), value], axis=2)
+    return Tables(np.zeros_like(value), features, nothing, nothing, forms)
 
 
 def _norms(rows: FloatArray) -> FloatArray:
