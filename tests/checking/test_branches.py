@@ -148,7 +148,7 @@ def any_trees(draw: st.DrawFn, inputs: int, neurons: int, *, with_mu: bool) -> B
 def test_whatever_tree_is_accepted_proves_its_clause() -> None:
     counts: Counter[tuple[str, bool]] = Counter()
 
-    @few(20)
+    @few(12)
     @given(data=st.data())
     def check(data: st.DataObject) -> None:
         for kind in KINDS:

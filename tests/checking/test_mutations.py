@@ -33,7 +33,7 @@ def test_an_accepted_mutant_is_true(valid: dict[str, Valid], name: str, tmp_path
     one, path = valid[name], tmp_path / "mutant.cert"
     rng = np.random.default_rng(len(name) + 17 * NAMES.index(name))
     outcomes: Counter[str] = Counter()
-    mutants = MUTANTS // 2 if name in ON_GRIDS else MUTANTS
+    mutants = MUTANTS // 3 if name in ON_GRIDS else MUTANTS
     others, judge = [v.sections for v in valid.values()], Judge(one.tiny)
     for _ in range(mutants):
         sections = mutant(rng, one.sections, others)
