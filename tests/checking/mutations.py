@@ -428,6 +428,6 @@ def mutant(rng: Random, valid: Sections, others: Sequence[Sections]) -> Sections
             borrow(rng, sections, others)
         else:
             # A second change may meet what the first one has broken.
-            with suppress(IndexError, KeyError, ValueError, OverflowError, TypeError):
+            with suppress(LookupError, ValueError, OverflowError, TypeError, MemoryError):
                 _pick(rng, CHANGES)(rng, sections)
     return sections
