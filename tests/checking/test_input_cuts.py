@@ -6,6 +6,7 @@ import copy
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from bnncert.checking.input_cuts import THETA_BITS, derive_cuts, read_cuts
 from bnncert.checking.skeleton import Skeleton
 from bnncert.checking.statement import Statement
 from tests.brute_force import TinyNetwork, reachable_first_layers
-from tests.checking.claims import accepted, pack
+from tests.checking.claims import accepted, exact_space, pack
 from tests.checking.conftest import Valid
 from tests.checking.input_cuts import crossing
 
@@ -73,6 +74,30 @@ def test_the_inequality_is_the_stated_one(valid: dict[str, Valid], name: str) ->
         assert exact <= derived < exact + Fraction(3, 1 << left.shift)
         if tuple(signs.tolist()) in reached:
             assert exact >= 0
+
+
+def test_sums_of_large_weights_over_a_ball_are_exact() -> None:
+    size, most = 16, 2**20 - 1
+    weights = [np.full((2, size), float(most)), np.ones((2, 2))]
+    tiny = TinyNetwork(tuple(weights), (np.array([1.0, 2.0]), np.zeros(2)), "plus")
+    zero, one = [Fraction(0)] * size, [Fraction(1)] * size
+    nothing = np.zeros((0, size))
+    space = exact_space(
+        [-v for v in one], one, nothing, nothing[:, 0], norm="l2", center=zero, radius=Fraction(1)
+    )
+    network = tiny.build()
+    geometry = Geometry(network.layers[0], space)
+    names = "sizes_of_clauses", "neurons", "signs", "theta", "unit", "sizes", "curvature"
+    values = [2], [0, 1], [1, 1], [2**THETA_BITS, 2**THETA_BITS], [3], [1], [2**22 - 1]
+    arrays = {name: np.array(v, dtype=np.int64) for name, v in zip(names, values, strict=True)}
+    skeleton = Skeleton(network, geometry, {})
+    section = Section("cuts", {}, arrays)
+    cut = derive_cuts(read_cuts(section, geometry), geometry, skeleton)[0]
+    statement: Any = SimpleNamespace(space=space)
+    left = cut.at(np.ones(skeleton.size, dtype=np.int8), np.zeros(0, dtype=np.int64))
+    exact = by_definition(tiny, statement, section, (1, 1))
+    assert skeleton.size == 2 and exact > 2**64
+    assert exact <= Fraction(left.constant, 1 << left.shift) < exact + 1
 
 
 CHANGES: dict[str, tuple[str, Any]] = {

@@ -112,7 +112,9 @@ def _derive(
     at_middle = 2 * dot(rows, geometry.center) if is_ball else dot(rows, geometry.middle)
     signed = theta.astype(object) * signs
     straight = signed * (at_middle + 2 * bias) << (shift - first)
-    products = _products(rows, np.broadcast_to(curvature, inputs))
+    # The single m of a ball would count once for each input in the limit of the sums.
+    each, common = (np.ones(inputs, np.int64), int(curvature[0])) if is_ball else (curvature, 1)
+    products = common * _products(rows, each)
     gram = np.outer(signed, signed) * products << (shift - second)
     # r^2 / (4 m), or (width / 2)^2 / (4 m), rounded up.
     size = np.array([2 * geometry.radius], dtype=object) if is_ball else geometry.widths

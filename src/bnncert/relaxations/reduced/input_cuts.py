@@ -174,8 +174,11 @@ def _form(
     curvature: FloatArray,
     size: int,
 ) -> FloatArray | None:
-    """Return C, its constant large enough to make up for all rounding; None if not finite."""
-    used = curvature > 0
+    """Return C, its constant large enough to make up for all rounding; None without one."""
+    used = rows.reach > 0
+    if np.any(curvature[used] <= 0):
+        # An input that can move needs some m, also where it is tiny.
+        return None
     constant = float((rows.reach[used] ** 2 / (4 * curvature[used])).sum())
     scaled = rows.matrix * theta[:, None]
     gram = (scaled * curvature) @ scaled.T
