@@ -71,7 +71,7 @@ from benchmarks.deep_tables import (
 COMPARED = ("trained", "bundled")
 
 #: Seconds that numba has to compile before the first question.
-COMPILATION_SECONDS = 60.0
+COMPILATION_SECONDS = 120.0
 
 #: Times the limit that solving and writing a certificate may take together.
 CERTIFICATE_SHARE = 3.0
