@@ -15,7 +15,7 @@ from bnncert.methods.base import Context, Method
 from bnncert.methods.branch import Branching, BranchMethod
 from bnncert.methods.lp import LpMethod, lp_lower_bounds
 from bnncert.methods.milp import MilpMethod
-from bnncert.methods.reduced_sdp import WORTH_LP, ReducedSdpMethod, bound_problem
+from bnncert.methods.reduced_sdp import WORTH_LP, ReducedSdpMethod, are_cuts_worth_it, bound_problem
 from bnncert.presolve.pipeline import Presolved
 from bnncert.presolve.triples import Triples
 from bnncert.problem import Problem, Target
@@ -168,7 +168,8 @@ def _relaxed(
         found = bound_problem(problem, objective, decide, coupled)
         lowers.append(found.lower)
         if coupled is not None:
-            task.branching.cuts[task.target.name, k] = found.cuts
+            kept = found.cuts if are_cuts_worth_it(problem, task.presolved) else None
+            task.branching.cuts[task.target.name, k] = kept
         if task.context.tracing and found.proved and found.dual is not None:
             trace = root_trace(found.problem, found.dual, task.presolved, k)
             task.context.record_trace(task.target, trace)

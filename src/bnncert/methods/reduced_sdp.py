@@ -14,6 +14,7 @@ from bnncert.methods.lp import lp_lower_bounds
 from bnncert.methods.solve_relaxation import MOST_UNKNOWNS, RelaxationAnswer, solve_relaxation
 from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Objective, Problem, Target
+from bnncert.regions import Ball
 from bnncert.relaxations.reduced.components import ComponentAnswer, split_bound
 from bnncert.relaxations.reduced.coupling import couple
 from bnncert.relaxations.reduced.dual_point import DualPoint
@@ -33,8 +34,9 @@ COUPLING_HOPEFUL = 0.3
 #: and to make an inequality of it, and the unknowns up to which it is solved to the end.
 ROUGH, SMALL = 0.5, 400
 
-#: Open first-layer signs from which a search begins with an inequality of the input.
-WORTH_CUTS = 30
+#: A search uses an inequality of the input if at least this many first-layer signs are open; with
+#: fewer, conflicting pairs are nearly sufficient.  For L1 and L2 balls a share of them is enough.
+WORTH_CUTS, BALL_SHARE = 45, 2 / 3
 
 #: Rounds of cuts in the mode "feasibility".
 DECIDING_ROUNDS = 2
@@ -102,12 +104,19 @@ def bound_problem(
     return best
 
 
+def are_cuts_worth_it(problem: ReducedProblem, presolved: Presolved) -> bool:
+    """Whether enough first-layer signs are open for a search with inequalities of the input."""
+    region = presolved.region
+    share = BALL_SHARE if isinstance(region, Ball) and region.norm != "linf" else 1.0
+    signs = int(np.count_nonzero(presolved.owner_layer[problem.variables] == 0))
+    return signs >= share * WORTH_CUTS
+
+
 def find_input_cuts(
     problem: ReducedProblem, objective: Objective, context: Context, presolved: Presolved
 ) -> InputCuts | None:
-    """Return inequalities that the input implies, if there are enough open signs for any use."""
-    signs = np.count_nonzero(presolved.owner_layer[problem.variables] == 0)
-    wanted = context.options.coupling != "off" and signs >= WORTH_CUTS
+    """Return inequalities that the input implies for a search, or None."""
+    wanted = context.options.coupling != "off" and are_cuts_worth_it(problem, presolved)
     if not wanted or context.deadline.passed():
         return None
     bounding = _Bounding(problem, objective, context)
