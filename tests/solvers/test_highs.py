@@ -219,3 +219,12 @@ def test_a_solve_that_ignores_its_end_is_left_behind(monkeypatch: pytest.MonkeyP
     model.set_cost(np.zeros(1), 0.0)
     assert model.solve(Deadline(None)).status == "limit"
     assert not Deaf.calls
+
+
+def test_a_model_whose_last_solve_still_runs_is_not_solved_again() -> None:
+    model = HighsModel(program([1.0], [[1.0]], [1.0], [2.0], (0.0, 3.0)))
+    # As after a Ctrl-C that the solver did not obey within a second.
+    model._highs.is_solver_running = lambda: True
+    assert model.solve(Deadline()).status == "limit"
+    del model._highs.is_solver_running
+    assert model.solve(Deadline()).status == "limit"

@@ -100,6 +100,10 @@ class HighsModel:
 
     def _run(self, deadline: Deadline) -> bool:
         """Run HiGHS in a thread of its own; return False if it ignores the deadline."""
+        if self._highs.is_solver_running():
+            # An earlier solve was interrupted and has not ended: highspy refuses a second one.
+            self._left_behind = True
+            return False
         self._highs.startSolve()
         try:
             while not self._highs.wait(POLL_SECONDS)[0]:
@@ -112,7 +116,7 @@ class HighsModel:
         except KeyboardInterrupt:
             self._highs.cancelSolve()
             # Enough time for a node of branch and bound; the thread is a daemon.
-            self._highs.wait(1.0)
+            self._left_behind = not self._highs.wait(1.0)[0]
             raise
         return True
 
