@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from fractions import Fraction
 from itertools import pairwise
 
@@ -182,3 +183,18 @@ def test_an_interrupted_attack_goes_on_where_it_stopped() -> None:
         pieces.outcome(Deadline(None)), whole.outcome(Deadline(None)), strict=True
     ):
         np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("method", ["attack", "auto"])
+def test_inputs_beyond_float32_give_no_warning(method: str) -> None:
+    rng = np.random.default_rng(0)
+    size = 2.0**200
+    network = Network.from_arrays(
+        [rng.choice([-1.0, 1.0], (6, 4)), rng.choice([-1.0, 1.0], (3, 6))],
+        [rng.uniform(-size, size, 6), rng.uniform(-1, 1, 3)],
+    )
+    region = Box(np.full(4, -size), np.full(4, size))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = verify(network, region, 0, method=method, timeout=20)
+    assert result.status == "not_robust"

@@ -63,11 +63,14 @@ class SurrogateGradient:
         # of which a few flip changes by about sqrt(nv), far less than interval bounds allow.
         self._windows = []
         for number, (layer, b) in enumerate(zip(network.layers, bounds, strict=True)):
-            reach = np.maximum((b.upper - b.lower) / 2, 1e-12)
+            # Float32 numbers end near 3e38.
+            reach = np.clip((b.upper - b.lower) / 2, 1e-12, 1e30)
             if number:
                 reach = np.clip(np.sqrt(layer.norm), 2.0, np.maximum(reach / 2, 2.0))
             self._windows.append(reach.astype(np.float32))
 
+    # Beyond the range of float32 the surrogate only guides the search less well.
+    @np.errstate(over="ignore", invalid="ignore")
     def forward(self, points: Batch) -> tuple[list[Batch], Batch, FloatArray]:
         """Return the distances to the thresholds by layer, and the values f_i and F of targets."""
         distances = []
@@ -94,6 +97,7 @@ class SurrogateGradient:
         found = self.backward(distances, parts, targets, scale.astype(np.float32))
         return found.astype(np.float64)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def backward(
         self, distances: list[Batch], parts: Batch, targets: npt.NDArray[np.int64], scale: Batch
     ) -> Batch:
