@@ -40,6 +40,9 @@ LARGE = 600
 #: For such a problem: share and seconds of the first attack, and share of the second attack.
 FIRST_SHARE, FIRST_SECONDS, SECOND_SHARE = 0.25, 30.0, 0.5
 
+#: A search over flips that is expected to end within this share of the remaining time goes on.
+ENDS_SHARE = 0.9
+
 #: Rounds of the attack before the relaxation, and of the one before the exact method.
 QUICK_ROUNDS, LONG_ROUNDS = 1, 5
 
@@ -139,6 +142,12 @@ class AutoRun:
         if plain is not None and not self.is_over:
             end = self.share.for_proofs()
             self.search_patterns(plain, half_of(end.remaining()), end)
+        left = self.context.deadline
+        if plain is None or self.patterns is None or self.is_over:
+            return
+        if self.patterns.seconds_left() < ENDS_SHARE * left.remaining():
+            # A search that ends in time needs no help by other methods.
+            self.search_patterns(plain, left.remaining(), left)
 
     def plain(self) -> Presolved:
         """Return the network presolved by intervals only."""

@@ -92,14 +92,29 @@ class PatternEngine:
         flips = None
         if self.budget is not None:
             flips = self.budget.most_flips(*self.budget.restrict(root))
-        few = pattern_counts(root, flips)[0] <= self.search.most_patterns
+        #: An upper bound of the number of patterns, and the seconds spent on them.
+        self.total = float(pattern_counts(root, flips)[0])
+        self.seconds = 0.0
+        few = self.total <= self.search.most_patterns
         if not question.minimum and not few and (self.budget is not None or self._disjoint()):
             self._descent = FlipDescent(
                 self.circuit, self.budget, home, self.realiser, context.options.seed
             )
 
+    def seconds_left(self) -> float:
+        """Return the seconds that the remaining patterns take at most, at the rate until now."""
+        done = self.search.outcome.patterns
+        return (self.total - done) * self.seconds / done if done else np.inf
+
     def run(self, deadline: Deadline) -> SearchOutcome:
         """Search until the deadline."""
+        began = deadline.elapsed()
+        try:
+            return self._run(deadline)
+        finally:
+            self.seconds += deadline.elapsed() - began
+
+    def _run(self, deadline: Deadline) -> SearchOutcome:
         self.realiser.deadline = self.search.limit = deadline
         if self._descent is not None:
             seconds = min(DESCENT_SECONDS, DESCENT_SHARE * deadline.remaining())
