@@ -2,7 +2,8 @@
 
     python -m benchmarks.deep [--quick] [--parts pb25,trained,flips,width,bundled,speed]
                               [--data DIR] [--networks DIR] [--images 10] [--seconds 60]
-                              [--seconds-large 10] [--processes 0] [--before SRC]
+                              [--seconds-large 10] [--processes 0]
+                              [--before SRC] [--before-parts trained,bundled]
                               [--exact SECONDS] [--exact-python FILE] [--answers FILE]
 
 Parts:
@@ -19,8 +20,8 @@ Parts:
 Networks are trained on first use (extra `train`) into the folder that `--networks` names; DIR also
 has mnist.npz.  Questions with a radius of 1 pixel or more have the limit `--seconds-large`.  For
 every robust answer the question is answered once more with a certificate, which is checked.
-`--before` also runs the parts `trained` and `bundled` with the package of another checkout; SRC is
-its folder `src`.  `--exact` gives the questions of `pb25` to the pseudo-Boolean solver Exact with
+`--before` also runs the parts `--before-parts` with the package of another checkout; SRC is its
+folder `src`.  `--exact` gives the questions of `pb25` to the pseudo-Boolean solver Exact with
 that limit; `--exact-python` names an interpreter that has the package `exact`.  `--answers` also
 writes one JSON line for each answer.  `--quick` asks one question of every kind, with a limit of
 5 seconds.
@@ -67,8 +68,8 @@ from benchmarks.deep_tables import (
     summary,
 )
 
-#: Parts that another checkout answers, too.
-COMPARED = ("trained", "bundled")
+#: Parts that another checkout answers, too, unless others are named.
+COMPARED = "trained,bundled"
 
 #: Seconds that numba has to compile before the first question.
 COMPILATION_SECONDS = 120.0
@@ -211,8 +212,9 @@ def warm_up(arguments: argparse.Namespace) -> None:
         region = bnncert.Ball(norm, np.ones(40), radius, -1.0, 1.0)
         label = int(network.classify(region.center)[0])
         for method in (arguments.method, "propagation"):
-            ask(Question("", "", network, region, label, 1.0), method, 1)
-    # Another checkout may have no such module.
+            # Another checkout may have no such method, nor the module below.
+            with suppress(bnncert.InputError):
+                ask(Question("", "", network, region, label, 1.0), method, 1)
     with suppress(ImportError):
         from bnncert.search.patterns.compilation import CELLS, ENUMERATION
 
@@ -252,6 +254,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=0)
     parser.add_argument("--method", default="auto")
     parser.add_argument("--before", type=Path)
+    parser.add_argument("--before-parts", default=COMPARED)
     parser.add_argument("--exact", type=float, default=0.0, metavar="SECONDS")
     parser.add_argument("--exact-python", default=sys.executable, metavar="FILE")
     parser.add_argument("--answers", type=Path, metavar="FILE")
@@ -290,7 +293,7 @@ def main() -> int:
     parts = arguments.parts.split(",")
     for part in (p for p in parts if p in PARTS):
         runs = [answers_of(part, source, arguments)]
-        if arguments.before is not None and part in COMPARED:
+        if arguments.before is not None and part in arguments.before_parts.split(","):
             runs.insert(0, answers_before(part, arguments))
         for answer in (answer for run in runs for answer in run):
             answers.append(answer)
