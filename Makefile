@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench bench-paper bench-soundness docs clean
+.PHONY: demo test lint wheel bench bench-paper bench-soundness docs clean
 
 $(VENV)/core: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -37,6 +37,20 @@ lint: $(VENV)/lint
 
 docs: $(VENV)/docs
 	$(BIN)/sphinx-build -W --keep-going -q -b html -d build/doctrees docs build/docs
+
+# A source distribution, and a wheel that is built from it, in dist/.  The wheel is tested in an environment
+# that has nothing else, not even pip; compiling modules that the test does not import would only take time.
+WHEEL := build/wheel
+PACKER := $(WHEEL)/tools/bin/python
+
+wheel:
+	rm -rf $(WHEEL) dist
+	$(PYTHON) -m venv $(WHEEL)/tools
+	$(PACKER) -m pip install --quiet --disable-pip-version-check --upgrade build hatchling pip
+	$(PACKER) -m build --no-isolation --outdir dist
+	$(PYTHON) -m venv --without-pip $(WHEEL)/empty
+	$(PACKER) -m pip --python $(WHEEL)/empty/bin/python install --quiet --no-compile dist/*.whl
+	$(WHEEL)/empty/bin/python -I .ci/smoke.py
 
 bench: $(VENV)/test
 	$(BIN)/python benchmarks/bound.py
