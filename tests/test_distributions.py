@@ -1,4 +1,4 @@
-"""The wheel has the package with its data and nothing else; the source distribution has the rest."""
+"""The wheel has the package with its data only; the source distribution has all the rest."""
 
 from __future__ import annotations
 
