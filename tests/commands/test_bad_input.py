@@ -164,7 +164,7 @@ BAD_INPUT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "witness into no folder": (("net.npz", *BALL, "--witness", "no/w.txt"), ("no/w.txt",)),
     "no query file": (("net.npz", "no.vnnlib"), ("no.vnnlib", "No such file")),
     "truncated query": (("net.npz", "half.vnnlib.gz"), ("half.vnnlib.gz", "truncated")),
-    "noise as query": (("net.npz", "noise.npz"), ("noise.npz:", "UTF-8")),
+    "noise as query": (("net.npz", "noise.onnx"), ("noise.onnx:", "UTF-8")),
     "unknown symbol": (("net.npz", "symbol.vnnlib"), ("symbol.vnnlib:6:", "'Z_0'")),
     "unclosed parenthesis": (("net.npz", "open.vnnlib"), ("open.vnnlib:7:",)),
     "query for 3 inputs": (("net.npz", "three.vnnlib"), ("three.vnnlib", "3 inputs", "2")),

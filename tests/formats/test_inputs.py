@@ -96,8 +96,8 @@ def test_an_image_with_two_bytes_a_pixel_is_refused_and_not_clipped(tmp_path: Pa
 
 def test_images_need_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, package=None: None)
-    with pytest.raises(MissingExtraError, match=r"x\.png.*pip install 'bnncert\[images\]'"):
-        read_array(str(tmp_path / "x.png"))
+    with pytest.raises(MissingExtraError, match=r"x\.jpg.*pip install 'bnncert\[images\]'"):
+        read_array(str(tmp_path / "x.jpg"))
 
 
 # --- broken files ----------------------------------------------------------------------------

@@ -1,14 +1,19 @@
-"""Points with their true classes, from one file or two files."""
+"""Points with their true classes, from one file, two files, or a folder of images."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bnncert.errors import FormatError
+from bnncert.formats.image_folder import folder_labels, list_images
+from bnncert.formats.images import is_image, read_image
 from bnncert.formats.inputs import (
     as_pixels,
     count_points,
@@ -28,17 +33,20 @@ OWN = "own"
 class Data:
     """Points as stored in a file, and their true classes if known.
 
-    `where` and `labels_where` name the two in messages.
+    `where` and `labels_where` name the two in messages.  `names` are the files of a folder, one
+    for each point, and `notes` lines for the user about what was converted.
     """
 
     array: npt.NDArray[Any]
     labels: npt.NDArray[np.int64] | None
     where: str
     labels_where: str = ""
+    names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def count(self, network: Network) -> int:
         """Return how many points there are."""
-        return count_points(self.array, network.inputs)
+        return len(self.names) or count_points(self.array, network.inputs)
 
     def as_pixels(self) -> Data:
         """Return the same points as pixel values, for use with a chosen scale."""
@@ -64,11 +72,14 @@ class Data:
         return label
 
 
-def read_data(text: str, labels: str | None = None) -> Data:
+def read_data(text: str, labels: str | None = None, network: Network | None = None) -> Data:
     """Read points, and their labels from an array in the same file or from the file `labels`.
 
     `FILE.npz` needs no key if it has one array besides the labels; `labels` "own" means none.
+    Images get as many channels as the network has; a folder of images needs the network.
     """
+    if network is not None and Path(text).is_dir():
+        return _read_folder(Path(text), labels, network)
     path, key = split_key(text)
     names = read_names(path) if path.endswith(".npz") else []
     if names and key is None:
@@ -76,13 +87,43 @@ def read_data(text: str, labels: str | None = None) -> Data:
         if len(points) != 1:
             raise FormatError(f"{path}: holds {listed_names(names)}; name the points as {path}:KEY")
         (key,) = points
-    array = read_array(f"{path}:{key}" if names else text)
+    notes: tuple[str, ...] = ()
+    if network is not None and is_image(path):
+        array, converted = read_image(Path(path)).fitted(network.input_shape)
+        notes = (f"{path}: {converted}",) if converted else ()
+    else:
+        array = read_array(f"{path}:{key}" if names else text)
     if labels == OWN:
-        return Data(array, None, text)
+        return Data(array, None, text, notes=notes)
     if labels is not None:
-        return Data(array, read_labels(labels), text, labels)
+        return Data(array, read_labels(labels), text, labels, notes=notes)
     name = None if key is None else label_name(names, key, path)
     if name is None:
-        return Data(array, None, text)
+        return Data(array, None, text, notes=notes)
     where = f"{path}:{name}"
     return Data(array, checked_labels(read_array(where), where), text, where)
+
+
+def _read_folder(path: Path, labels: str | None, network: Network) -> Data:
+    """Read all images of a folder, with the classes that a table or the subfolders state."""
+    folder = list_images(path)
+    found, where = None, ""
+    if labels != OWN:
+        found, where = folder_labels(folder, labels, network.classes)
+    images, texts = [], []
+    for file in folder.files:
+        pixels, converted = read_image(file).fitted(network.input_shape)
+        images.append(pixels)
+        texts.append(converted)
+    return Data(
+        np.stack(images), found, str(path), where, folder.names, _conversions(texts, str(path))
+    )
+
+
+def _conversions(texts: Iterable[str], where: str) -> tuple[str, ...]:
+    """Return a line about the images of a folder that were converted, if there are any."""
+    counts = Counter(text for text in texts if text)
+    if not counts:
+        return ()
+    parts = (f"{count} image(s) {text}" for text, count in counts.items())
+    return (f"{where}: {'; '.join(parts)}",)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -33,6 +33,9 @@ from bnncert.formats.inputs import pick_point
 from bnncert.network import Network, load
 from bnncert.problem import robustness
 from bnncert.regions import Ball, Grid
+
+#: Data that was read: the source, its labels, and the shape and classes of the network.
+_DataKey: TypeAlias = tuple[str, str | None, tuple[int, ...], int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +148,7 @@ def plan_experiment(configuration: Configuration) -> Plan:
     scaled: dict[str, Network] = {}
     instances: dict[str, Instance] = {}
     notes: dict[str, None] = {}
-    files: dict[tuple[str, str | None], Data] = {}
+    files: dict[_DataKey, Data] = {}
     for part in configuration.parts:
         for name in part.networks:
             try:
@@ -214,11 +217,12 @@ def _instances(
                 )
             )
     left_out = len(subject.selection.numbers(data, network)) - len(asked)
-    notes = {
+    counts = {
         f"{left_out} input(s) of class {settings.targets}, the target itself, left out": left_out,
         f"{off_grid} input(s) are not on the grid; the balls stay around them": off_grid,
     }
-    return instances, tuple(note for note, count in notes.items() if count)
+    notes = (*data.notes, *(note for note, count in counts.items() if count))
+    return instances, notes
 
 
 def _common_key(subject: _Subject, settings: Settings, balls: Balls) -> InstanceKey:
@@ -344,7 +348,7 @@ def _load_network(source: NetworkSource) -> Network:
     return network.with_sign_zero(source.sign_zero)
 
 
-def _load_data(part: Part, network: Network, files: dict[tuple[str, str | None], Data]) -> Data:
+def _load_data(part: Part, network: Network, files: dict[_DataKey, Data]) -> Data:
     """Return the points of a part; files that were read before are in `files`."""
     source = part.data.source
     if source is None:
@@ -353,7 +357,8 @@ def _load_data(part: Part, network: Network, files: dict[tuple[str, str | None],
         count = part.data.count or 1
         points = random_points(network, part.data.first + count, source, part.clip)
         return Data(points, None, f"random points of seed {source}")
-    key = source, part.data.labels
+    # Images are converted to the channels of the network, and folders stand for its classes.
+    key = source, part.data.labels, network.input_shape, network.classes
     if key not in files:
         if source == DEMO_DATA:
             if part.data.labels is not None:
@@ -361,5 +366,5 @@ def _load_data(part: Part, network: Network, files: dict[tuple[str, str | None],
             images = load_demo_images()
             files[key] = Data(images.pixels, images.labels.astype(np.int64), source)
         else:
-            files[key] = read_data(source, part.data.labels)
+            files[key] = read_data(source, part.data.labels, network)
     return files[key]

@@ -8,10 +8,12 @@ from bnncert.commands.clock import remaining
 from bnncert.commands.cluster import with_cluster
 from bnncert.commands.console import PlainConsole, watch
 from bnncert.commands.grouping import grouped
+from bnncert.commands.image_folders import show_notes
 from bnncert.commands.options import (
     BallOptions,
     BoundMethodOptions,
     ExplainOption,
+    InputArgument,
     JsonOption,
     MethodOption,
     ModelArgument,
@@ -19,7 +21,7 @@ from bnncert.commands.options import (
     SchedulerOption,
 )
 from bnncert.commands.output import json_path, refuse_unwritable, write_json
-from bnncert.commands.question import read_network, read_question
+from bnncert.commands.question import read_network, read_points, with_argument
 from bnncert.commands.results import partial_result, result_tree, show_result
 from bnncert.commands.unused import refuse_unread
 from bnncert.report.tables import elimination_table, presolve_table, stage_table
@@ -31,6 +33,7 @@ def bound(
     *,
     ctx: typer.Context,
     model: ModelArgument,
+    point: InputArgument = None,
     ball: BallOptions,
     scaling: ScalingOptions,
     method: MethodOption = "sdp",
@@ -41,11 +44,14 @@ def bound(
 ) -> None:
     """Bound the margin over each rival class by one method."""
     refuse_unread(ctx, method)
+    ball = with_argument(ball, point)
     options = settings.options()
     refuse_unwritable(json_path(json_), read=(model, ball.input_, ball.labels))
     network = read_network(model, settings.sign_zero)
-    question = read_question(network, ball, ball.shape, scaling)
+    points = read_points(network, ball, ball.shape, scaling)
+    question = points.question(points.index)
     console = PlainConsole(stderr=json_ == "-")
+    show_notes(points, console)
     title = f"{model.name}, {question.title}: {question.label_text}, {question.region.describe()}"
     title += f", method {method}"
     with (

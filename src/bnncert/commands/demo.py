@@ -11,6 +11,7 @@ from rich.console import Console, RenderableType
 
 from bnncert.bundled import DemoData, load_demo_images, load_demo_network
 from bnncert.commands.console import PlainConsole, counting
+from bnncert.commands.results import totals_text
 from bnncert.errors import InputError
 from bnncert.methods import Options
 from bnncert.network import Network
@@ -66,14 +67,7 @@ def run_demo(
             results.append(result)
             table.add_row(*_row(i, int(data.labels[i]), result))
     console.print(table)
-    words = ["misclassified" if r.is_misclassified else r.status for r in results]
-    decided = {w: words.count(w) for w in ("robust", "not_robust", "misclassified")}
-    console.print(
-        f"{decided['robust']} robust, {decided['not_robust']} not robust, "
-        f"{decided['misclassified']} misclassified, {count - sum(decided.values())} undecided of "
-        f"{count} in {time.monotonic() - started:.1f} s",
-        highlight=False,
-    )
+    console.print(totals_text(results, time.monotonic() - started), soft_wrap=True)
     _show_counterexample(console, network, data, results, timeout)
 
 

@@ -38,9 +38,7 @@ class ChangeOptions:
         list[str] | None,
         typer.Option("--network", help="NAME=FILE: the file of a network; may be repeated."),
     ] = None
-    data: Annotated[
-        str | None, typer.Option("--data", help="Points: FILE.npz, FILE.npz:KEY or .npy.")
-    ] = None
+    data: Annotated[str | None, typer.Option("--data", help="Points, as for `bnncert run`.")] = None
     labels: LabelsOption = None
     count: Annotated[int | None, typer.Option("--count", help="The most points of each part.")] = (
         None

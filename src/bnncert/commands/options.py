@@ -29,12 +29,16 @@ ModelArgument = Annotated[
         "demo:sparse or demo:dense.",
     ),
 ]
+InputArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="input", help="Point or image folder, instead of --input."),
+]
 LabelsOption = Annotated[
     str | None,
     typer.Option(
         "--labels",
         help="True classes: FILE[:KEY] (.npy, .npz, .csv, .txt, .json), or `own`: the network's "
-        "own answers (default: the labels beside the points, else own).",
+        "own answers (default: the labels beside the points or the names of subfolders, else own).",
     ),
 ]
 TiesOption = Annotated[
@@ -146,10 +150,13 @@ class PointOptions:
         str | None,
         typer.Option(
             "--input",
-            help="Point: .npy, FILE.npz:KEY, an image file, or a bundled image as in demo:0.",
+            help="Point: .npy, FILE.npz:KEY, an image file or a folder of images; or a bundled "
+            "image as in demo:0.",
         ),
     ] = None
-    index: Annotated[int | None, typer.Option("--index", help="Which point of a batch.")] = None
+    index: Annotated[
+        int | None, typer.Option("--index", help="Which point of a batch or folder.")
+    ] = None
     label: Annotated[
         int | None, typer.Option("--label", help="True class (default: as --labels).")
     ] = None

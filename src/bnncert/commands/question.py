@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from bnncert.batch.balls import Balls
-from bnncert.batch.labelled_points import OWN, read_data
+from bnncert.batch.labelled_points import OWN, Data, read_data
 from bnncert.batch.radii import Radius, read_radius, read_step
 from bnncert.batch.rows import LabelSource
 from bnncert.commands.bundled_names import PREFIX, point_source
@@ -20,10 +22,13 @@ from bnncert.commands.options import (
 )
 from bnncert.description.model import SignZero
 from bnncert.errors import InputError
-from bnncert.formats.inputs import pick_point
+from bnncert.formats.images import is_image
+from bnncert.formats.inputs import pick_point, split_key
 from bnncert.network import Network, load
 from bnncert.problem import Targets
 from bnncert.regions import Ball, BallNorm, L0Ball
+
+PointT = TypeVar("PointT", bound=PointOptions)
 
 
 @dataclass(frozen=True)
@@ -117,41 +122,104 @@ def _expected(name: str, text: str) -> str:
     return f"--{name} is {text!r}; expected finite numbers >= 0, also as in 1px or 0.25delta"
 
 
-def read_question(
+@dataclass(frozen=True, eq=False)
+class AskedPoints:
+    """The points that --input names, and what all balls around them have in common."""
+
+    network: Network
+    data: Data
+    balls: Balls
+    radius: float
+    targets: Targets
+    #: The value of --input, the file or folder that it names, and the index in it.
+    text: str
+    source: str
+    index: int | None
+    #: The value of --label.
+    label: int | None
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether the question is about all images of a folder."""
+        return bool(self.data.names) and self.index is None
+
+    def questions(self) -> Iterator[CommandQuestion]:
+        """Yield the questions about all points."""
+        for index in range(self.data.count(self.network)):
+            yield self.question(index)
+
+    def question(self, index: int | None) -> CommandQuestion:
+        """Return the question about one point."""
+        network, data = self.network, self.data
+        data_box = None
+        if network.input_lo is not None and network.input_hi is not None:
+            data_box = (network.input_lo, network.input_hi)
+        centre = pick_point(data.array, index, network.input_shape, data_box, self.source)
+        named = self.text.startswith(PREFIX)
+        where = self.text if named or index is None else f"{self.source} [{index}]"
+        if data.names and index is not None:
+            where = str(Path(self.source) / data.names[index])
+        try:
+            centre = self.balls.centre(centre)
+            region = self.balls.around(centre, self.radius)
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from error
+        label = data.label(index, network) if self.label is None else self.label
+        labels: LabelSource = "own" if label is None else "given"
+        if label is None:
+            label = int(network.classify(centre)[0])
+        count = data.count(network)
+        title = where if count == 1 or named or data.names else f"{where} (of {count} points)"
+        return CommandQuestion(network, region, label, labels, self.targets, where, title)
+
+
+def is_input(text: str) -> bool:
+    """Return whether the second argument of `verify` names points, and not a query."""
+    file = split_key(text)[0]
+    named = text.startswith(PREFIX) or text == PREFIX[:-1]
+    arrays = (".npy", ".npz")
+    return named or is_image(file) or Path(file).suffix in arrays or Path(file).is_dir()
+
+
+def with_argument(point: PointT, text: str | None) -> PointT:
+    """Return the options with the input that is given as an argument instead of --input."""
+    if text is None:
+        return point
+    if point.input_ is not None:
+        raise InputError(f"{text} and --input {point.input_} both name the input; give one")
+    return replace(point, input_=text)
+
+
+def read_points(
     network: Network, point: PointOptions, shape: BallShape, scaling: ScalingOptions
-) -> CommandQuestion:
-    """Return the ball around a point that the options describe."""
+) -> AskedPoints:
+    """Read the points that the options name, and the balls around them."""
     scale, clip = read_scale(scaling.scale, scaling.mean, scaling.std), read_clip(scaling.clip)
     network = network if scale is None else scale.on(network)
     if point.input_ is None or shape.radius is None:
         missing = "--input" if point.input_ is None else "--radius"
         raise InputError(f"{missing} is missing; give --input and --radius, or a .vnnlib file")
     source, index = point_source(point.input_, point.index)
-    data_box = None
-    if network.input_lo is not None and network.input_hi is not None:
-        data_box = (network.input_lo, network.input_hi)
     if point.label is not None and point.labels is not None:
         raise InputError("--label and --labels both name the true class; give one")
     # If --label is given, the labels beside the points are not read.
-    data = read_data(source, point.labels if point.label is None else OWN)
+    data = read_data(source, point.labels if point.label is None else OWN, network)
     data = data if scale is None else data.as_pixels()
-    centre = pick_point(data.array, index, network.input_shape, data_box, source)
-    named = point.input_.startswith(PREFIX)
-    where = point.input_ if named or index is None else f"{source} [{index}]"
     radius = radius_option(shape.radius, network, shape.norm, clip)
     grid, within = balls_option(network, shape.norm, clip, shape.grid, shape.within)
     try:
         balls = Balls.of(network, network.source, shape.norm, clip, grid=grid, within=within)
-        centre = balls.centre(centre)
-        region = balls.around(centre, radius)
     except InputError as error:
-        raise InputError(f"{where}: {error}") from error
-    label = data.label(index, network) if point.label is None else point.label
-    labels: LabelSource = "own" if label is None else "given"
-    if label is None:
-        label = int(network.classify(centre)[0])
-    count = data.count(network)
-    title = where if count == 1 or named else f"{where} (of {count} points)"
-    return CommandQuestion(
-        network, region, label, labels, read_targets(scaling.targets), where, title
+        raise InputError(f"{point.input_}: {error}") from error
+    targets = read_targets(scaling.targets)
+    return AskedPoints(
+        *(network, data, balls, radius, targets, point.input_, source, index, point.label)
     )
+
+
+def read_question(
+    network: Network, point: PointOptions, shape: BallShape, scaling: ScalingOptions
+) -> CommandQuestion:
+    """Return the ball around the one point that the options describe."""
+    points = read_points(network, point, shape, scaling)
+    return points.question(points.index)

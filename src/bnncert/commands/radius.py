@@ -13,12 +13,19 @@ from rich.console import Console
 
 from bnncert.commands.clock import remaining
 from bnncert.commands.cluster import with_cluster
-from bnncert.commands.console import PlainConsole, watch
+from bnncert.commands.console import PlainConsole, ProgressBar, watch
 from bnncert.commands.grouping import grouped
+from bnncert.commands.image_folders import (
+    RadiiOfFolder,
+    refuse_overwriting,
+    refuse_single_files,
+    show_notes,
+)
 from bnncert.commands.options import (
     BallShape,
     CentreOptions,
     GridOption,
+    InputArgument,
     JsonOption,
     MethodOption,
     MethodOptions,
@@ -30,15 +37,22 @@ from bnncert.commands.options import (
     WithinOption,
 )
 from bnncert.commands.output import json_path, refuse_clashes, refuse_unwritable, write_json
-from bnncert.commands.question import CommandQuestion, read_network, read_question
+from bnncert.commands.question import (
+    CommandQuestion,
+    read_network,
+    read_points,
+    with_argument,
+)
 from bnncert.commands.results import network_tree, replay_text
 from bnncert.commands.smallest import SmallestView
 from bnncert.commands.unused import refuse_together, refuse_unread, refuse_without
+from bnncert.deadline import Deadline
 from bnncert.errors import InputError
+from bnncert.problem import Ties
 from bnncert.radius import RadiusInterrupt, RadiusResult, find_radius
 from bnncert.regions import Ball
 from bnncert.report.summary import radius_table
-from bnncert.smallest import SmallestInterrupt, find_smallest
+from bnncert.smallest import SmallestInterrupt, SmallestResult, find_smallest
 
 #: Files that only `--exact` uses.
 EXACT_FILES = ("certificate", "save_counterexample", "resume")
@@ -97,6 +111,7 @@ def radius(
     *,
     ctx: typer.Context,
     model: ModelArgument,
+    place: InputArgument = None,
     point: CentreOptions,
     search: SearchOptions,
     scaling: ScalingOptions,
@@ -109,6 +124,7 @@ def radius(
 ) -> None:
     """Find the largest certified and the smallest falsified radius around a point."""
     refuse_unread(ctx, method)
+    point = with_argument(point, place)
     _refuse_useless(ctx, point, search)
     options = settings.options()
     outputs.refuse_unwritable(json_path(json_), (model, point.input_, point.labels))
@@ -116,40 +132,115 @@ def radius(
         raise InputError("--input is missing; give the point to search around")
     network = read_network(model, settings.sign_zero)
     shape = BallShape(point.norm, "0", search.within, search.grid)
-    question = read_question(network, point, shape, scaling)
+    points = read_points(network, point, shape, scaling)
     console = PlainConsole(stderr=json_ == "-")
-    title = f"{model.name}, {question.title}: {question.label_text}, norm {point.norm}"
-    about = {
-        **network_tree(question.network),
-        "input": question.where,
-        "labels": question.labels,
-        "method": method,
-        "seed": settings.seed,
-    }
-    find, show = _search(question, search, outputs, {**about, "ties": ties})
-    try:
-        with (
-            with_cluster(options, cluster) as options,
-            watch(PlainConsole(stderr=True)) as progress,
-        ):
-            result = find(
-                maximum=search.maximum,
-                targets=question.targets,
-                ties=ties,
-                method=method,
-                timeout=remaining(settings.timeout),
-                options=options,
-                progress=progress,
+    show_notes(points, console)
+    asked = _SearchSetup(search, outputs, {"method": method, "seed": settings.seed}, ties)
+    with (
+        with_cluster(options, cluster) as options,
+        watch(PlainConsole(stderr=True)) as progress,
+    ):
+        how: dict[str, Any] = {"maximum": search.maximum, "method": method, "options": options}
+        how["progress"] = progress
+        if points.is_folder:
+            how["timeout"] = settings.timeout
+            tree = _search_folder(asked, RadiiOfFolder(points, console, model.name), json_, how)
+        else:
+            how["timeout"] = remaining(settings.timeout)
+            question = points.question(points.index)
+            title = f"{model.name}, {question.title}: {question.label_text}, norm {point.norm}"
+            tree = _search_one(asked, question, title, console, json_, how)
+    write_json(json_, tree)
+
+
+@dataclass(frozen=True, eq=False)
+class _SearchSetup:
+    """What the searches around all points have in common; `how` describes it in JSON."""
+
+    search: SearchOptions
+    outputs: ExactOutputs
+    how: dict[str, Any]
+    ties: Ties
+
+    def about(self, question: CommandQuestion) -> dict[str, Any]:
+        """Return the question for JSON."""
+        point = {"input": question.where, "labels": question.labels}
+        return {**network_tree(question.network), **point, **self.how}
+
+    def find(
+        self, question: CommandQuestion
+    ) -> tuple[Callable[..., Any], Callable[..., dict[str, Any]]]:
+        """Return the function that searches and the one that shows its result."""
+        network, ball, label = question.network, question.region, question.label
+        common: dict[str, Any] = {"targets": question.targets, "ties": self.ties}
+        outputs = self.outputs
+        if self.search.exact:
+            about = {**self.about(question), "ties": self.ties}
+            shown = SmallestView(question, outputs.save_counterexample, about)
+            known = None if outputs.resume is None else shown.known(outputs.resume)
+            exact = partial(
+                find_smallest, network, ball, label, certificate=outputs.certificate, known=known
             )
+            return partial(exact, **common), shown
+        # The l0 norm needs --exact.
+        assert isinstance(ball, Ball)
+        interval = partial(
+            find_radius,
+            *(network, ball.middle, label, ball.norm),
+            clip_lo=ball.clip_lo,
+            clip_hi=ball.clip_hi,
+            tolerance=self.search.tolerance,
+            **common,
+        )
+        return interval, _show
+
+
+def _search_one(
+    asked: _SearchSetup,
+    question: CommandQuestion,
+    title: str,
+    console: Console,
+    json_: str | None,
+    how: dict[str, Any],
+) -> dict[str, Any]:
+    """Search around one point, show the result and return it for JSON."""
+    find, show = asked.find(question)
+    about = asked.about(question)
+    progress: ProgressBar = how["progress"]
+    try:
+        result = find(**how)
     except (RadiusInterrupt, SmallestInterrupt) as stop:
         found = stop.result
-        tree = show(console, title, found)
-        console.print(f"interrupted after {found.seconds:.2f} s: the search is not finished")
-        if search.exact:
+        with progress.paused():
+            tree = show(console, title, found)
+            console.print(f"interrupted after {found.seconds:.2f} s: the search is not finished")
+        if asked.search.exact:
             # The search can be continued from this file.
             write_json(json_, {**about, **tree})
         raise
-    write_json(json_, {**about, **show(console, title, result)})
+    with progress.paused():
+        return {**about, **show(console, title, result)}
+
+
+def _search_folder(
+    asked: _SearchSetup, folder: RadiiOfFolder, json_: str | None, how: dict[str, Any]
+) -> dict[str, Any]:
+    """Search around all images of a folder; the time limit holds for each."""
+    outputs = asked.outputs
+    files = (outputs.certificate, outputs.save_counterexample, outputs.resume)
+    options = ("--certificate", "--save-counterexample", "--resume")
+    refuse_single_files(folder.points, dict(zip(options, files, strict=True)))
+    refuse_overwriting(folder.points, json_path(json_))
+    Deadline(how["timeout"])
+
+    def ask(question: CommandQuestion) -> RadiusResult | SmallestResult:
+        find, _ = asked.find(question)
+        found: RadiusResult | SmallestResult = find(**how)
+        return found
+
+    answered = folder.answer(ask, how["progress"])
+    about = {**network_tree(folder.points.network), **asked.how, "ties": asked.ties}
+    return folder.tree(answered, about)
 
 
 def _refuse_useless(ctx: typer.Context, point: CentreOptions, search: SearchOptions) -> None:
@@ -158,29 +249,6 @@ def _refuse_useless(ctx: typer.Context, point: CentreOptions, search: SearchOpti
     refuse_without(ctx, "exact", ("grid", "within", *EXACT_FILES))
     if point.norm == "l0" and not search.exact:
         raise InputError("--norm l0 has whole numbers for radii; give --exact")
-
-
-def _search(
-    question: CommandQuestion, search: SearchOptions, outputs: ExactOutputs, about: dict[str, Any]
-) -> tuple[Callable[..., Any], Callable[..., dict[str, Any]]]:
-    """Return the function that searches and the one that shows its result."""
-    network, ball, label = question.network, question.region, question.label
-    if search.exact:
-        shown = SmallestView(question, outputs.save_counterexample, about)
-        known = None if outputs.resume is None else shown.known(outputs.resume)
-        certificate = outputs.certificate
-        find = partial(find_smallest, network, ball, label, certificate=certificate, known=known)
-        return find, shown
-    # The l0 norm needs --exact.
-    assert isinstance(ball, Ball)
-    interval = partial(
-        find_radius,
-        *(network, ball.middle, label, ball.norm),
-        clip_lo=ball.clip_lo,
-        clip_hi=ball.clip_hi,
-        tolerance=search.tolerance,
-    )
-    return interval, _show
 
 
 def _show(console: Console, title: str, result: RadiusResult) -> dict[str, Any]:

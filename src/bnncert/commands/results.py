@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -78,6 +78,17 @@ def show_result(console: Console, title: str, result: Result) -> None:
     console.print(Text.assemble(status_text(result), summary), soft_wrap=True)
     for note in result.notes:
         console.print(f"note: {note}", soft_wrap=True)
+
+
+def totals_text(results: Sequence[Result], seconds: float) -> str:
+    """Return how many inputs have each answer."""
+    words = ["misclassified" if r.is_misclassified else r.status for r in results]
+    decided = {w: words.count(w) for w in ("robust", "not_robust", "misclassified")}
+    return (
+        f"{decided['robust']} robust, {decided['not_robust']} not robust, "
+        f"{decided['misclassified']} misclassified, {len(words) - sum(decided.values())} undecided "
+        f"of {len(words)} in {seconds:.1f} s"
+    )
 
 
 def replay_text(found: Counterexample) -> str:

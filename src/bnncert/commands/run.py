@@ -50,7 +50,11 @@ class PointsOptions:
 
     data: Annotated[
         str,
-        typer.Option("--data", help="Points: FILE.npz, FILE.npz:KEY or .npy; labels beside them."),
+        typer.Option(
+            "--data",
+            help="Points: FILE.npz, FILE.npz:KEY, .npy, an image or a folder of images; "
+            "labels beside them.",
+        ),
     ]
     radii: Annotated[
         str,
@@ -123,7 +127,7 @@ def _plan(
 ) -> Plan:
     """Read the network and the points, and plan the instances."""
     network = read_network(model, answering.sign_zero)
-    data = read_data(points_source(points.data), points.labels)
+    data = read_data(points_source(points.data), points.labels, network)
     pixels = read_scale(scaling.scale, scaling.mean, scaling.std)
     if pixels is not None:
         network, data = pixels.on(network), data.as_pixels()

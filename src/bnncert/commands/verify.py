@@ -6,17 +6,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 
 from bnncert.atomic import write_atomically
-from bnncert.commands.bundled_names import PREFIX
 from bnncert.commands.clock import remaining
 from bnncert.commands.cluster import with_cluster
 from bnncert.commands.console import PlainConsole, watch
 from bnncert.commands.grouping import grouped
+from bnncert.commands.image_folders import (
+    VerifiedFolder,
+    refuse_overwriting,
+    refuse_single_files,
+    show_notes,
+)
 from bnncert.commands.options import (
     ArithmeticOption,
     BallOptions,
@@ -31,10 +36,17 @@ from bnncert.commands.options import (
     VerifyMethodOptions,
 )
 from bnncert.commands.output import json_path, refuse_unwritable, write_json
-from bnncert.commands.question import CommandQuestion, read_network, read_question
+from bnncert.commands.question import (
+    CommandQuestion,
+    is_input,
+    read_network,
+    read_points,
+    with_argument,
+)
 from bnncert.commands.results import partial_result, result_tree, show_result
 from bnncert.commands.unused import refuse_beside_query, refuse_unread
 from bnncert.competition.executed import as_executed
+from bnncert.deadline import Deadline
 from bnncert.formats.vnnlib.query import Specification
 from bnncert.formats.vnnlib.reader import read_vnnlib
 from bnncert.network import Network
@@ -82,8 +94,10 @@ def verify(
     ctx: typer.Context,
     model: ModelArgument,
     spec: Annotated[
-        Path | None,
-        typer.Argument(help="VNN-LIB query: .vnnlib or .vnnlib.gz; or a bundled image, demo:0."),
+        str | None,
+        typer.Argument(
+            help="VNN-LIB query: .vnnlib or .vnnlib.gz; or a point or image folder, as --input."
+        ),
     ] = None,
     ball: BallOptions,
     scaling: ScalingOptions,
@@ -96,18 +110,24 @@ def verify(
 ) -> None:
     """Decide whether a property holds, with a counterexample if it does not."""
     refuse_unread(ctx, method)
-    if spec is not None and str(spec).startswith(PREFIX) and ball.input_ is None:
-        ball, spec = replace(ball, input_=str(spec)), None
+    if spec is not None and is_input(spec):
+        ball, spec = with_argument(ball, spec), None
     if spec is not None:
-        refuse_beside_query(ctx, str(spec))
+        refuse_beside_query(ctx, spec)
     options, json_ = settings.options(), outputs.json_
     refuse_unwritable(*outputs.files, read=(model, spec, ball.input_, ball.labels))
     network = read_network(model, settings.sign_zero)
     console = PlainConsole(stderr=json_ == "-")
     if spec is not None:
-        asked = _query(network, model, spec)
+        asked = _query(network, model, Path(spec))
     else:
-        asked = _ball(model, read_question(network, ball, ball.shape, scaling), ties)
+        points = read_points(network, ball, ball.shape, scaling)
+        show_notes(points, console)
+        if points.is_folder:
+            folder = VerifiedFolder(points, console, model.name)
+            _verify_folder(folder, ties, method, settings, arithmetic, cluster, outputs)
+            return
+        asked = _ball(model, points.question(points.index), ties)
     saved = _saved(outputs.save_counterexample, asked)
     with (
         with_cluster(options, cluster) as options,
@@ -137,6 +157,44 @@ def verify(
         write_atomically(outputs.witness, vnncomp_result(_replayable(asked, result)))
     extra = {**asked.extra, "seed": settings.seed, "arithmetic": arithmetic}
     write_json(json_, result_tree(asked.network, result, asked.region, extra))
+
+
+def _verify_folder(
+    folder: VerifiedFolder,
+    ties: Ties,
+    method: str,
+    settings: VerifyMethodOptions,
+    arithmetic: Literal["real", "float32"],
+    cluster: str | None,
+    outputs: VerifyOutputs,
+) -> None:
+    """Verify all images of a folder; the time limit holds for each."""
+    single = {
+        "--certificate": outputs.certificate,
+        "--witness": outputs.witness,
+        "--save-counterexample": outputs.save_counterexample,
+    }
+    refuse_single_files(folder.points, single)
+    refuse_overwriting(folder.points, json_path(outputs.json_))
+    Deadline(settings.timeout)
+    with (
+        with_cluster(settings.options(), cluster) as options,
+        watch(PlainConsole(stderr=True)) as progress,
+    ):
+
+        def ask(question: CommandQuestion) -> Result:
+            return _ball(Path(), question, ties).ask(
+                method=method,
+                timeout=settings.timeout,
+                sign_zero=settings.sign_zero,
+                options=options,
+                progress=progress,
+                arithmetic=arithmetic,
+            )
+
+        answered = folder.answer(ask, progress)
+    extra = {"seed": settings.seed, "arithmetic": arithmetic}
+    write_json(outputs.json_, folder.tree(answered, extra))
 
 
 def _query(network: Network, model: Path, spec: Path) -> _Asked:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import io
 import math
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.errors import BnncertError, FormatError, MissingExtraError, reason
+from bnncert.errors import FormatError
 from bnncert.formats.archive import (
     ZIP_MAGIC,
     array_names,
@@ -21,27 +18,16 @@ from bnncert.formats.archive import (
     read_member_array,
     read_npy,
 )
-from bnncert.formats.limits import DEFAULT_LIMITS, too_many
+from bnncert.formats.images import is_image, read_image
 from bnncert.formats.reading import read_bytes
-
-#: Modes of Pillow with one byte per channel, and the mode to which they are converted.
-IMAGE_MODES = {
-    **dict.fromkeys(("1", "L", "LA", "La"), "L"),
-    **dict.fromkeys(("P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr"), "RGB"),
-}
-
-#: Formats of Pillow with these suffixes; other formats may start external programs.
-IMAGE_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "PPM")
-
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 
 
 def read_array(text: str) -> npt.NDArray[Any]:
     """Read the array or image that `PATH` or `PATH.npz:KEY` names."""
     file, key = split_key(text)
     path = Path(file)
-    if path.suffix.lower() in IMAGE_SUFFIXES:
-        return _read_image(path)
+    if is_image(path):
+        return read_image(path).pixels
     content = read_bytes(path)
     if not content.startswith(ZIP_MAGIC):
         if key is not None:
@@ -86,34 +72,6 @@ def _checked(array: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
             f"{where}: array of type {array.dtype} and shape {array.shape}; expected real numbers"
         )
     return array
-
-
-def _read_image(path: Path) -> npt.NDArray[Any]:
-    if importlib.util.find_spec("PIL") is None:
-        raise MissingExtraError(
-            f"{path}: reading images needs pillow: pip install 'bnncert[images]'"
-        )
-    from PIL import Image
-
-    content = read_bytes(path)
-    try:
-        # Warnings of Pillow are not needed: the image is either read or refused below.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with Image.open(io.BytesIO(content), formats=IMAGE_FORMATS) as image:
-                if image.width * image.height > DEFAULT_LIMITS.pixels:
-                    size = f"{image.width} x {image.height} pixels"
-                    raise too_many(path, size, DEFAULT_LIMITS.pixels, "pixels")
-                found = image.mode
-                mode = IMAGE_MODES.get(found)
-                pixels = None if mode is None else np.asarray(image.convert(mode), dtype=np.uint8)
-    except BnncertError:
-        raise
-    except Exception as error:  # Pillow raises many types on broken files
-        raise FormatError(f"{path}: not a readable image ({reason(error)})") from error
-    if pixels is None:
-        raise FormatError(f"{path}: image of mode {found}; expected one byte a channel")
-    return pixels
 
 
 def pick_point(

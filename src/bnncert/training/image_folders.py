@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.errors import FormatError
-from bnncert.formats.inputs import IMAGE_SUFFIXES, read_array
+from bnncert.formats.image_folder import natural_order
+from bnncert.formats.images import is_image, read_image
 from bnncert.training.labelled_images import Split, with_test_part
 
 
@@ -27,7 +28,8 @@ def read_folders(path: Path) -> tuple[Split, Split]:
 
 
 def _class_folders(path: Path) -> list[str]:
-    names = sorted(p.name for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
+    found = [p.name for p in path.iterdir() if p.is_dir() and not p.name.startswith(".")]
+    names = natural_order(found)
     if not names:
         raise FormatError(f"{path}: no subfolders; expected one folder of images per class")
     return names
@@ -41,9 +43,9 @@ def _pictures(path: Path, classes: Sequence[str]) -> Split:
         folder = path / name
         files = sorted(folder.iterdir()) if folder.is_dir() else []
         for file in files:
-            if file.suffix.lower() not in IMAGE_SUFFIXES:
+            if not is_image(file):
                 continue
-            image = read_array(str(file))
+            image = read_image(file).pixels
             first = first or file
             if images and image.shape != images[0].shape:
                 raise FormatError(

@@ -87,8 +87,15 @@ def _networks(top: ConfigSection) -> dict[str, NetworkSource]:
     return found
 
 
-def _file(section: ConfigSection, node: Node, bundled: tuple[str, ...], key: str = "file") -> str:
-    """Return the path of a file that exists, as seen from here, or a bundled name."""
+def _file(
+    section: ConfigSection,
+    node: Node,
+    bundled: tuple[str, ...],
+    key: str = "file",
+    *,
+    folders: bool = False,
+) -> str:
+    """Return the path of a file (or folder) that exists, as seen from here, or a bundled name."""
     text = section.as_text(node, key)
     if text in bundled:
         return text
@@ -96,7 +103,8 @@ def _file(section: ConfigSection, node: Node, bundled: tuple[str, ...], key: str
         raise section.wrong(f"file is {text}; bundled are {', '.join(bundled)}", node.line)
     full = section.path.parent / text
     try:
-        there = Path(split_key(str(full), KEYED_SUFFIXES)[0]).is_file()
+        file = Path(split_key(str(full), KEYED_SUFFIXES)[0])
+        there = file.is_file() or (folders and file.is_dir())
     except (OSError, ValueError):
         # The text cannot be the name of a file.
         there = False
@@ -131,7 +139,7 @@ def _data(section: ConfigSection) -> DataSource:
     if node is None:
         return DataSource(None, 0, None, None, section.line)
     if isinstance(node.value, str):
-        file = _file(section, node, (DEMO_DATA,))
+        file = _file(section, node, (DEMO_DATA,), folders=True)
         return DataSource(file, 0, None, None, node.line)
     data = ConfigSection(section.path, node, "data", _DATA_KEYS)
     count, first = data.integer("count", 1), data.integer("first", 0)
@@ -146,7 +154,7 @@ def _data(section: ConfigSection) -> DataSource:
         raise data.wrong("data is a file and random; give one", random.line)
     source: str | int | None = None
     if file_node is not None:
-        source = _file(data, file_node, (DEMO_DATA,))
+        source = _file(data, file_node, (DEMO_DATA,), folders=True)
     labels_node = data.get("labels")
     labels = None if labels_node is None else _file(data, labels_node, (OWN,), "labels")
     if labels_node is not None and random is not None:

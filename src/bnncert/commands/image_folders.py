@@ -1,0 +1,178 @@
+"""The questions of `verify` and `radius` about all images of a folder: a line for each, a total."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from bnncert.commands.console import ProgressBar
+from bnncert.commands.output import refuse_clashes
+from bnncert.commands.question import AskedPoints, CommandQuestion
+from bnncert.commands.results import network_tree, result_tree, totals_text
+from bnncert.errors import InputError
+from bnncert.radius import RadiusResult
+from bnncert.report.tables import number, status_text
+from bnncert.smallest import SmallestResult
+from bnncert.verdict import Result
+
+ResultT = TypeVar("ResultT", Result, RadiusResult | SmallestResult)
+
+
+@dataclass(frozen=True, eq=False)
+class FolderView(Generic[ResultT]):
+    """Shows the answers about a folder; a subclass states the line of an image and the total."""
+
+    points: AskedPoints
+    console: Console
+    #: The name of the network.
+    model: str
+
+    def about(self, question: CommandQuestion) -> str:
+        """Return what the questions have in common."""
+        raise NotImplementedError
+
+    def line(self, result: ResultT) -> Text:
+        """Return what the line of an image states after its name and label."""
+        raise NotImplementedError
+
+    def total(self, results: Sequence[ResultT], seconds: float) -> str:
+        """Return the last line."""
+        raise NotImplementedError
+
+    def answer(
+        self, ask: Callable[[CommandQuestion], ResultT], progress: ProgressBar
+    ) -> list[tuple[CommandQuestion, ResultT]]:
+        """Ask about one image after the other; after Ctrl-C show the total so far and re-raise."""
+        names, started = self.points.data.names, time.monotonic()
+        # All questions are made first: a wrong label is reported before the first answer.
+        questions = list(self.points.questions())
+        width = max(map(len, names))
+        answered: list[tuple[CommandQuestion, ResultT]] = []
+        with progress.paused():
+            self.console.print(self._title(questions[0]), soft_wrap=True)
+        try:
+            for name, question in zip(names, questions, strict=True):
+                result = ask(question)
+                answered.append((question, result))
+                with progress.paused():
+                    start = f"{name.ljust(width)}  label {question.label}  "
+                    text = Text.assemble(start, self.line(result), f"  {result.seconds:.2f} s")
+                    self.console.print(text, soft_wrap=True)
+        finally:
+            with progress.paused():
+                total = self.total([r for _, r in answered], time.monotonic() - started)
+                if len(answered) < len(questions):
+                    total += f" (interrupted after {len(answered)} of {len(questions)} images)"
+                self.console.print(total, soft_wrap=True)
+        return answered
+
+    def _title(self, question: CommandQuestion) -> str:
+        """Return the line above the answers."""
+        data = self.points.data
+        labels = f"labels: {data.labels_where}"
+        if self.points.label is not None:
+            labels = f"label {self.points.label}"
+        elif data.labels is None:
+            labels = "labels: the network's own answers"
+        images = f"{self.points.text}: {len(data.names)} image(s)"
+        return f"{self.model}, {images}, {self.about(question)}; {labels}"
+
+
+class VerifiedFolder(FolderView[Result]):
+    """The answers of `verify`."""
+
+    def about(self, question: CommandQuestion) -> str:
+        """Return the ball, which has the same radius around each image."""
+        return question.region.describe()
+
+    def line(self, result: Result) -> Text:
+        """Return the answer, and the margin or the class of the counterexample."""
+        found = result.counterexample
+        answer = status_text(result)
+        answer.pad_right(max(0, len("misclassified") - len(answer)))
+        if found is not None:
+            return Text.assemble(answer, f"  {found.target}, margin {number(float(found.value))}")
+        if np.isfinite(result.lower):
+            return Text.assemble(answer, f"  margin at least {number(result.lower)}")
+        return answer
+
+    def total(self, results: Sequence[Result], seconds: float) -> str:
+        """Return how many images have each answer."""
+        return totals_text(results, seconds)
+
+    def tree(
+        self, answered: Sequence[tuple[CommandQuestion, Result]], extra: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return all answers for JSON."""
+        return {
+            **network_tree(self.points.network),
+            "input": self.points.text,
+            "images": [
+                result_tree(q.network, r, q.region, {"input": q.where, "labels": q.labels, **extra})
+                for q, r in answered
+            ],
+        }
+
+
+class RadiiOfFolder(FolderView[RadiusResult | SmallestResult]):
+    """The answers of `radius`."""
+
+    def about(self, question: CommandQuestion) -> str:
+        """Return the norm."""
+        return f"norm {self.points.balls.norm}"
+
+    def line(self, result: RadiusResult | SmallestResult) -> Text:
+        """Return both sides of the search."""
+        if isinstance(result, SmallestResult):
+            text = result.counts.text
+            sides = {"certified": text(result.certified), "falsified": text(result.falsified)}
+        else:
+            # All digits: a rounded radius could exceed the certified one.
+            shown = (repr(r) if np.isfinite(r) else "-" for r in (result.lower, result.upper))
+            sides = dict(zip(("certified", "falsified"), shown, strict=True))
+        return Text(", ".join(f"{name} {value}" for name, value in sides.items()))
+
+    def total(self, results: Sequence[RadiusResult | SmallestResult], seconds: float) -> str:
+        """Return the number of images and the time."""
+        return f"{len(results)} image(s) in {seconds:.1f} s"
+
+    def tree(
+        self,
+        answered: Sequence[tuple[CommandQuestion, RadiusResult | SmallestResult]],
+        about: dict[str, Any],
+    ) -> dict[str, Any]:
+        """Return all answers for JSON."""
+        images = [
+            {"input": q.where, "labels": q.labels, "label": q.label, **r.to_dict()}
+            for q, r in answered
+        ]
+        return {**about, "input": self.points.text, "images": images}
+
+
+def refuse_single_files(points: AskedPoints, files: dict[str, Path | None]) -> None:
+    """Raise if files are named that hold the answer about one image; `files` are by option."""
+    for option, file in files.items():
+        if file is not None:
+            raise InputError(
+                f"{option} is a file about one input, and {points.text} is a folder of "
+                f"{len(points.data.names)} images; choose one with --index, or see bnncert run"
+            )
+
+
+def refuse_overwriting(points: AskedPoints, target: Path | None) -> None:
+    """Raise if an output is one of the images of a folder, or the table of their classes."""
+    images = [Path(points.source) / name for name in points.data.names]
+    refuse_clashes((target,), (*images, points.data.labels_where or None))
+
+
+def show_notes(points: AskedPoints, console: Console) -> None:
+    """Print what was converted when the points were read."""
+    for note in points.data.notes:
+        console.print(f"note: {note}", soft_wrap=True)
