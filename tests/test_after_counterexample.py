@@ -17,8 +17,8 @@ from bnncert.deadline import Deadline
 from bnncert.methods import Context, Options
 from bnncert.problem import robustness
 from bnncert.replay import Replayer
+from bnncert.solving import _after_counterexample
 from bnncert.verdict import TargetResult
-from bnncert.verification import _after_counterexample
 from tests.commands.diamond import DIAMOND, write_network
 from tests.in_process import Outcome, command_line
 

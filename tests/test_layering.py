@@ -42,6 +42,7 @@ ROOMS = (
     "quadratic",
     "checking",
     "certificate",
+    "solving",
     "verification",
     "radius",
     "smallest",

@@ -24,12 +24,13 @@ from tests.random_shapes import SHAPES, random_shaped_question
 
 from benchmarks.soundness.part import Outcome
 from benchmarks.soundness.small_limits import OF_CHECKER, small_limits
+from bnncert.certificate.wanted import Wanted
 from bnncert.certificate.writing import CertificateError, write_counterexample, write_proof
 from bnncert.checking import RejectedError, UnreadableError, check
 from bnncert.deadline import Deadline
 from bnncert.float32 import float32_network
 from bnncert.regions import EmptyRegionError
-from bnncert.verification import Wanted, solve
+from bnncert.solving import solve
 
 NUMBER = 20_000
 

@@ -41,8 +41,9 @@ if TYPE_CHECKING:
     from bnncert.regions import Ball, Box, Grid, L0Ball, Polytope, Region
     from bnncert.relaxations.moments.polynomial import Polynomial
     from bnncert.smallest import SmallestResult, find_smallest
+    from bnncert.solving import solve
     from bnncert.verdict import Counterexample, Result, TargetResult
-    from bnncert.verification import bound, solve, verify, verify_specification
+    from bnncert.verification import bound, verify, verify_specification
 
 
 __all__ = [
@@ -131,7 +132,8 @@ _HOMES = {
     "bnncert.regions": ("Ball", "Box", "Grid", "L0Ball", "Polytope", "Region"),
     "bnncert.smallest": ("SmallestResult", "find_smallest"),
     "bnncert.verdict": ("Counterexample", "Result", "TargetResult"),
-    "bnncert.verification": ("bound", "solve", "verify", "verify_specification"),
+    "bnncert.solving": ("solve",),
+    "bnncert.verification": ("bound", "verify", "verify_specification"),
 }
 
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

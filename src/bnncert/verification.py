@@ -3,40 +3,23 @@
 from __future__ import annotations
 
 import os
-import time
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 
-from bnncert.atomic import file_identity
-from bnncert.deadline import Deadline, OutOfTimeError
+from bnncert.certificate.wanted import Wanted
 from bnncert.description.model import SignZero
 from bnncert.errors import InputError, OutsideDataBoxWarning
 from bnncert.float32 import Arithmetic, float32_network
 from bnncert.formats.vnnlib.query import Specification
-from bnncert.methods import REGISTRY, Context, Options, Progress
-from bnncert.methods.interval import interval_proof
+from bnncert.methods import Options, Progress
 from bnncert.network import Network
-from bnncert.presolve.stability import stability
-from bnncert.problem import Problem, Target, Targets, Ties, from_vnnlib, robustness
+from bnncert.problem import Targets, Ties, from_vnnlib, robustness
 from bnncert.regions import Ball, Region
-from bnncert.replay import OnnxRuntime, Replayer
-from bnncert.search.trace import SearchRecord
-from bnncert.verdict import (
-    Finding,
-    Result,
-    TargetResult,
-    VerificationInterrupt,
-    merge,
-    overall_status,
-)
-
-#: Called with an answer before a certificate is written.
-Announce: TypeAlias = Callable[[Result], None]
+from bnncert.solving import Announce, solve
+from bnncert.verdict import Result
 
 
 def verify(
@@ -59,6 +42,12 @@ def verify(
 
     Parameters
     ----------
+    network
+        The network, from :func:`load`, :func:`from_torch` or :meth:`Network.from_arrays`.
+    region
+        The inputs that count: a :class:`Ball`, :class:`L0Ball`, :class:`Box` or :class:`Polytope`.
+    label
+        The class that all of them should have.
     targets
         "all" adversarial classes, the "runner-up" only (the one with the highest score at the
         centre of the region, as in the paper), or one class.
@@ -71,11 +60,50 @@ def verify(
     method
         A name from ``bnncert methods``.
     timeout
-        Seconds for the whole question.
+        Seconds for the whole question; None sets no limit.
+    options
+        Settings of the method.
+    progress
+        Called with a text, the number of steps done and the number of all steps (0: unknown).
     certificate
         The file for a certificate of the verdict, which ``bnncert check`` accepts.
     announce
         Called with the answer before the certificate is written, which takes time and can fail.
+
+    Returns
+    -------
+    Result
+        The status ("robust", "not_robust", "unknown" or "timeout"), the bounds for each target, and
+        the counterexample if there is one.  It is printed as a table.
+
+    Raises
+    ------
+    InputError
+        If an argument cannot be used: a label or target that the network does not have, a region of
+        another size, an unknown method, an option outside its range, or a certificate that
+        would replace the network's file.
+    MissingExtraError
+        If the method needs a package that is not installed.
+    VerificationInterrupt
+        On Ctrl-C; its `result` is what was known by then.
+
+    Warns
+    -----
+    OutsideDataBoxWarning
+        If the centre of a ball lies outside the data box of the network.
+
+    Examples
+    --------
+    Two neurons, sign(a + b) and sign(a - b), and the classes "both are +1" and "both are -1":
+
+    >>> import bnncert
+    >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
+    >>> result = bnncert.verify(net, bnncert.Ball("linf", [0.5, 0], 0.2), label=0, timeout=60)
+    >>> result.status, result.lower
+    ('robust', 4.0)
+    >>> result = bnncert.verify(net, bnncert.Ball("linf", [0.5, 0], 0.3), label=0, timeout=60)
+    >>> result.status, result.counterexample.scores.tolist()
+    ('not_robust', [0.0, 0.0])
     """
     network = network.with_sign_zero(sign_zero)
     _warn_outside(network, region)
@@ -109,7 +137,45 @@ def verify_specification(
     certificate: str | os.PathLike[str] | None = None,
     announce: Announce | None = None,
 ) -> Result:
-    """Decide a VNN-LIB query, which states the violation: "robust" is unsat, "not_robust" sat."""
+    """Decide a VNN-LIB query, which states the violation: "robust" is unsat, "not_robust" sat.
+
+    Parameters
+    ----------
+    network
+        The network, with as many inputs and scores as the query declares.
+    specification
+        The query, from :func:`read_vnnlib`.
+    sign_zero, arithmetic, method, timeout, options, progress, certificate, announce
+        Those of :func:`verify`.
+
+    Returns
+    -------
+    Result
+        The answer; its `vnncomp_word` is "sat", "unsat", "unknown" or "timeout".
+
+    Raises
+    ------
+    InputError
+        As :func:`verify`; also if the query does not fit the network, or if a certificate is
+        requested for a query with several input regions.
+    MissingExtraError, VerificationInterrupt
+        As :func:`verify`.
+
+    Examples
+    --------
+    Is there an input in the unit square at which score 1 is at least score 0?
+
+    >>> import bnncert
+    >>> from bnncert.formats.vnnlib.reader import parse_vnnlib
+    >>> net = bnncert.Network.from_arrays([[[1, 1]], [[1], [-1]]], [[0], [0, 0]])
+    >>> query = parse_vnnlib('''
+    ... (declare-const X_0 Real) (declare-const X_1 Real)
+    ... (declare-const Y_0 Real) (declare-const Y_1 Real)
+    ... (assert (>= X_0 0)) (assert (<= X_0 1)) (assert (>= X_1 0)) (assert (<= X_1 1))
+    ... (assert (>= Y_1 Y_0))''')
+    >>> bnncert.verify_specification(net, query, timeout=60).vnncomp_word
+    'unsat'
+    """
     network = network.with_sign_zero(sign_zero)
     problems = tuple(
         replace(p, network=_executed(network, p.region, arithmetic))
@@ -149,173 +215,37 @@ def bound(
     options: Options | None = None,
     progress: Progress | None = None,
 ) -> Result:
-    """Return lower and upper bounds of the margin over each target, by one method."""
+    """Return lower and upper bounds of the margin over each target, by one method.
+
+    Parameters
+    ----------
+    network, region, label, targets, sign_zero, timeout, options, progress
+        Those of :func:`verify`.
+    method
+        A method that promises a bound, see ``bnncert methods``.
+
+    Returns
+    -------
+    Result
+        The bounds; `lower` and `upper` of the result are the smallest over all targets.
+
+    Raises
+    ------
+    InputError, MissingExtraError, VerificationInterrupt
+        As :func:`verify`.
+
+    Examples
+    --------
+    >>> import bnncert
+    >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
+    >>> bnncert.bound(net, bnncert.Ball("l2", [0.5, 0], 0.1), label=0, method="interval").lower
+    4.0
+    """
     network = network.with_sign_zero(sign_zero)
     options = replace(options or Options(), mode="optimum")
     _warn_outside(network, region)
     problem = robustness(network, region, label, targets)
     return solve([problem], method, timeout, options, progress, check_centre=False)
-
-
-def solve(
-    problems: Sequence[Problem],
-    method: str = "auto",
-    timeout: float | None = None,
-    options: Options | None = None,
-    progress: Progress | None = None,
-    *,
-    check_centre: bool = True,
-    specification: Specification | None = None,
-    arithmetic: Arithmetic = "real",
-    wanted: Wanted | None = None,
-    announce: Announce | None = None,
-) -> Result:
-    """Run a method on each problem of a query and combine the answers.
-
-    A certificate can be `wanted` if there is one problem; `announce` is called before it is
-    written.  Ctrl-C raises a :class:`VerificationInterrupt` with the result so far.
-    """
-    engine = REGISTRY.make(method)
-    deadline = Deadline(timeout)
-    chosen = options or Options()
-    chosen.check()
-    started = time.monotonic()
-    tell = announce or (lambda result: None)
-    if not problems:
-        empty = Result("robust", (), 0.0, method, notes=("the input region is empty",))
-        tell(empty)
-        return empty
-    runtime = OnnxRuntime.of(problems[0].network)
-    accept = None if specification is None else specification.holds
-    results: list[Result] = []
-    for problem in problems:
-        replayer = Replayer(problem, runtime, accept, only_float32=arithmetic == "float32")
-        record = None if wanted is None else SearchRecord()
-        context = Context(chosen, deadline, replayer, progress, record)
-        found = _at_centre(problem, context) if check_centre else None
-        try:
-            answers = found if found is not None else engine.run(problem, context)
-        except KeyboardInterrupt as stop:
-            known = [context.so_far.get(t.name) or _untouched(t) for t in problem.targets]
-            results.append(_result(problem, context, known, method))
-            partial = replace(merge(results), seconds=time.monotonic() - started)
-            raise VerificationInterrupt(partial) from stop
-        except OutOfTimeError:
-            answers = _at_the_limit(problem, context)
-        results.append(_result(problem, context, answers, method))
-        if results[-1].status == "not_robust":
-            break
-    result = replace(merge(results), seconds=time.monotonic() - started)
-    tell(result)
-    if wanted is not None:
-        result = wanted.write(problem, result, context)
-        result = replace(result, seconds=time.monotonic() - started)
-    return result
-
-
-def _at_the_limit(problem: Problem, context: Context) -> tuple[TargetResult, ...]:
-    """Return the results of a method that has run out of time, at least interval bounds."""
-    bounds = stability(problem.network, problem.region)
-    answers = []
-    for target in problem.targets:
-        lower, proved = interval_proof(target, bounds[-1])
-        since = context.deadline.elapsed()
-        context.result(target, "interval", since, lower=lower, proved=proved, tried=False)
-        known = context.so_far[target.name]
-        if known.status == "unknown":
-            known = replace(known, status="timeout")
-        answers.append(known)
-    return tuple(answers)
-
-
-def _untouched(target: Target) -> TargetResult:
-    return TargetResult(target.name, "unknown", rival=target.rival, tried=False)
-
-
-def _result(
-    problem: Problem, context: Context, answers: Sequence[TargetResult], method: str
-) -> Result:
-    """Return the answer to one problem."""
-    told = _after_counterexample(problem, context, tuple(answers))
-    found = next((a.counterexample for a in told if a.counterexample is not None), None)
-    notes = [*problem.network.notes, *problem.region.notes]
-    status = overall_status([a.status for a in told])
-    if status not in ("robust", "not_robust"):
-        notes += _rejected(context.replayer)
-    return Result(
-        status=status,
-        targets=told,
-        seconds=context.deadline.elapsed(),
-        method=method,
-        counterexample=found,
-        label=problem.label,
-        notes=tuple(notes),
-    )
-
-
-def _rejected(replayer: Replayer) -> list[str]:
-    """Return what became of candidates that are no counterexamples."""
-    notes = []
-    if replayer.rejected:
-        notes.append(f"{replayer.rejected} candidate counterexample(s) did not replay")
-    if replayer.rejected_off_grid:
-        notes.append(
-            f"{replayer.rejected_off_grid} point(s) between those of the grid have another class, "
-            "but not the grid points next to them"
-        )
-    return notes
-
-
-@dataclass(frozen=True, eq=False)
-class Wanted:
-    """A requested certificate: its file and its subject."""
-
-    path: Path
-    network: Network
-    arithmetic: Arithmetic
-    sign_zero: SignZero | None
-
-    def __post_init__(self) -> None:
-        # This is checked before the verification, which may take long.
-        source = self.network.source
-        if os.path.isfile(source) and file_identity(source) == file_identity(self.path):
-            raise InputError(f"{self.path}: cannot be written (the network was read from it)")
-
-    def write(self, problem: Problem, result: Result, context: Context) -> Result:
-        """Write the certificate of a verdict; if that fails, name the trusted solvers."""
-        # Imported on use, because most verifications do not write a certificate.
-        from bnncert.certificate.writing import CertificateError, write_counterexample, write_proof
-
-        try:
-            if result.status == "robust":
-                write_proof(
-                    self.path,
-                    problem,
-                    self.network,
-                    arithmetic=self.arithmetic,
-                    sign_zero=self.sign_zero,
-                    record=context.record,
-                    deadline=context.deadline,
-                    progress=context.progress,
-                )
-            elif result.counterexample is not None:
-                write_counterexample(
-                    self.path,
-                    problem,
-                    self.network,
-                    result.counterexample,
-                    arithmetic=self.arithmetic,
-                    sign_zero=self.sign_zero,
-                )
-            else:
-                return result
-        except (CertificateError, OutOfTimeError) as error:
-            trusted = None
-            if result.status == "robust":
-                solvers = dict.fromkeys(t.trusted for t in result.targets if t.trusted is not None)
-                trusted = ", ".join(solvers) or "bnncert"
-            return replace(result, notes=(*result.notes, str(error)), trusted=trusted)
-        return replace(result, certificate=str(self.path))
 
 
 #: The distance of a centre outside the data box that may be due to rounding, relative to the box.
@@ -345,52 +275,3 @@ def _executed(network: Network, region: Region, arithmetic: Arithmetic) -> Netwo
     if arithmetic not in ("real", "float32"):
         raise InputError(f"arithmetic is {arithmetic!r}; expected real or float32")
     return network if arithmetic == "real" else float32_network(network, region)
-
-
-def _after_counterexample(
-    problem: Problem, context: Context, answers: tuple[TargetResult, ...]
-) -> tuple[TargetResult, ...]:
-    """Apply a counterexample for one target to the undecided ones."""
-    found = next((a.counterexample for a in answers if a.counterexample is not None), None)
-    if found is None:
-        return answers
-    reached = context.replayer.reached(problem.targets, found)
-    told = []
-    for answer, (violated, value) in zip(answers, reached, strict=True):
-        if answer.status in ("robust", "not_robust"):
-            told.append(answer)
-            continue
-        upper = min(answer.upper, value)
-        finding: Finding | None = None
-        # An upper bound below 0 is the value at another point of the region.
-        if violated or upper < 0:
-            finding = "violated"
-        elif not answer.tried:
-            finding = "not_tried"
-        told.append(replace(answer, upper=upper, finding=finding))
-    return tuple(told)
-
-
-def _at_centre(problem: Problem, context: Context) -> tuple[TargetResult, ...] | None:
-    """Return the answer if the centre of the region violates the property."""
-    values = context.replayer.value(problem.targets, problem.region.center)
-    if values is None:
-        return None
-    for k, target in enumerate(problem.targets):
-        if values[k] <= 0:
-            found = context.replayer.confirm(target, problem.region.center)
-            if found is not None:
-                results = [
-                    context.result(
-                        t,
-                        "centre",
-                        0.0,
-                        upper=float(values[j]),
-                        counterexample=found if j == k else None,
-                        tried=False,
-                    )
-                    for j, t in enumerate(problem.targets)
-                ]
-                results[k] = replace(results[k], at_centre=True)
-                return tuple(results)
-    return None

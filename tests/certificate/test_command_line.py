@@ -16,13 +16,13 @@ import pytest
 
 import bnncert
 from bnncert.certificate.certify import Prover
+from bnncert.certificate.wanted import Wanted
 from bnncert.cli import main
 from bnncert.deadline import Deadline
 from bnncert.methods import Context
 from bnncert.problem import robustness
 from bnncert.replay import Replayer
 from bnncert.verdict import Result, TargetResult
-from bnncert.verification import Wanted
 from tests.brute_force import TinyNetwork
 
 Run = Callable[..., tuple[int, str, str]]

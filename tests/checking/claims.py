@@ -19,7 +19,7 @@ from bnncert.checking.function import common_shift
 from bnncert.checking.space import Space
 from bnncert.deadline import Deadline
 from bnncert.problem import Problem, robustness
-from bnncert.verification import solve
+from bnncert.solving import solve
 from tests.brute_force import TinyNetwork
 from tests.checking.stated_regions import is_listed, last_layers
 

@@ -8,6 +8,7 @@ import numpy as np
 
 import bnncert
 from bnncert.certificate.elimination_proof import _gates
+from bnncert.certificate.wanted import Wanted
 from bnncert.certificate.writing import _statement
 from bnncert.checking.container import Budget, Section
 from bnncert.checking.elimination import Elimination
@@ -17,7 +18,7 @@ from bnncert.checking.skeleton import Skeleton
 from bnncert.checking.statement import Statement
 from bnncert.problem import Problem
 from bnncert.search.elimination.plan import UNLIMITED, make_plan
-from bnncert.verification import Wanted, solve
+from bnncert.solving import solve
 from tests.brute_force import TinyNetwork
 from tests.checking.claims import random_network, robust_problem, unpack
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import bnncert
+from bnncert.certificate.wanted import Wanted
 from bnncert.checking import RejectedError, UnreadableError, check
 from bnncert.checking import elimination as kernel
 from bnncert.checking.container import Section
@@ -18,7 +19,7 @@ from bnncert.checking.elimination import Elimination, SignTable
 from bnncert.problem import Problem, robustness
 from bnncert.search.elimination import bound
 from bnncert.search.elimination.plan import UNLIMITED
-from bnncert.verification import Wanted, solve
+from bnncert.solving import solve
 from tests.brute_force import TinyNetwork
 from tests.checking.claims import (
     Judge,

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import bnncert
+from bnncert.certificate.wanted import Wanted
 from bnncert.checking import RejectedError, UnreadableError, check
 from bnncert.checking.container import Section
 from bnncert.checking.flips import UNITS, Flips, FlipSums
@@ -20,7 +21,7 @@ from bnncert.checking.geometry import Geometry
 from bnncert.checking.patterns import MOST_PATTERNS
 from bnncert.checking.statement import Statement
 from bnncert.problem import robustness
-from bnncert.verification import Wanted, solve
+from bnncert.solving import solve
 from tests.brute_force import TinyNetwork, reachable_first_layers
 from tests.checking.claims import Judge, accepted, excluding_pair, pack, unpack
 from tests.checking.pattern_trees import (

@@ -1,0 +1,219 @@
+"""Running a method on the problems of one question."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from bnncert.certificate.wanted import Wanted
+from bnncert.deadline import Deadline, OutOfTimeError
+from bnncert.float32 import Arithmetic
+from bnncert.formats.vnnlib.query import Specification
+from bnncert.methods import REGISTRY, Context, Options, Progress
+from bnncert.methods.interval import interval_proof
+from bnncert.presolve.stability import stability
+from bnncert.problem import Problem, Target
+from bnncert.replay import OnnxRuntime, Replayer
+from bnncert.search.trace import SearchRecord
+from bnncert.verdict import (
+    Finding,
+    Result,
+    TargetResult,
+    VerificationInterrupt,
+    merge,
+    overall_status,
+)
+
+#: Called with an answer before a certificate is written.
+Announce: TypeAlias = Callable[[Result], None]
+
+
+def solve(
+    problems: Sequence[Problem],
+    method: str = "auto",
+    timeout: float | None = None,
+    options: Options | None = None,
+    progress: Progress | None = None,
+    *,
+    check_centre: bool = True,
+    specification: Specification | None = None,
+    arithmetic: Arithmetic = "real",
+    wanted: Wanted | None = None,
+    announce: Announce | None = None,
+) -> Result:
+    """Run a method on each problem of a query and combine the answers.
+
+    Parameters
+    ----------
+    problems
+        The problems, which are usually those of one query; without any the answer is "robust".
+    method, timeout, options, progress, arithmetic, announce
+        Those of :func:`verify`.
+    check_centre
+        Whether the centre of each region is evaluated before the method runs.
+    specification
+        The query that the problems come from, in whose terms counterexamples are replayed.
+    wanted
+        A certificate to write, if there is one problem.
+
+    Returns
+    -------
+    Result
+        The answer to all problems; a counterexample to one of them ends the search.
+
+    Raises
+    ------
+    InputError, MissingExtraError
+        As :func:`verify`.
+    VerificationInterrupt
+        On Ctrl-C; its `result` is what was known by then.
+
+    Examples
+    --------
+    >>> import bnncert
+    >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
+    >>> ball = bnncert.Ball("linf", [0.5, 0], 0.2)
+    >>> at_most = [bnncert.output_polytope(net, ball, [[1, 0]], [limit]) for limit in (1, 2)]
+    >>> [bnncert.solve([problem], timeout=60).status for problem in at_most]
+    ['not_robust', 'robust']
+    """
+    engine = REGISTRY.make(method)
+    deadline = Deadline(timeout)
+    chosen = options or Options()
+    chosen.check()
+    started = time.monotonic()
+    tell = announce or (lambda result: None)
+    if not problems:
+        empty = Result("robust", (), 0.0, method, notes=("the input region is empty",))
+        tell(empty)
+        return empty
+    runtime = OnnxRuntime.of(problems[0].network)
+    accept = None if specification is None else specification.holds
+    results: list[Result] = []
+    for problem in problems:
+        replayer = Replayer(problem, runtime, accept, only_float32=arithmetic == "float32")
+        record = None if wanted is None else SearchRecord()
+        context = Context(chosen, deadline, replayer, progress, record)
+        found = _at_centre(problem, context) if check_centre else None
+        try:
+            answers = found if found is not None else engine.run(problem, context)
+        except KeyboardInterrupt as stop:
+            known = [context.so_far.get(t.name) or _untouched(t) for t in problem.targets]
+            results.append(_result(problem, context, known, method))
+            partial = replace(merge(results), seconds=time.monotonic() - started)
+            raise VerificationInterrupt(partial) from stop
+        except OutOfTimeError:
+            answers = _at_the_limit(problem, context)
+        results.append(_result(problem, context, answers, method))
+        if results[-1].status == "not_robust":
+            break
+    result = replace(merge(results), seconds=time.monotonic() - started)
+    tell(result)
+    if wanted is not None:
+        result = wanted.write(problem, result, context)
+        result = replace(result, seconds=time.monotonic() - started)
+    return result
+
+
+def _at_the_limit(problem: Problem, context: Context) -> tuple[TargetResult, ...]:
+    """Return the results of a method that has run out of time, at least interval bounds."""
+    bounds = stability(problem.network, problem.region)
+    answers = []
+    for target in problem.targets:
+        lower, proved = interval_proof(target, bounds[-1])
+        since = context.deadline.elapsed()
+        context.result(target, "interval", since, lower=lower, proved=proved, tried=False)
+        known = context.so_far[target.name]
+        if known.status == "unknown":
+            known = replace(known, status="timeout")
+        answers.append(known)
+    return tuple(answers)
+
+
+def _untouched(target: Target) -> TargetResult:
+    return TargetResult(target.name, "unknown", rival=target.rival, tried=False)
+
+
+def _result(
+    problem: Problem, context: Context, answers: Sequence[TargetResult], method: str
+) -> Result:
+    """Return the answer to one problem."""
+    told = _after_counterexample(problem, context, tuple(answers))
+    found = next((a.counterexample for a in told if a.counterexample is not None), None)
+    notes = [*problem.network.notes, *problem.region.notes]
+    status = overall_status([a.status for a in told])
+    if status not in ("robust", "not_robust"):
+        notes += _rejected(context.replayer)
+    return Result(
+        status=status,
+        targets=told,
+        seconds=context.deadline.elapsed(),
+        method=method,
+        counterexample=found,
+        label=problem.label,
+        notes=tuple(notes),
+    )
+
+
+def _rejected(replayer: Replayer) -> list[str]:
+    """Return what became of candidates that are no counterexamples."""
+    notes = []
+    if replayer.rejected:
+        notes.append(f"{replayer.rejected} candidate counterexample(s) did not replay")
+    if replayer.rejected_off_grid:
+        notes.append(
+            f"{replayer.rejected_off_grid} point(s) between those of the grid have another class, "
+            "but not the grid points next to them"
+        )
+    return notes
+
+
+def _after_counterexample(
+    problem: Problem, context: Context, answers: tuple[TargetResult, ...]
+) -> tuple[TargetResult, ...]:
+    """Apply a counterexample for one target to the undecided ones."""
+    found = next((a.counterexample for a in answers if a.counterexample is not None), None)
+    if found is None:
+        return answers
+    reached = context.replayer.reached(problem.targets, found)
+    told = []
+    for answer, (violated, value) in zip(answers, reached, strict=True):
+        if answer.status in ("robust", "not_robust"):
+            told.append(answer)
+            continue
+        upper = min(answer.upper, value)
+        finding: Finding | None = None
+        # An upper bound below 0 is the value at another point of the region.
+        if violated or upper < 0:
+            finding = "violated"
+        elif not answer.tried:
+            finding = "not_tried"
+        told.append(replace(answer, upper=upper, finding=finding))
+    return tuple(told)
+
+
+def _at_centre(problem: Problem, context: Context) -> tuple[TargetResult, ...] | None:
+    """Return the answer if the centre of the region violates the property."""
+    values = context.replayer.value(problem.targets, problem.region.center)
+    if values is None:
+        return None
+    for k, target in enumerate(problem.targets):
+        if values[k] <= 0:
+            found = context.replayer.confirm(target, problem.region.center)
+            if found is not None:
+                results = [
+                    context.result(
+                        t,
+                        "centre",
+                        0.0,
+                        upper=float(values[j]),
+                        counterexample=found if j == k else None,
+                        tried=False,
+                    )
+                    for j, t in enumerate(problem.targets)
+                ]
+                results[k] = replace(results[k], at_centre=True)
+                return tuple(results)
+    return None
