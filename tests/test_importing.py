@@ -53,3 +53,26 @@ def test_the_page_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert re.search(r"^(robust|not robust) in ", printed[0], re.MULTILINE)
     assert re.search(r"^(robust|not robust) in ", printed[2], re.MULTILINE)
     assert bnncert.load("net.npz").content_hash == names["same"].content_hash
+
+
+@pytest.mark.parametrize("exporter", ["current", "dynamo=False"])
+def test_the_recipe_of_pytorch_is_read(
+    exporter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if exporter == "current":
+        pytest.importorskip("onnxscript", reason="the exporter of PyTorch needs it")
+    monkeypatch.chdir(tmp_path)
+    page = PAGE.read_text()
+    recipe = re.search(r"^torch\.onnx\.export\(.*\)$", page, re.MULTILINE)
+    assert recipe is not None
+    line = recipe[0] if exporter == "current" else recipe[0][:-1] + ", dynamo=False)"
+    # The model of the page that the recipe exports, and its points.
+    blocks = [text for language, text in BLOCK.findall(page) if "class BinaryLinear" in text]
+    before = next(text for language, text in BLOCK.findall(page) if "class Sign(" in text)
+    names: dict[str, Any] = {}
+    for text in (before, *blocks, line):
+        exec(compile(text, str(PAGE), "exec"), names)
+    assert Path("net.onnx.data").exists() == (exporter == "current")
+    network = bnncert.load("net.onnx")
+    points = names["points"].numpy()
+    np.testing.assert_array_equal(network.classify(points), names["net"].classify(points))

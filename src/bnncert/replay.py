@@ -15,7 +15,6 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, SignArray
 from bnncert.description.rationals import float_above
-from bnncert.formats.reading import read_bytes
 from bnncert.network import Network
 from bnncert.problem import Problem, Target
 from bnncert.verdict import Counterexample
@@ -45,7 +44,9 @@ class OnnxRuntime:
         if network.kind != "onnx" or importlib.util.find_spec("onnxruntime") is None:
             return None
         try:
-            return OnnxRuntime(read_bytes(Path(network.source)))
+            from bnncert.formats.onnx.external import read_in_one_piece
+
+            return OnnxRuntime(read_in_one_piece(Path(network.source)))
         except Exception:  # onnxruntime has no exception of its own for "cannot run this model"
             return None
 

@@ -67,7 +67,7 @@ def read_description(
         raise FormatError(f"{source}: the content is not {path.suffix}")
     from bnncert.formats.onnx.reader import read_onnx
 
-    return read_onnx(content, source)
+    return read_onnx(content, source, path.parent, limits)
 
 
 def _family(content: bytes, path: Path, limits: Limits) -> Literal["keras", "checkpoint"] | None:

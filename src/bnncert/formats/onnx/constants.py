@@ -11,7 +11,8 @@ import onnx
 
 from bnncert.arrays import FloatArray
 from bnncert.errors import FormatError
-from bnncert.formats.onnx.graph import PLAIN_TYPES, OnnxNode, type_name
+from bnncert.formats.onnx.element_types import PLAIN_TYPES
+from bnncert.formats.onnx.graph import OnnxNode, type_name
 
 Tensor: TypeAlias = npt.NDArray[Any]
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,9 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import numpy_helper
 
 from bnncert.errors import BnncertError, FormatError, UnsupportedModelError, reason
-from bnncert.formats.limits import DEFAULT_LIMITS
+from bnncert.formats.limits import DEFAULT_LIMITS, Limits
+from bnncert.formats.onnx.element_types import PLAIN_TYPES
+from bnncert.formats.onnx.external import embed_external_data
 from bnncert.formats.onnx.size import check_size
 
 #: Before opset 7 broadcasting had different rules; later opsets than the newest are not known.
@@ -31,15 +34,6 @@ INPUT_TYPES: dict[int, np.dtype[Any]] = {
     onnx.TensorProto.DOUBLE: np.dtype(np.float64),
     onnx.TensorProto.FLOAT16: np.dtype(np.float16),
 }
-
-#: Element types of constants: bool, integers, float16, float32 and float64.
-PLAIN_TYPES = frozenset(
-    int(onnx.TensorProto.DataType.Value(name))
-    for name in (
-        *("BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64"),
-        *("FLOAT16", "FLOAT", "DOUBLE"),
-    )
-)
 
 #: Names of the standard operator set.
 STANDARD_DOMAINS = ("", "ai.onnx")
@@ -139,14 +133,15 @@ def type_name(code: int) -> str:
 
 def tensor_array(tensor: Any, place: str) -> npt.NDArray[Any]:
     """Return a stored tensor as an array of its own type."""
-    if tensor.data_location == onnx.TensorProto.EXTERNAL:
-        raise UnsupportedModelError(
-            f"{place}: tensor {tensor.name} is stored in another file; save the model in one file"
-        )
     if tensor.data_type not in PLAIN_TYPES:
         raise UnsupportedModelError(
             f"{place}: tensor {tensor.name} has element type {type_name(tensor.data_type)}; "
             "expected numbers of 8 bits or more of a type of NumPy"
+        )
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        raise UnsupportedModelError(
+            f"{place}: tensor {tensor.name} is stored in another file; load the model by its path, "
+            "or save it in one file"
         )
     try:
         array = np.asarray(numpy_helper.to_array(tensor))
@@ -155,8 +150,10 @@ def tensor_array(tensor: Any, place: str) -> npt.NDArray[Any]:
     return array
 
 
-def parse_graph(content: bytes, source: str) -> Graph:
-    """Read the bytes of a model file."""
+def parse_graph(
+    content: bytes, source: str, folder: Path | None = None, limits: Limits = DEFAULT_LIMITS
+) -> Graph:
+    """Read the bytes of a model file; tensors in other files are read from `folder`."""
     check_size(content, source)
     model = onnx.ModelProto()
     try:
@@ -167,6 +164,8 @@ def parse_graph(content: bytes, source: str) -> Graph:
     if not graph.node:
         raise FormatError(f"{source}: no graph in the file; it is not an ONNX model, or empty")
     _check_names(model, source)
+    if folder is not None:
+        embed_external_data(model, folder, source, limits)
     opset = _opset(model, source)
     tensors = {tensor.name: tensor for tensor in graph.initializer}
     if len(tensors) != len(graph.initializer):

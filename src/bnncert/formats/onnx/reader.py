@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy as np
 from bnncert.arrays import FloatArray
 from bnncert.description.model import Divide, ModelDescription, Normalise, Scale, Shift
 from bnncert.errors import FormatError, UnsupportedModelError
+from bnncert.formats.limits import DEFAULT_LIMITS, Limits
 from bnncert.formats.onnx.constants import exact_floats, scalar, target_type
 from bnncert.formats.onnx.folding import FOLDS, fold
 from bnncert.formats.onnx.graph import STANDARD_DOMAINS, Graph, OnnxNode, parse_graph, tensor_array
@@ -45,9 +47,20 @@ OWN_METADATA = "bnncert."
 Handler: TypeAlias = Callable[[GraphWalk, OnnxNode, Sequence[Operand]], Value]
 
 
-def read_onnx(content: bytes, source: str) -> ModelDescription:
-    """Read a network from the bytes of an ONNX file."""
-    graph = parse_graph(content, source)
+def read_onnx(
+    content: bytes, source: str, folder: Path | None = None, limits: Limits = DEFAULT_LIMITS
+) -> ModelDescription:
+    """Read a network from the bytes of an ONNX file.
+
+    Parameters
+    ----------
+    folder
+        The folder of the file, from which tensors in other files are read; without it they are
+        refused.
+    limits
+        The limits of these other files.
+    """
+    graph = parse_graph(content, source, folder, limits)
     walk = GraphWalk(opset=graph.opset, as_written=_own(graph, "form", source) == "normal")
     value = _follow(graph, walk)
     if value.pool is not None or value.clipped or value.kind == "bool":
