@@ -50,7 +50,7 @@ def verify(
         The class that all of them should have.
     targets
         "all" adversarial classes, the "runner-up" only (the one with the highest score at the
-        centre of the region, as in the paper), or one class.
+        centre of the region, as in the paper), a class, or several classes.
     ties
         Whether an equal score of an adversarial class is a "violation" or "robust".
     sign_zero

@@ -31,7 +31,7 @@ from bnncert.bundled import load_demo_images, load_demo_network
 from bnncert.errors import BnncertError, InputError
 from bnncert.formats.inputs import pick_point
 from bnncert.network import Network, load
-from bnncert.problem import robustness
+from bnncert.problem import Targets, robustness, targets_text
 from bnncert.regions import Ball, Grid
 
 #: Data that was read: the source, its labels, and the shape and classes of the network.
@@ -187,11 +187,13 @@ def _instances(
         raise InputError("a bound has no certificate; only verdicts have")
     network, data = subject.network, subject.data
     balls = subject.balls(settings)
-    asked = [p for p in _classified(subject, balls) if p[2] != settings.targets]
+    targets = settings.targets
+    classes = targets if isinstance(targets, tuple) else (targets,)
+    asked = [p for p in _classified(subject, balls) if p[2] not in classes]
     off_grid = 0
     for index, point, label, _ in asked:
         try:
-            robustness(network, Ball("linf", point, 0.0), label, settings.targets)
+            robustness(network, Ball("linf", point, 0.0), label, targets)
             made = [balls.around(point, radius) for radius in sizes]
         except InputError as error:
             raise InputError(f"{data.where} [{index}]: {error}") from error
@@ -218,11 +220,16 @@ def _instances(
             )
     left_out = len(subject.selection.numbers(data, network)) - len(asked)
     counts = {
-        f"{left_out} input(s) of class {settings.targets}, the target itself, left out": left_out,
+        f"{left_out} input(s) of class {_or_text(targets)}, the target itself, left out": left_out,
         f"{off_grid} input(s) are not on the grid; the balls stay around them": off_grid,
     }
     notes = (*data.notes, *(note for note, count in counts.items() if count))
     return instances, notes
+
+
+def _or_text(targets: Targets) -> str:
+    """Return targets as in "1 or 2"."""
+    return targets_text(targets).replace(",", " or ")
 
 
 def _common_key(subject: _Subject, settings: Settings, balls: Balls) -> InstanceKey:
@@ -235,7 +242,7 @@ def _common_key(subject: _Subject, settings: Settings, balls: Balls) -> Instance
         norm=settings.norm,
         radius=0.0,
         clip=_clip_text(balls.lo, balls.hi),
-        targets=str(settings.targets),
+        targets=targets_text(settings.targets),
         method=settings.method_text,
         timeout=settings.timeout,
         ties=settings.ties,

@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from bnncert.commands.console import PlainConsole
-from bnncert.commands.options import SignZeroOption
+from bnncert.commands.options import ModelArgument, SignZeroOption
 from bnncert.commands.output import refuse_unwritable
 from bnncert.errors import InputError
 from bnncert.network import load
 
 
 def convert(
-    source: Annotated[Path, typer.Argument(help="Network file to read.")],
+    source: ModelArgument,
     target: Annotated[Path, typer.Argument(help="File to write: .npz, .json or .onnx.")],
     sign_zero: SignZeroOption = None,
     layers: Annotated[

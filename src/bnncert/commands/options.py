@@ -196,7 +196,9 @@ class ScalingOptions:
     std: Annotated[
         str | None, typer.Option("--std", help="Of --mean: one number, or one for each channel.")
     ] = None
-    targets: Annotated[str, typer.Option("--targets", help="all, runner-up, or a class.")] = "all"
+    targets: Annotated[
+        str, typer.Option("--targets", help="all, runner-up, or classes as in 3 or 1,2.")
+    ] = "all"
 
 
 @dataclass(frozen=True)
@@ -286,9 +288,16 @@ def read_targets(text: str) -> Targets:
     """Return the adversarial classes that `--targets` names."""
     from bnncert.problem import targets_of
 
-    found = targets_of(int(text) if text.isdecimal() else text)
+    parts = [part.strip() for part in text.split(",")]
+    numbers = all(part.isdecimal() and part.isascii() for part in parts)
+    try:
+        found = targets_of([int(part) for part in parts] if numbers else text)
+    except InputError as error:
+        raise InputError(f"--targets is {text!r}: {error}") from error
     if found is None:
-        raise InputError(f"--targets is {text!r}; expected all, runner-up or a class")
+        raise InputError(
+            f"--targets is {text!r}; expected all, runner-up, or classes as in 3 or 1,2"
+        )
     return found
 
 

@@ -17,7 +17,7 @@ from bnncert.batch.rows import label_source
 from bnncert.batch.runner import AnsweredInstances, Place
 from bnncert.batch.store import ResultsFile
 from bnncert.commands.batches import refuse_failures, run_shown
-from bnncert.commands.bundled_names import points_source
+from bnncert.commands.bundled_names import point_source
 from bnncert.commands.console import wide_console
 from bnncert.commands.grouping import grouped
 from bnncert.commands.options import (
@@ -127,7 +127,13 @@ def _plan(
 ) -> Plan:
     """Read the network and the points, and plan the instances."""
     network = read_network(model, answering.sign_zero)
-    data = read_data(points_source(points.data), points.labels, network)
+    source, index = point_source(points.data, None)
+    selection = Selection(points.first, points.count)
+    if index is not None:
+        if selection != Selection():
+            raise InputError(f"{points.data} is one point; leave out --first and --count")
+        selection = Selection(index, 1)
+    data = read_data(source, points.labels, network)
     pixels = read_scale(scaling.scale, scaling.mean, scaling.std)
     if pixels is not None:
         network, data = pixels.on(network), data.as_pixels()
@@ -152,7 +158,7 @@ def _plan(
         network,
         data,
         radii,
-        selection=Selection(points.first, points.count),
+        selection=selection,
         clip=clip,
         settings=settings,
         certificates=answering.certificates is not None,

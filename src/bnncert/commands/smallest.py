@@ -12,6 +12,7 @@ from bnncert.commands.question import CommandQuestion
 from bnncert.commands.results import replay_text
 from bnncert.errors import FormatError, InputError
 from bnncert.formats.reading import parse_json, read_bytes
+from bnncert.problem import Targets
 from bnncert.report.saved_counterexample import CounterexampleFile
 from bnncert.report.summary import smallest_table
 from bnncert.smallest import Known, SmallestResult
@@ -37,7 +38,7 @@ class SmallestView:
             )
         self._about = {
             "ties": about["ties"],
-            "targets": question.targets,
+            "targets": _as_json(question.targets),
             "label": question.label,
             "region": ball.to_dict(),
         }
@@ -73,6 +74,10 @@ class SmallestView:
         if not is_count or (point is not None and point.shape != (len(asked["region"]["center"]),)):
             raise FormatError(f"{path}: not a file that `radius --exact --json` wrote")
         return Known(certified, point)
+
+
+def _as_json(targets: Targets) -> str | int | list[int]:
+    return list(targets) if isinstance(targets, tuple) else targets
 
 
 def _sentence(result: SmallestResult) -> str:

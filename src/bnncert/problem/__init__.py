@@ -11,6 +11,7 @@ from bnncert.problem.problem import (
     output_polytope,
     robustness,
     targets_of,
+    targets_text,
 )
 from bnncert.problem.vnnlib import from_vnnlib
 
@@ -25,4 +26,5 @@ __all__ = [
     "robustness",
     "score_objective",
     "targets_of",
+    "targets_text",
 ]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -22,7 +23,8 @@ from bnncert.network import Network
 from bnncert.problem.objective import Objective, score_objective
 from bnncert.regions import Region
 
-Targets: TypeAlias = Literal["all", "runner-up"] | int
+#: The adversarial classes of a question; several ones are in ascending order.
+Targets: TypeAlias = Literal["all", "runner-up"] | int | tuple[int, ...]
 Ties: TypeAlias = Literal["violation", "robust"]
 
 
@@ -85,14 +87,33 @@ class Problem:
 
 
 def targets_of(value: object) -> Targets | None:
-    """Return the targets that a text or the number of a class names, or None if it names none."""
+    """Return the targets that a text, a class or a list of classes names, or None if none.
+
+    Raises InputError if a class is named twice.
+    """
     if value == "all":
         return "all"
     if value == "runner-up":
         return "runner-up"
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
-    return None
+    if _is_class(value):
+        return int(value)  # type: ignore[call-overload, no-any-return]
+    if not isinstance(value, list | tuple) or not value or not all(map(_is_class, value)):
+        return None
+    classes = tuple(sorted(map(int, value)))
+    twice = next((a for a, b in pairwise(classes) if a == b), None)
+    if twice is not None:
+        raise InputError(f"targets name class {twice} twice")
+    return classes if len(classes) > 1 else classes[0]
+
+
+def _is_class(value: object) -> bool:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return whole and int(value) >= 0  # type: ignore[call-overload]
+
+
+def targets_text(targets: Targets) -> str:
+    """Return targets as a user writes them: `all`, `runner-up`, `1` or `1,2`."""
+    return ",".join(map(str, targets)) if isinstance(targets, tuple) else str(targets)
 
 
 def robustness(
@@ -116,15 +137,8 @@ def robustness(
         scores = network.evaluate(region.center)
         scores[label] = -np.inf
         rivals = [int(np.argmax(scores))]
-    elif isinstance(targets, int | np.integer) and 0 <= targets < network.classes:
-        if int(targets) == label:
-            raise InputError(f"target {targets} is the label itself")
-        rivals = [int(targets)]
     else:
-        raise InputError(
-            f"target is {targets!r}; expected all, runner-up or a class from 0 to "
-            f"{network.classes - 1}"
-        )
+        rivals = _chosen_rivals(network, label, targets)
     made = []
     for k in rivals:
         objective = score_objective(
@@ -135,6 +149,25 @@ def robustness(
         )
         made.append(Target(f"class {k}", (objective,), k))
     return Problem(network, region, tuple(made), label)
+
+
+def _chosen_rivals(network: Network, label: int, targets: object) -> list[int]:
+    """Return the adversarial classes that are stated one by one."""
+    found = targets_of(targets)
+    if found is None or isinstance(found, str):
+        raise InputError(
+            f"target is {targets!r}; expected all, runner-up or classes from 0 to "
+            f"{network.classes - 1}"
+        )
+    rivals = [found] if isinstance(found, int) else list(found)
+    for rival in rivals:
+        if rival >= network.classes:
+            raise InputError(
+                f"target is {rival}; the network has classes 0 to {network.classes - 1}"
+            )
+        if rival == label:
+            raise InputError(f"target {rival} is the label itself")
+    return rivals
 
 
 def output_polytope(

@@ -67,7 +67,8 @@ class Panel:
         """The settings that all rows share, apart from network and norm."""
         targets, clip = self.key.targets, self.key.clip
         names = {"all": "All rivals", "runner-up": "The runner-up"}
-        rivals = names.get(targets, f"Rival {targets}")
+        several = "Rivals" if "," in targets else "Rival"
+        rivals = names.get(targets, f"{several} {targets.replace(',', ', ')}")
         box = "no data box" if clip == "none" else f"data box {clip.replace(',', ' to ')}"
         return f"{rivals}, {box}, ties: {self.key.ties}, {LABEL_WORDS[self.labels]}"
 

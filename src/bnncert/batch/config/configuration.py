@@ -24,6 +24,12 @@ DEMO_NETWORKS: dict[str, Literal["sparse", "dense"]] = {
 DEMO_DATA = "demo"
 
 
+def bundled_index(text: str) -> int | None:
+    """Return the number of the bundled image that demo:INDEX names, or None."""
+    number = text.removeprefix(f"{DEMO_DATA}:")
+    return int(number) if number != text and number.isdecimal() else None
+
+
 @dataclass(frozen=True)
 class NetworkSource:
     """A network: a file, a bundled one, a recipe, or None if the command line names the file."""
@@ -53,6 +59,14 @@ class DataSource:
     indices: tuple[int, ...] | None
     line: int
     labels: str | None = None
+
+    def replaced_by(self, text: str) -> DataSource:
+        """Return the points of another file, or of demo:INDEX, in the same selection."""
+        index = bundled_index(text)
+        if index is not None:
+            return DataSource(DEMO_DATA, index, 1, None, self.line)
+        # The labels of the configuration belong to other points.
+        return replace(self, source=text, labels=None)
 
 
 @dataclass(frozen=True)
@@ -147,8 +161,7 @@ def with_changes(
     for part in configuration.parts:
         points = part.data
         if data is not None:
-            # The labels of the configuration belong to other points.
-            points = replace(points, source=data, labels=None)
+            points = points.replaced_by(data)
         if labels is not None:
             points = replace(points, labels=labels)
         if count is not None:

@@ -14,6 +14,7 @@ from bnncert.batch.config.configuration import (
     MethodChoice,
     NetworkSource,
     Part,
+    bundled_index,
 )
 from bnncert.batch.config.document import read_document
 from bnncert.batch.config.random_network import RandomNetwork
@@ -99,8 +100,6 @@ def _file(
     text = section.as_text(node, key)
     if text in bundled:
         return text
-    if text.startswith("demo"):
-        raise section.wrong(f"file is {text}; bundled are {', '.join(bundled)}", node.line)
     full = section.path.parent / text
     try:
         file = Path(split_key(str(full), KEYED_SUFFIXES)[0])
@@ -108,6 +107,8 @@ def _file(
     except (OSError, ValueError):
         # The text cannot be the name of a file.
         there = False
+    if not there and text.startswith(DEMO_DATA):
+        raise section.wrong(f"file is {text}; bundled are {', '.join(bundled)}", node.line)
     if not there:
         raise section.wrong(f"{text}: no such file", node.line)
     return str(full)
@@ -139,6 +140,9 @@ def _data(section: ConfigSection) -> DataSource:
     if node is None:
         return DataSource(None, 0, None, None, section.line)
     if isinstance(node.value, str):
+        index = bundled_index(node.value)
+        if index is not None:
+            return DataSource(DEMO_DATA, index, 1, None, node.line)
         file = _file(section, node, (DEMO_DATA,), folders=True)
         return DataSource(file, 0, None, None, node.line)
     data = ConfigSection(section.path, node, "data", _DATA_KEYS)
@@ -287,9 +291,15 @@ def _targets(section: ConfigSection) -> Targets:
     node = section.get("targets")
     if node is None:
         return "all"
-    found = targets_of(node.value)
+    value: Any = node.value
+    if isinstance(value, list):
+        value = [section.as_integer(item, "target", 0) for item in value]
+    try:
+        found = targets_of(value)
+    except InputError as error:
+        raise section.wrong(str(error), node.line) from error
     if found is None:
-        text = f"targets is {node.kind}; expected all, runner-up or a class"
+        text = f"targets is {node.kind}; expected all, runner-up, a class or a list of classes"
         raise section.wrong(text, node.line)
     return found
 
