@@ -44,6 +44,7 @@ ROOMS = (
     "certificate",
     "solving",
     "verification",
+    "radius_result",
     "radius",
     "smallest",
     "batch",

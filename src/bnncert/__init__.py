@@ -1,10 +1,13 @@
 """bnncert verifies binary neural networks.
 
 >>> import bnncert
->>> net = bnncert.load("net.onnx")                                        # doctest: +SKIP
->>> ball = bnncert.Ball("linf", image, 0.002, -1, 1)                      # doctest: +SKIP
->>> bnncert.verify(net, ball, label=7).status                             # doctest: +SKIP
+>>> from bnncert.bundled import load_demo_images, load_demo_network
+>>> net, images = load_demo_network(), load_demo_images()
+>>> ball = bnncert.Ball("linf", images.point(0), 0.002, -1, 1)  # centre, radius, data box
+>>> bnncert.verify(net, ball, label=7, timeout=60).status
 'robust'
+
+:func:`load` reads a network from a file of your own.
 """
 
 from __future__ import annotations
@@ -37,7 +40,8 @@ if TYPE_CHECKING:
         score_objective,
     )
     from bnncert.quadratic import PolynomialBound, bound_polynomial, last_sign, network_input, score
-    from bnncert.radius import RadiusResult, find_radius
+    from bnncert.radius import find_radius
+    from bnncert.radius_result import RadiusResult
     from bnncert.regions import Ball, Box, Grid, L0Ball, Polytope, Region
     from bnncert.relaxations.moments.polynomial import Polynomial
     from bnncert.smallest import SmallestResult, find_smallest
@@ -128,7 +132,8 @@ _HOMES = {
         "network_input",
         "score",
     ),
-    "bnncert.radius": ("RadiusResult", "find_radius"),
+    "bnncert.radius": ("find_radius",),
+    "bnncert.radius_result": ("RadiusResult",),
     "bnncert.regions": ("Ball", "Box", "Grid", "L0Ball", "Polytope", "Region"),
     "bnncert.smallest": ("SmallestResult", "find_smallest"),
     "bnncert.verdict": ("Counterexample", "Result", "TargetResult"),

@@ -28,7 +28,19 @@ from bnncert.relaxations.moments.polynomial import Polynomial
 
 @dataclass(frozen=True)
 class PolynomialBound:
-    """Bounds lower <= min f <= upper over a region; `upper` is sampled, in floating point."""
+    """Bounds lower <= min f <= upper over a region.
+
+    Attributes
+    ----------
+    lower
+        The bound of the relaxation.
+    upper
+        The smallest value at sampled points, in floating point.
+    method, seconds
+        The relaxation, and the time for both bounds.
+    note
+        A remark on the lower bound, for example that the time limit has ended the solver.
+    """
 
     lower: float
     upper: float
@@ -38,17 +50,79 @@ class PolynomialBound:
 
 
 def network_input(index: int) -> Polynomial:
-    """Return input `index` as a polynomial."""
+    """Return an input as a polynomial.
+
+    Parameters
+    ----------
+    index
+        The number of the input, from 0.
+
+    Returns
+    -------
+    Polynomial
+        The polynomial, which can be added and multiplied with others and with numbers.
+
+    Examples
+    --------
+    >>> import bnncert
+    >>> print(1 - bnncert.network_input(0) * bnncert.network_input(1))
+    1 - x0 x1
+    """
     return Polynomial.affine({index: 1.0})
 
 
 def last_sign(network: Network, neuron: int) -> Polynomial:
-    """Return the sign of a neuron of the last hidden layer as a polynomial."""
+    """Return the sign of a neuron of the last hidden layer as a polynomial.
+
+    Parameters
+    ----------
+    network
+        The network; its signs are the variables after its inputs.
+    neuron
+        The number of the neuron, from 0.
+
+    Returns
+    -------
+    Polynomial
+        The polynomial.
+
+    Examples
+    --------
+    >>> import bnncert
+    >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
+    >>> print(bnncert.last_sign(net, 1))
+    x3
+    """
     return Polynomial.affine({network.inputs + neuron: 1.0})
 
 
 def score(network: Network, index: int) -> Polynomial:
-    """Return a score as a polynomial in the signs of the last layer."""
+    """Return a score as a polynomial in the signs of the last layer.
+
+    Parameters
+    ----------
+    network
+        The network.
+    index
+        The number of the score, from 0.
+
+    Returns
+    -------
+    Polynomial
+        The polynomial.
+
+    Raises
+    ------
+    InputError
+        If the score does not exist, or its weights are not known exactly.
+
+    Examples
+    --------
+    >>> import bnncert
+    >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
+    >>> print(bnncert.score(net, 0))
+    x2 + x3
+    """
     output = network.output
     if np.any(output.error > 0) or not output.gain_is_one:
         raise InputError("polynomials of scores need scores with exact weights")
@@ -71,8 +145,40 @@ def bound_polynomial(
 ) -> PolynomialBound:
     """Bound the minimum over a region of a quadratic polynomial of inputs and last-layer signs.
 
-    The method is a moment relaxation, whose name begins with "sdp-"; `timeout` is in seconds and
-    limits the lower bound.
+    Parameters
+    ----------
+    network, region
+        The network, and the inputs that count.
+    polynomial
+        The function, made of :func:`network_input`, :func:`last_sign`, :func:`score` and numbers.
+    method
+        A moment relaxation; its name begins with "sdp-".
+    timeout
+        Seconds for the lower bound; None sets no limit.
+    options
+        Settings of the method; `seed` and `samples` are those of the upper bound.
+
+    Returns
+    -------
+    PolynomialBound
+        A lower bound of the minimum, and a value that the function takes.
+
+    Raises
+    ------
+    InputError
+        If the method is not a moment relaxation, or the polynomial names unknown variables.
+
+    Examples
+    --------
+    The score is 2 and the input a at least 0.3 in this ball, so a^2 + score^2 is at least 4.09:
+
+    >>> import bnncert
+    >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
+    >>> a, score = bnncert.network_input(0), bnncert.score(net, 0)
+    >>> ball = bnncert.Ball("linf", [0.5, 0], 0.2)
+    >>> found = bnncert.bound_polynomial(net, ball, a * a + score * score, timeout=60)
+    >>> round(found.lower, 3)
+    4.09
     """
     started, deadline = time.monotonic(), Deadline(timeout)
     engine = REGISTRY.make(method)

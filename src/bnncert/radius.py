@@ -13,11 +13,10 @@ first moved towards the centre while it remains a counterexample.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +28,12 @@ from bnncert.errors import BnncertError, InputError
 from bnncert.methods import REGISTRY, Options, Progress
 from bnncert.network import Network
 from bnncert.problem import Problem, Targets, Ties, robustness
+from bnncert.radius_result import Probe as Probe
+from bnncert.radius_result import RadiusInterrupt as RadiusInterrupt
+from bnncert.radius_result import RadiusResult as RadiusResult
 from bnncert.regions import LARGEST_VALUE, Ball, Norm, Region
 from bnncert.replay import OnnxRuntime, Replayer
-from bnncert.verdict import Counterexample, InterruptWithResult, Result, Status, finite_or_none
+from bnncert.verdict import Counterexample, Result
 from bnncert.verification import verify
 
 #: The first radius as a share of the width of the data box (in each coordinate).
@@ -51,73 +53,6 @@ ATTACK_SLICE = 0.4
 
 #: Points between a counterexample and the centre, and how many of them are checked exactly.
 STEPS_INWARD, CHECKS_INWARD = 64, 4
-
-
-@dataclass(frozen=True)
-class Probe:
-    """One verification of the search."""
-
-    radius: float
-    method: str
-    status: Status
-    seconds: float
-
-
-@dataclass(frozen=True, eq=False)
-class RadiusResult:
-    """Bounds of the robustness radius: lower < radius <= upper.
-
-    Attributes
-    ----------
-    lower
-        The largest certified radius; -inf if the centre is not certified.
-    upper
-        The smallest falsified radius, at which the ball contains the counterexample; inf if none.
-    limit
-        The largest radius of the search.
-    covers_data
-        Whether the ball of radius `limit` contains the whole data box.
-    """
-
-    norm: Norm
-    label: int
-    lower: float
-    upper: float
-    limit: float
-    covers_data: bool
-    probes: tuple[Probe, ...]
-    seconds: float
-    counterexample: Counterexample | None = None
-
-    @property
-    def gap(self) -> float:
-        """The difference between `upper` and `lower`."""
-        return self.upper - self.lower
-
-    @property
-    def calls(self) -> int:
-        """The number of verifications."""
-        return len(self.probes)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON (infinite numbers become None)."""
-        return {
-            "norm": self.norm,
-            "label": self.label,
-            "lower": finite_or_none(self.lower),
-            "upper": finite_or_none(self.upper),
-            "gap": finite_or_none(self.gap),
-            "limit": self.limit,
-            "covers_data": self.covers_data,
-            "calls": self.calls,
-            "seconds": self.seconds,
-            "probes": [asdict(probe) for probe in self.probes],
-            "counterexample": self.counterexample and self.counterexample.to_dict(),
-        }
-
-
-class RadiusInterrupt(InterruptWithResult[RadiusResult]):
-    """Ctrl-C during a search."""
 
 
 def find_radius(
@@ -142,20 +77,49 @@ def find_radius(
 
     Parameters
     ----------
+    network
+        The network.
+    point
+        The centre of the balls, with as many values as the network has inputs.
+    label
+        The class that the inputs around the point should have.
+    norm
+        The norm of the balls: "linf", "l2" or "l1".
     clip_lo, clip_hi
         The data box, which must contain the point (default: none).
+    targets, ties, sign_zero, method, options, progress
+        Those of :func:`verify`.
     maximum
         The largest radius of the search.  Without it the radius is doubled until there is a
         counterexample, the ball contains the data box, or it is `FARTHEST` times the first radius.
     tolerance
         The search ends at a gap of this size (default: 1 % of the falsified radius).
     timeout
-        Seconds for the whole search.
+        Seconds for the whole search; None sets no limit.
+
+    Returns
+    -------
+    RadiusResult
+        The largest certified and the smallest falsified radius, and the counterexample.
 
     Raises
     ------
+    InputError
+        If an argument cannot be used, as for :func:`verify`, or the point is not in the data box.
+    MissingExtraError
+        If the method needs a package that is not installed.
     RadiusInterrupt
-        On Ctrl-C, with what is known by then.
+        On Ctrl-C; its `result` is what was known by then.
+
+    Examples
+    --------
+    The class is 0 where both signs are +1, which holds up to the radius 1/4:
+
+    >>> import bnncert
+    >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
+    >>> found = bnncert.find_radius(net, [0.5, 0], label=0, clip_lo=-1, clip_hi=1, timeout=60)
+    >>> found.lower <= 0.25 < found.upper, found.gap < 0.003
+    (True, True)
     """
     network = network.with_sign_zero(sign_zero)
     REGISTRY.make(method)

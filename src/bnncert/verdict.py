@@ -62,6 +62,12 @@ class Counterexample:
     scores: FloatArray
     replayed_in: tuple[str, ...] = ("exact",)
 
+    def __repr__(self) -> str:
+        replayed = " and ".join(self.replayed_in)
+        inputs = f"{self.point.size} inputs"
+        value = f"value {float(self.value):.4g}"
+        return f"Counterexample({inputs}, {self.target}, {value}, replayed: {replayed})"
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data; the decimal numbers convert back to the same floats."""
         tree: dict[str, Any] = {
@@ -80,7 +86,31 @@ class Counterexample:
 
 @dataclass(frozen=True, eq=False)
 class TargetResult:
-    """The answer for one target, with bounds lower <= min F <= upper."""
+    """The answer for one target, with bounds lower <= min F <= upper.
+
+    Attributes
+    ----------
+    name, rival
+        The target, and the adversarial class if it is about one.
+    status
+        "robust" (it cannot be reached), "not_robust", "unknown" or "timeout".
+    lower, upper
+        The bounds; infinite if nothing is known.
+    seconds, stage
+        The time for this target, and the stage that decided it.
+    counterexample
+        The counterexample that reaches it, if there is one.
+    note, details
+        A remark, and statistics and settings of the method (plain data).
+    finding
+        "violated" or "not_tried", if another target decided the question.
+    at_centre
+        Whether the counterexample is the centre of the region.
+    trusted
+        The solver that a proof relies on; None if bnncert derives the bound itself.
+    tried
+        Whether a method was applied to this target, besides bounds and points for all targets.
+    """
 
     name: str
     status: Status
@@ -91,16 +121,17 @@ class TargetResult:
     rival: int | None = None
     counterexample: Counterexample | None = None
     note: str = ""
-    #: Statistics and settings of the method (plain data).
     details: dict[str, Any] = field(default_factory=dict)
-    #: The state of an undecided target if another target decided the question.
     finding: Finding | None = None
-    #: Whether the counterexample is the centre of the region.
     at_centre: bool = False
-    #: The solver that a proof relies on; None if bnncert derives the bound itself.
     trusted: str | None = None
-    #: Whether a method was applied to this target, besides bounds and points for all targets.
     tried: bool = True
+
+    def __repr__(self) -> str:
+        status = (self.finding or self.status).replace("_", " ")
+        stage = f" by {self.stage}" if self.stage else ""
+        bounds = f"bounds {self.lower:.4g} and {self.upper:.4g}"
+        return f"TargetResult({self.name} {status}{stage}, {bounds}, {self.seconds:.2f} s)"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data (infinite bounds become None)."""
@@ -120,7 +151,28 @@ class TargetResult:
 
 @dataclass(frozen=True, eq=False)
 class Result(PrintedAsTable):
-    """The answer to a problem; ``print`` and notebooks show one row for each target."""
+    """The answer to a problem; ``print`` and notebooks show one row for each target.
+
+    Attributes
+    ----------
+    status
+        "robust", "not_robust", "unknown" or "timeout".
+    targets
+        The answers for the targets.
+    seconds, method
+        The time for the whole question, and the method.
+    counterexample
+        The input at which the property fails, if one was found.
+    label
+        The class that all inputs should have, if the property is one about classes.
+    notes
+        Remarks for the user, one line each.
+    certificate
+        The file of the certificate, if one was requested and could be written.
+    trusted
+        If a requested certificate could not be written, the solvers that the verdict relies on, or
+        "bnncert".
+    """
 
     status: Status
     targets: tuple[TargetResult, ...]
@@ -129,14 +181,12 @@ class Result(PrintedAsTable):
     counterexample: Counterexample | None = None
     label: int | None = None
     notes: tuple[str, ...] = ()
-    #: The file of the certificate, if one was requested and could be written.
     certificate: str | None = None
-    #: If a requested certificate could not be written, the solvers that the verdict relies on, or
-    #: "bnncert".
     trusted: str | None = None
 
     def __repr__(self) -> str:
-        return f"Result({self._summary()}, {len(self.targets)} targets)"
+        plural = "s" * (len(self.targets) != 1)
+        return f"Result({self._summary()}, {len(self.targets)} target{plural})"
 
     def _summary(self) -> str:
         word = "misclassified" if self.is_misclassified else self.status.replace("_", " ")

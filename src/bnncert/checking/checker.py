@@ -50,11 +50,40 @@ def check(
 
     Parameters
     ----------
+    path
+        The file of the certificate.
+    network
+        The network that it should be about.
     sign_zero
         The value of sign(0) for which the certificate is to hold ("plus", "minus" or "either");
         without it the network's own.
     timeout
         Seconds after which the certificate is rejected.
+
+    Returns
+    -------
+    Report
+        What an accepted certificate states, in words, and the size and time of the check.
+
+    Raises
+    ------
+    RejectedError
+        If the file does not prove its statement about this network.
+    UnreadableError
+        If the file is not a certificate.
+
+    Examples
+    --------
+    >>> import os, tempfile, bnncert
+    >>> from bnncert.checking import check
+    >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = os.path.join(folder, "proof.bnncert")
+    ...     ball = bnncert.Ball("linf", [0.5, 0], 0.2)
+    ...     result = bnncert.verify(net, ball, label=0, timeout=60, certificate=file)
+    ...     report = check(file, net)
+    >>> report.verdict, report.targets
+    ('robust', 1)
     """
     network = network.with_sign_zero(sign_zero)
     budget = Budget(timeout)

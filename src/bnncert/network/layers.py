@@ -51,6 +51,14 @@ class ThresholdLayer:
         For the first layer: floats that enclose the bias.  None elsewhere.
     sign_zero
         What sign(0) is in this layer.
+    name
+        The name in the file.
+    convolution
+        The kernel, if the layer is a convolution.
+    flip
+        For each neuron of a convolution the factor, 1 or -1, of its row (None: 1).
+    fixed_sign_zero
+        Whether the file states sign(0) for this layer.
     """
 
     rows: Any
@@ -64,6 +72,10 @@ class ThresholdLayer:
     convolution: Convolution | None = None
     flip: npt.NDArray[Any] | None = None
     fixed_sign_zero: bool = False
+
+    def __repr__(self) -> str:
+        kind = "dense" if self.convolution is None else "convolution"
+        return f"ThresholdLayer({self.name}, {kind}, {self.size} neurons of {self.inputs} inputs)"
 
     @cached_property
     def weights(self) -> Any:
@@ -196,6 +208,17 @@ class OutputLayer:
     (`gain_is_one` distinguishes an exact 1 from a number that rounds to it).  The error of a row
     has a part from its weights and one from its bias; rows of one `group` have exactly the same
     bias, even if it is irrational.
+
+    Attributes
+    ----------
+    weights, bias
+        W and b, with one row for each score.
+    weight_error, bias_error, group
+        The parts of the errors, and the numbers of the groups.
+    gain, gain_is_one
+        The factor.
+    name
+        The name in the file.
     """
 
     weights: FloatArray
@@ -206,6 +229,9 @@ class OutputLayer:
     gain: float = 1.0
     gain_is_one: bool = True
     name: str = "output"
+
+    def __repr__(self) -> str:
+        return f"OutputLayer({self.name}, {self.classes} scores of {self.weights.shape[1]} signs)"
 
     @property
     def error(self) -> FloatArray:

@@ -53,10 +53,31 @@ class Network(PrintedAsTable):
         The shape that an input has in its file; points are flattened in C order.
     input_lo, input_hi
         The data box, if the file states one.
+    output_transform
+        What the file applies to the scores, which does not change their order.
+    source, kind
+        The file that the network was read from, and its format.
     notes
         Remarks for the user, e.g. thresholds that are ambiguous in float32.
+    metadata
+        Texts that the file has beside the model.
     pixel_step
         Input units per pixel level, if the file states it; not part of `content_hash`.
+
+    Examples
+    --------
+    >>> import bnncert
+    >>> net = bnncert.Network.from_arrays(
+    ...     [[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0], [0, 0]], input_lo=-1, input_hi=1
+    ... )
+    >>> print(net)
+    Network 2-2-2, <arrays>
+      layer   kind   neurons  inputs  weights  zeros  sign(0)
+      1       dense        2       2    -1, 1    0 %     plus
+      output  dense        2       2    -1, 1    0 %
+    inputs of shape 2 in [-1, 1]
+    >>> net.classify([[0.5, 0], [-0.5, 0]]).tolist()
+    [0, 1]
     """
 
     layers: tuple[ThresholdLayer, ...]
@@ -112,7 +133,26 @@ class Network(PrintedAsTable):
         input_shape: Sequence[int] | None = None,
         pixel_step: float | None = None,
     ) -> Network:
-        """Build a network from W_1, .., W_{L+1} and b_1, .., b_{L+1} (rows are neurons)."""
+        """Build a network from W_1, .., W_{L+1} and b_1, .., b_{L+1} (rows are neurons).
+
+        Parameters
+        ----------
+        weights, biases
+            The matrices and vectors of the layers, of which the last one is the output.
+        sign_zero
+            The value of sign(0): "plus" (the default), "minus" or "either".
+        input_lo, input_hi
+            The data box: one number for all inputs, or one for each.
+        input_shape
+            The shape of one input (default: one axis).
+        pixel_step
+            Input units per pixel level.
+
+        Raises
+        ------
+        InputError
+            If shapes do not fit, or a layer after the first has weights that are not integers.
+        """
         source = "<arrays>"
         stages = array_stages(
             [np.asarray(w) for w in weights],

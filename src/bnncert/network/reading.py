@@ -26,10 +26,36 @@ def load(
 
     Parameters
     ----------
+    path
+        The file; its content, not its suffix, tells the format.
     layers
         The file that describes the layers of a PyTorch checkpoint (docs/importing.md).
     limits
         The limits of the file (docs/formats.md); raise them only for trusted files.
+
+    Returns
+    -------
+    Network
+        The network, with every threshold decided exactly.
+
+    Raises
+    ------
+    FormatError
+        If the file is broken, truncated, larger than the limits, or of an unknown kind.
+    UnsupportedModelError
+        If the model is not a binary network that can be represented exactly.
+    MissingExtraError
+        If the format needs a package that is not installed.
+
+    Examples
+    --------
+    >>> import os, tempfile, bnncert
+    >>> net = bnncert.Network.from_arrays([[[1, 1]], [[1], [-1]]], [[0], [0, 0]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     net.save(os.path.join(folder, "net.onnx"))
+    ...     again = bnncert.load(os.path.join(folder, "net.onnx"))
+    >>> again.sizes, again.content_hash == net.content_hash
+    ((2, 1, 2), True)
     """
     described = None if layers is None else Path(layers)
     return Network.from_description(read_description(Path(path), described, limits))
@@ -49,6 +75,8 @@ def from_torch(
 
     Parameters
     ----------
+    model
+        The module, which is not changed.
     input_shape
         The shape of one input, without the batch axis.
     roles
@@ -61,6 +89,32 @@ def from_torch(
         The value of sign(0): by default, what each sign module returns at zero.
     input_lo, input_hi
         The data box.
+
+    Returns
+    -------
+    Network
+        The network, with every threshold decided exactly.
+
+    Raises
+    ------
+    UnsupportedModelError
+        If a module is of an unknown type, or the model is not a binary network that can be
+        represented exactly.
+    InputError
+        If a role or quantiser is unknown.
+    MissingExtraError
+        If PyTorch is not installed.
+
+    Examples
+    --------
+    >>> import bnncert, torch
+    >>> class Sign(torch.nn.Module):
+    ...     def forward(self, x):
+    ...         return torch.where(x >= 0, 1.0, -1.0)
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), Sign(), torch.nn.Linear(3, 2))
+    >>> net = bnncert.from_torch(model, (4,), roles={Sign: "sign"}, weights={"0": "sign"})
+    >>> net.sizes, net.sign_zero
+    ((4, 3, 2), 'plus')
     """
     from bnncert.formats.torch.model import describe_torch
 

@@ -27,8 +27,14 @@ class Objective:
 
     Attributes
     ----------
+    coefficients, constant
+        The function, with one coefficient for each sign of the last layer.
     error
         A bound of the difference between f and its value in floats.
+    tie_is_fine
+        Whether f = 0 satisfies the property.
+    name
+        The name in messages.
     remainder
         The part of the constant that rounding it to a float removed.
     doubt
@@ -46,6 +52,11 @@ class Objective:
     doubt: float | None = None
     scores: tuple[tuple[int, Fraction], ...] | None = None
     offset: Fraction = Fraction(0)
+
+    def __repr__(self) -> str:
+        relation = "<" if self.tie_is_fine else "<="
+        used = int(np.count_nonzero(self.coefficients))
+        return f"Objective({self.name} {relation} 0, {used} of {self.coefficients.size} signs)"
 
     @property
     def exact_error(self) -> Fraction:
@@ -157,6 +168,38 @@ def score_objective(
     """Return f = sum_j weights_j * score_j + constant as a function of the last layer.
 
     The scores are those without the common gain of the output, which does not affect comparisons.
+
+    Parameters
+    ----------
+    network
+        The network whose scores they are.
+    weights
+        The weights by the numbers of the scores.
+    constant
+        The constant term.
+    tie_is_fine
+        Whether f = 0 satisfies the property; else it requires f > 0.
+    name
+        The name in messages.
+
+    Returns
+    -------
+    Objective
+        The function.
+
+    Raises
+    ------
+    InputError
+        If a score does not exist, or a constant cannot be compared with the scores because their
+        scale is irrational.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> import bnncert
+    >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
+    >>> bnncert.score_objective(net, {0: Fraction(1), 1: Fraction(-1)}, name="margin")
+    Objective(margin <= 0, 2 of 2 signs)
     """
     output = network.output
     if not weights:

@@ -30,11 +30,25 @@ Ties: TypeAlias = Literal["violation", "robust"]
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """One way to fail: all objectives are violated at once.  `rival` is the adversarial class."""
+    """One way to fail: all objectives are violated at once.
+
+    Attributes
+    ----------
+    name
+        The name in tables, such as "class 3".
+    objectives
+        The functions f_1, .., f_m of the signs of the last layer.
+    rival
+        The adversarial class, if the target is about one.
+    """
 
     name: str
     objectives: tuple[Objective, ...]
     rival: int | None = None
+
+    def __repr__(self) -> str:
+        names = " and ".join(repr(o) for o in self.objectives)
+        return f"Target({self.name}: {names})"
 
     def is_violated(self, signs: npt.NDArray[Any]) -> bool | None:
         """Decide exactly whether all objectives are violated; None if one is undecidable."""
@@ -64,7 +78,17 @@ class Target:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """The question whether the network reaches a target on the region."""
+    """The question whether the network reaches a target on the region.
+
+    Attributes
+    ----------
+    network, region
+        The network, and the inputs that count.
+    targets
+        The ways in which the property can fail.
+    label
+        The class of all inputs, if the property is one about classes.
+    """
 
     network: Network
     region: Region
@@ -76,7 +100,7 @@ class Problem:
             ", ..." if len(self.targets) > 4 else ""
         )
         label = "" if self.label is None else f"label {self.label}, "
-        targets = f"{len(self.targets)} targets ({names})"
+        targets = f"{len(self.targets)} target{'s' * (len(self.targets) != 1)} ({names})"
         return f"Problem({self.network!r}, {self.region!r}, {label}{targets})"
 
     def __post_init__(self) -> None:
@@ -121,7 +145,32 @@ def robustness(
 ) -> Problem:
     """Return the problem "every point of the region is classified as `label`".
 
-    `targets` and `ties` are those of :func:`bnncert.verify`.
+    Parameters
+    ----------
+    network, region, label
+        The network, the inputs that count, and the class that all of them should have.
+    targets, ties
+        Those of :func:`bnncert.verify`.
+
+    Returns
+    -------
+    Problem
+        The problem, with one target for each adversarial class.
+
+    Raises
+    ------
+    InputError
+        If the network does not have the label or a target, or the region has another size.
+
+    Examples
+    --------
+    >>> import bnncert
+    >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
+    >>> problem = bnncert.robustness(net, bnncert.Ball("linf", [0.5, 0], 0.2), label=0)
+    >>> problem
+    Problem(Network(2-2-2, <arrays>), Ball(linf, radius 0.2, 2 inputs), label 0, 1 target (class 1))
+    >>> bnncert.solve([problem], timeout=60).status
+    'robust'
     """
     if ties not in ("violation", "robust"):
         raise InputError(f"ties is {ties!r}; expected violation or robust")
@@ -173,7 +222,36 @@ def _chosen_rivals(network: Network, label: int, targets: object) -> list[int]:
 def output_polytope(
     network: Network, region: Region, matrix: npt.ArrayLike, right: npt.ArrayLike
 ) -> Problem:
-    """Return the problem "the scores y satisfy A y <= b on the whole region", row by row."""
+    """Return the problem "the scores y satisfy A y <= b on the whole region", row by row.
+
+    Parameters
+    ----------
+    network, region
+        The network, and the inputs that count.
+    matrix, right
+        The matrix A with one column for each score, and the limits b, one for each row.
+
+    Returns
+    -------
+    Problem
+        The problem, with one target for each row; equality is not a violation.
+
+    Raises
+    ------
+    InputError
+        If the shapes do not fit, or a number is not finite.
+
+    Examples
+    --------
+    Both scores are at most 2:
+
+    >>> import bnncert
+    >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
+    >>> ball = bnncert.Ball("linf", [0.5, 0], 0.2)
+    >>> problem = bnncert.output_polytope(net, ball, [[1, 0], [0, 1]], [2, 2])
+    >>> bnncert.solve([problem], timeout=60).status
+    'robust'
+    """
     rows = np.atleast_2d(np.asarray(matrix, dtype=np.float64))
     limits = np.asarray(right, dtype=np.float64).reshape(-1)
     if rows.shape != (limits.size, network.classes):

@@ -24,7 +24,36 @@ from bnncert.regions import Ball, Box, EmptyRegionError, Grid, Polytope, Region
 
 
 def from_vnnlib(network: Network, specification: Specification) -> tuple[Problem, ...]:
-    """Return one problem for each input region of a VNN-LIB query (which states the violation)."""
+    """Return one problem for each input region of a VNN-LIB query (which states the violation).
+
+    Parameters
+    ----------
+    network
+        The network, with as many inputs and scores as the query declares.
+    specification
+        The query, from :func:`bnncert.read_vnnlib`.
+
+    Returns
+    -------
+    tuple of Problem
+        The problems; there are none if no input satisfies the query's assertions about inputs.
+
+    Raises
+    ------
+    InputError
+        If the query does not fit the network, or asserts what cannot be represented.
+
+    Examples
+    --------
+    >>> import bnncert
+    >>> from bnncert.formats.vnnlib.reader import parse_vnnlib
+    >>> net = bnncert.Network.from_arrays([[[1]], [[1], [-1]]], [[0], [0, 0]])
+    >>> query = parse_vnnlib('''
+    ... (declare-const X_0 Real) (declare-const Y_0 Real) (declare-const Y_1 Real)
+    ... (assert (>= X_0 -1)) (assert (<= X_0 1)) (assert (>= Y_1 Y_0))''')
+    >>> [problem.region for problem in bnncert.from_vnnlib(net, query)]
+    [Box([-1, 1], 1 of the inputs can change, 1 inputs)]
+    """
     where = specification.path
     if specification.input_count != network.inputs:
         raise InputError(

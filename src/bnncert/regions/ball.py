@@ -38,6 +38,36 @@ class Ball(Region):
 
     On a grid, `radius` includes the rounding errors of the grid's values (`radius_on_grid`);
     `stated_radius` is the radius that the caller gave.
+
+    Parameters
+    ----------
+    norm
+        "linf", "l2" or "l1".
+    center
+        The centre; an array of any shape is flattened in C order.
+    radius
+        The radius in input units.
+    clip_lo, clip_hi
+        The data box: one number for all inputs, or one for each; None for no limit.
+    grid
+        The :class:`Grid` of the inputs that count, or its step; None for real inputs.
+
+    Raises
+    ------
+    InputError
+        If a number is not finite, the radius is negative, sizes differ, or the centre of an L2 or
+        L1 ball lies outside the data box.
+    EmptyRegionError
+        If the ball has no point in the data box.
+
+    Examples
+    --------
+    >>> import bnncert
+    >>> ball = bnncert.Ball("linf", [0.5, 0], 0.2, clip_lo=-1, clip_hi=1)
+    >>> ball
+    Ball(linf, radius 0.2, data box [-1, 1], 2 inputs)
+    >>> ball.contains([0.375, -0.125]), ball.contains([0.25, 0])
+    (True, False)
     """
 
     def __init__(

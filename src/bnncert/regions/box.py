@@ -14,7 +14,28 @@ from bnncert.regions.support import box_support
 
 
 class Box(Region):
-    """lo <= x <= hi, or the points of a grid with these bounds."""
+    """lo <= x <= hi, or the points of a grid with these bounds.
+
+    Parameters
+    ----------
+    lo, hi
+        The bounds of the inputs; arrays of any shape are flattened in C order.
+    grid
+        The :class:`Grid` of the inputs that count, or its step; None for real inputs.
+
+    Raises
+    ------
+    InputError
+        If a number is not finite, or sizes differ.
+    EmptyRegionError
+        If a lower bound is larger than its upper bound, or no grid value lies between them.
+
+    Examples
+    --------
+    >>> import bnncert
+    >>> bnncert.Box([0, 0, 2], [1, 1, 2])
+    Box([0, 2], 2 of the inputs can change, 3 inputs)
+    """
 
     def __init__(self, lo: npt.ArrayLike, hi: npt.ArrayLike, grid: GridLike = None) -> None:
         self.lo = checked_vector(lo, None, "lower bound")

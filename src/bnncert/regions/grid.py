@@ -30,7 +30,30 @@ SMALLEST_STEP, MOST_VALUES = 16, 2.0**40
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """The values origin + step k for integers k, with one number for all inputs or one for each."""
+    """The values origin + step k for integers k, with one number for all inputs or one for each.
+
+    Attributes
+    ----------
+    step
+        The distance of two neighbouring values.
+    origin
+        One of the values.
+
+    Raises
+    ------
+    InputError
+        If a step is not a finite number > 0, or an origin is not finite.
+
+    Examples
+    --------
+    The 256 grey levels of an image that was scaled to [-1, 1]:
+
+    >>> import bnncert
+    >>> levels = bnncert.Grid(1 / 127.5, -1)
+    >>> ball = bnncert.Ball("linf", [-1, 0.2], 2 / 127.5, -1, 1, grid=levels)
+    >>> ball.contains([-1 + 1 / 127.5, 0.2]), ball.contains([-0.999, 0.2])
+    (True, False)
+    """
 
     step: npt.ArrayLike
     origin: npt.ArrayLike = 0.0

@@ -28,11 +28,30 @@ class L0Ball(Region):
 
     Parameters
     ----------
+    center
+        The centre; an array of any shape is flattened in C order.
     changes
         The number k of inputs that may change.
+    clip_lo, clip_hi
+        The data box: one number for all inputs, or one for each; None for no limit.
     within
         The largest change of an input.  If it is None, the data box is required and is the only
         limit.
+    grid
+        The :class:`Grid` of the inputs that count, or its step; None for real inputs.
+
+    Raises
+    ------
+    InputError
+        If a number is not finite, `changes` is not a number of inputs, or the centre is not in the
+        data box or not on the grid.
+
+    Examples
+    --------
+    >>> import bnncert
+    >>> ball = bnncert.L0Ball([0.5, 0, 0], 1, clip_lo=-1, clip_hi=1)
+    >>> ball.contains([0.5, 1, 0]), ball.contains([0.5, 1, 1])
+    (True, False)
     """
 
     def __init__(

@@ -22,6 +22,29 @@ class Polytope(Region):
     """A x <= b, intersected with a box lo <= x <= hi, or the points of a grid there.
 
     On a grid, `center` is a point of the polytope that need not be on the grid.
+
+    Parameters
+    ----------
+    matrix, right
+        A and b, with one column of A for each input.
+    lo, hi
+        The bounds of the inputs.
+    grid
+        The :class:`Grid` of the inputs that count, or its step; None for real inputs.
+
+    Raises
+    ------
+    InputError
+        If a number is not finite, or the shapes do not fit.
+    EmptyRegionError
+        If the polytope has no point in its box.
+
+    Examples
+    --------
+    >>> import bnncert
+    >>> triangle = bnncert.Polytope([[1, 1]], [1], [0, 0], [1, 1])
+    >>> triangle.contains([0.5, 0.5]), triangle.contains([0.5, 0.75])
+    (True, False)
     """
 
     def __init__(

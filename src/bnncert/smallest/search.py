@@ -21,12 +21,14 @@ from bnncert.errors import InputError
 from bnncert.methods import REGISTRY, Options, Progress
 from bnncert.network import Network
 from bnncert.problem import Problem, Targets, Ties, robustness
-from bnncert.radius import BallVerifier, Bisection, Probe, bisect
+from bnncert.radius import BallVerifier, Bisection, bisect
+from bnncert.radius_result import Probe, probe_rows
 from bnncert.regions import Ball, L0Ball, Region
 from bnncert.replay import Replayer
 from bnncert.smallest.counts import LARGEST_COUNT, Counts
 from bnncert.smallest.lower_side import LowerSide
 from bnncert.smallest.shrinking import Shrinking
+from bnncert.text_table import PrintedAsTable, TextTable
 from bnncert.verdict import Counterexample, InterruptWithResult, Result
 
 
@@ -39,11 +41,17 @@ class Known:
 
 
 @dataclass(frozen=True, eq=False)
-class SmallestResult:
-    """Bounds of the smallest perturbation, in counts (see `smallest.counts`).
+class SmallestResult(PrintedAsTable):
+    """Bounds of the smallest perturbation, in counts: steps of the grid, or changed inputs for L0.
+
+    ``print`` and notebooks show one row for each verification of the search.
 
     Attributes
     ----------
+    norm, label
+        The norm of the balls, and the class of their centre.
+    counts
+        Converts counts to radii in input units (`counts.radius(3)`).
     certified
         The largest certified count; None if not even the centre is certified.
     falsified
@@ -52,6 +60,12 @@ class SmallestResult:
         The largest count of the search.
     covers_data
         Whether the ball of `limit` contains the whole data box.
+    probes
+        The verifications, in the order in which they were made; their radii are counts.
+    seconds
+        The time of the whole search.
+    witness
+        A counterexample of the count `falsified`.
     certificate
         The file with the proof of `certified`, if it was requested and written.
     no_certificate
@@ -70,6 +84,19 @@ class SmallestResult:
     witness: Counterexample | None = None
     certificate: str | None = None
     no_certificate: str = ""
+
+    def __repr__(self) -> str:
+        return f"SmallestResult({self._summary()})"
+
+    def _summary(self) -> str:
+        known = [] if self.certified is None else [f"{self.norm} count {self.certified} certified"]
+        known += [] if self.falsified is None else [f"{self.falsified} falsified"]
+        told = ", ".join(known) or "nothing known"
+        return f"{told}, {len(self.probes)} verifications in {self.seconds:.2f} s"
+
+    def table(self) -> TextTable:
+        """Return the verifications of the search; their radii are counts."""
+        return TextTable(self._summary(), *probe_rows(self.probes))
 
     @property
     def minimum(self) -> int | None:
@@ -125,23 +152,48 @@ def find_smallest(
 
     Parameters
     ----------
+    network
+        The network.
     centre
         A ball around the point with the norm, data box and grid; its radius is ignored.
+    label
+        The class that the inputs around the point should have.
+    targets, ties, sign_zero, method, options, progress
+        Those of :func:`verify`.
     maximum
         The largest radius of interest, in input units.
     timeout
-        Seconds for the whole search.
+        Seconds for the whole search; None sets no limit.
     certificate
         Where to write the certificate of the largest count that is proved.
     known
         The result of an earlier search.  Its witness is replayed; its certified count is trusted.
 
+    Returns
+    -------
+    SmallestResult
+        The largest certified count, and the count of the witness; `minimum` if they meet.
+
     Raises
     ------
     InputError
-        If the distances from the point are not whole numbers (no grid, and not L0).
+        If the distances from the point are not whole numbers (no grid, and not L0), or an argument
+        cannot be used, as for :func:`verify`.
+    MissingExtraError
+        If the method needs a package that is not installed.
     SmallestInterrupt
-        On Ctrl-C, with the result so far.
+        On Ctrl-C; its `result` is what was known by then.
+
+    Examples
+    --------
+    Inputs are multiples of 1/8; two of these steps are certified and three are not robust:
+
+    >>> import bnncert
+    >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
+    >>> centre = bnncert.Ball("linf", [0.5, 0], 0, -1, 1, grid=bnncert.Grid(1 / 8, -1))
+    >>> found = bnncert.find_smallest(net, centre, label=0, timeout=60)
+    >>> found.certified, found.minimum
+    (2, 3)
     """
     network = network.with_sign_zero(sign_zero)
     REGISTRY.make(method)

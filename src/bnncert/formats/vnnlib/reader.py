@@ -14,12 +14,35 @@ from bnncert.formats.vnnlib.version1 import TOKEN, parse_version1
 def read_vnnlib(path: str | os.PathLike[str]) -> Specification:
     """Read a VNN-LIB 1.0 or 2.0 file, plain or gzip-compressed.
 
+    Parameters
+    ----------
+    path
+        The file.
+
+    Returns
+    -------
+    Specification
+        The query, for :func:`bnncert.verify_specification`.
+
     Raises
     ------
     FormatError
         If the file cannot be read or is not a VNN-LIB query that is supported.
     MissingExtraError
         If the file is VNN-LIB 2.0 and the package that parses it is not installed.
+
+    Examples
+    --------
+    >>> import os, tempfile, bnncert
+    >>> text = "(declare-const X_0 Real) (declare-const Y_0 Real)"
+    >>> text += "(assert (>= X_0 -1)) (assert (<= X_0 1)) (assert (>= Y_0 0))"
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "query.vnnlib")
+    ...     with open(path, "w") as file:
+    ...         _ = file.write(text)
+    ...     query = bnncert.read_vnnlib(path)
+    >>> query.input_count, query.output_count, len(query.disjuncts)
+    (1, 1, 1)
     """
     name = os.fspath(path)
     data = read_bytes(path, most=DEFAULT_LIMITS.query, name="query")

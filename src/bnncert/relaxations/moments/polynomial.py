@@ -23,6 +23,11 @@ class Polynomial:
     """sum of coefficient * monomial; zero coefficients are not stored.
 
     Coefficients are floats, or rationals if all coefficients are rationals.
+
+    Attributes
+    ----------
+    terms
+        The coefficients of the monomials, which are sorted tuples of variable numbers.
     """
 
     terms: Mapping[Monomial, float]
