@@ -60,7 +60,7 @@ def test_problems_and_results() -> None:
     label = int(made.classify(np.zeros(3))[0])
     problem = bnncert.robustness(made, ball, label)
     assert repr(problem) == (
-        f"Problem({made!r}, {ball!r}, label {label}, 1 targets (class {1 - label}))"
+        f"Problem({made!r}, {ball!r}, label {label}, 1 target (class {1 - label}))"
     )
     result = bnncert.verify(made, ball, label)
     assert repr(result).startswith(f"Result({result.status.replace('_', ' ')} by auto in ")
