@@ -13,7 +13,7 @@ import bnncert
 
 project = "bnncert"
 version = release = bnncert.__version__
-extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc"]
+extensions = ["myst_nb", "numpydoc", "sphinx.ext.autodoc"]
 html_theme = "furo"
 html_title = f"bnncert {release}"
 html_copy_source = False
@@ -25,6 +25,8 @@ highlight_language = "none"
 default_role = "code"
 # Quotes belong to values, and two hyphens to options.
 smartquotes = False
+# The notebook is stored with its outputs, which the tests compare with an execution.
+nb_execution_mode = "off"
 # Headings that pages link to.
 myst_heading_anchors = 3
 

@@ -93,7 +93,7 @@ class Network(PrintedAsTable):
     pixel_step: float | None = None
 
     def __repr__(self) -> str:
-        return f"Network({'-'.join(map(str, self.sizes))}, {self.source})"
+        return f"Network({'-'.join(map(str, self.sizes))}, {os.path.basename(self.source)})"
 
     def table(self) -> TextTable:
         """Return one row for each layer, and what the file says about the inputs."""
@@ -102,7 +102,8 @@ class Network(PrintedAsTable):
             inputs += f" in [{self.input_lo.min():g}, {self.input_hi.max():g}]"
         if self.pixel_step is not None:
             inputs += f", one pixel level is {self.pixel_step:.6g}"
-        title = f"Network {'-'.join(map(str, self.sizes))}, {self.source}"
+        sizes = "-".join(map(str, self.sizes))
+        title = f"Network {sizes}, {os.path.basename(self.source)}"
         return layer_table(title, self.layers, self.output, [inputs, *self.notes])
 
     # -- construction ---------------------------------------------------------------------
