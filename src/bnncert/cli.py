@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -13,6 +14,8 @@ from typer.core import TyperGroup
 
 from bnncert.commands.catalogue import ENTRIES, Entry
 from bnncert.commands.clock import is_command_line
+from bnncert.commands.completion import SHELLS, install_script, prepare, script, with_shell
+from bnncert.commands.help_topics import TopicCommand, write_commands
 from bnncert.commands.interrupts import INTERRUPTED, leaving_on_interrupt
 from bnncert.errors import BnncertError
 from bnncert.version import __version__
@@ -32,6 +35,14 @@ class _Commands(TyperGroup):
     `--help` shows the summaries of the catalogue; a command is imported when it is called.  Some
     errors are renamed, because versions of typer treat them differently.
     """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options before the command."""
+        return list(super().parse_args(ctx, with_shell(args)))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the summaries by topic."""
+        write_commands(formatter)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that the first argument names, and the other arguments."""
@@ -66,12 +77,12 @@ app = typer.Typer(
 )
 
 
-def _tell(text: str) -> Any:
-    """Return a callback of a flag that prints a text and exits."""
+def _tell(text: str | Callable[[str], str]) -> Any:
+    """Return a callback of an option that prints a text, perhaps about its value, and exits."""
 
-    def tell(asked: bool) -> None:
+    def tell(asked: Any) -> None:
         if asked:
-            print(text)
+            print(text if isinstance(text, str) else text(asked))
             raise typer.Exit
 
     return tell
@@ -89,6 +100,26 @@ def _global_options(
             "--version", help="Print the version.", is_eager=True, callback=_tell(__version__)
         ),
     ] = False,
+    install_completion: Annotated[
+        str | None,
+        typer.Option(
+            "--install-completion",
+            metavar="[SHELL]",
+            help=f"Install the completion for {', '.join(SHELLS[:3])} (default: this shell).",
+            is_eager=True,
+            callback=_tell(install_script),
+        ),
+    ] = None,
+    show_completion: Annotated[
+        str | None,
+        typer.Option(
+            "--show-completion",
+            metavar="[SHELL]",
+            help="Print the script of the completion.",
+            is_eager=True,
+            callback=_tell(script),
+        ),
+    ] = None,
 ) -> None:
     pass
 
@@ -110,7 +141,7 @@ def _imported(name: str) -> Any:
     with leaving_on_interrupt():
         function = _ENTRIES[name].function
     single = typer.Typer(**_STYLE)
-    single.command(name)(function)
+    single.command(name, cls=TopicCommand, epilog=_ENTRIES[name].example)(function)
     return typer.main.get_command(single)
 
 
@@ -122,10 +153,11 @@ def _usage_error() -> type[Exception]:
 def main() -> None:
     """Run the command line; every expected error is one line on stderr."""
     usage_error = _usage_error()
+    prepare()
     warnings.showwarning = _show_warning
     code = 2
     try:
-        outcome = app(standalone_mode=False)
+        outcome = app(prog_name="bnncert", standalone_mode=False)
         code = outcome if isinstance(outcome, int) else 0
     except BnncertError as error:
         _complain(str(error))

@@ -67,3 +67,12 @@ def test_checking_a_robust_certificate_takes_no_library_but_numpy() -> None:
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
 def test_the_summary_is_the_docstring_of_the_command(entry: Entry) -> None:
     assert inspect.getdoc(entry.function) == entry.summary
+
+
+def test_completing_the_name_of_a_command_imports_no_library_that_takes_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = {"_BNNCERT_COMPLETE": "complete_bash", "COMP_WORDS": "bnncert\nver", "COMP_CWORD": "1"}
+    for name, value in asked.items():
+        monkeypatch.setenv(name, value)
+    assert not imported(shown="verify") & HEAVY

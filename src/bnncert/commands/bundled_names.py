@@ -18,6 +18,10 @@ NETWORKS = {"demo:sparse": "mnist_sparse.npz", "demo:dense": "mnist_dense.npz"}
 IMAGES = ("mnist_test_100.npz", "images")
 
 
+#: The names of all bundled images, and of the first of them.
+POINTS = ("demo", *(f"{PREFIX}{index}" for index in range(10)))
+
+
 def model_file(text: str) -> Path:
     """Return the file of a network that a path or one of the names states."""
     if not text.startswith(PREFIX) or Path(text).exists():

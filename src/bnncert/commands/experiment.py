@@ -12,13 +12,14 @@ import typer
 
 from bnncert.batch.config.configuration import Configuration, with_changes
 from bnncert.batch.config.reading import read_configuration
-from bnncert.batch.config.shipped import find_configuration
+from bnncert.batch.config.shipped import find_configuration, shipped_names
 from bnncert.batch.estimate import duration
 from bnncert.batch.instance import InstanceGroup
 from bnncert.batch.plan import Plan, plan_experiment
 from bnncert.batch.runner import AnsweredInstances, Place, default_folder, finished_rows
 from bnncert.batch.store import ResultsFile
 from bnncert.commands.batches import refuse_failures, run_shown, show_notes
+from bnncert.commands.completion import among
 from bnncert.commands.console import PlainConsole, wide_console
 from bnncert.commands.grouping import grouped
 from bnncert.commands.options import GridOption, LabelsOption
@@ -28,6 +29,11 @@ from bnncert.commands.unused import refuse_together
 from bnncert.deadline import Deadline
 from bnncert.errors import InputError
 from bnncert.report.experiment_tables import experiment_table, plan_table
+
+
+def _configurations(incomplete: str) -> list[str]:
+    """Return the bundled configurations that begin with a text."""
+    return among(shipped_names(), files=True)(incomplete)
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,11 @@ def experiment(
     *,
     ctx: typer.Context,
     config: Annotated[
-        str, typer.Argument(help="A .yaml or .json file, or a bundled name such as paper-linf.")
+        str,
+        typer.Argument(
+            help="A .yaml or .json file, or a bundled name such as paper-linf.",
+            autocompletion=_configurations,
+        ),
     ],
     out: Annotated[
         Path | None,

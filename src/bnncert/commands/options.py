@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from bnncert.commands.bundled_names import model_file
+from bnncert.commands.bundled_names import NETWORKS, POINTS, model_file
+from bnncert.commands.completion import METHODS, among
 from bnncert.errors import InputError
 from bnncert.solvers import SolverName
 
@@ -25,13 +26,18 @@ ModelArgument = Annotated[
     typer.Argument(
         parser=model_file,
         metavar="model",
+        autocompletion=among(tuple(NETWORKS), files=True),
         help="Network file: .npz, .json, .onnx, Keras or PyTorch (also .gz); or a bundled one, "
         "demo:sparse or demo:dense.",
     ),
 ]
 InputArgument = Annotated[
     str | None,
-    typer.Argument(metavar="input", help="Point or image folder, instead of --input."),
+    typer.Argument(
+        metavar="input",
+        help="Point or image folder, instead of --input.",
+        autocompletion=among(POINTS, files=True),
+    ),
 ]
 LabelsOption = Annotated[
     str | None,
@@ -45,7 +51,10 @@ TiesOption = Annotated[
     Literal["violation", "robust"],
     typer.Option("--ties", help="Whether an equal score of a rival is a violation."),
 ]
-MethodOption = Annotated[str, typer.Option("--method", help="See `bnncert methods`.")]
+MethodOption = Annotated[
+    str,
+    typer.Option("--method", help="See `bnncert methods`.", autocompletion=among(METHODS)),
+]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of all randomness.")]
 SignZeroOption = Annotated[
     Literal["plus", "minus", "either"] | None,
@@ -152,6 +161,7 @@ class PointOptions:
             "--input",
             help="Point: .npy, FILE.npz:KEY, an image file or a folder of images; or a bundled "
             "image as in demo:0.",
+            autocompletion=among(POINTS, files=True),
         ),
     ] = None
     index: Annotated[

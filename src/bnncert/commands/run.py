@@ -17,7 +17,8 @@ from bnncert.batch.rows import label_source
 from bnncert.batch.runner import AnsweredInstances, Place
 from bnncert.batch.store import ResultsFile
 from bnncert.commands.batches import refuse_failures, run_shown
-from bnncert.commands.bundled_names import point_source
+from bnncert.commands.bundled_names import POINTS, point_source
+from bnncert.commands.completion import among
 from bnncert.commands.console import wide_console
 from bnncert.commands.grouping import grouped
 from bnncert.commands.options import (
@@ -54,6 +55,7 @@ class PointsOptions:
             "--data",
             help="Points: FILE.npz, FILE.npz:KEY, .npy, an image or a folder of images; "
             "labels beside them.",
+            autocompletion=among(POINTS, files=True),
         ),
     ]
     radii: Annotated[

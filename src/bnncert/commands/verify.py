@@ -12,8 +12,10 @@ import typer
 from rich.console import Console
 
 from bnncert.atomic import write_atomically
+from bnncert.commands.bundled_names import POINTS
 from bnncert.commands.clock import remaining
 from bnncert.commands.cluster import with_cluster
+from bnncert.commands.completion import among
 from bnncert.commands.console import PlainConsole, watch
 from bnncert.commands.grouping import grouped
 from bnncert.commands.image_folders import (
@@ -96,7 +98,8 @@ def verify(
     spec: Annotated[
         str | None,
         typer.Argument(
-            help="VNN-LIB query: .vnnlib or .vnnlib.gz; or a point or image folder, as --input."
+            help="VNN-LIB query: .vnnlib or .vnnlib.gz; or a point or image folder, as --input.",
+            autocompletion=among(POINTS, files=True),
         ),
     ] = None,
     ball: BallOptions,
