@@ -130,8 +130,7 @@ def _semidefinite(task: ProofTask) -> TargetResult | None:
 
 
 def _small_semidefinite(task: ProofTask) -> TargetResult | None:
-    # Up to half of the tables may be equal to others.
-    if task.is_too_large or _estimated_size(task) > 2 * SMALL:
+    if task.is_too_large or _least_size(task) > SMALL:
         return None
     reduced = task.reduced()
     if any(r.links + r.size + r.pair_first.size > SMALL for r in reduced):
@@ -139,18 +138,20 @@ def _small_semidefinite(task: ProofTask) -> TargetResult | None:
     return _relaxed(task, reduced, None)
 
 
-def _estimated_size(task: ProofTask) -> int:
-    """Return the approximate number of unknowns of the relaxation, without building it."""
+def _least_size(task: ProofTask) -> int:
+    """Return about the least number of unknowns of the relaxation, without building it."""
     presolved = task.presolved
+    variables = presolved.owner_layer.size
     gates = int(np.count_nonzero(presolved.owner_layer > 0))
     if presolved.network.depth == 1:
         # The objective is linear in the variables: it has no tables.
-        return 0
+        return variables
     unstable = presolved.bounds[-1].state == 0
     tables = [
         int(np.count_nonzero(unstable & (o.coefficients != 0))) for o in task.target.objectives
     ]
-    return 2 * max(tables, default=0) + 4 * gates
+    # A table has two unknowns, but up to half of the tables may be equal to others.
+    return max(tables, default=0) + 4 * gates + variables
 
 
 def _relaxed(
