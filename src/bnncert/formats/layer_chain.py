@@ -143,7 +143,7 @@ class Chain:
     ) -> ModelDescription:
         """Return the network, whose scores are the output of the last layer."""
         value = self.value
-        if value.pool is not None or value.clipped or self._waiting is not None:
+        if value.pool is not None or value.clip is not None or self._waiting is not None:
             raise UnsupportedModelError(
                 f"{self.source}: output: the scores must be a linear function of signs"
             )

@@ -197,7 +197,7 @@ STATISTICS = {f"moving_{name}": np.ones(2, dtype=np.float32) for name in ("mean"
         ),
         (
             [sound()[0], ("Activation", {"activation": "hard_tanh"}, {}), dense(2, KERNEL)],
-            "after a Clip only a sign is supported",
+            "only a sign or a quantiser is supported",
         ),
     ],
 )

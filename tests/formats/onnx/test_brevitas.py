@@ -12,13 +12,19 @@ from tests.data.make_larq_fixtures import FOLDER, inputs
 SIZES = {
     "dense": (16, 8, 8, 3),
     "images": (8 * 8, 8 * 8 * 4, 4 * 4 * 4, 2 * 2 * 6, 3),
+    # Two bits are two signs, and three bits of a quantised ReLU are seven.
+    "two_bits": (16, 2 * 16, 2 * 8, 2 * 8, 3),
+    "relu": (8 * 8, 3 * 8 * 8 * 4, 3 * 4 * 4 * 4, 7 * 2 * 2 * 6, 3),
 }
+
+LEVELS = ("two_bits", "relu")
 
 
 @pytest.mark.parametrize("name", SIZES)
 def test_scores_are_those_of_pytorch(name: str) -> None:
     network = load(FOLDER / f"brevitas_{name}.onnx.gz")
-    with np.load(FOLDER / "brevitas_scores.npz") as stored:
+    scores_of = "brevitas_level_scores.npz" if name in LEVELS else "brevitas_scores.npz"
+    with np.load(FOLDER / scores_of) as stored:
         expected = stored[name]
     assert network.sizes == SIZES[name]
     assert all(layer.sign_zero == "plus" for layer in network.layers)

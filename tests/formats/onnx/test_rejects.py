@@ -45,10 +45,13 @@ def _picture() -> Sketch:
 
 
 NODES: dict[str, tuple[Callable[[], Sketch], str]] = {
-    "relu": (lambda: _signed().then("Relu"), "n2 (Relu): not part of a binary network"),
+    "relu": (
+        lambda: _signed().then("Relu"),
+        "the scores must be a linear function of signs, but n2 (Relu) clips them",
+    ),
     "quant": (
-        lambda: _signed().then("Quant", 1.0, domain="qonnx.custom_ops.general"),
-        "n2 (Quant): operators of domain qonnx.custom_ops.general are not supported",
+        lambda: _signed().then("Trunc", 1.0, domain="qonnx.custom_ops.general"),
+        "n2 (Trunc): operators of domain qonnx.custom_ops.general are not supported",
     ),
     "max then linear": (
         lambda: (
@@ -117,11 +120,11 @@ NODES: dict[str, tuple[Callable[[], Sketch], str]] = {
     ),
     "clip on one side": (
         lambda: Sketch("N", 3).then("Clip", np.float32(0), np.float32(1)).then("Sign"),
-        "n0 (Clip): clips to [0, 1], which changes the sign",
+        "n1 (Sign): n0 (Clip) clips to [0, 1], which changes the sign",
     ),
     "clip then add": (
         lambda: Sketch("N", 3).then("Clip", np.float32(-1), np.float32(1)).then("Add", 1.0),
-        "n1 (Add): after a Clip only a sign is supported",
+        "n1 (Add): after n0 (Clip) only a sign or a quantiser is supported",
     ),
     "clip at the end": (
         lambda: Sketch("N", 3).then("Clip", np.float32(-1), np.float32(1)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 from typing import Any, TypeAlias
 
@@ -32,9 +32,14 @@ def bipolar(array: Tensor, scale: Tensor) -> Tensor:
     return np.where(array >= 0, scale, -scale)
 
 
-def fold(node: OnnxNode, operands: Sequence[Tensor | None], opset: int) -> Tensor:
-    """Evaluate a node all of whose inputs are constant."""
-    operation = FOLDS.get(node.op)
+def fold(
+    node: OnnxNode,
+    operands: Sequence[Tensor | None],
+    opset: int,
+    further: Mapping[str, Fold] | None = None,
+) -> Tensor:
+    """Evaluate a node all of whose inputs are constant; `further` operators are not of ONNX."""
+    operation = FOLDS.get(node.op) or (further or {}).get(node.op)
     if operation is None:
         raise node.unsupported("this operator is not supported, not even on constants")
     with np.errstate(all="ignore"):

@@ -18,6 +18,7 @@ from bnncert.errors import FormatError
 from bnncert.formats.onnx.constants import Tensor, exact_floats, integer_list, scalar
 from bnncert.formats.onnx.exact import InexactError, compose, multiply, push, relabelled, tidy
 from bnncert.formats.onnx.graph import LARGEST_VALUE, OnnxNode
+from bnncert.formats.onnx.levels import expanded
 from bnncert.formats.onnx.operands import constant, plain, spread
 from bnncert.formats.onnx.shapes import axes_of, reduction_axes
 from bnncert.formats.onnx.value import GraphWalk, Operand, Value, positions
@@ -61,7 +62,7 @@ def apply(
     if size > LARGEST_VALUE:
         raise node.unsupported(f"a result with {size} entries is too large")
     try:
-        matrix, steps, is_built = _composed(value, build)
+        matrix, steps, is_built = _composed(value, node, build)
     except InexactError as error:
         raise node.unsupported(
             f"cannot be combined exactly with the operations before it: {error}"
@@ -77,15 +78,19 @@ def apply(
         matrix=matrix,
         factor=factor,
         steps=steps,
-        structural=structural or value.structural or value.matrix is not None,
+        # The product with sums of signs of its own has the weights of the file.
+        structural=structural
+        or value.structural
+        or (value.matrix is not None and not value.levels),
         convolution=convolution if is_built else None,
         name=node.name,
+        levels=0,
         open_stages=(),
     )
 
 
 def _composed(
-    value: Value, build: Callable[[IntArray, int], Any]
+    value: Value, node: OnnxNode, build: Callable[[IntArray, int], Any]
 ) -> tuple[Any, tuple[ElementwiseStep, ...], bool]:
     """Return the matrix over the source and the steps of a linear map of `value`.
 
@@ -100,6 +105,8 @@ def _composed(
     if value.factor is not None:
         before.insert(0, Scale(value.factor[value.index]))
     matrix, steps = push(build(positions(value.size), value.size), before)
+    if value.levels:
+        return expanded(matrix, value, node), steps, False
     rows = value.matrix
     if not np.array_equal(value.index, positions(rows.shape[0])):
         rows = rows[value.index]

@@ -14,6 +14,7 @@ from bnncert.description.matrices import incidence_matrix, scale_rows
 from bnncert.description.model import Convolution, ElementwiseStep, Scale, Shift, Stage, step_arrays
 from bnncert.formats.onnx.exact import relabelled, row_values, tidy
 from bnncert.formats.onnx.graph import OnnxNode
+from bnncert.formats.onnx.levels import pooled_levels, sum_of_signs
 from bnncert.formats.onnx.operands import plain
 from bnncert.formats.onnx.stages import add_stage, rows_of
 from bnncert.formats.onnx.value import GraphWalk, Operand, Value, positions
@@ -55,6 +56,8 @@ def max_pool(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Va
         tuple(_shared_step(step, windows, node) for step in value.steps),
         _direction(value.steps, value.size),
     )
+    if value.levels:
+        return _pooled_levels(walk, value, pooling)
     return _pooled_signs(walk, value, pooling) if value.is_signs else _pooled_reals(value, pooling)
 
 
@@ -94,6 +97,28 @@ def _pooled_signs(walk: GraphWalk, value: Value, pooling: _Pooling) -> Value:
     )
     pooled = replace(value, shape=pooling.shape, index=positions(windows.shape[0]))
     result = add_stage(walk, pooled, stage, value.open_stages)
+    for step in pooling.steps:
+        result = result.then(step)
+    return result
+
+
+def _pooled_levels(walk: GraphWalk, value: Value, pooling: _Pooling) -> Value:
+    """Return the maximum of levels: the OR of each step over the window (or the AND)."""
+    count = value.levels
+    rising = row_values(pooling.windows, pooling.direction)
+    assert rising is not None
+    spare = np.diff(pooling.windows.indptr).astype(np.float64) - 1
+    stage = Stage(
+        weights=pooled_levels(pooling.windows, value),
+        steps=(Shift(np.repeat(np.where(rising >= 0, spare, -spare), count)),),
+        name=pooling.node.name,
+        sign_zero="plus",
+        structural=True,
+    )
+    windows = pooling.windows.shape[0]
+    signs = replace(value, shape=(windows * count,), index=positions(windows * count))
+    turn = np.ones((windows, count), dtype=np.int8)
+    result = sum_of_signs(add_stage(walk, signs, stage, ()), pooling.shape, turn)
     for step in pooling.steps:
         result = result.then(step)
     return result

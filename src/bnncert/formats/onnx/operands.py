@@ -24,8 +24,11 @@ def plain(operand: Operand, node: OnnxNode, kinds: tuple[str, ...] = ("real",)) 
     value = depending(operand, node)
     if value.transform != "scores":
         raise node.unsupported(f"{value.transform} must be the last operation of the network")
-    if value.clipped:
-        raise node.unsupported("after a Clip only a sign is supported")
+    if value.clip is not None:
+        raise node.unsupported(
+            f"after {value.clip.node} only a sign or a quantiser is supported (a binary network "
+            "has no other activations)"
+        )
     if value.kind not in kinds:
         raise node.unsupported(f"its input has type {value.kind}; expected {' or '.join(kinds)}")
     if value.dtype == np.float16:

@@ -22,10 +22,11 @@ from bnncert.errors import FormatError, UnsupportedModelError
 from bnncert.formats.limits import DEFAULT_LIMITS, Limits
 from bnncert.formats.onnx.constants import exact_floats, scalar, target_type
 from bnncert.formats.onnx.folding import FOLDS, fold
-from bnncert.formats.onnx.graph import STANDARD_DOMAINS, Graph, OnnxNode, parse_graph, tensor_array
+from bnncert.formats.onnx.graph import Graph, OnnxNode, parse_graph, tensor_array
 from bnncert.formats.onnx.linear import average_pool, convolution, gemm, matmul, pad, reduction
 from bnncert.formats.onnx.max_pooling import max_pool
 from bnncert.formats.onnx.operands import constant, depending, plain, spread
+from bnncert.formats.onnx.qonnx import CONSTANT_QUANTISERS, QUANTISERS, check_domain
 from bnncert.formats.onnx.schema import check_node
 from bnncert.formats.onnx.shapes import axis_of, new_shape, permutation, shape_of
 from bnncert.formats.onnx.signs import bipolar_quant, choose, clip, compare, negate, sign
@@ -63,9 +64,11 @@ def read_onnx(
     graph = parse_graph(content, source, folder, limits)
     walk = GraphWalk(opset=graph.opset, as_written=_own(graph, "form", source) == "normal")
     value = _follow(graph, walk)
-    if value.pool is not None or value.clipped or value.kind == "bool":
+    if value.pool is not None or value.clip is not None or value.kind == "bool":
+        but = "" if value.clip is None else f", but {value.clip.node} clips them"
         raise UnsupportedModelError(
             f"{source}: output {graph.output_name}: the scores must be a linear function of signs"
+            + but
         )
     if _own(graph, "sign_zero", source) == "either":
         walk.stages = [
@@ -153,22 +156,22 @@ def _follow(graph: Graph, walk: GraphWalk) -> Value:
 
 
 def _result(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Operand:
-    if node.domain not in STANDARD_DOMAINS and node.op != "BipolarQuant":
-        raise node.unsupported(f"operators of domain {node.domain} are not supported")
+    check_domain(node)
     if any(attribute.HasField("g") for attribute in node.attributes.values()):
         raise node.unsupported("control flow is not supported")
-    if node.op in FOLDS or node.op in HANDLERS:
+    handler = HANDLERS.get(node.op) or LEVEL_HANDLERS.get(node.op)
+    if node.op in FOLDS or handler is not None:
         types = [None if operand is None else operand.dtype for operand in operands]
         check_node(node, types, walk.opset)
     with node.reading():
         if not any(isinstance(operand, Value) for operand in operands):
-            return fold(node, [o for o in operands if not isinstance(o, Value)], walk.opset)
+            constants = [o for o in operands if not isinstance(o, Value)]
+            return fold(node, constants, walk.opset, CONSTANT_QUANTISERS)
         first = operands[0]
         if node.op == "Shape" and isinstance(first, Value):
             return shape_of(node, first.shape)
         if node.op == "Size" and isinstance(first, Value):
             return np.array(first.size, dtype=np.int64)
-        handler = HANDLERS.get(node.op)
         if handler is None:
             raise node.unsupported(
                 "not part of a binary network (its operators are signs, linear maps, "
@@ -346,3 +349,6 @@ HANDLERS: dict[str, Handler] = {
     "LogSoftmax": _softmax,
     "ArgMax": _argmax,
 }
+
+#: Further ones: activations with several levels, and what comes before them.
+LEVEL_HANDLERS: dict[str, Handler] = {"Relu": clip, **QUANTISERS}

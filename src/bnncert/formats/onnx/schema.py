@@ -40,8 +40,19 @@ FLAGS = frozenset(
     }
 )
 
-#: The operator of QONNX, which the package `onnx` does not define; its inputs are x and a scale.
-BIPOLAR_QUANT = "BipolarQuant"
+_QUANT = {"signed": "INT", "narrow": "INT", "rounding_mode": "STRING"}
+
+#: The operators of QONNX, which the package `onnx` does not define: the number of their inputs,
+#: their attributes and types, and those among them that must be given.
+QONNX_OPERATORS: dict[str, tuple[int, dict[str, str], tuple[str, ...]]] = {
+    "BipolarQuant": (2, {}, ()),
+    **dict.fromkeys(("Quant", "IntQuant"), (4, _QUANT, ("signed", "narrow"))),
+    "MultiThreshold": (
+        2,
+        {"out_dtype": "STRING", "out_scale": "FLOAT", "out_bias": "FLOAT", "data_layout": "STRING"},
+        (),
+    ),
+}
 
 
 def check_node(node: OnnxNode, types: Sequence[ElementType | None], opset: int) -> None:
@@ -52,8 +63,8 @@ def check_node(node: OnnxNode, types: Sequence[ElementType | None], opset: int) 
     types
         The element type of each input; None for an input that is left out.
     """
-    if node.op == BIPOLAR_QUANT:
-        _check_bipolar_quant(node, types)
+    if node.op in QONNX_OPERATORS:
+        _check_quantiser(node, types)
         return
     try:
         schema = onnx.defs.get_schema(node.op, max_inclusive_version=opset)
@@ -70,13 +81,20 @@ def check_node(node: OnnxNode, types: Sequence[ElementType | None], opset: int) 
         )
 
 
-def _check_bipolar_quant(node: OnnxNode, types: Sequence[ElementType | None]) -> None:
-    if len(types) != 2 or None in types:
-        raise node.unsupported(f"{len(types)} inputs; expected a tensor and its scale")
+def _check_quantiser(node: OnnxNode, types: Sequence[ElementType | None]) -> None:
+    count, attributes, required = QONNX_OPERATORS[node.op]
+    if len(types) != count or None in types:
+        raise node.unsupported(f"{len(types)} inputs; expected {count}")
     if types[0] != types[1] or any(kind is not None and kind.kind != "f" for kind in types):
         raise node.unsupported(f"its inputs have types {types[0]} and {types[1]}; expected floats")
-    for name in node.attributes:
-        raise node.unsupported(f"attribute {name} is not known")
+    for name, attribute in node.attributes.items():
+        if name not in attributes:
+            raise node.unsupported(f"attribute {name} is not known")
+        if attribute.type != onnx.AttributeProto.AttributeType.Value(attributes[name]):
+            raise FormatError(f"{node.place}: attribute {name} is not of type {attributes[name]}")
+    for name in required:
+        if name not in node.attributes:
+            raise FormatError(f"{node.place}: attribute {name} is missing")
 
 
 def _check_attributes(node: OnnxNode, schema: Any, opset: int) -> None:

@@ -19,7 +19,7 @@ from bnncert.formats.onnx.exact import InexactError, add
 from bnncert.formats.onnx.graph import OnnxNode
 from bnncert.formats.onnx.operands import constant, depending, plain, spread
 from bnncert.formats.onnx.stages import add_stage, stage_of
-from bnncert.formats.onnx.value import INTEGERS, LARGEST_INTEGER, GraphWalk, Operand, Value
+from bnncert.formats.onnx.value import INTEGERS, LARGEST_INTEGER, Clip, GraphWalk, Operand, Value
 
 _OPPOSITE = {
     "Greater": "Less",
@@ -31,7 +31,12 @@ _OPPOSITE = {
 
 def binarise(walk: GraphWalk, value: Value, node: OnnxNode, at_zero: SignZero | None) -> Value:
     """Return the signs of a value; at zero they are `at_zero`, None if that is undefined."""
-    value = plain(replace(value, clipped=False), node, ("real", "integer"))
+    clip, value = value.clip, replace(value, clip=None)
+    value = plain(value, node, ("real", "integer"))
+    if clip is not None and not clip.keeps_signs:
+        raise node.unsupported(
+            f"{clip.node} clips to [{clip.low:g}, {clip.high:g}], which changes the sign"
+        )
     if value.is_signs:
         return _settled(walk, value, node, at_zero)
     stage = stage_of(value, value.name or node.name, at_zero, walk.as_written)
@@ -101,9 +106,9 @@ def compare(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Val
         op, first, second = _OPPOSITE[op], second, first
     value = depending(first, node)
     shape, threshold = spread(value, constant(second, node, "the other side"), node)
-    if value.clipped and np.any(threshold):
+    if value.clip is not None and np.any(threshold):
         raise node.unsupported("a clipped value is compared with something other than zero")
-    value = replace(value, clipped=False).reshaped(shape).then(Shift(-threshold))
+    value = value.reshaped(shape).then(Shift(-threshold))
     if op.startswith("Less"):
         value = value.then(Scale(value.uniformly(-1.0)))
     at_zero: SignZero = "plus" if op.endswith("OrEqual") else "minus"
@@ -142,11 +147,14 @@ def choose(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Valu
 
 
 def clip(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
-    """Clip to a range around zero, which does not change a sign."""
+    """Clip and Relu: a sign or levels must follow, which compare with thresholds in the range."""
     value = plain(operands[0], node)
+    if node.op == "Relu":
+        return replace(value, clip=Clip(0.0, np.inf, f"{node.name} (Relu)"))
     bounds = [None if o is None else constant(o, node, "a bound") for o in operands[1:]]
     low, high = clip_range(node, [None, *bounds], walk.opset)
-    low, high = -np.inf if low is None else low, np.inf if high is None else high
-    if not low < 0 < high:
-        raise node.unsupported(f"clips to [{low:g}, {high:g}], which changes the sign")
-    return replace(value, clipped=True)
+    low = -np.inf if low is None else float(low)
+    high = np.inf if high is None else float(high)
+    if not low < high:
+        raise node.unsupported(f"clips to [{low:g}, {high:g}], which is constant or empty")
+    return replace(value, clip=Clip(low, high, f"{node.name} (Clip)"))

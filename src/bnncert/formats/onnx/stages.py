@@ -18,7 +18,8 @@ def rows_of(value: Value) -> Any:
     """Return the rows that `index` selects, for a value without windows."""
     if value.matrix is None:
         one = np.ones(value.size, dtype=np.int8)
-        return csr_matrix(one, value.index, positions(value.size + 1), (value.size,) * 2)
+        shape = (value.size, value.width)
+        return csr_matrix(one, value.index, positions(value.size + 1), shape)
     if np.array_equal(value.index, positions(value.matrix.shape[0])):
         return value.matrix
     return value.matrix[value.index]

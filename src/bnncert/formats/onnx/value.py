@@ -36,6 +36,20 @@ INTEGERS = (np.dtype(np.int32), np.dtype(np.int64))
 LARGEST_INTEGER, MOST_INTEGER_STEPS = 8, 6
 
 
+@dataclass(frozen=True)
+class Clip:
+    """The range of a Clip or Relu, and the node for messages."""
+
+    low: float
+    high: float
+    node: str
+
+    @property
+    def keeps_signs(self) -> bool:
+        """Whether it changes no sign."""
+        return self.low < 0 < self.high
+
+
 @dataclass(frozen=True, eq=False)
 class Value:
     """A tensor, as an affine (or windowed) function of the last signs or of the input."""
@@ -59,8 +73,10 @@ class Value:
     structural: bool = False
     #: The element type of the tensor in the file.
     dtype: np.dtype[Any] = np.dtype(np.float32)  # noqa: RUF009
-    #: Whether a Clip around zero was applied, after which only a sign is supported.
-    clipped: bool = False
+    #: The range to which the value was clipped, after which only a sign or levels may follow.
+    clip: Clip | None = None
+    #: The number of signs in each row of `matrix`, if the value has levels (module `levels`).
+    levels: int = 0
     transform: OutputTransform = "scores"
     name: str = ""
     #: Stages that this value depends on and whose sign(0) is not defined so far.
