@@ -18,9 +18,9 @@ from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Problem
 from bnncert.verdict import TargetResult
 
-#: Unstable first-layer signs up to which evaluating all patterns is faster than a relaxation, and
-#: the seconds of that search.
-FEW_SIGNS, SHORT_PATTERNS = 12, 0.5
+#: Unstable first-layer signs up to which evaluating all patterns is faster than a relaxation, or
+#: than the attack on a deep network, and the seconds of that search.
+FEW_SIGNS, FEW_SIGNS_IF_DEEP, SHORT_PATTERNS = 12, 20, 0.5
 
 
 def _proof(stage: ProofStage) -> AutoStage:
@@ -44,7 +44,8 @@ def _elimination(kind: PlanKind) -> AutoStage:
 
 
 def _short_search(presolved: Presolved, remaining: float) -> float:
-    few = np.count_nonzero(presolved.owner_layer == 0) <= FEW_SIGNS
+    most = FEW_SIGNS_IF_DEEP if is_deep(presolved) else FEW_SIGNS
+    few = np.count_nonzero(presolved.owner_layer == 0) <= most
     # If the region is a budget of flips, the first search comes before presolve.
     return SHORT_PATTERNS if few and not has_flip_budget(presolved) else 0.0
 
