@@ -76,6 +76,12 @@ ENTRIES = (
         "bnncert report results.sqlite -o report.html",
     ),
     Entry(
+        "compare",
+        "Print what changed between two results files; exit code 1 if they contradict each other.",
+        MANY,
+        "bnncert compare before.sqlite after.sqlite -o changes.html",
+    ),
+    Entry(
         "vnncomp",
         "Answer a category of VNN-COMP; the same command again continues an interrupted run.",
         MANY,

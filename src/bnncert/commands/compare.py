@@ -1,0 +1,86 @@
+"""`bnncert compare`: what changed between two results files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+
+from bnncert.atomic import write_atomically
+from bnncert.batch.comparison import Comparison, compare_results
+from bnncert.batch.recorded import read_recorded
+from bnncert.batch.store import SQLITE_MAGIC
+from bnncert.commands.console import wide_console
+from bnncert.commands.options import JsonOption
+from bnncert.commands.output import json_path, refuse_unwritable, write_json
+from bnncert.errors import InputError
+from bnncert.formats.reading import check_regular
+from bnncert.report.comparison import ChangeTable, comparison_tree, headline, sections
+from bnncert.report.comparison_page import comparison_page
+from bnncert.report.plain_table import plain_table
+
+#: The most rows of a table on the terminal.
+MOST_ROWS = 20
+
+
+def compare(
+    before: Annotated[Path, typer.Argument(help="Results file of run or experiment, called A.")],
+    after: Annotated[Path, typer.Argument(help="Another one, called B.")],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Where to write a page (.html).")
+    ] = None,
+    json_: JsonOption = None,
+) -> None:
+    """Print what changed between two results files; exit code 1 if they contradict each other."""
+    refuse_unwritable(out, json_path(json_), read=(before, after))
+    if out is not None and out.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"{out}: the page is HTML; give it a name that ends in .html")
+    for path in (before, after):
+        if _kind(path) != "results":
+            raise InputError(
+                f"{path}: not a results file; compare takes two results files, which run and "
+                "experiment write"
+            )
+    comparison = compare_results(read_recorded(before), read_recorded(after))
+    _show(comparison, wide_console(stderr=json_ == "-"))
+    if out is not None:
+        write_atomically(out, comparison_page(comparison))
+    write_json(json_, comparison_tree(comparison))
+    if comparison.contradictions:
+        raise typer.Exit(1)
+
+
+def _kind(path: Path) -> Literal["results", "other"]:
+    """Return the kind of a file by its first bytes."""
+    check_regular(path)
+    with path.open("rb") as file:
+        start = file.read(len(SQLITE_MAGIC))
+    return "results" if start == SQLITE_MAGIC else "other"
+
+
+def _show(comparison: Comparison, console: Console) -> None:
+    """Print the contradictions, the summary, and the first rows of each table."""
+    tables = sections(comparison)
+    for section in tables:
+        if section.loud:
+            _show_section(section, console)
+    for line in headline(comparison):
+        console.print(line, soft_wrap=True)
+    for section in tables:
+        if not section.loud:
+            _show_section(section, console)
+    if not tables:
+        console.print("no answer, bound or time has changed")
+
+
+def _show_section(section: ChangeTable, console: Console) -> None:
+    console.print(section.title, soft_wrap=True, style="bold red" if section.loud else "bold")
+    table = plain_table(*section.heads, left=section.heads)
+    for row in section.rows[:MOST_ROWS]:
+        table.add_row(*row)
+    console.print(table)
+    rest = len(section.rows) - MOST_ROWS
+    if rest > 0:
+        console.print(f"{rest} more; -o PAGE.html and --json FILE show all", soft_wrap=True)
