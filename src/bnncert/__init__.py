@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from bnncert.radius_result import RadiusResult
     from bnncert.regions import Ball, Box, Grid, L0Ball, Polytope, Region
     from bnncert.relaxations.moments.polynomial import Polynomial
+    from bnncert.report.overview import ResultsOverview, read_results
     from bnncert.smallest import SmallestResult, find_smallest
     from bnncert.solving import solve
     from bnncert.verdict import Counterexample, Result, TargetResult
@@ -74,6 +75,7 @@ __all__ = [
     "RadiusResult",
     "Region",
     "Result",
+    "ResultsOverview",
     "SmallestResult",
     "Specification",
     "Target",
@@ -91,6 +93,7 @@ __all__ = [
     "load",
     "network_input",
     "output_polytope",
+    "read_results",
     "read_vnnlib",
     "robustness",
     "score",
@@ -135,6 +138,7 @@ _HOMES = {
     "bnncert.radius": ("find_radius",),
     "bnncert.radius_result": ("RadiusResult",),
     "bnncert.regions": ("Ball", "Box", "Grid", "L0Ball", "Polytope", "Region"),
+    "bnncert.report.overview": ("ResultsOverview", "read_results"),
     "bnncert.smallest": ("SmallestResult", "find_smallest"),
     "bnncert.verdict": ("Counterexample", "Result", "TargetResult"),
     "bnncert.solving": ("solve",),

@@ -1,10 +1,13 @@
-"""The report page in a real browser: charts, table, details, keyboard, dark mode, phones."""
+"""The report page in a real browser: charts, table, details, keyboard, paper, dark mode, phones."""
 
 from __future__ import annotations
 
+import base64
+import re
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +83,20 @@ def press(browser: Any, key: str) -> None:
     from selenium.webdriver.common.keys import Keys
 
     ActionChains(browser).send_keys(getattr(Keys, key)).perform()
+
+
+@contextmanager
+def screen(browser: Any, width: int, scheme: str = "light") -> Iterator[None]:
+    """Emulate a screen: that of a phone if it is narrow."""
+    size = {"width": width, "height": 840, "deviceScaleFactor": 1, "mobile": width < 600}
+    feature = {"name": "prefers-color-scheme", "value": scheme}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    try:
+        yield
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def errors(browser: Any) -> list[str]:
@@ -191,7 +208,7 @@ def test_rows_that_stay_visible_stay_the_same_elements(browser: Any, page: Path)
     waited(browser, f"return document.querySelectorAll('#rows tr.row').length < {drawn}")
     fewer = count(browser, "#rows tr.row")
     assert browser.execute_script(marked) == fewer
-    browser.execute_script("document.getElementById('scroll').scrollTop = 15 * 30")
+    browser.execute_script("document.getElementById('scroll').scrollTop = 15 * 34")
     waited(browser, "return document.querySelector('#rows tr.row').dataset.at === '3'")
     # What was drawn less the three rows above; all in order, with room for the others.
     assert browser.execute_script(marked) == fewer - 3
@@ -200,7 +217,7 @@ def test_rows_that_stay_visible_stay_the_same_elements(browser: Any, page: Path)
     assert shown == list(range(3, 3 + len(shown)))
     total = int(browser.find_element("id", "count").text.split()[0])
     tall = browser.execute_script("return document.querySelector('#rows tbody').offsetHeight")
-    assert tall == 30 * total
+    assert tall == 34 * total
     assert errors(browser) == []
 
 
@@ -211,11 +228,15 @@ def luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
+def contrast(one: str, other: str) -> float:
+    """Return the ratio of contrast of two colours as WCAG defines it."""
+    low, high = sorted(map(luminance, (one, other)))
+    return (high + 0.05) / (low + 0.05)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_has_contrast_in_both_schemes(browser: Any, page: Path, scheme: str) -> None:
-    feature = {"name": "prefers-color-scheme", "value": scheme}
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
-    try:
+    with screen(browser, 1400, scheme):
         opened(browser, page)
         script = (
             "const of = (s, p) => getComputedStyle(document.querySelector(s))[p];"
@@ -223,27 +244,199 @@ def test_text_has_contrast_in_both_schemes(browser: Any, page: Path, scheme: str
             " of('summary', 'color'), of('svg .tick', 'fill'),"
             " ...[0, 1, 2, 3].map(k => of('.line.s' + k, 'stroke'))]"
         )
-        ground, *colours = map(luminance, browser.execute_script(script))
-    finally:
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
-    assert (ground > 0.5) == (scheme == "light")
-    for k, one in enumerate(colours):
-        ratio = (max(one, ground) + 0.05) / (min(one, ground) + 0.05)
-        assert ratio >= (4.5 if k < 4 else 3), (k, ratio)
+        ground, *colours = browser.execute_script(script)
+        # The numbers in the bars stand on plates, also on the hatched ones.
+        script = (
+            "return [...document.querySelectorAll('.plate')].map(p => ["
+            "p.previousElementSibling.classList[1], getComputedStyle(p).fill,"
+            " getComputedStyle(p.nextElementSibling).fill])"
+        )
+        plates = browser.execute_script(script)
+    assert (luminance(ground) > 0.5) == (scheme == "light")
+    for k, colour in enumerate(colours):
+        assert contrast(colour, ground) >= (4.5 if k < 4 else 3), k
+    assert {"robust", "not_robust", "undecided"} <= {answer for answer, _, _ in plates}
+    assert all(contrast(plate, text) >= 4.5 for _, plate, text in plates)
 
 
-def test_a_phone_needs_no_scrolling_sideways(browser: Any, page: Path) -> None:
-    phone = {"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
-    try:
+@pytest.mark.parametrize("width", [1400, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_scrolls_sideways(browser: Any, page: Path, width: int, scheme: str) -> None:
+    with screen(browser, width, scheme):
         opened(browser, page)
-        script = "return [document.documentElement.scrollWidth, window.innerWidth]"
-        assert browser.execute_script(script) == [360, 360]
+        script = (
+            "const wide = (e) => [e.scrollWidth - e.clientWidth];"
+            "return [document.documentElement, document.getElementById('scroll'),"
+            " ...document.querySelectorAll('.lead .wide')].flatMap(wide)"
+        )
+        assert set(browser.execute_script(script)) == {0}
+        # What a reader looks for is there without opening a row.
+        essential = ("image", "radius", "method", "status")
+        assert all(cells(browser, name)[0] for name in essential)
+        visible = "return document.querySelector('#rows td.c-lower').getBoundingClientRect().width"
+        assert (browser.execute_script(visible) > 0) == (width == 1400)
         browser.execute_script("document.querySelector('#rows td button').click()")
         waited(browser, "return document.getElementById('detail').open")
-        assert browser.execute_script(script) == [360, 360]
+        assert set(browser.execute_script(script)) == {0}
+        inner = "const d = document.getElementById('detail'); return d.scrollWidth - d.clientWidth"
+        assert browser.execute_script(inner) == 0
+        # Close stays in reach wherever the dialog is scrolled to.
+        browser.execute_script("document.getElementById('detail').scrollTop = 100000")
+        browser.find_element("id", "detail-close").click()
+        waited(browser, "return !document.getElementById('detail').open")
+    assert errors(browser) == []
+
+
+def test_the_page_leads_with_the_answers_at_each_radius(browser: Any, page: Path) -> None:
+    opened(browser, page)
+    assert browser.execute_script(
+        "return document.querySelector('main').children[0].className"
+    ) == ("lead")
+    assert browser.find_element("tag name", "h1").text == "Robustness of sparse, dense"
+    lines = "return [...document.querySelectorAll('.lead tbody tr')].map(r => r.innerText)"
+    texts = browser.execute_script(lines)
+    assert len(texts) == 2 * 2 * 4
+    for text in texts:
+        shares = [float(share) for share in re.findall(r"([\d.]+) %", text)]
+        assert len(shares) == 3 and sum(shares) == pytest.approx(100, abs=0.2)
+        assert text.count("of 12") == 3
+
+
+def test_the_pointer_shows_values_and_the_legend_hides_methods(browser: Any, page: Path) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    opened(browser, page)
+    tip = browser.find_element("id", "tip")
+    assert not tip.is_displayed()
+    for selector, words in (
+        ("figure.accuracy path.point", r"interval, 0\.25 px: [\d.]+ % \w.* of 12"),
+        ("figure.outcomes rect.seg", r"interval, 0\.25 px: \d+ robust, .* of 12"),
+        ("figure.gap path.point", r"[a-z]+, image \d+: at least -?[\d.]+"),
+    ):
+        point = browser.find_element("css selector", selector)
+        browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", point)
+        ActionChains(browser).move_to_element(point).perform()
+        waited(browser, "return !document.getElementById('tip').hidden")
+        assert re.fullmatch(words, tip.text), tip.text
+    panel = "document.querySelectorAll('.panel')[0]"
+    shown = (
+        f"return [...{panel}.querySelectorAll('[data-series=\"2\"]:not(button)')]"
+        ".map(e => getComputedStyle(e).display !== 'none')"
+    )
+    others = shown.replace('"2"', '"1"')
+    assert set(browser.execute_script(shown)) == {True}
+    button = browser.find_element("css selector", ".panel figure.gap button[data-series='2']")
+    for pressed in (False, True):
+        browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
+        button.click()
+        assert set(browser.execute_script(shown)) == {pressed}
+        assert set(browser.execute_script(others)) == {True}
+    larger = browser.find_element("css selector", "figure.accuracy .size")
+    svg = browser.find_element("css selector", "figure.accuracy > svg")
+    before = svg.size["width"]
+    browser.execute_script("arguments[0].click()", larger)
+    assert svg.size["width"] > 1.5 * before
+    assert errors(browser) == []
+
+
+def test_an_address_opens_an_instance_and_its_neighbours(browser: Any, page: Path) -> None:
+    browser.get("about:blank")
+    browser.get(f"{page.as_uri()}#answer-3")
+    waited(browser, "return document.getElementById('detail').open")
+    total = int(browser.find_element("id", "count").text.split()[0])
+    place = browser.find_element("id", "detail-place")
+    assert place.text == f"3 of {total}"
+    browser.find_element("id", "detail-next").click()
+    waited(browser, "return location.hash === '#answer-4'")
+    assert place.text == f"4 of {total}"
+    press(browser, "ARROW_LEFT")
+    press(browser, "ARROW_LEFT")
+    waited(browser, "return location.hash === '#answer-2'")
+    link = browser.find_element("id", "link").get_attribute("href")
+    assert link == f"{page.as_uri()}#answer-2"
+    browser.find_element("id", "detail-before").click()
+    waited(browser, "return location.hash === '#answer-1'")
+    assert not browser.find_element("id", "detail-before").is_enabled()
+    press(browser, "ESCAPE")
+    waited(browser, "return location.hash === ''")
+    assert browser.execute_script("return document.activeElement.closest('tr').dataset.at") == "0"
+    # A filter that leaves the row out is cleared.
+    choose(browser, "network", "dense")
+    browser.execute_script("location.hash = '#answer-2'")
+    waited(browser, "return document.getElementById('detail').open")
+    assert place.text == f"2 of {total}"
+    assert errors(browser) == []
+
+
+def test_an_answer_tells_why_it_is_undecided_and_how_to_reproduce_it(
+    browser: Any, page: Path
+) -> None:
+    opened(browser, page)
+    waited(browser, "return document.documentElement.dataset.pictures === 'yes'")
+    choose(browser, "status", "timeout")
+    browser.find_element("css selector", "#rows td.c-method").click()
+    waited(browser, "return document.getElementById('detail').open")
+    text = browser.find_element("css selector", ".why").text
+    assert "9 of 9 adversarial classes are open. Hardest: class " in text
+    assert "It took 60.00 s with a limit of 60 s" in text
+    command = browser.find_element("id", "command").text
+    assert re.match(r"bnncert verify sparse\.npz --input POINTS --index \d+ --label \d", command)
+    press(browser, "ESCAPE")
+    choose(browser, "status", "not robust")
+    pictures = "return [...document.querySelectorAll('#rows tr.row')].map(r => r.querySelectorAll"
+    assert set(browser.execute_script(f"{pictures}('img').length)")) == {2}
+    browser.find_element("css selector", "#rows td.c-method").click()
+    waited(browser, "return document.getElementById('detail').open")
+    text = browser.find_element("id", "detail").text
+    assert "margin -10.25, replayed: exact" in text
+    # Numbers are decimals.
+    assert not re.search(r"\d/\d", text.replace("proofs/", ""))
+    assert errors(browser) == []
+
+
+def test_columns_without_information_are_hidden(browser: Any, tmp_path: Path) -> None:
+    rows = [{"input_index": k, "input_hash": f"i{k}", "label": k} for k in range(3)]
+    out = tmp_path / "page.html"
+    write_page(read_recorded(write_results(tmp_path / "r.sqlite", rows, networks=[NETWORK])), out)
+    opened(browser, out)
+    heads = "return [...document.querySelectorAll('#rows thead th')].map(h => h.dataset.name)"
+    assert browser.execute_script(heads) == ["image", "label", "status"]
+    same = browser.find_element("id", "same").text
+    assert same.startswith("The same in all rows: network sparse, norm L∞, radius 0.5 px,")
+    assert "upper" not in same
+    notes = browser.find_element("css selector", ".left-out").text
+    assert "Accuracy against radius: all answers are about one radius." in notes
+    assert errors(browser) == []
+
+
+def test_the_table_prints(browser: Any, page: Path) -> None:
+    opened(browser, page)
+    choose(browser, "method", "bab")
+    choose(browser, "network", "dense")
+    left = int(browser.find_element("id", "count").text.split()[0])
+    assert count(browser, "#rows tr.row") < left
+    printed = (
+        "window.printed = []; addEventListener('beforeprint', () => printed.push("
+        "document.querySelectorAll('#rows tr.row').length))"
+    )
+    browser.execute_script(printed)
+    pdf = base64.b64decode(
+        browser.execute_cdp_cmd("Page.printToPDF", {"generateTaggedPDF": False})["data"]
+    )
+    assert pdf.startswith(b"%PDF")
+    assert browser.execute_script("return window.printed") == [left]
+    # The screen shows the visible part again.
+    waited(browser, f"return document.querySelectorAll('#rows tr.row').length < {left}")
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        script = (
+            "const shown = (s) => getComputedStyle(document.querySelector(s)).display !== 'none';"
+            "return ['#filters', '#rows', 'figure', '.lead'].map(shown)"
+        )
+        assert browser.execute_script(script) == [False, True, True, True]
     finally:
-        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert errors(browser) == []
 
 
 def test_names_from_the_file_stay_text(browser: Any, tmp_path: Path) -> None:
@@ -260,7 +453,7 @@ def test_names_from_the_file_stay_text(browser: Any, tmp_path: Path) -> None:
     waited(browser, "return document.getElementById('detail').open")
     assert count(browser, "img") == 0
     assert nasty in browser.find_element("id", "detail").text
-    assert browser.title == "bnncert report: r.sqlite"
+    assert browser.title == f"Robustness of {nasty}"
     assert errors(browser) == []
 
 
@@ -269,13 +462,16 @@ def test_a_hundred_thousand_rows_appear_at_once_and_scroll(
 ) -> None:
     out = tmp_path / "large.html"
     write_page(read_recorded(large_file(tmp_path / "large.sqlite")), out)
-    opened(browser, out)
-    paint = waited(
-        browser, "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
-    )
-    record_property("first_paint_ms", paint)
-    print(f"first paint after {paint:.0f} ms")
-    assert paint < 10_000
+    paints = []
+    # The best of three: other programs on the machine may delay one of them.
+    while not paints or (min(paints) >= 3000 and len(paints) < 3):
+        opened(browser, out)
+        script = "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
+        paints.append(waited(browser, script))
+    record_property("first_paint_ms", min(paints))
+    print(f"first paint after {min(paints):.0f} ms")
+    assert min(paints) < 3000
+    assert out.stat().st_size < 20_000_000
     assert browser.find_element("id", "count").text == "100000 answers"
     # Only what is visible is in the document, wherever it is scrolled to.
     assert count(browser, "#rows tr.row") < 100

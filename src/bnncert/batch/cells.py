@@ -22,7 +22,7 @@ _TYPES: dict[str, tuple[Any, str]] = {
     **dict.fromkeys(
         (
             *("model_hash", "input_hash", "norm", "clip", "targets", "method", "ties", "stage"),
-            *("sign_zero", "version", "finished_at", "per_target"),
+            *("sign_zero", "version", "finished_at", "per_target", "data", "scale"),
         ),
         (str, "text"),
     ),

@@ -69,6 +69,16 @@ class Settings:
 
 
 @dataclass(frozen=True)
+class PointSource:
+    """Where points come from, for the command that asks about one of them again."""
+
+    #: The file as the user named it; empty if there is none.
+    data: str = ""
+    #: The options of `bnncert verify` that state the scale of pixels; empty if there are none.
+    scale: str = ""
+
+
+@dataclass(frozen=True)
 class InstanceGroup:
     """The instances of one network, question, norm, radius, method and kind of inputs."""
 
@@ -100,6 +110,7 @@ class Instance:
     inputs: str = "real inputs"
     #: Where the label comes from.
     labels: LabelSource = "own"
+    points: PointSource = PointSource()
     #: The file name of its certificate; None if no certificate is wanted.
     certificate: str | None = None
 

@@ -23,7 +23,13 @@ from bnncert.batch.config.configuration import (
     Part,
 )
 from bnncert.batch.config.random_network import RandomNetwork, random_points
-from bnncert.batch.instance import Instance, InstanceGroup, Settings, certificate_name
+from bnncert.batch.instance import (
+    Instance,
+    InstanceGroup,
+    PointSource,
+    Settings,
+    certificate_name,
+)
 from bnncert.batch.labelled_points import Data, read_data
 from bnncert.batch.radius_text import inputs_text, radius_text
 from bnncert.batch.rows import InstanceKey, NetworkRecord
@@ -49,6 +55,8 @@ class Plan:
     instances: tuple[Instance, ...]
     #: Lines for the user, such as how many inputs are left out.
     notes: tuple[str, ...] = ()
+    #: The title of an experiment; a run has none.
+    title: str = ""
 
     def groups(self) -> dict[InstanceGroup, int]:
         """Return the number of instances of each kind, in the order of the plan."""
@@ -91,6 +99,7 @@ class _Subject:
     data: Data
     selection: Selection
     clip: tuple[float, float] | None
+    points: PointSource
 
     def balls(self, settings: Settings) -> Balls:
         """Return the common properties of the balls around the points."""
@@ -107,6 +116,7 @@ def plan_run(
     clip: tuple[float, float] | None = None,
     settings: Settings | None = None,
     certificates: bool = False,
+    points: PointSource | None = None,
 ) -> Plan:
     """Plan the questions about one network, radius by radius.
 
@@ -118,6 +128,8 @@ def plan_run(
         The data box (default: the network's own).
     certificates
         Whether verdicts get certificates.
+    points
+        The names of the data and of its scale that the rows record (default: the file).
 
     Raises
     ------
@@ -127,7 +139,8 @@ def plan_run(
     if not radii:
         raise InputError("no radius given")
     name = Path(network.source).name
-    subject = _Subject(name, network, data, selection or Selection(), clip)
+    points = points or PointSource(data.where)
+    subject = _Subject(name, network, data, selection or Selection(), clip, points)
     sizes = dict.fromkeys(map(float, radii))
     instances, notes = _instances(subject, sizes, settings or Settings(), certificates, "")
     return Plan(
@@ -161,7 +174,8 @@ def plan_experiment(configuration: Configuration) -> Plan:
                 raise configuration.wrong(part.data.line, error) from error
             # A results file has one data box for each network: that of the first part.
             scaled.setdefault(name, network)
-            subject = _Subject(name, network, data, _selection(part.data), part.clip)
+            selection, points = _selection(part.data), _point_source(part)
+            subject = _Subject(name, network, data, selection, part.clip, points)
             for instance in _part_instances(configuration, part, subject, notes):
                 instances.setdefault(instance.key.digest, instance)
     networks |= scaled
@@ -173,6 +187,7 @@ def plan_experiment(configuration: Configuration) -> Plan:
         ),
         instances=tuple(instances.values()),
         notes=tuple(notes),
+        title=configuration.title,
     )
 
 
@@ -215,6 +230,7 @@ def _instances(
                     radius_text(radius, settings.norm, step),
                     inputs_text(key.grid_step, step),
                     "own" if data.labels is None else "given",
+                    subject.points,
                     prefix + certificate_name(key) if certificates else None,
                 )
             )
@@ -315,6 +331,14 @@ def _part_instances(
                 raise configuration.wrong(part.data.line, error) from error
             notes.update(dict.fromkeys(f"network {name}: {note}" for note in new))
             yield from found
+
+
+def _point_source(part: Part) -> PointSource:
+    """Return the names of the data of a part; random points have no file."""
+    source = part.data.source
+    if not isinstance(source, str):
+        return PointSource()
+    return PointSource(source, "" if part.scale is None else part.scale.options)
 
 
 def _selection(points: DataSource) -> Selection:

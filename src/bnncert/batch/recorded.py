@@ -13,11 +13,13 @@ from bnncert.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """The rows of a file in the order of writing, and its networks by hash."""
+    """The rows of a file in the order of writing, its networks by hash, and its titles."""
 
     path: Path
     rows: tuple[Row, ...]
     networks: dict[str, NetworkRecord]
+    #: The titles of the experiments; empty if the rows come from `bnncert run`.
+    titles: tuple[str, ...] = ()
 
     def network(self, model_hash: str) -> NetworkRecord:
         """Return the description of a network; without one, its name is the start of its hash."""
@@ -36,4 +38,5 @@ def read_recorded(path: Path) -> Recorded:
         rows = tuple(results.rows(evidence=False))
         if not rows:
             raise InputError(f"{path}: holds no results yet")
-        return Recorded(path, rows, {record.model_hash: record for record in results.networks()})
+        networks = {record.model_hash: record for record in results.networks()}
+        return Recorded(path, rows, networks, tuple(results.titles()))

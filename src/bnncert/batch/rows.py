@@ -102,6 +102,9 @@ class Row:
     certificate: str | None = None
     #: Where the label comes from.
     labels: LabelSource = "unknown"
+    #: The file of the points, and the options that state their scale; empty if not recorded.
+    data: str = ""
+    scale: str = ""
     #: The number of the row in its file; 0 if it does not come from a file.
     rowid: int = field(default=0, compare=False)
 

@@ -94,7 +94,7 @@ def run_plan(
                 if answer.row is None:
                     failures.append(answer)
                 else:
-                    results.add(_with_certificate(answer, answer.row, folder, results))
+                    results.add(_complete_row(answer, answer.row, folder, results))
                 done += 1
                 report(done, total, answer)
     return Finished(finished_rows(plan, results), tuple(failures))
@@ -115,6 +115,7 @@ def _describe(plan: Plan, results: ResultsFile) -> None:
         )
         for i in plan.instances
     }
+    results.add_title(plan.title)
     results.add_networks(record for record in plan.records if record.model_hash in asked)
     results.add_inputs(inputs.values())
     results.mark_labels_given(i.key for i in plan.instances if i.labels == "given")
@@ -131,8 +132,13 @@ def _answers(
     return answer_in_processes(plan.networks, instances, place.workers)
 
 
-def _with_certificate(answer: Answer, row: Row, folder: Path, results: ResultsFile) -> Row:
-    """Write the certificate before its row, so that the file that a row names exists."""
+def _complete_row(answer: Answer, row: Row, folder: Path, results: ResultsFile) -> Row:
+    """Return the row with the names of its points and of its certificate, which is written here.
+
+    The certificate is written before its row, so that the file that a row names exists.
+    """
+    points = answer.instance.points
+    row = replace(row, data=points.data, scale=points.scale)
     name = answer.instance.certificate
     if answer.certificate is None or name is None:
         return row

@@ -72,8 +72,14 @@ _VERSION_4 = (
     "ALTER TABLE results ADD COLUMN within REAL",
 )
 
+#: Version 5 adds the files of the points, and their scale.
+_VERSION_5 = (
+    "ALTER TABLE results ADD COLUMN data TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE results ADD COLUMN scale TEXT NOT NULL DEFAULT ''",
+)
+
 #: The statements of each version after those of the version before.
-_VERSIONS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
+_VERSIONS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5)
 
 #: The newest version of the layout, and all readable versions, as a file states them.
 SCHEMA_VERSION = str(len(_VERSIONS))

@@ -49,7 +49,7 @@ _ROW_COLUMNS = tuple(f.name for f in fields(Row) if f.name not in ("key", "rowid
 #: Columns that older versions do not have, and their default values.
 _ABSENT = {
     **{"question": "'verify'", "certificate": "NULL", "labels": "'unknown'"},
-    **{"grid": "NULL", "within": "NULL"},
+    **{"grid": "NULL", "within": "NULL", "data": "''", "scale": "''"},
 }
 
 #: Columns of the evidence that reports do not read with the rows, and the values used instead.
@@ -60,7 +60,7 @@ class ResultsFile:
     """A results file, open for reading and writing; it is created if it does not exist.
 
     Several processes may have the same file open: each row is written in its own transaction, and
-    the first answer to a question is kept.  A file of an older version is upgraded to version 4.
+    the first answer to a question is kept.  A file of an older version is upgraded to version 5.
     With `writable` False, nothing is written, created or upgraded.
 
     Raises InputError if the file cannot be opened or written, or is not a results file; it is then
@@ -180,6 +180,26 @@ class ResultsFile:
             self._connection.executemany(
                 "UPDATE results SET labels = 'given' WHERE key = ? AND labels <> 'given'", found
             )
+
+    def add_title(self, title: str) -> None:
+        """Record the title of an experiment, after those that the file has already."""
+        line = " ".join(title.split())
+        known = self.titles()
+        if not line or line in known:
+            return
+        with self._one_line(), self._transaction():
+            self._connection.execute(
+                "INSERT OR REPLACE INTO meta VALUES ('title', ?)", ("\n".join([*known, line]),)
+            )
+
+    def titles(self) -> list[str]:
+        """Return the titles of the experiments whose answers are in the file."""
+        with self._one_line():
+            if "meta" not in self._tables():
+                return []
+            query = "SELECT value FROM meta WHERE name = 'title'"
+            found = self._connection.execute(query).fetchone()
+        return [line for line in str(found[0]).splitlines() if line] if found else []
 
     def add_networks(self, records: Iterable[NetworkRecord]) -> None:
         """Record the networks of model hashes; existing records are kept."""

@@ -25,6 +25,10 @@ def report(
     latex: Annotated[
         Path | None, typer.Option("--latex", help="Folder for LaTeX tables, by network and norm.")
     ] = None,
+    title: Annotated[
+        str | None,
+        typer.Option("--title", help="Title of the page (default: that of the experiment)."),
+    ] = None,
     details: Annotated[
         int, typer.Option("--details", help="Most instances with pictures in the page.")
     ] = 2000,
@@ -44,7 +48,7 @@ def report(
     console = PlainConsole()
     written = []
     if out is not None:
-        write_page(recorded, out, details=details)
+        write_page(recorded, out, details=details, title=title)
         written.append(out)
     if csv is not None:
         written += write_csv(recorded, csv)

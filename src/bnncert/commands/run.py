@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from bnncert.atomic import make_folder
-from bnncert.batch.instance import Settings
+from bnncert.batch.instance import PointSource, Settings
 from bnncert.batch.labelled_points import read_data
 from bnncert.batch.plan import Plan, Selection, plan_run
 from bnncert.batch.rows import label_source
@@ -164,6 +164,7 @@ def _plan(
         clip=clip,
         settings=settings,
         certificates=answering.certificates is not None,
+        points=PointSource(points.data, "" if pixels is None else pixels.options),
     )
 
 

@@ -50,6 +50,17 @@ class PixelScale:
             )
         return PixelScale(tuple(map(float, lo)), tuple(map(float, hi)))
 
+    @property
+    def options(self) -> str:
+        """The options of the command line that state this scale."""
+        if len(self.lo) == 1:
+            return f"--scale {self.lo[0]!r} {self.hi[0]!r}"
+        # lo = -mean / std and hi = (1 - mean) / std
+        ends = list(zip(self.lo, self.hi, strict=True))
+        mean = ",".join(f"{-lo / (hi - lo):.12g}" for lo, hi in ends)
+        std = ",".join(f"{1 / (hi - lo):.12g}" for lo, hi in ends)
+        return f"--mean={mean} --std={std}"
+
     def on(self, network: Network) -> Network:
         """Return the network with the data box and the pixel step that follow from the scale."""
         lo, hi = (self._spread(values, network) for values in (self.lo, self.hi))

@@ -7,14 +7,18 @@ box, choice of adversarial classes and rule for ties; a series of it has one met
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 from bnncert.batch.radius_text import inputs_text, radius_in_px, radius_text
 from bnncert.batch.recorded import Recorded
 from bnncert.batch.rows import InstanceKey, LabelSource, NetworkRecord, Row, label_source
 from bnncert.report.counts import Count, count_answers, mean
+
+#: The number, hash and label of an input.
+_Instance: TypeAlias = tuple[int, str, int]
 
 NORM_NAMES = {"linf": "L∞", "l2": "L2", "l1": "L1", "l0": "L0"}
 
@@ -23,6 +27,11 @@ SHARE_NAMES: dict[LabelSource, str] = {
     "given": "accuracy",
     "own": "agreement with the network's own answer",
     "unknown": "share of the inputs",
+}
+CERTIFIED: dict[LabelSource, str] = {
+    "given": "certified accuracy",
+    "own": "certified agreement",
+    "unknown": "certified share",
 }
 LABEL_WORDS: dict[LabelSource, str] = {
     "given": "labels given",
@@ -34,6 +43,9 @@ LABEL_WORDS: dict[LabelSource, str] = {
 REFERENCE_METHODS = (
     *("sdp", "sdp-tight", "sdp-tight-pairwise", "sdp-tight-plain", "sdp-standard", "sdp-order2"),
 )
+
+#: Instances of a figure of bounds are sorted by the first of these methods, as in the paper.
+SORTING_METHODS = ("sdp-tight", *REFERENCE_METHODS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,11 +78,30 @@ class Panel:
     def settings(self) -> str:
         """The settings that all rows share, apart from network and norm."""
         targets, clip = self.key.targets, self.key.clip
-        names = {"all": "All rivals", "runner-up": "The runner-up"}
-        several = "Rivals" if "," in targets else "Rival"
-        rivals = names.get(targets, f"{several} {targets.replace(',', ', ')}")
+        classes = "all adversarial classes" if targets == "all" else f"{self._classes} only"
         box = "no data box" if clip == "none" else f"data box {clip.replace(',', ' to ')}"
-        return f"{rivals}, {box}, ties: {self.key.ties}, {LABEL_WORDS[self.labels]}"
+        return f"{classes}, {box}, ties: {self.key.ties}, {LABEL_WORDS[self.labels]}"
+
+    @property
+    def _classes(self) -> str:
+        """The adversarial classes if they are not all."""
+        targets = self.key.targets
+        if targets == "runner-up":
+            return "the runner-up"
+        return f"class{'es' if ',' in targets else ''} {targets.replace(',', ', ')}"
+
+    @property
+    def name(self) -> str:
+        """Network, norm, inputs and the adversarial classes (if not all) in one line."""
+        name = f"{self.network.name}, {self.norm_name}, {self.inputs}"
+        return name if self.key.targets == "all" else f"{name}, {self._classes} only"
+
+    @property
+    def certified_name(self) -> str:
+        """The name of the share of robust inputs; an accuracy is about all adversarial classes."""
+        if self.key.targets == "all":
+            return CERTIFIED[self.labels]
+        return f"certified against {self._classes}"
 
     @cached_property
     def labels(self) -> LabelSource:
@@ -142,10 +173,12 @@ def counts(panel: Panel) -> list[Count]:
     return [count_answers(*key, groups[key]) for key in keys]
 
 
-def reference_series(names: Iterable[str]) -> str | None:
-    """Return the series whose gain over the others is shown."""
+def reference_series(
+    names: Iterable[str], methods: Sequence[str] = REFERENCE_METHODS
+) -> str | None:
+    """Return the series of the first of these methods, whose gain over the others is shown."""
     known = list(names)
-    for method in REFERENCE_METHODS:
+    for method in methods:
         for name in known:
             if name == method or name.startswith((f"{method} (", f"{method} seed")):
                 return name
@@ -164,12 +197,14 @@ class Improvement:
 
 @dataclass(frozen=True, eq=False)
 class Gap:
-    """Bounds of the instances at one radius, sorted by upper bound."""
+    """Bounds of the instances at one radius, sorted by the bound of `sorted_by`, highest first."""
 
     radius: float
     question: str
     #: Where the upper bounds come from.
     upper_name: str
+    #: The series that the instances are sorted by.
+    sorted_by: str
     #: Number of the input of each instance.
     images: tuple[int, ...]
     upper: tuple[float | None, ...]
@@ -207,41 +242,52 @@ def _gap(radius: float, question: str, rows: Sequence[tuple[str, Row]]) -> Gap |
     rows = [(name, r) for name, r in rows if r.status != "misclassified"]
     if not any(r.lower is not None for _, r in rows):
         return None
-    sampled = any(r.key.method == "sample" and r.upper is not None for _, r in rows)
-    upper: dict[tuple[int, str, int], float] = {}
-    lower: dict[str, dict[tuple[int, str, int], float]] = {}
+    sampled = any(_is_sample(r) and r.upper is not None for _, r in rows)
+    upper: dict[_Instance, float] = {}
+    lower: dict[str, dict[_Instance, float]] = {}
     for name, r in rows:
         instance = (r.key.input_index, r.key.input_hash, r.key.label)
-        if r.upper is not None and (r.key.method == "sample" or not sampled):
+        if r.upper is not None and (_is_sample(r) or not sampled):
             upper[instance] = min(r.upper, upper.get(instance, math.inf))
         if r.lower is not None:
             known = lower.setdefault(name, {})
             known[instance] = max(r.lower, known.get(instance, -math.inf))
-    instances = {i for bounds in lower.values() for i in bounds}
-    best = {i: max(b[i] for b in lower.values() if i in b) for i in instances}
-    order = sorted(instances, key=lambda i: (upper.get(i, math.inf), best[i], i))
-    reference, improvements = reference_series(lower), []
-    for name in lower:
-        if reference is None or name == reference:
-            continue
-        shares = [
-            (lower[reference][i] - lower[name][i]) / (upper[i] - lower[name][i])
-            for i in order
-            # A bound that equals the minimum cannot be improved.
-            if i in upper
-            and i in lower[name]
-            and i in lower[reference]
-            and upper[i] > lower[name][i]
-        ]
-        share = mean(shares)
-        if share is not None:
-            improvements.append(Improvement(reference, name, len(shares), share))
+    first = reference_series(lower, SORTING_METHODS) or next(iter(lower))
+    best = {i: max(b.get(i, -math.inf) for b in lower.values()) for b in lower.values() for i in b}
+    order = sorted(best, key=lambda i: (-lower[first].get(i, -math.inf), -best[i], i))
     return Gap(
         radius=radius,
         question=question,
         upper_name="sample" if sampled else "all methods",
+        sorted_by=first,
         images=tuple(i[0] for i in order),
         upper=tuple(upper.get(i) for i in order),
         lower={name: tuple(b.get(i) for i in order) for name, b in lower.items()},
-        improvements=tuple(improvements),
+        improvements=tuple(_improvements(upper, lower)),
     )
+
+
+def _is_sample(row: Row) -> bool:
+    """Return whether random points gave the upper bound; options follow the method's name."""
+    return row.key.method.split(" ")[0] == "sample"
+
+
+def _improvements(
+    upper: Mapping[_Instance, float], lower: Mapping[str, Mapping[_Instance, float]]
+) -> Iterator[Improvement]:
+    """Yield the gain of the reference method over the others, and of the paper's own over lp."""
+    reference, tight = reference_series(lower), reference_series(lower, ("sdp-tight",))
+    pairs = [(reference, name) for name in lower if reference not in (None, name)]
+    if tight not in (None, reference):
+        pairs += [(tight, name) for name in lower if name == "lp" or name.startswith("lp ")]
+    for better, name in pairs:
+        assert better is not None
+        shares = [
+            (lower[better][i] - low) / (upper[i] - low)
+            for i, low in lower[name].items()
+            # A bound that equals the minimum cannot be improved.
+            if i in upper and i in lower[better] and upper[i] > low
+        ]
+        share = mean(shares)
+        if share is not None:
+            yield Improvement(better, name, len(shares), share)

@@ -8,18 +8,12 @@ from collections.abc import Iterable
 from rich.table import Table
 
 from bnncert.batch.instance import Instance
-from bnncert.batch.rows import LabelSource, Row, label_source
+from bnncert.batch.rows import Row, label_source
 from bnncert.radius import RadiusResult
 from bnncert.report.counts import COUNT_TITLES, Count, count_answers, count_cells
 from bnncert.report.plain_table import plain_table
+from bnncert.report.statistics import CERTIFIED
 from bnncert.smallest import SmallestResult
-
-#: Titles of the column with the share of robust inputs.
-CERTIFIED: dict[LabelSource, str] = {
-    "given": "certified accuracy",
-    "own": "certified agreement",
-    "unknown": "certified share",
-}
 
 
 def summarise(rows: Iterable[Row]) -> list[Count]:

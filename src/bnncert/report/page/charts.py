@@ -1,157 +1,126 @@
-"""The charts of a panel: answers by radius, accuracy curves, solved instances against time."""
+"""The charts of a panel: answers by radius, accuracy by radius, decided instances by time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 from bnncert.report.counts import Count
 from bnncert.report.page.svg import (
     STYLES,
-    WIDTH,
+    Axis,
     AxisScale,
+    Chart,
+    Key,
+    Vertex,
     axes,
+    curve,
     figure,
     legend,
-    line,
-    marker,
+    tick_text,
     x_scale,
     y_scale,
 )
 from bnncert.report.statistics import SHARE_NAMES, Panel
 
-#: The answers in the order of stacking: the field of a count (also the CSS class), and its words.
-ANSWERS = (
-    ("robust", "robust"),
-    ("not_robust", "not robust"),
-    ("undecided", "undecided"),
-    ("misclassified", "misclassified"),
-)
-
 #: The largest number of points of a curve; more cannot be distinguished.
 MOST_POINTS = 240
 
-_BAR, _STEP, _NAMES = 16, 22, 136
+#: Radii whose largest is this many times their smallest are on a logarithmic axis.
+WIDE_RANGE = 8.0
+
+#: The two shares of a chart of accuracies: style of the line, field of a count, and words.
+_SHARES = (("upper", "not_falsified", "not falsified"), ("", "certified", "certified"))
 
 
 def series_numbers(panel: Panel) -> dict[str, int]:
-    """Return the style of each series, the same in all charts of a panel."""
-    return {name: k % STYLES for k, name in enumerate(dict.fromkeys(panel.series))}
+    """Return the number of each series, the same in all charts of a panel."""
+    return {name: k for k, name in enumerate(dict.fromkeys(panel.series))}
 
 
-def outcome_chart(panel: Panel, lines: Sequence[Count]) -> str:
-    """Return stacked bars, one for each radius and series."""
-    parts, y, last = [], 4, None
-    most = max(one.instances for one in lines)
-    scale = AxisScale(0, most, _NAMES, WIDTH - 34)
-    for one in lines:
-        if one.radius != last:
-            y += 14 if last is None else 24
-            parts.append(f'<text class="radius" x="0" y="{y}">')
-            parts.append(f"{escape(_radius_text(panel, one.radius))}</text>")
-            y, last = y + 6, one.radius
-        numbers = ", ".join(f"{getattr(one, field)} {words}" for field, words in ANSWERS)
-        name = one.series if len(one.series) <= 20 else one.series[:19] + "…"
-        parts.append(f'<g class="bar"><title>{escape(f"{one.series}: {numbers}")}</title>')
-        parts.append(f'<text class="tick end" x="{_NAMES - 6}" y="{y + 12}">{escape(name)}</text>')
-        done = 0
-        for field, _ in ANSWERS:
-            count = getattr(one, field)
-            if not count:
-                continue
-            start, end = scale(done), scale(done + count)
-            done += count
-            parts.append(
-                f'<rect class="seg {field}" data-count="{count}" x="{start:.1f}" y="{y}" '
-                f'width="{end - start:.2f}" height="{_BAR}"/>'
-            )
-            if end - start > 7 * len(str(count)) + 8:
-                # A plain background keeps the number readable on any pattern.
-                wide = 7 * len(str(count)) + 6
-                centre = (start + end) / 2
-                parts.append(
-                    f'<rect class="plate {field}" x="{centre - wide / 2:.1f}" y="{y + 2}" '
-                    f'width="{wide}" height="{_BAR - 4}" rx="2"/>'
-                    f'<text class="inside {field}" x="{centre:.1f}" y="{y + 12}">{count}</text>'
+def accuracy_chart(panel: Panel, lines: Sequence[Count]) -> Chart:
+    """Return the certified share and the share that is not falsified, by radius.
+
+    Three radii or more are curves.  Of two radii nothing is known between them, so they are points.
+    """
+    share = SHARE_NAMES[panel.labels].capitalize()
+    if panel.key.targets != "all":
+        share = f"Share {panel.certified_name}"
+    title = f"{share} against radius"
+    radii = sorted({one.radius for one in lines})
+    if len(radii) < 2:
+        return Chart(title, left_out="all answers are about one radius")
+    if len({(one.certified, one.not_falsified) for one in lines}) == 1:
+        one = lines[0]
+        same = f"{100 * one.certified:.1f} % certified and {100 * one.not_falsified:.1f} % not"
+        return Chart(title, left_out=f"every radius and method has {same} falsified")
+    x = _radius_axis(panel, radii)
+    y = Axis(y_scale(0, 100), "% of the inputs")
+    parts, keys = axes(x, y), []
+    numbers = {n: k for n, k in series_numbers(panel).items() if any(o.series == n for o in lines)}
+    for place, (name, number) in enumerate(numbers.items()):
+        mine = [one for one in lines if one.series == name]
+        # Points of different methods at the same radius stand side by side.
+        aside = 0.0 if len(radii) > 2 else 11 * (place - (len(numbers) - 1) / 2)
+        if len(radii) == 2:
+            parts.append(_range_bars(x.scale, y.scale, panel, mine, number, aside))
+        for style, field, words in _SHARES:
+            vertices = [
+                Vertex(
+                    x.scale(panel.radius_number(one.radius)) + aside,
+                    y.scale(100 * getattr(one, field)),
+                    f"{name}, {panel.radius_text(one.radius)}: {100 * getattr(one, field):.1f} % "
+                    f"{words} of {one.instances}",
                 )
-        parts.append(
-            f'<text class="tick" x="{scale(done) + 5:.1f}" y="{y + 12}">{one.instances}</text></g>'
+                for one in mine
+            ]
+            parts.append(curve(number, vertices, style, drawn=len(radii) > 2, markers=True))
+        keys.append(Key(name, number))
+    words = "solid certified, dashed not falsified"
+    kinds = [Key("certified", style="key"), Key("not falsified", style="key upper")]
+    if len(radii) == 2:
+        words = "filled certified, hollow not falsified"
+        kinds = []
+    after = legend([*keys, *kinds])
+    if len(radii) == 2:
+        after += (
+            "<p class=hint>Filled: certified. Hollow: not falsified. The true value lies between "
+            "them.</p>"
         )
-        y += _STEP
-    keys = "".join(
-        f'<li><svg viewBox="0 0 20 14" width="20" height="14" aria-hidden="true">'
-        f'<rect class="seg {field}" width="20" height="14"/></svg> {words}</li>'
-        for field, words in ANSWERS
-    )
-    return (
-        '<figure class="outcomes"><figcaption>Answers by radius and method</figcaption>'
-        f'<svg viewBox="0 0 {WIDTH} {y + 4}" role="img" aria-label="Stacked bars of the answers; '
-        f'the table below has the same numbers">{"".join(parts)}</svg>'
-        f'<ul class="legend">{keys}</ul></figure>'
-    )
+    if len({one.instances for one in lines}) > 1:
+        after += "<p class=hint>Not every method and radius was asked about the same inputs.</p>"
+    return Chart(title, figure("accuracy", title, f"{title}: {words}", parts, after))
 
 
-def outcome_table(panel: Panel, lines: Sequence[Count]) -> str:
-    """Return the same numbers as a table."""
-    heads = ("radius", "method", "inputs", *(words for _, words in ANSWERS))
-    heads += ("certified", "not falsified", "mean s", "max s")
-    rows = "".join(
-        f"<tr><th scope=row>{escape(_radius_text(panel, one.radius))}</th>"
-        f"<td>{escape(one.series)}</td>"
-        + "".join(
-            f"<td class=n>{cell}</td>"
-            for cell in (
-                one.instances,
-                *(getattr(one, field) for field, _ in ANSWERS),
-                f"{100 * one.certified:.1f} %",
-                f"{100 * one.not_falsified:.1f} %",
-                f"{one.mean_seconds:.2f}",
-                f"{one.max_seconds:.2f}",
-            )
-        )
-        + "</tr>"
+def _radius_axis(panel: Panel, radii: Sequence[float]) -> Axis:
+    """Return the axis of the radii, with their own values as ticks."""
+    numbers = [panel.radius_number(radius) for radius in radii]
+    low, high = numbers[0], numbers[-1]
+    room = 0.12 if len(radii) > 2 else 0.5
+    if low > 0 and high >= WIDE_RANGE * low:
+        reach = (high / low) ** room
+        scale = x_scale(low / reach, high * reach, log=True)
+    else:
+        reach = room * (high - low)
+        scale = x_scale(low - reach, high + reach)
+    ticks = [(number, tick_text(number)) for number in numbers]
+    return Axis(scale, f"radius ({panel.unit}, {panel.inputs})", given=ticks)
+
+
+def _range_bars(
+    x: AxisScale, y: AxisScale, panel: Panel, lines: Sequence[Count], series: int, aside: float
+) -> str:
+    """Return a thin bar at each radius from the certified to the not falsified share."""
+    bars = "".join(
+        f'<path class="range" d="M{x(panel.radius_number(one.radius)) + aside:.1f},'
+        f'{y(100 * one.certified):.1f}V{y(100 * one.not_falsified):.1f}"/>'
         for one in lines
     )
-    head = "".join(f"<th scope=col>{text}</th>" for text in heads)
-    return (
-        "<details class=numbers><summary>These numbers as a table</summary><div class=wide>"
-        f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></details>"
-    )
+    return f'<g class="s{series % STYLES}" data-series="{series}">{bars}</g>'
 
 
-def accuracy_chart(panel: Panel, lines: Sequence[Count]) -> str:
-    """Return the certified share (solid) and the share that is not falsified (dashed) by radius."""
-    x = x_scale(0, panel.radius_number(max(one.radius for one in lines)) or 1.0)
-    y = y_scale(0, 100)
-    parts = axes(x, y, f"radius ({panel.unit}, {panel.inputs})", "% of the inputs")
-    items = []
-    for name, number in series_numbers(panel).items():
-        mine = [one for one in lines if one.series == name]
-        if not mine:
-            continue
-        for style, field, words in (
-            ("upper", "not_falsified", "not falsified"),
-            ("", "certified", "certified"),
-        ):
-            places = [
-                (x(panel.radius_number(one.radius)), y(100 * getattr(one, field))) for one in mine
-            ]
-            parts.append(line(places, f"s{number} {style}"))
-            for one, (px, py) in zip(mine, places, strict=True):
-                text = f"{name}, radius {_radius_text(panel, one.radius)}: "
-                text += f"{100 * getattr(one, field):.1f} % {words} of {one.instances}"
-                parts.append(marker(number, px, py, text))
-        items.append((f"s{number}", name))
-    key = legend([*items, ("key", "certified"), ("key upper bare", "not falsified")])
-    if len({one.instances for one in lines}) > 1:
-        key += "<p class=hint>Not every method and radius was asked about the same inputs.</p>"
-    share = SHARE_NAMES[panel.labels].capitalize()
-    words = f"{share} by radius: solid certified, dashed not falsified"
-    return figure("accuracy", f"{share} against radius", words, parts, key)
-
-
-def cactus_chart(panel: Panel) -> str | None:
-    """Return how many instances each series decided within a time, or None if none did."""
+def cactus_chart(panel: Panel) -> Chart:
+    """Return how many instances each series decided within a time."""
+    title = "Instances decided within a time"
     solved: dict[str, list[float]] = {}
     asked: dict[str, int] = {}
     for name, row in panel.rows("verify"):
@@ -160,30 +129,35 @@ def cactus_chart(panel: Panel) -> str | None:
         asked[name] = asked.get(name, 0) + 1
         if row.status in ("robust", "not_robust"):
             solved.setdefault(name, []).append(row.seconds)
-    if not solved:
-        return None
+    decided = sum(map(len, solved.values()))
+    if decided < 2:
+        return Chart(title, left_out=f"{'no' if decided == 0 else 'one'} instance was decided")
     times = [max(t, 1e-3) for values in solved.values() for t in values]
     high = max(*times, 10 * min(times))
-    x = x_scale(min(times), high, log=True)
-    y = y_scale(0, max(len(v) for v in solved.values()))
-    parts, items = axes(x, y, "seconds for an instance", "instances decided"), []
+    x = Axis(x_scale(min(times), high, log=True), "seconds for an instance")
+    most = max(len(v) for v in solved.values())
+    y = Axis(y_scale(0, most), "instances decided", whole=True)
+    parts, keys = axes(x, y), []
     for name, number in series_numbers(panel).items():
-        values = sorted(solved.get(name, ()))
         if name not in asked:
             continue
-        items.append((f"s{number}", f"{name}: {len(values)} of {asked[name]}"))
-        if not values:
-            continue
-        places = []
-        for k in spread(len(values)):
-            at = x(max(values[k], 1e-3))
-            places += [(at, y(k)), (at, y(k + 1))]
-        places.append((x(high), y(len(values))))
-        parts.append(line(places, f"s{number}"))
-        text = f"{name}: {len(values)} decided, the slowest in {values[-1]:.3g} s"
-        parts.append(marker(number, *places[-2], text))
+        values = sorted(solved.get(name, ()))
+        keys.append(Key(f"{name}: {len(values)} of {asked[name]}", number))
+        if values:
+            vertices = _steps(name, values, x.scale, y.scale)
+            parts.append(curve(number, vertices))
     words = "Instances decided within a time, by method"
-    return figure("cactus", "Instances decided within a time", words, parts, legend(items))
+    return Chart(title, figure("cactus", title, words, parts, legend(keys)))
+
+
+def _steps(name: str, values: Sequence[float], x: AxisScale, y: AxisScale) -> list[Vertex]:
+    """Return a step at the time of each decided instance."""
+    vertices = []
+    for k in spread(len(values)):
+        at = x(max(values[k], 1e-3))
+        tip = f"{name}: {k + 1} decided within {values[k]:.3g} s each"
+        vertices += [Vertex(at, y(k)), Vertex(at, y(k + 1), tip)]
+    return [*vertices, Vertex(x(x.high), y(len(values)))]
 
 
 def spread(count: int) -> list[int]:
@@ -191,11 +165,3 @@ def spread(count: int) -> list[int]:
     if count <= MOST_POINTS:
         return list(range(count))
     return sorted({round(k * (count - 1) / (MOST_POINTS - 1)) for k in range(MOST_POINTS)})
-
-
-def _radius_text(panel: Panel, radius: float) -> str:
-    """Return a radius with the inputs that it is about; if it is in px, in input units as well."""
-    text = f"{panel.radius_text(radius)}, {panel.inputs}"
-    if panel.unit == "px":
-        return f"{text} (ε = {radius:.6g})"
-    return text if panel.key.norm == "l0" else f"ε = {text}"

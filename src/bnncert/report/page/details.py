@@ -1,4 +1,7 @@
-"""Details of single instances: pictures, margins of the adversarial classes, times, certificate."""
+"""Details of single instances: pictures, margins of the adversarial classes, times, certificate.
+
+A decided instance has a verdict; for an undecided one there are sentences that tell why.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,10 +17,12 @@ from urllib.parse import quote
 import numpy as np
 
 from bnncert.batch.cells import finite_number
+from bnncert.batch.radius_text import radius_text
 from bnncert.batch.recorded import Recorded
 from bnncert.batch.rows import Evidence, NetworkRecord, Row
 from bnncert.report.page.pictures import Album, as_image, difference, shades
 from bnncert.report.page.table_data import shortened
+from bnncert.report.page.why import stage_seconds, why_undecided
 
 #: The most characters of base64 for all pictures together.
 PICTURE_LIMIT = 9_000_000
@@ -31,32 +37,61 @@ class Details:
 
     entries: dict[int, dict[str, Any]]
     pictures: list[str]
+    #: The number of the picture of each input hash.
+    inputs: dict[str, int]
     left_out: int
 
 
 def collect_details(recorded: Recorded, page: Path, most: int) -> Details:
     """Return the details of at most `most` rows, those with a counterexample first."""
-    found = sorted(recorded.rows, key=lambda r: r.status not in ("not_robust", "misclassified"))
+    first = {"not_robust": 0, "misclassified": 1}
+    found = sorted(recorded.rows, key=lambda r: first.get(r.status, 2))
     chosen = sorted(found[:most], key=lambda r: r.rowid)
     album = Album(PICTURE_LIMIT)
-    entries = {
-        row.rowid: _entry(recorded, row, evidence, album, page)
-        for row, evidence in recorded.evidence(chosen)
-    }
-    return Details(entries, album.pictures, len(recorded.rows) - len(entries))
+    proved = _certified_radii(recorded.rows)
+    entries, inputs = dict[int, dict[str, Any]](), dict[str, int]()
+    for row, evidence in recorded.evidence(chosen):
+        entry = entries[row.rowid] = _entry(recorded, row, evidence, album, page)
+        network = recorded.network(row.key.model_hash)
+        smaller = [r for r in proved.get(_question(row), ()) if r < row.key.radius]
+        certified = radius_text(max(smaller), row.key.norm, network.pixel_step) if smaller else ""
+        why = why_undecided(row, evidence.targets, certified, network.pixel_step)
+        if why:
+            entry["why"] = why
+        drawn = entry.get("pictures", [None])[0]
+        if drawn is not None:
+            inputs[row.key.input_hash] = drawn
+    return Details(entries, album.pictures, inputs, len(recorded.rows) - len(entries))
+
+
+def _question(row: Row) -> tuple[Any, ...]:
+    """Return what two rows have in common that differ in radius, method and its settings only."""
+    k = row.key
+    place = (k.model_hash, k.input_hash, k.label, k.norm, k.clip, k.targets, k.ties, k.sign_zero)
+    return (*place, k.grid, k.within)
+
+
+def _certified_radii(rows: Sequence[Row]) -> dict[tuple[Any, ...], list[float]]:
+    """Return the radii at which each input is proved robust by some method."""
+    found: dict[tuple[Any, ...], list[float]] = {}
+    for row in rows:
+        if row.status == "robust" and row.key.question == "verify":
+            found.setdefault(_question(row), []).append(row.key.radius)
+    return found
 
 
 def _entry(
     recorded: Recorded, row: Row, evidence: Evidence, album: Album, page: Path
 ) -> dict[str, Any]:
     entry: dict[str, Any] = {"targets": [_target(t) for t in evidence.targets]}
-    entry["stages"] = _stages(evidence.targets)
+    stages = stage_seconds(evidence.targets, row.seconds)
+    entry["stages"] = [[name, round(total, 3), n] for name, (total, n) in stages.items()]
     entry.update(_points(recorded.network(row.key.model_hash), row, evidence, album))
     found = evidence.found
     if found:
         entry["found"] = {
             "target": str(found.get("target", "")),
-            "value": str(found.get("value_exact", found.get("value", ""))),
+            "value": shortened(_margin(found), ROUND_CEILING),
             "predicted": found.get("predicted"),
             "replayed": [str(v) for v in _list(found.get("replayed_in"))],
             "near": "input_exact" in found,
@@ -78,20 +113,12 @@ def _target(tree: dict[str, Any]) -> list[Any]:
     ]
 
 
-def _stages(targets: Sequence[dict[str, Any]]) -> list[list[Any]]:
-    """Return seconds and number of targets for each stage, and for presolve if it is recorded."""
-    seconds: dict[str, float] = {}
-    rivals: dict[str, int] = {}
-    for tree in targets:
-        details = tree.get("details")
-        presolve = details.get("presolve seconds") if isinstance(details, dict) else None
-        if presolve is not None and "presolve" not in seconds:
-            # Presolve runs once for all targets.
-            seconds["presolve"], rivals["presolve"] = finite_number(presolve) or 0.0, len(targets)
-        stage = str(tree.get("stage") or "undecided")
-        seconds[stage] = seconds.get(stage, 0.0) + (finite_number(tree.get("seconds")) or 0.0)
-        rivals[stage] = rivals.get(stage, 0) + 1
-    return [[stage, round(total, 3), rivals[stage]] for stage, total in seconds.items()]
+def _margin(found: dict[str, Any]) -> float | None:
+    """Return the margin of a counterexample as a decimal number; it is stored as a fraction."""
+    try:
+        return float(Fraction(str(found.get("value_exact"))))
+    except (ValueError, ZeroDivisionError, OverflowError):
+        return finite_number(found.get("value"))
 
 
 def _points(network: NetworkRecord, row: Row, evidence: Evidence, album: Album) -> dict[str, Any]:

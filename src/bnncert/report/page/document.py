@@ -1,10 +1,9 @@
-"""The page as one file: head, charts of every panel, the table of rows, and their details."""
+"""The page as one file: results by radius, charts of every panel, the table of rows, details."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from html import escape
@@ -12,12 +11,14 @@ from importlib.resources import files
 from pathlib import Path, PurePath
 
 from bnncert.atomic import write_atomically
-from bnncert.batch.cells import STATUSES
 from bnncert.batch.recorded import Recorded
 from bnncert.batch.rows import NetworkRecord
-from bnncert.report.page.charts import accuracy_chart, cactus_chart, outcome_chart, outcome_table
+from bnncert.report.page.charts import accuracy_chart, cactus_chart
 from bnncert.report.page.details import collect_details
-from bnncert.report.page.gap_chart import gap_chart
+from bnncert.report.page.gap_chart import gap_charts
+from bnncert.report.page.lead import lead_section
+from bnncert.report.page.outcomes import outcome_chart, outcome_table
+from bnncert.report.page.svg import Chart
 from bnncert.report.page.table_data import packed, table_columns
 from bnncert.report.statistics import Panel, counts, gaps, panels
 from bnncert.version import __version__
@@ -25,20 +26,32 @@ from bnncert.version import __version__
 #: The number of instances with pictures and the answers of single adversarial classes.
 MOST_DETAILS = 2000
 
-
-def write_page(recorded: Recorded, path: Path, *, details: int = MOST_DETAILS) -> None:
-    """Write the page; `details` instances at most have pictures and answers of single classes."""
-    write_atomically(path, page_text(recorded, path, details=details))
+#: The parts of the script, which share one scope.
+_SCRIPTS = ("elements.js", "charts.js", "table.js", "details.js", "start.js")
 
 
-def page_text(recorded: Recorded, path: Path, *, details: int = MOST_DETAILS) -> str:
+def write_page(
+    recorded: Recorded, path: Path, *, details: int = MOST_DETAILS, title: str | None = None
+) -> None:
+    """Write the page.
+
+    At most `details` instances have pictures and answers of single classes.  `title` replaces that
+    of the results file.
+    """
+    write_atomically(path, page_text(recorded, path, details=details, title=title))
+
+
+def page_text(
+    recorded: Recorded, path: Path, *, details: int = MOST_DETAILS, title: str | None = None
+) -> str:
     """Return the page; links to certificates are relative to `path`."""
     known = panels(recorded)
     collected = collect_details(recorded, path, details)
     order = {row.rowid: k for k, row in enumerate(recorded.rows)}
-    columns = table_columns(known, order)
+    columns = table_columns(known, order, collected.inputs)
     entries = {order[rowid]: entry for rowid, entry in collected.entries.items()}
-    style, script = _asset("page.css"), _asset("page.js")
+    style, script = _asset("page.css"), _script()
+    title = title or page_title(recorded)
     note = ""
     if collected.left_out:
         note = (
@@ -46,13 +59,15 @@ def page_text(recorded: Recorded, path: Path, *, details: int = MOST_DETAILS) ->
             f"{len(recorded.rows)} rows."
         )
     parts = {
-        "TITLE": escape(f"bnncert report: {recorded.path.name}"),
+        "TITLE": escape(title),
         # Only this script may run, and the page may not load anything.
         "SCRIPT_HASH": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         "STYLE": style,
-        "HEAD": _head(recorded),
+        "HEAD": _head(recorded, title),
+        "LEAD": lead_section(known),
         "PANELS": "".join(_panel(k, panel) for k, panel in enumerate(known, 1)),
         "NOTE": escape(note),
+        "NETWORKS": _networks(recorded),
         "ROWS": packed(columns),
         "DETAILS": packed(entries),
         "PICTURES": ",".join(collected.pictures),
@@ -63,38 +78,51 @@ def page_text(recorded: Recorded, path: Path, *, details: int = MOST_DETAILS) ->
     return "".join(parts[p] if k % 2 else p for k, p in enumerate(pieces)).replace("\0", " ")
 
 
+def page_title(recorded: Recorded) -> str:
+    """Return the titles of the experiments; without any, the networks that were asked about."""
+    if recorded.titles:
+        return "; ".join(recorded.titles)
+    hashes = dict.fromkeys(row.key.model_hash for row in recorded.rows)
+    names = [recorded.network(model_hash).name for model_hash in hashes]
+    more = f" and {len(names) - 3} others" if len(names) > 3 else ""
+    return f"Robustness of {', '.join(names[:3])}{more}"
+
+
 def _asset(name: str) -> str:
     return files("bnncert.report.page").joinpath(name).read_text(encoding="utf-8")
 
 
-def _head(recorded: Recorded) -> str:
+def _script() -> str:
+    """Return the parts of the script in a scope of their own."""
+    parts = "\n".join(_asset(name) for name in _SCRIPTS)
+    return f'"use strict";\n(() => {{\n{parts}\n}})();\n'
+
+
+def _head(recorded: Recorded, title: str) -> str:
     rows = recorded.rows
-    words: Counter[str] = Counter(r.status for r in rows if r.key.question == "verify")
-    bounds = sum(r.key.question == "bound" for r in rows)
-    tiles = "".join(
-        f'<li class="{status}"><b>{words[status]}</b> {status.replace("_", " ")}</li>'
-        for status in STATUSES
-        if words[status]
-    )
-    if bounds:
-        tiles += f'<li class="bounds"><b>{bounds}</b> bounds</li>'
     versions = sorted({r.version for r in rows})
     made = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     days = sorted({r.finished_at[:10] for r in rows})
     written = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    return (
+        f"<h1>{escape(title)}</h1>"
+        f"<p class=sub>{len(rows)} answers in {escape(recorded.path.name)}, written "
+        f"{escape(written)} by bnncert {escape(', '.join(versions))}; page made {made} by "
+        f"bnncert {escape(__version__)}</p>"
+    )
+
+
+def _networks(recorded: Recorded) -> str:
+    rows = recorded.rows
     hashes = dict.fromkeys(r.key.model_hash for r in rows)
     shares = [(h, sum(r.key.model_hash == h for r in rows)) for h in hashes]
     return (
-        f"<h1>{escape(recorded.path.name)}</h1>"
-        f"<p class=sub>{len(rows)} answers, written {escape(written)} "
-        f"by bnncert {escape(', '.join(versions))}; page made {made} by "
-        f"bnncert {escape(__version__)}</p>"
-        f"<ul class=tiles>{tiles}</ul>"
-        f"<h2>Networks</h2><div class=wide><table><thead><tr><th scope=col>name"
+        '<section aria-labelledby="networks"><h2 id="networks">Networks</h2>'
+        "<div class=wide><table><thead><tr><th scope=col>name"
         "<th scope=col>sizes<th scope=col>zero weights<th scope=col>data box<th scope=col>answers"
         "<th scope=col>from<th scope=col>hash</tr></thead><tbody>"
         + "".join(_network_row(recorded.network(h), count) for h, count in shares)
-        + "</tbody></table></div>"
+        + "</tbody></table></div></section>"
     )
 
 
@@ -118,17 +146,29 @@ def _network_row(network: NetworkRecord, count: int) -> str:
 
 def _panel(number: int, panel: Panel) -> str:
     lines = counts(panel)
-    charts, table = [], ""
+    charts: list[Chart] = []
+    table = ""
     if lines:
-        charts += [outcome_chart(panel, lines), accuracy_chart(panel, lines)]
-        charts += [cactus_chart(panel) or ""]
+        charts = [outcome_chart(panel, lines), accuracy_chart(panel, lines), cactus_chart(panel)]
         table = outcome_table(panel, lines)
-    bounds = "".join(gap_chart(panel, gap) for gap in gaps(panel))
-    if bounds:
-        bounds = f"<h3>Bounds</h3><div class=charts>{bounds}</div>"
+    bounds = gap_charts(panel, gaps(panel))
+    drawn = "".join(chart.html for chart in bounds)
+    if drawn:
+        drawn = f"<h3>Bounds</h3><div class=charts>{drawn}</div>"
     return (
         f'<section class=panel aria-labelledby="panel{number}"><h2 id="panel{number}">'
-        f"{escape(panel.network.name)}, {escape(panel.norm_name)}, {escape(panel.inputs)}</h2>"
-        f"<p class=sub>{escape(panel.settings)}</p>"
-        f"<div class=charts>{''.join(charts)}</div>{table}{bounds}</section>"
+        f"{escape(panel.name)}</h2>"
+        f"<p class=sub>{escape(panel.settings[:1].upper() + panel.settings[1:])}</p>"
+        f"<div class=charts>{''.join(chart.html for chart in charts)}</div>{table}{drawn}"
+        f"{_left_out([*charts, *bounds])}</section>"
     )
+
+
+def _left_out(charts: Sequence[Chart]) -> str:
+    """Return which charts are not drawn, and why."""
+    items = "".join(
+        f"<li>{escape(chart.title)}: {escape(chart.left_out)}.</li>"
+        for chart in charts
+        if chart.left_out
+    )
+    return f'<div class="left-out hint">Not drawn: <ul>{items}</ul></div>' if items else ""

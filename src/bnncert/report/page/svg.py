@@ -44,19 +44,27 @@ class AxisScale:
         share = (at - low) / (high - low) if high > low else 0.5
         return self.start + share * (self.end - self.start)
 
-    def ticks(self, most: int = 6) -> list[float]:
-        """Return round numbers inside the range."""
+    def ticks(self, most: int = 6, *, whole: bool = False) -> list[float]:
+        """Return round numbers inside the range; whole ones if numbers are counts."""
         if self.log:
-            first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
-            return [10.0**k for k in range(first, last + 1)]
+            return self._log_ticks()
         span = self.high - self.low
         if not span > 0:
             return [self.low]
         step = 10 ** math.floor(math.log10(span / most))
         step *= next(m for m in (1, 2, 5, 10, 20) if span / (step * m) <= most)
+        if whole:
+            step = max(step, 1)
         first = math.ceil(self.low / step - 1e-9)
         count = int((self.high - first * step) / step + 1e-9) + 1
         return [(first + k) * step for k in range(count)]
+
+    def _log_ticks(self) -> list[float]:
+        """Return powers of ten, and 2 and 5 times them if the range has few of them."""
+        low, high = math.log10(self.low), math.log10(self.high)
+        factors = (1, 2, 5) if high - low < 2.5 else (1,)
+        exact = [f * 10.0**k for k in range(math.floor(low), math.ceil(high) + 1) for f in factors]
+        return [t for t in exact if self.low * (1 - 1e-9) <= t <= self.high * (1 + 1e-9)]
 
 
 def x_scale(low: float, high: float, *, room: float = 0.0, log: bool = False) -> AxisScale:
@@ -74,56 +82,128 @@ def tick_text(value: float) -> str:
     return f"{value:.4g}".replace("e-0", "e-").replace("e+0", "e")
 
 
-def axes(x: AxisScale, y: AxisScale, x_name: str, y_name: str) -> list[str]:
+@dataclass(frozen=True)
+class Axis:
+    """A scale with its name and its ticks, which are round numbers unless they are given."""
+
+    scale: AxisScale
+    name: str
+    whole: bool = False
+    #: Values with their texts.
+    given: Sequence[tuple[float, str]] = ()
+
+    def ticks(self, most: int) -> list[tuple[float, str]]:
+        """Return pixels and texts of the ticks; texts that would overlap are left out."""
+        if not self.given:
+            found = self.scale.ticks(most, whole=self.whole)
+            return [(self.scale(value), tick_text(value)) for value in found]
+        kept: list[tuple[float, str]] = []
+        for value, text in self.given:
+            at = self.scale(value)
+            if not kept or at - kept[-1][0] > 3.6 * (len(text) + len(kept[-1][1])):
+                kept.append((at, text))
+        return kept
+
+
+def axes(x: Axis, y: Axis) -> list[str]:
     """Return grid, ticks and names of both axes."""
     parts = []
-    for value in y.ticks(5):
-        at = y(value)
+    for at, text in y.ticks(5):
         parts.append(f'<path class="grid" d="M{LEFT},{at:.1f}H{WIDTH - RIGHT}"/>')
         parts.append(f'<text class="tick end" x="{LEFT - 5}" y="{at + 4:.1f}">')
-        parts.append(f"{tick_text(value)}</text>")
-    for value in x.ticks():
-        at = x(value)
+        parts.append(f"{escape(text)}</text>")
+    for at, text in x.ticks(6):
         parts.append(f'<path class="grid" d="M{at:.1f},{TOP}V{HEIGHT - BOTTOM}"/>')
         parts.append(f'<text class="tick middle" x="{at:.1f}" y="{HEIGHT - BOTTOM + 15}">')
-        parts.append(f"{tick_text(value)}</text>")
+        parts.append(f"{escape(text)}</text>")
     middle = (LEFT + WIDTH - RIGHT) / 2
-    parts.append(f'<text class="axis middle" x="{middle}" y="{HEIGHT - 6}">{escape(x_name)}</text>')
+    parts.append(f'<text class="axis middle" x="{middle}" y="{HEIGHT - 6}">{escape(x.name)}</text>')
     up = (TOP + HEIGHT - BOTTOM) / 2
     parts.append(f'<text class="axis middle" transform="translate(11,{up})rotate(-90)">')
-    parts.append(f"{escape(y_name)}</text>")
+    parts.append(f"{escape(y.name)}</text>")
     return parts
 
 
-def line(points: Sequence[tuple[float, float]], style: str) -> str:
-    """Return a line through pixels."""
-    path = "L".join(f"{px:.1f},{py:.1f}" for px, py in points)
-    return f'<path class="line {style}" d="M{path}"/>'
+@dataclass(frozen=True)
+class Vertex:
+    """A place of a curve in pixels, and the text that is shown when the pointer is near it."""
+
+    x: float
+    y: float
+    tip: str = ""
 
 
-def marker(number: int, px: float, py: float, title: str) -> str:
-    """Return the marker of a series at a pixel, with a text that is shown on hovering."""
-    shape = _MARKERS[number % STYLES]
+def curve(
+    series: int | None,
+    vertices: Sequence[Vertex],
+    style: str = "",
+    *,
+    drawn: bool = True,
+    markers: bool = False,
+) -> str:
+    """Return a curve of the series with this number, or of none, such as an upper bound.
+
+    The script of the page reads the texts from `data-tips`, one line for each vertex.  A curve that
+    is not drawn as a line consists of its markers.
+    """
+    path = "L".join(f"{v.x:.1f},{v.y:.1f}" for v in vertices)
+    tips = "\n".join(" ".join(v.tip.split()) for v in vertices)
+    look = "" if series is None else f"s{series % STYLES} "
+    parts = [
+        f'<path class="line {look}{style}{"" if drawn else " unseen"}" d="M{path}" '
+        f'data-tips="{escape(tips)}"/>'
+    ]
+    if markers and series is not None:
+        parts += [marker(series, v.x, v.y, style) for v in vertices if v.tip]
+    number = "" if series is None else f' data-series="{series}"'
+    return f'<g class="curve"{number}>{"".join(parts)}</g>'
+
+
+def marker(series: int, px: float, py: float, style: str = "") -> str:
+    """Return the marker of a series at a pixel."""
     return (
-        f'<path class="point s{number % STYLES}" transform="translate({px:.1f},{py:.1f})" '
-        f'd="{shape}"><title>{escape(title)}</title></path>'
+        f'<path class="point s{series % STYLES} {style}" transform="translate({px:.1f},{py:.1f})" '
+        f'd="{_MARKERS[series % STYLES]}"/>'
     )
 
 
-def legend(items: Sequence[tuple[str, str]]) -> str:
-    """Return a list of (classes of a line, text); the marker follows the series' number."""
+@dataclass(frozen=True)
+class Key:
+    """An entry of a legend: a series, which can be hidden and shown, or a kind of line."""
+
+    text: str
+    series: int | None = None
+    style: str = ""
+
+
+def legend(keys: Sequence[Key]) -> str:
+    """Return the legend; its entries for series are buttons for the script of the page."""
     parts = []
-    for style, text in items:
-        sample = f'<path class="line {escape(style)}" d="M1,7H27"/>'
-        number = next((int(c[1:]) for c in style.split() if c[0] == "s" and c[1:].isdigit()), None)
-        if number is not None and "bare" not in style.split():
-            sample += f'<path class="point s{number}" transform="translate(14,7)" '
-            sample += f'd="{_MARKERS[number]}"/>'
-        parts.append(
-            f'<li><svg viewBox="0 0 28 14" width="28" height="14" aria-hidden="true">{sample}</svg>'
-            f" {escape(text)}</li>"
+    for key in keys:
+        look = key.style if key.series is None else f"s{key.series % STYLES} {key.style}"
+        sample = f'<path class="line {look}" d="M1,7H27"/>'
+        if key.series is not None:
+            sample += marker(key.series, 14, 7)
+        text = (
+            f'<svg viewBox="0 0 28 14" width="28" height="14" aria-hidden="true">{sample}</svg> '
+            f"{escape(key.text)}"
         )
+        if key.series is not None:
+            text = (
+                f'<button type="button" data-series="{key.series}" aria-pressed="true">'
+                f"{text}</button>"
+            )
+        parts.append(f"<li>{text}</li>")
     return f'<ul class="legend">{"".join(parts)}</ul>'
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart as HTML, or the reason why it would not inform the reader."""
+
+    title: str
+    html: str = ""
+    left_out: str = ""
 
 
 def figure(kind: str, title: str, text: str, parts: Sequence[str], after: str = "") -> str:

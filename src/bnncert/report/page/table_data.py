@@ -6,12 +6,21 @@ import base64
 import json
 import math
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from operator import attrgetter
 from typing import Any
 
-from bnncert.batch.rows import Row
+from bnncert.batch.rows import InstanceKey, Row
+from bnncert.report.page.command import command_parts
 from bnncert.report.statistics import Panel
+
+#: What the command of a row depends on, apart from the number and the label of its input.
+_COMMAND = attrgetter(
+    *(f"key.{f.name}" for f in fields(InstanceKey) if not f.name.startswith(("input", "label"))),
+    *("data", "scale"),
+)
 
 #: Digits of a number in the table.
 DIGITS = 6
@@ -36,11 +45,12 @@ def shortened(value: float | None, rounding: str = ROUND_HALF_EVEN) -> float | N
 
 
 def table_columns(
-    known: Sequence[Panel], order: dict[int, int]
+    known: Sequence[Panel], order: dict[int, int], pictures: Mapping[str, int]
 ) -> dict[str, dict[str, list[Any]] | list[Any]]:
     """Return the columns of all rows, sorted by `order`, the place of each rowid.
 
-    A column with few values is {"names": [...], "codes": [...]}.
+    A column with few values is {"names": [...], "codes": [...]}.  `pictures` has the number of the
+    picture of each input hash.
     """
     rows: list[tuple[Panel, str, Row]] = [
         (panel, name, row)
@@ -49,12 +59,19 @@ def table_columns(
     ]
     rows.sort(key=lambda entry: order[entry[2].rowid])
 
+    # Thousands of rows differ in nothing else than the input, and share the rest of the command.
+    first = {_COMMAND(row): (panel, row) for panel, _, row in rows}
+    commands = {place: command_parts(p.network, row) for place, (p, row) in first.items()}
+
     def coded(of: Callable[[Panel, str, Row], Any]) -> dict[str, list[Any]]:
         codes: dict[Any, int] = {}
         column = [codes.setdefault(of(*entry), len(codes)) for entry in rows]
         return {"names": list(codes), "codes": column}
 
     return {
+        "row": [r.rowid for _, _, r in rows],
+        "picture": coded(lambda p, s, r: pictures.get(r.key.input_hash)),
+        "command": coded(lambda p, s, r: commands[_COMMAND(r)]),
         "image": [r.key.input_index for _, _, r in rows],
         "label": coded(lambda p, s, r: r.key.label),
         "predicted": coded(lambda p, s, r: r.predicted),

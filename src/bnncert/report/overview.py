@@ -1,0 +1,115 @@
+"""A results file in Python: counts for ``print``, and pictures of its answers in notebooks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+from bnncert.batch.radius_text import radius_text
+from bnncert.batch.recorded import Recorded, read_recorded
+from bnncert.batch.rows import Evidence, Row
+from bnncert.report.page.details import collect_details
+from bnncert.report.page.document import page_title
+from bnncert.report.statistics import Panel, panels
+from bnncert.report.together import Together, together
+from bnncert.text_table import PrintedAsTable, TextTable
+
+#: The most answers that a notebook shows with pictures.
+MOST_PICTURES = 12
+
+
+@dataclass(frozen=True, eq=False)
+class ResultsOverview(PrintedAsTable):
+    """The answers of a results file; ``print`` and notebooks show a line for each radius.
+
+    Notebooks also show inputs with their counterexamples.
+
+    Attributes
+    ----------
+    recorded
+        The rows, the networks and the titles of the file.
+    """
+
+    recorded: Recorded
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """All rows, in the order of writing."""
+        return self.recorded.rows
+
+    @property
+    def panels(self) -> list[Panel]:
+        """The rows that may be compared: those of one network, norm and region."""
+        return panels(self.recorded)
+
+    def evidence(self, row: Row) -> Evidence:
+        """Return the input of a row, its counterexample, and the answers of all targets."""
+        ((_, found),) = self.recorded.evidence([row])
+        return found
+
+    def __repr__(self) -> str:
+        return f"ResultsOverview({self.recorded.path.name}, {len(self.rows)} answers)"
+
+    def table(self) -> TextTable:
+        """Return how many inputs are certified, falsified and undecided at each radius."""
+        heads = ("question", "radius", "inputs", "certified", "falsified", "undecided")
+        rows = [_line(panel, one) for panel in self.panels for one in together(panel)]
+        above = f"{page_title(self.recorded)}: {len(self.rows)} answers"
+        return TextTable(above, heads, rows)
+
+    def _repr_html_(self) -> str:
+        return f"{self.table().html()}{self._gallery()}"
+
+    def _gallery(self) -> str:
+        """Return inputs with their counterexamples as pictures; without any, other inputs."""
+        found = collect_details(self.recorded, self.recorded.path, MOST_PICTURES)
+        by_number = {row.rowid: row for row in self.rows}
+        figures = []
+        for rowid, entry in found.entries.items():
+            row, shown = by_number[rowid], entry.get("pictures", [])[:2]
+            images = "".join(
+                f'<img src="data:image/png;base64,{found.pictures[k]}" width="56" height="56" '
+                f'style="image-rendering:pixelated;margin-right:2px" alt="{name}">'
+                for k, name in zip(shown, ("input", "counterexample"), strict=False)
+                if k is not None
+            )
+            if images:
+                step = self.recorded.network(row.key.model_hash).pixel_step
+                radius = radius_text(row.key.radius, row.key.norm, step)
+                words = f"{row.key.input_index}: {row.status.replace('_', ' ')} at {radius}"
+                figures.append(
+                    f'<figure style="margin:0.3em;text-align:center">{images}'
+                    f"<figcaption>{escape(words)}</figcaption></figure>"
+                )
+        if not figures:
+            return ""
+        return f'<div style="display:flex;flex-wrap:wrap">{"".join(figures)}</div>'
+
+
+def _line(panel: Panel, one: Together) -> list[str]:
+    count = one.count
+    numbers = (count.robust, one.falsified, count.undecided)
+    shares = (f"{n} ({100 * n / count.instances:.1f} %)" for n in numbers)
+    return [panel.name, panel.radius_text(count.radius), str(count.instances), *shares]
+
+
+def read_results(path: str | Path) -> ResultsOverview:
+    """Read a results file that `bnncert run` or `bnncert experiment` has written.
+
+    Parameters
+    ----------
+    path
+        The SQLite file.
+
+    Returns
+    -------
+    ResultsOverview
+        The answers; a notebook shows them with pictures.
+
+    Raises
+    ------
+    InputError
+        If the file is not a results file, or contains no answer yet.
+    """
+    return ResultsOverview(read_recorded(Path(path)))

@@ -1,0 +1,126 @@
+"""Answers by radius and method: stacked bars, and the same numbers as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from bnncert.report.counts import Count
+from bnncert.report.page.svg import WIDTH, AxisScale, Chart
+from bnncert.report.statistics import Panel
+
+#: The answers in the order of stacking: the field of a count (also the CSS class), and its words.
+ANSWERS = (
+    ("robust", "robust"),
+    ("undecided", "undecided"),
+    ("not_robust", "not robust"),
+    ("misclassified", "misclassified"),
+)
+
+_BAR, _STEP, _NAMES = 18, 24, 136
+
+
+def outcome_chart(panel: Panel, lines: Sequence[Count]) -> Chart:
+    """Return stacked bars, one for each radius and series."""
+    title = "Answers by radius and method"
+    if len({one.series for one in lines}) == 1:
+        return Chart(title, left_out=f"only {lines[0].series} was asked, see the table above")
+    parts, y, last = [], 4, None
+    most = max(one.instances for one in lines)
+    scale = AxisScale(0, most, _NAMES, WIDTH - 34)
+    for one in lines:
+        if one.radius != last:
+            y += 14 if last is None else 26
+            parts.append(f'<text class="radius" x="0" y="{y}">')
+            parts.append(f"{escape(full_radius_text(panel, one.radius))}</text>")
+            y, last = y + 6, one.radius
+        numbers = ", ".join(f"{getattr(one, field)} {words}" for field, words in ANSWERS)
+        name = one.series if len(one.series) <= 20 else one.series[:19] + "…"
+        tip = f"{one.series}, {panel.radius_text(one.radius)}: {numbers} of {one.instances}"
+        parts.append(f'<g class="bar" data-tip="{escape(tip)}">')
+        parts.append(f'<text class="tick end" x="{_NAMES - 6}" y="{y + 13}">{escape(name)}</text>')
+        parts.append(segments(one, scale, y, _BAR))
+        parts.append(
+            f'<text class="tick" x="{scale(one.instances) + 5:.1f}" y="{y + 13}">'
+            f"{one.instances}</text></g>"
+        )
+        y += _STEP
+    html = (
+        f'<figure class="outcomes"><figcaption>{title}</figcaption>'
+        f'<svg viewBox="0 0 {WIDTH} {y + 4}" role="img" aria-label="Stacked bars of the answers; '
+        f'the table below has the same numbers">{"".join(parts)}</svg>{answer_legend()}</figure>'
+    )
+    return Chart(title, html)
+
+
+def segments(one: Count, scale: AxisScale, y: float, height: float) -> str:
+    """Return the stacked segments of one bar with their numbers."""
+    parts, done = [], 0
+    for field, _ in ANSWERS:
+        count = getattr(one, field)
+        if not count:
+            continue
+        start, end = scale(done), scale(done + count)
+        done += count
+        parts.append(
+            f'<rect class="seg {field}" data-count="{count}" x="{start:.1f}" y="{y}" '
+            f'width="{end - start:.2f}" height="{height}"/>'
+        )
+        wide = 7 * len(str(count)) + 7
+        if end - start > wide + 3:
+            # A plate of the page's colour keeps the number readable on any pattern.
+            centre = (start + end) / 2
+            parts.append(
+                f'<rect class="plate" x="{centre - wide / 2:.1f}" y="{y + 2}" width="{wide}" '
+                f'height="{height - 4}" rx="3"/>'
+                f'<text class="inside" x="{centre:.1f}" y="{y + height / 2 + 4}">{count}</text>'
+            )
+    return "".join(parts)
+
+
+def answer_legend() -> str:
+    """Return the legend of the answers."""
+    keys = "".join(
+        f'<li><svg viewBox="0 0 20 14" width="20" height="14" aria-hidden="true">'
+        f'<rect class="seg {field}" width="20" height="14"/></svg> {words}</li>'
+        for field, words in ANSWERS
+    )
+    return f'<ul class="legend">{keys}</ul>'
+
+
+def outcome_table(panel: Panel, lines: Sequence[Count]) -> str:
+    """Return the same numbers as a table."""
+    heads = ("radius", "method", "inputs", *(words for _, words in ANSWERS))
+    heads += ("certified", "not falsified", "mean s", "max s")
+    rows = "".join(
+        f"<tr><th scope=row>{escape(full_radius_text(panel, one.radius))}</th>"
+        f"<td>{escape(one.series)}</td>"
+        + "".join(
+            f"<td class=n>{cell}</td>"
+            for cell in (
+                one.instances,
+                *(getattr(one, field) for field, _ in ANSWERS),
+                f"{100 * one.certified:.1f} %",
+                f"{100 * one.not_falsified:.1f} %",
+                f"{one.mean_seconds:.2f}",
+                f"{one.max_seconds:.2f}",
+            )
+        )
+        + "</tr>"
+        for one in lines
+    )
+    head = "".join(
+        f"<th scope=col{' class=n' if k > 1 else ''}>{text}</th>" for k, text in enumerate(heads)
+    )
+    return (
+        "<details class=numbers><summary>These numbers as a table</summary><div class=wide>"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></details>"
+    )
+
+
+def full_radius_text(panel: Panel, radius: float) -> str:
+    """Return a radius with the inputs that it is about; if it is in px, in input units as well."""
+    text = f"{panel.radius_text(radius)}, {panel.inputs}"
+    if panel.unit == "px":
+        return f"{text} (ε = {radius:.6g})"
+    return text if panel.key.norm == "l0" else f"ε = {text}"

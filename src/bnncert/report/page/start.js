@@ -1,0 +1,21 @@
+// The table appears at once; pictures follow when the browser is idle.
+
+async function start() {
+  startCharts();
+  table = await unpack("data-rows");
+  startTable();
+  startDetails();
+  document.documentElement.dataset.ready = "yes";
+  await openFragment();
+  const idle = window.requestIdleCallback || ((work) => setTimeout(work, 50));
+  idle(async () => {
+    await unpackDetails();
+    redraw();
+    document.documentElement.dataset.pictures = "yes";
+  });
+}
+
+start().catch((error) => {
+  count.textContent = "The rows cannot be shown in this browser.";
+  console.error(error);
+});

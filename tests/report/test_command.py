@@ -1,0 +1,110 @@
+"""The command of a row asks the same question again and gets the same answer."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from bnncert.batch.recorded import read_recorded
+from bnncert.batch.rows import InstanceKey, NetworkRecord, Row
+from bnncert.cli import app
+from bnncert.network.pixel_scale import PixelScale
+from bnncert.report.page.command import command_parts
+
+KEY = InstanceKey(
+    "a" * 64,
+    3,
+    "i3",
+    7,
+    "linf",
+    0.5 * 2 / 255,
+    "-1.0,1.0",
+    "all",
+    "sdp",
+    60.0,
+    "violation",
+    "plus",
+    0,
+)
+ROW = Row(KEY, 7, "robust", 1.0, None, 0.1, "sdp", "[]", None, None, "0.1.0", "2025-03-01")
+NETWORK = NetworkRecord(
+    "a" * 64, "net", "/home/someone/my net.npz", input_lo=-1.0, input_hi=1.0, pixel_step=2 / 255
+)
+
+
+def command(row: Row, network: NetworkRecord = NETWORK) -> str:
+    before, after = command_parts(network, row)
+    return f"{before}{row.key.input_index} --label {row.key.label}{after}"
+
+
+def test_names_have_no_folders_and_are_quoted() -> None:
+    row = replace(ROW, data="/home/someone/some data.npz:x_test", scale="--scale 0.0 1.0")
+    assert command(row) == (
+        "bnncert verify 'my net.npz' --input 'some data.npz:x_test' --scale 0.0 1.0 --index 3 "
+        "--label 7 --norm linf --radius 0.5px --targets all --method sdp --timeout 60"
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("/usr/lib/bnncert/data/mnist_sparse.npz", "demo:sparse"),
+        ("demo:dense", "demo:dense"),
+        ("random:3-2-2 zeros=0 seed=1", "MODEL"),
+        ("", "MODEL"),
+    ],
+)
+def test_bundled_names_and_files_that_are_not_known(source: str, name: str) -> None:
+    text = command(replace(ROW, data="demo"), replace(NETWORK, source=source))
+    assert text.startswith(f"bnncert verify {name} --input demo:3 --label 7 ")
+    assert "--input POINTS --index 3" in command(ROW)
+
+
+def test_options_that_differ_from_the_defaults() -> None:
+    key = replace(
+        KEY,
+        **{"norm": "l0", "radius": 2.0, "within": 0.1, "grid": f"{2 / 255!r},-1.0", "seed": 4},
+        **{"method": "milp form=soft", "ties": "robust", "sign_zero": "either"},
+        **{"clip": "0.0,1.0", "timeout": None, "targets": "3"},
+    )
+    after = command(replace(ROW, key=key)).partition("--label 7 ")[2]
+    assert after == (
+        "--norm l0 --radius 2 --within 12.75px --grid 1px --targets 3 --method milp --form soft "
+        "--ties robust --seed 4 --sign-zero either --clip 0.0 1.0"
+    )
+    # lp reads no seed, and only `bound` takes a solver.
+    assert "--seed" not in command(replace(ROW, key=replace(KEY, method="lp", seed=4)))
+    bound = command(replace(ROW, key=replace(KEY, method="sdp-tight solver=clarabel")))
+    assert bound.startswith("bnncert bound ") and "--solver clarabel" in bound
+
+
+def test_the_command_gives_the_same_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 784)).astype(np.uint8)
+    np.savez("some points.npz", x=pixels, y=np.array([1, 2, 3]))
+    asked = "run demo:sparse --count 2 --radius 0.1px --method interval --out r.sqlite --data"
+    runner = CliRunner()
+    for data in ("demo", "some points.npz"):
+        assert runner.invoke(app, [*asked.split(), data]).exit_code == 0
+    recorded = read_recorded(Path("r.sqlite"))
+    assert [row.data for row in recorded.rows] == ["demo"] * 2 + ["some points.npz"] * 2
+    for row in recorded.rows[1:3]:
+        text = command(row, recorded.network(row.key.model_hash))
+        _, *arguments = shlex.split(text)
+        done = runner.invoke(app, [*arguments, "--json", "again.json"])
+        assert done.exit_code == 0, done.output
+        again = json.loads(Path("again.json").read_text())
+        status = "misclassified" if again["misclassified"] else again["status"]
+        assert (status, again["lower"], again["label"]) == (row.status, row.lower, row.key.label)
+
+
+def test_a_scale_of_pixels_is_stated_by_options() -> None:
+    assert PixelScale.between(-1, 1).options == "--scale -1.0 1.0"
+    colours = PixelScale.normalised([0.4914, 0.4822, 0.4465], [0.247, 0.243, 0.261])
+    assert colours.options == "--mean=0.4914,0.4822,0.4465 --std=0.247,0.243,0.261"
