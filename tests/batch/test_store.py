@@ -230,11 +230,11 @@ def test_another_schema_version_is_named(tmp_path: Path) -> None:
     path = tmp_path / "r.sqlite"
     with ResultsFile(path) as results:
         meta = dict(results._connection.execute("SELECT name, value FROM meta"))
-        assert meta == {"format": FORMAT, "schema_version": "4"}
-        results._connection.execute("UPDATE meta SET value = '5' WHERE name = 'schema_version'")
+        assert meta == {"format": FORMAT, "schema_version": "5"}
+        results._connection.execute("UPDATE meta SET value = '6' WHERE name = 'schema_version'")
     before = path.read_bytes()
-    assert "schema version 5" in refused(path)
-    with pytest.raises(InputError, match="schema version 5; this bnncert reads up to version 4"):
+    assert "schema version 6" in refused(path)
+    with pytest.raises(InputError, match="schema version 6; this bnncert reads up to version 5"):
         ResultsFile(path, writable=False)
     assert path.read_bytes() == before
 
@@ -393,7 +393,7 @@ def test_version_1_is_read_as_it_is(old: Path) -> None:
 def test_version_1_is_upgraded_when_it_is_written_to(old: Path) -> None:
     with ResultsFile(old) as results:
         meta = dict(results._connection.execute("SELECT name, value FROM meta"))
-        assert meta["schema_version"] == "4"
+        assert meta["schema_version"] == "5"
         # The question is answered still, and not asked again.
         assert results.has(KEY)
         assert not results.add(ROW)
@@ -480,3 +480,14 @@ def test_broken_cells_are_one_line(tmp_path: Path, case: str) -> None:
         results.rows(), results.networks(), results.inputs()
     with pytest.raises(InputError, match=f"^{path}: "):
         write_page(read_recorded(path), tmp_path / "page.html")
+
+
+def test_rows_record_where_their_points_come_from(tmp_path: Path) -> None:
+    row = replace(ROW, data="/data/points.npz:x", scale="--scale 0.0 1.0")
+    with ResultsFile(tmp_path / "r.sqlite") as results:
+        results.add(row)
+        (back,) = results.rows()
+    assert (back.data, back.scale) == (row.data, row.scale)
+    # The same question from another file is the same question.
+    with ResultsFile(tmp_path / "r.sqlite") as results:
+        assert not results.add(replace(row, data="elsewhere.npz"))

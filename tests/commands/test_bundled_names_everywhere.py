@@ -117,7 +117,7 @@ def test_several_targets_in_searches_and_runs(run: Run) -> None:
     wrong = run("experiment", "plan.yaml", "--dry-run")
     assert wrong.code == 2 and "plan.yaml:5: targets name class 2 twice" in wrong.err
     page = run("report", "r.sqlite", "-o", "r.html")
-    assert page.code == 0 and "Rivals 1, 2" in Path("r.html").read_text()
+    assert page.code == 0 and "Classes 1, 2 only" in Path("r.html").read_text()
 
 
 @pytest.mark.parametrize(

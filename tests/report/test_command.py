@@ -62,6 +62,7 @@ def test_names_have_no_folders_and_are_quoted() -> None:
 )
 def test_bundled_names_and_files_that_are_not_known(source: str, name: str) -> None:
     text = command(replace(ROW, data="demo"), replace(NETWORK, source=source))
+    assert text == command(replace(ROW, data="demo:3"), replace(NETWORK, source=source))
     assert text.startswith(f"bnncert verify {name} --input demo:3 --label 7 ")
     assert "--input POINTS --index 3" in command(ROW)
 

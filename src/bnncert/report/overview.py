@@ -111,5 +111,26 @@ def read_results(path: str | Path) -> ResultsOverview:
     ------
     InputError
         If the file is not a results file, or contains no answer yet.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import bnncert
+    >>> from bnncert.batch.labelled_points import Data
+    >>> from bnncert.batch.plan import Selection, plan_run
+    >>> from bnncert.batch.runner import run_plan
+    >>> from bnncert.batch.store import ResultsFile
+    >>> from bnncert.bundled import load_demo_images, load_demo_network
+    >>> images = load_demo_images()
+    >>> data = Data(images.pixels, images.labels.astype("int64"), "images")
+    >>> plan = plan_run(load_demo_network(), data, [0.0001], selection=Selection(count=2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with ResultsFile(f"{folder}/results.sqlite") as results:
+    ...         finished = run_plan(plan, results)
+    ...     found = bnncert.read_results(f"{folder}/results.sqlite")
+    >>> found
+    ResultsOverview(results.sqlite, 2 answers)
+    >>> [row.status for row in found.rows]
+    ['robust', 'robust']
     """
     return ResultsOverview(read_recorded(Path(path)))

@@ -76,7 +76,7 @@ def _model(source: str) -> str:
 
 def _points(data: str) -> str:
     """Return the option for the points, up to their number."""
-    if data == "demo":
+    if data == "demo" or data.startswith("demo:"):
         return "--input demo:"
     name = PurePosixPath(data.replace("\\", "/")).name if data else "POINTS"
     return f"--input {shlex.quote(name)}"
