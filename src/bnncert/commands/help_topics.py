@@ -30,7 +30,7 @@ TOPICS: dict[str, tuple[str, ...]] = {
     "Output": (
         *("--out", "--json", "--certificate", "--certificates", "--witness", "--checkpoint"),
         *("--save-counterexample", "--resume", "--again", "--force", "--dry-run", "--csv"),
-        *("--latex", "--details", "--explain", "--quiet", "--verbose", "--help"),
+        *("--latex", "--details", "--title", "--explain", "--quiet", "--verbose", "--help"),
     ),
 }
 
