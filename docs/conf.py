@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
@@ -10,6 +12,9 @@ from sphinx.application import Sphinx
 from sphinx.util.typing import stringify_annotation
 
 import bnncert
+
+sys.path.insert(0, str(Path(__file__).parent))
+from command_reference import PLACE, reference
 
 project = "bnncert"
 version = release = bnncert.__version__
@@ -66,6 +71,13 @@ def shorten(
     return texts[0], texts[1]
 
 
+def insert_commands(app: Sphinx, page: str, content: list[str]) -> None:
+    """Put the commands and options of the program into their page."""
+    if page == "commands":
+        content[0] = content[0].replace(PLACE, reference())
+
+
 def setup(app: Sphinx) -> None:
     """Connect what Sphinx has no setting for."""
+    app.connect("source-read", insert_commands)
     app.connect("autodoc-process-signature", shorten)
