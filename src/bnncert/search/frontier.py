@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bnncert.arrays import SignArray
+from bnncert.search.idle_parts import IdleParts
 from bnncert.search.warm_start import NodeMultipliers
 
 #: Approximate bytes of a node besides its signs.
@@ -27,8 +28,10 @@ class OpenNode:
 
     signs: SignArray
     bound: float
-    number: int
+    number: int = 0
     start: NodeMultipliers | None = None
+    #: The parts that the relaxation of this node leaves out.
+    idle: IdleParts | None = None
 
     @property
     def depth(self) -> int:
@@ -38,7 +41,8 @@ class OpenNode:
     @property
     def bytes(self) -> int:
         """The approximate memory of the node."""
-        return int(self.signs.nbytes) + OVERHEAD + (0 if self.start is None else self.start.bytes)
+        parts = (self.start, self.idle)
+        return int(self.signs.nbytes) + OVERHEAD + sum(p.bytes for p in parts if p is not None)
 
 
 class Frontier:
@@ -56,7 +60,7 @@ class Frontier:
     def push(self, node: OpenNode) -> None:
         """Add a node; without its multipliers if memory is short."""
         if self.deepest_first or self.bytes + node.bytes > self.limit / 2:
-            node = replace(node, start=None)
+            node = replace(node, start=None, idle=None)
         heapq.heappush(self._heap, (self._key(node), node.number, node))
         self.bytes += node.bytes
 
@@ -82,7 +86,8 @@ class Frontier:
 
     def _choose_order(self, others: int) -> None:
         if self.bytes + others > self.limit and not self.deepest_first:
-            self._heap = [(key, n, replace(node, start=None)) for key, n, node in self._heap]
+            bare = [replace(node, start=None, idle=None) for _, _, node in self._heap]
+            self._heap = [(self._key(node), node.number, node) for node in bare]
             self.bytes = sum(node.bytes for _, _, node in self._heap)
         used = self.bytes + others
         # The order changes back at half the limit, so that it does not change with every node.

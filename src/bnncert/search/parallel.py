@@ -17,13 +17,14 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bnncert.arrays import FloatArray, IntArray, SignArray
+from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline
 from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Objective, Problem, Target
 from bnncert.processes import WorkerProcess, WorkerTeam
 from bnncert.relaxations.reduced.problem import ReducedProblem
 from bnncert.replay import Replayer
+from bnncert.search.frontier import OpenNode
 from bnncert.search.tree import ClosedNode, Confirm, Outcome, Tree, TreeOptions
 
 #: Seconds before other processes are started, of the first round, and of the longest one.
@@ -32,7 +33,6 @@ ALONE, FIRST_ROUND, LONGEST_ROUND = 3.0, 3.0, 20.0
 #: Seconds after the time limit within which a worker may answer.
 GRACE = 0.5
 
-SentNode: TypeAlias = tuple[SignArray, float]
 Proof: TypeAlias = tuple[IntArray, FloatArray | None]
 
 
@@ -67,7 +67,7 @@ class TreeTask:
 class RoundResult:
     """The result of one process's round."""
 
-    nodes: list[SentNode]
+    nodes: list[OpenNode]
     closed: float
     unresolved: float
     visited: int = 0
@@ -99,11 +99,11 @@ def _serve(connection: Connection, prepare: Callable[[TreeTask], Tree], task: Tr
         return
 
 
-def work_on_nodes(tree: Tree, nodes: Sequence[SentNode], seconds: float) -> RoundResult:
+def work_on_nodes(tree: Tree, nodes: Sequence[OpenNode], seconds: float) -> RoundResult:
     """Work on some nodes for some seconds."""
     tree.take()
-    for signs, bound in nodes:
-        tree.push(signs, bound)
+    for node in nodes:
+        tree.push(node)
     tree.closed = tree.unresolved = np.inf
     outcome = tree.outcome
     outcome.exhausted = False
@@ -176,8 +176,8 @@ def _rounds(tree: Tree, workers: Sequence[WorkerProcess], deadline: Deadline) ->
     shared, processes = 0, 1 + len(workers)
     while True:
         nodes = tree.take()
-        for signs, bound in nodes:
-            tree.push(signs, bound)
+        for node in nodes:
+            tree.push(node)
         if not nodes or deadline.passed() or outcome.exhausted:
             tree.conclude()
             return True
@@ -196,8 +196,8 @@ def _rounds(tree: Tree, workers: Sequence[WorkerProcess], deadline: Deadline) ->
         # The nodes of a worker that exited (out of memory) or is late stay open.
         results += [a or RoundResult(parts[k + 1], np.inf, np.inf) for k, a in enumerate(answers)]
         for result in results:
-            for signs, bound in result.nodes:
-                tree.push(signs, bound)
+            for node in result.nodes:
+                tree.push(node)
             closed, unresolved = min(closed, result.closed), min(unresolved, result.unresolved)
             outcome.exhausted = outcome.exhausted or result.exhausted
         tree.closed, tree.unresolved = closed, unresolved

@@ -35,6 +35,7 @@ from bnncert.relaxations.reduced.problem import ReducedProblem
 from bnncert.relaxations.reduced.relaxation import LATTICE_GAP, relax_reduced
 from bnncert.search.branching import choose_variable
 from bnncert.search.frontier import Frontier, OpenNode
+from bnncert.search.idle_parts import IdleParts, find_idle, without
 from bnncert.search.node_patterns import NodePatterns
 from bnncert.search.restrict import Restriction, Restrictor, sum_of_minima
 from bnncert.search.rounding import count_violated_pairs, objective_values, round_moments
@@ -123,6 +124,7 @@ class _Split:
     bound: float
     variable: int | None
     start: NodeMultipliers | None
+    idle: IdleParts | None = None
 
 
 class Tree:
@@ -159,7 +161,7 @@ class Tree:
         self.open = Frontier(self.options.memory * 2.0**30)
         self.numbers = 0
         self.leaf_bytes = 0
-        self.push(np.zeros(problem.size, dtype=np.int8), -np.inf)
+        self.push(OpenNode(np.zeros(problem.size, dtype=np.int8), -np.inf))
 
     def search(self, deadline: Deadline) -> Outcome:
         """Search until decided or out of time, nodes or memory; another call continues."""
@@ -213,17 +215,17 @@ class Tree:
             for sign in (1, -1):
                 child = node.signs.copy()
                 child[found.variable] = sign
-                self.push(child, found.bound, found.start)
+                self.push(OpenNode(child, found.bound, start=found.start, idle=found.idle))
         return False
 
-    def push(self, signs: SignArray, bound: float, start: NodeMultipliers | None = None) -> None:
-        """Add an open node."""
-        self.open.push(OpenNode(signs, bound, self.numbers, start))
+    def push(self, node: OpenNode) -> None:
+        """Add an open node, with a number of its own."""
+        self.open.push(replace(node, number=self.numbers))
         self.numbers += 1
 
-    def take(self) -> list[tuple[SignArray, float]]:
+    def take(self) -> list[OpenNode]:
         """Remove and return all open nodes, lowest bound first."""
-        return [(n.signs, n.bound) for n in self.open.take()]
+        return self.open.take()
 
     def learn(self, literals: IntArray, theta: FloatArray | None) -> None:
         """Add a clause: literals that cannot all hold, and the multipliers that prove it."""
@@ -294,7 +296,7 @@ class Tree:
             if bound > -np.inf or self.outcome.point is not None:
                 return None
         thorough = not node.depth or self.evaluate is not None
-        bound, moments, kept = self._relaxation(left, node.start, deadline, thorough)
+        bound, moments, kept, idle = self._relaxation(left, node, deadline, thorough)
         bound = max(bound, least)
         rounded = self.objective.round_up(bound)
         if self._enough(rounded):
@@ -322,7 +324,7 @@ class Tree:
         if not candidates.size:
             return _Split(bound, None, None)
         place = choose_variable(problem, moments, np.searchsorted(left.free, candidates))
-        return _Split(bound, int(left.free[place]), kept)
+        return _Split(bound, int(left.free[place]), kept, idle)
 
     def _enumerate(self, left: Restriction, deadline: Deadline) -> float:
         """Return a bound above the goal if no pattern of the node reaches it, else -inf."""
@@ -353,12 +355,14 @@ class Tree:
         return found.point is not None and self.offer(found.point, found.exact_point)
 
     def _relaxation(
-        self, left: Restriction, parent: NodeMultipliers | None, deadline: Deadline, thorough: bool
-    ) -> tuple[float, FloatArray | None, NodeMultipliers | None]:
+        self, left: Restriction, node: OpenNode, deadline: Deadline, thorough: bool
+    ) -> tuple[float, FloatArray | None, NodeMultipliers | None, IdleParts | None]:
         """Bound f; unless `thorough`, stop when the bound cannot reach the goal."""
+        whole, parent = left, node.start
+        left = without(left, node.idle, self.frame)
         problem = left.problem
         if not problem.size:
-            return -np.inf, None, None
+            return -np.inf, None, None, None
         self.outcome.relaxations += 1
         relaxation = relax_reduced(problem)
         room = 1e-7 * max(1.0, abs(problem.constant))
@@ -374,7 +378,7 @@ class Tree:
         try:
             moments, probabilities = starting_moments(problem, self.options.seed, deadline)
         except OutOfTimeError:
-            return -np.inf, None, None
+            return -np.inf, None, None, None
         still, chunk = NODE_ITERATIONS, NODE_ITERATIONS if thorough else FIRST_LOOK
         while True:
             solution = solve_structured(
@@ -396,7 +400,9 @@ class Tree:
             probabilities = solution.probabilities
         dual = relaxation.dual_point(solution.multipliers)
         kept = keep(self.frame, left, dual)
-        return dual.bound(problem), solution.moments, kept
+        tables, found = solution.probabilities[0], solution.moments
+        idle = find_idle(whole, left, self.frame, dual, found, tables)
+        return dual.bound(problem), found, kept, idle
 
     def _check(self, signs: SignArray, fixed: IntArray, deadline: Deadline) -> Feasibility:
         """Check whether an input has these signs; learn from a conflict."""

@@ -60,7 +60,7 @@ class NodeMultipliers:
         return int(sum(p.nbytes for p in parts)) + 600
 
 
-def _keys(left: Restriction, size: int) -> IntArray:
+def pair_keys(left: Restriction, size: int) -> IntArray:
     """Return the key of each conflicting pair, by the literals of the frame."""
     problem = left.problem
     first = renumbered(problem.pair_first, left.free)
@@ -78,7 +78,7 @@ def keep(frame: Frame, left: Restriction, found: DualPoint) -> NodeMultipliers |
     gates[left.gates] = found.gates_over(left.gate_shift)
     kappa = np.zeros(frame.size)
     kappa[left.free] = found.diagonal[1:]
-    keys = _keys(left, frame.size)
+    keys = pair_keys(left, frame.size)
     order = np.argsort(keys)
     return NodeMultipliers(tables, gates, kappa, keys[order], found.pair[order], found.cut)
 
@@ -116,7 +116,7 @@ def carried(
         part[:, 0] = rest.min(axis=1, initial=np.inf) - margin
     pairs = np.zeros(problem.pair_first.size)
     if kept.pair_keys.size:
-        keys = _keys(left, frame.size)
+        keys = pair_keys(left, frame.size)
         place = np.minimum(np.searchsorted(kept.pair_keys, keys), kept.pair_keys.size - 1)
         pairs = np.where(kept.pair_keys[place] == keys, kept.pairs[place], 0.0) / scale
     kappa = np.concatenate([[0.0], kept.kappa[left.free] / scale])
