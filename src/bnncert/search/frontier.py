@@ -7,12 +7,13 @@ nodes grows by at most the depth of the tree.  No node is dropped.
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from bnncert.arrays import SignArray
 from bnncert.search.idle_parts import IdleParts
+from bnncert.search.parent_moments import ParentMoments
 from bnncert.search.warm_start import NodeMultipliers
 
 #: Approximate bytes of a node besides its signs.
@@ -32,6 +33,12 @@ class OpenNode:
     start: NodeMultipliers | None = None
     #: The parts that the relaxation of this node leaves out.
     idle: IdleParts | None = None
+    #: The moments of the parent.
+    moments: ParentMoments | None = None
+
+    def bare(self) -> OpenNode:
+        """Return the node without what it inherits from its parent."""
+        return OpenNode(self.signs, self.bound, self.number)
 
     @property
     def depth(self) -> int:
@@ -41,7 +48,7 @@ class OpenNode:
     @property
     def bytes(self) -> int:
         """The approximate memory of the node."""
-        parts = (self.start, self.idle)
+        parts = (self.start, self.idle, self.moments)
         return int(self.signs.nbytes) + OVERHEAD + sum(p.bytes for p in parts if p is not None)
 
 
@@ -60,7 +67,7 @@ class Frontier:
     def push(self, node: OpenNode) -> None:
         """Add a node; without its multipliers if memory is short."""
         if self.deepest_first or self.bytes + node.bytes > self.limit / 2:
-            node = replace(node, start=None, idle=None)
+            node = node.bare()
         heapq.heappush(self._heap, (self._key(node), node.number, node))
         self.bytes += node.bytes
 
@@ -86,7 +93,7 @@ class Frontier:
 
     def _choose_order(self, others: int) -> None:
         if self.bytes + others > self.limit and not self.deepest_first:
-            bare = [replace(node, start=None, idle=None) for _, _, node in self._heap]
+            bare = [node.bare() for _, _, node in self._heap]
             self._heap = [(self._key(node), node.number, node) for node in bare]
             self.bytes = sum(node.bytes for _, _, node in self._heap)
         used = self.bytes + others

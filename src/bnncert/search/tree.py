@@ -37,6 +37,7 @@ from bnncert.search.branching import choose_variable
 from bnncert.search.frontier import Frontier, OpenNode
 from bnncert.search.idle_parts import IdleParts, find_idle, without
 from bnncert.search.node_patterns import NodePatterns
+from bnncert.search.parent_moments import ParentMoments
 from bnncert.search.restrict import Restriction, Restrictor, sum_of_minima
 from bnncert.search.rounding import count_violated_pairs, objective_values, round_moments
 from bnncert.search.warm_start import Frame, NodeMultipliers, keep, start_from
@@ -125,6 +126,7 @@ class _Split:
     variable: int | None
     start: NodeMultipliers | None
     idle: IdleParts | None = None
+    moments: ParentMoments | None = None
 
 
 class Tree:
@@ -215,7 +217,7 @@ class Tree:
             for sign in (1, -1):
                 child = node.signs.copy()
                 child[found.variable] = sign
-                self.push(OpenNode(child, found.bound, start=found.start, idle=found.idle))
+                self.push(OpenNode(child, found.bound, 0, found.start, found.idle, found.moments))
         return False
 
     def push(self, node: OpenNode) -> None:
@@ -324,7 +326,8 @@ class Tree:
         if not candidates.size:
             return _Split(bound, None, None)
         place = choose_variable(problem, moments, np.searchsorted(left.free, candidates))
-        return _Split(bound, int(left.free[place]), kept, idle)
+        parent = None if moments is None else ParentMoments(left.free, moments)
+        return _Split(bound, int(left.free[place]), kept, idle, parent)
 
     def _enumerate(self, left: Restriction, deadline: Deadline) -> float:
         """Return a bound above the goal if no pattern of the node reaches it, else -inf."""
@@ -376,7 +379,8 @@ class Tree:
         if parent is not None:
             start = start_from(parent, self.frame, left, relaxation)
         try:
-            moments, probabilities = starting_moments(problem, self.options.seed, deadline)
+            own = None if node.moments is None else node.moments.start(left)
+            moments, probabilities = own or starting_moments(problem, self.options.seed, deadline)
         except OutOfTimeError:
             return -np.inf, None, None, None
         still, chunk = NODE_ITERATIONS, NODE_ITERATIONS if thorough else FIRST_LOOK

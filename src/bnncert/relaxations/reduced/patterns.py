@@ -77,7 +77,7 @@ def starting_moments(
     outputs = signs[:, problem.outputs]
     gates = _distribution(problem.gates, signs, problem.gate_signs, outputs, limit)
     if problem.cuts is not None:
-        return moments, [table, gates, _cut_start(problem.cuts, moments)]
+        return moments, [table, gates, cut_start(problem.cuts, moments)]
     if problem.coupling is None:
         return moments, [table, gates]
     # The input is independent of the signs at the start: a pattern may have no point.
@@ -87,7 +87,7 @@ def starting_moments(
     return whole, [table, gates, (1 + mean) / 4]
 
 
-def _cut_start(cuts: InputCuts, moments: FloatArray) -> FloatArray:
+def cut_start(cuts: InputCuts, moments: FloatArray) -> FloatArray:
     """Return the distributions of all cuts on 0 and the most that z'Cz can be."""
     most = np.abs(cuts.forms).sum(axis=(1, 2)) + 1e-300
     share = np.clip(np.tensordot(cuts.forms, moments, 2) / most, *CUT_SHARES)
