@@ -7,6 +7,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -17,6 +18,7 @@ from bnncert.commands.clock import is_command_line
 from bnncert.commands.completion import SHELLS, install_script, prepare, script, with_shell
 from bnncert.commands.help_topics import TopicCommand, write_commands
 from bnncert.commands.interrupts import INTERRUPTED, leaving_on_interrupt
+from bnncert.commands.project_defaults import find_defaults
 from bnncert.errors import BnncertError
 from bnncert.version import __version__
 
@@ -47,7 +49,12 @@ class _Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that the first argument names, and the other arguments."""
         name, _, rest = super().resolve_command(ctx, args)
-        return name, None if name is None else _imported(name), rest
+        if name is None:
+            return name, None, rest
+        command = _imported(name)
+        if not ctx.resilient_parsing and not _ENTRIES[name].hidden:
+            _set_defaults(ctx, name, command, rest)
+        return name, command, rest
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that the first argument names."""
@@ -143,6 +150,26 @@ def _imported(name: str) -> Any:
     single = typer.Typer(**_STYLE)
     single.command(name, cls=TopicCommand, epilog=_ENTRIES[name].example)(function)
     return typer.main.get_command(single)
+
+
+def _set_defaults(ctx: Any, name: str, command: Any, arguments: list[str]) -> None:
+    """Give the command the defaults of the project; with --verbose print where they are from."""
+    defaults = find_defaults(Path.cwd())
+    if defaults is None:
+        return
+    options = {
+        flag: parameter
+        for parameter in command.params
+        if parameter.param_type_name == "option"
+        for flag in parameter.opts
+        if flag.startswith("--")
+    }
+    values = defaults.values(ctx, name, options)
+    # The context of the command takes its defaults from this map.
+    ctx.default_map = {name: values}
+    if ctx.params.get("verbose") or not {"-v", "--verbose"}.isdisjoint(arguments):
+        shown = ", ".join(f"{options_name} = {value}" for options_name, value in values.items())
+        print(f"defaults of {defaults.path}: {shown or 'none'}", file=sys.stderr)
 
 
 def _usage_error() -> type[Exception]:

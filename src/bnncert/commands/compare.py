@@ -44,9 +44,10 @@ def compare(
                 "experiment write"
             )
     comparison = compare_results(read_recorded(before), read_recorded(after))
-    _show(comparison, wide_console(stderr=json_ == "-"))
     if out is not None:
+        # Written first: the reader of the output may close the pipe.
         write_atomically(out, comparison_page(comparison))
+    _show(comparison, wide_console(stderr=json_ == "-"))
     write_json(json_, comparison_tree(comparison))
     if comparison.contradictions:
         raise typer.Exit(1)
