@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -126,3 +127,13 @@ def test_wrong_uses(images: Path, run: Run) -> None:
     answer = run(*ask)
     assert answer.code == 2 and answer.out.startswith("note: ")
     assert "images/labels.csv: label 3 is 11; the network has classes 0 to 9" in answer.err
+
+
+def test_images_of_one_size_and_another_shape(images: Path, run: Run) -> None:
+    """Both fit a network of 784 inputs that states no shape."""
+    Image.new("L", (56, 14)).save(images / "9.png")
+    (images / "labels.csv").unlink()
+    np.savez("flat.npz", W0=np.ones((1, 784)), b0=[0.5], W1=[[1.0], [-1.0]], b1=[0.0, 0.0])
+    answer = run("verify", "flat.npz", "images", "--radius", "1", "--scale", "0", "255")
+    assert answer.code == 2 and answer.err.count("\n") == 1
+    assert "images/9.png: image of another shape than 0.png: 56 x 14 pixels" in answer.err

@@ -171,3 +171,49 @@ def test_the_model_misclassifies_the_pixels_of_the_picture_in_onnxruntime(
 
     assert classify(original) == label
     assert classify(found) != label
+
+
+@pytest.mark.parametrize("shape", [(60,), (3, 4, 5), (4, 5, 3)], ids=str)
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_an_image_file_keeps_its_shape_and_colours(
+    folder: Path, run: Run, shape: tuple[int, ...], mode: str
+) -> None:
+    """Class 0 wins if the sum of all inputs is not below a limit, which one pixel step crosses."""
+    pixels = np.random.default_rng(2).integers(60, 200, (4, 5, 3), dtype=np.uint8)
+    Image.fromarray(pixels).convert(mode).save("image.png")
+    if mode == "L":
+        pixels = np.repeat(np.asarray(Image.open("image.png"))[..., None], 3, axis=2)
+    weights = [np.ones((1, 60)), np.array([[1.0], [-1.0]])]
+    biases = [np.array([10.5 - pixels.sum()]), np.zeros(2)]
+    arrays = {f"W{k}": w for k, w in enumerate(weights)}
+    arrays |= {f"b{k}": b for k, b in enumerate(biases)}
+    box = {"input_lo": np.array(0.0), "input_hi": np.array(255.0), "pixel_step": np.array(1.0)}
+    np.savez(folder / "rgb.npz", **arrays, **box, input_shape=np.array(shape))
+    answer = run(
+        *("verify", "rgb.npz", "image.png", "--radius", "2px", "--grid", "1px"),
+        *("--save-counterexample", "c.png"),
+    )
+    assert (answer.code, answer.err) == (0, "")
+    assert "its pixels are exact" in answer.out.splitlines()[-1]
+    picture = np.asarray(Image.open("c.png"))
+    assert picture.shape == (4, 15, 3)
+    original, found, change = np.split(picture, 3, axis=1)
+    np.testing.assert_array_equal(original, pixels)
+    moved = found.astype(int) - pixels.astype(int)
+    assert -120 <= moved.sum() <= -11 and np.abs(moved).max() <= 2
+    # The difference is amplified: its largest change has the full range around a middle grey.
+    wanted = np.clip(np.rint(128 + 127 * moved / np.abs(moved).max()), 0, 255)
+    np.testing.assert_array_equal(change, wanted)
+
+
+def test_a_grey_image_that_is_not_square(folder: Path, run: Run) -> None:
+    pixels = np.full((2, 7), 100, dtype=np.uint8)
+    Image.fromarray(pixels).save("image.png")
+    layers = {"W0": np.ones((1, 14)), "b0": np.array([-1399.5])}
+    layers |= {"W1": np.array([[1.0], [-1.0]]), "b1": np.zeros(2)}
+    np.savez(folder / "flat.npz", **layers, input_lo=np.array(0.0), input_hi=np.array(255.0))
+    asked = ("verify", "flat.npz", "image.png", "--radius", "1", "--grid", "1")
+    assert run(*asked, "--save-counterexample", "c.png").code == 0
+    picture = np.asarray(Image.open("c.png"))
+    assert picture.shape == (2, 21)
+    np.testing.assert_array_equal(picture[:, :7], pixels)

@@ -44,6 +44,13 @@ class Data:
     names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """The shape of one image, (H, W) or (H, W, 3); empty if the points are not image files."""
+        if self.names:
+            return self.array.shape[1:]
+        return self.array.shape if is_image(self.where) else ()
+
     def count(self, network: Network) -> int:
         """Return how many points there are."""
         return len(self.names) or count_points(self.array, network.inputs)
@@ -110,9 +117,16 @@ def _read_folder(path: Path, labels: str | None, network: Network) -> Data:
     found, where = None, ""
     if labels != OWN:
         found, where = folder_labels(folder, labels, network.classes)
-    images, texts = [], []
+    images: list[npt.NDArray[np.uint8]] = []
+    texts: list[str] = []
     for file in folder.files:
         pixels, converted = read_image(file).fitted(network.input_shape)
+        if images and pixels.shape != images[0].shape:
+            first = folder.files[0].name
+            raise FormatError(
+                f"{file}: image of another shape than {first}: {pixels.shape[1]} x "
+                f"{pixels.shape[0]} pixels instead of {images[0].shape[1]} x {images[0].shape[0]}"
+            )
         images.append(pixels)
         texts.append(converted)
     return Data(

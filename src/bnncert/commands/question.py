@@ -46,6 +46,8 @@ class CommandQuestion:
     targets: Targets
     where: str
     title: str
+    #: The shape of the image that the point comes from, if the network states no shape.
+    image_shape: tuple[int, ...] = ()
 
     @property
     def label_text(self) -> str:
@@ -170,7 +172,8 @@ class AskedPoints:
             label = int(network.classify(centre)[0])
         count = data.count(network)
         title = where if count == 1 or named or data.names else f"{where} (of {count} points)"
-        return CommandQuestion(network, region, label, labels, self.targets, where, title)
+        shape = data.image_shape if len(network.input_shape) == 1 else ()
+        return CommandQuestion(network, region, label, labels, self.targets, where, title, shape)
 
 
 def is_input(text: str) -> bool:

@@ -34,7 +34,8 @@ class SmallestView:
         self._file = None
         if saved is not None:
             self._file = CounterexampleFile.around(
-                saved, question.network, ball.middle, ball.clip_lo, ball.clip_hi
+                *(saved, question.network, ball.middle, ball.clip_lo, ball.clip_hi),
+                question.image_shape,
             )
         self._about = {
             "ties": about["ties"],

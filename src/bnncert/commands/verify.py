@@ -88,6 +88,7 @@ class _Asked:
     ask: Callable[..., Result]
     region: Region | None = None
     specification: Specification | None = None
+    image_shape: tuple[int, ...] = ()
 
 
 @grouped
@@ -219,6 +220,7 @@ def _ball(model: Path, question: CommandQuestion, ties: Ties) -> _Asked:
         {"input": question.where, "labels": question.labels},
         partial(verify_api, network, region, question.label, targets=question.targets, ties=ties),
         region,
+        image_shape=question.image_shape,
     )
 
 
@@ -229,7 +231,9 @@ def _saved(path: Path | None, asked: _Asked) -> CounterexampleFile | None:
     network, ball = asked.network, asked.region
     if not isinstance(ball, Ball | L0Ball):
         return CounterexampleFile(path, network.input_shape)
-    return CounterexampleFile.around(path, network, ball.middle, ball.clip_lo, ball.clip_hi)
+    return CounterexampleFile.around(
+        path, network, ball.middle, ball.clip_lo, ball.clip_hi, asked.image_shape
+    )
 
 
 def _replayable(asked: _Asked, result: Result) -> Result:

@@ -79,12 +79,16 @@ class CounterexampleFile:
         centre: FloatArray,
         clip_lo: FloatArray | None,
         clip_hi: FloatArray | None,
+        shape: tuple[int, ...] = (),
     ) -> CounterexampleFile:
-        """Return the file of counterexamples in a ball; the network's data box has precedence."""
+        """Return the file of counterexamples in a ball; the network's data box has precedence.
+
+        `shape` is that of the image which is the centre, if the network states no shape.
+        """
         lo, hi = network.input_lo, network.input_hi
         if lo is None or hi is None:
             lo, hi = clip_lo, clip_hi
-        return CounterexampleFile(path, network.input_shape, centre, lo, hi)
+        return CounterexampleFile(path, shape or network.input_shape, centre, lo, hi)
 
     @property
     def _is_picture(self) -> bool:
