@@ -96,9 +96,9 @@ def certified(found: list[Panel]) -> str:
     rows: dict[tuple[str, str, float], dict[str, Count]] = {}
     for panel in found:
         for count in counts(panel):
-            delta = round(SCALE[panel.norm] * count.radius, 4)
+            delta = round(SCALE[panel.key.norm] * count.radius, 4)
             name = SERIES.get(count.series, count.series)
-            rows.setdefault((panel.network.name, panel.norm, delta), {})[name] = count
+            rows.setdefault((panel.network.name, panel.key.norm, delta), {})[name] = count
     titles = ["network", "region", "asked", *COLUMNS, *(f"the paper's {c}" for c in COLUMNS[:3])]
     lines = []
     for (network, norm, delta), answers in rows.items():
@@ -114,7 +114,7 @@ def improvement(found: list[Panel]) -> str:
     lines = []
     for panel in found:
         for gap in gaps(panel):
-            delta, shares = round(SCALE[panel.norm] * gap.radius, 4), []
+            delta, shares = round(SCALE[panel.key.norm] * gap.radius, 4), []
             for name in ("sdp-tight", "sdp"):
                 both = zip(
                     gap.upper, gap.lower.get("lp", ()), gap.lower.get(name, ()), strict=False
@@ -126,9 +126,9 @@ def improvement(found: list[Panel]) -> str:
                 ]
                 mean = f"{100 * sum(kept) / len(kept):.0f} % of {len(kept)}" if kept else "-"
                 shares.append(mean)
-            paper = PAPER_IMPROVEMENT.get(delta, "-") if panel.norm == "linf" else "-"
+            paper = PAPER_IMPROVEMENT.get(delta, "-") if panel.key.norm == "linf" else "-"
             if "sdp-tight" in gap.lower and "lp" in gap.lower:
-                lines.append([panel.network.name, f"{panel.norm} {delta:g}", *shares, paper])
+                lines.append([panel.network.name, f"{panel.key.norm} {delta:g}", *shares, paper])
     titles = ["network", "region", "sdp-tight over lp", "sdp over lp", "the paper's sdp-tight"]
     return table(titles, lines)
 
@@ -157,7 +157,7 @@ def main() -> None:
     parser.add_argument("results", type=Path)
     arguments = parser.parse_args()
     found = panels(read_recorded(arguments.results))
-    images = [p for p in found if p.norm in SCALE and p.targets == "runner-up"]
+    images = [p for p in found if p.key.norm in SCALE and p.key.targets == "runner-up"]
     drawn = [p for p in found if p.network.name in PAPER_RANDOM]
     for part, made in ((images, certified), (images, improvement), (drawn, random_networks)):
         print(made(part) + "\n")
