@@ -15,6 +15,7 @@ from bnncert.description.model import ModelDescription
 from bnncert.errors import FormatError, InputError
 from bnncert.formats.archive import ZIP_MAGIC, open_archive
 from bnncert.formats.json_ import read_json, write_json
+from bnncert.formats.keras.pairs import is_configuration, layers_beside, weights_beside
 from bnncert.formats.limits import DEFAULT_LIMITS, Limits
 from bnncert.formats.npz import read_npz, write_npz
 from bnncert.formats.reading import read_bytes
@@ -38,8 +39,9 @@ def read_description(
     Parameters
     ----------
     layers
-        Describes the layers of a PyTorch checkpoint; by default, for ``net.pt`` it is
-        ``net.layers.json`` in the same place.
+        Describes the layers of a PyTorch checkpoint, or of a Keras file with weights only; by
+        default ``net.layers.json`` beside ``net.pt``, and ``net.json`` beside
+        ``net.weights.h5``.
     limits
         The limits of the file.
     """
@@ -50,21 +52,22 @@ def read_description(
     family = _family(content, path, limits)
     if family == "checkpoint":
         return _read_checkpoint(content, path, layers, limits)
+    if family == "keras":
+        return _read_keras(content, path, layers, limits)
     if layers is not None:
         raise FormatError(
-            f"{source}: not a PyTorch checkpoint; only checkpoints need a file of layers"
+            f"{source}: neither a PyTorch checkpoint nor weights of Keras; only these need a file "
+            "of layers"
         )
-    # Readers are imported on use: importing onnx takes half a second.
-    if family == "keras":
-        from bnncert.formats.keras.reader import read_keras
-
-        return read_keras(content, source, limits)
     if content.startswith(ZIP_MAGIC):
         return read_npz(content, source, limits)
     if content[:64].lstrip()[:1] in (b"{", b"["):
+        if is_configuration(content):
+            return _read_pair(weights_beside(path), content, source, limits)
         return read_json(content, source, limits)
     if path.suffix in (".npz", ".json"):
         raise FormatError(f"{source}: the content is not {path.suffix}")
+    # Readers are imported on use: importing onnx takes half a second.
     from bnncert.formats.onnx.reader import read_onnx
 
     return read_onnx(content, source, path.parent, limits)
@@ -85,6 +88,31 @@ def _family(content: bytes, path: Path, limits: Limits) -> Literal["keras", "che
     if content.startswith(_HDF5_MAGIC) or path.suffix in (".h5", ".hdf5", ".keras"):
         return "keras"
     return None
+
+
+def _read_keras(
+    content: bytes, path: Path, layers: Path | None, limits: Limits
+) -> ModelDescription:
+    """Read a Keras model, or weights whose layers are in a JSON file."""
+    from bnncert.formats.keras.archive import has_configuration
+    from bnncert.formats.keras.reader import read_keras
+
+    if layers is None and not has_configuration(content, str(path)):
+        layers = layers_beside(path)
+    if layers is None:
+        return read_keras(content, str(path), limits)
+    return read_keras(content, str(path), limits, read_bytes(layers, limits))
+
+
+def _read_pair(weights: Path, config: bytes, source: str, limits: Limits) -> ModelDescription:
+    """Read a Keras model from its layers and the file with its weights."""
+    from bnncert.formats.keras.archive import has_configuration
+    from bnncert.formats.keras.reader import read_keras
+
+    content = read_bytes(weights, limits)
+    # A file that cannot be opened is reported under its own name.
+    has_configuration(content, str(weights))
+    return read_keras(content, source, limits, config)
 
 
 def _read_checkpoint(

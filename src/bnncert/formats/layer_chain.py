@@ -7,6 +7,7 @@ what a binary network is and what can be represented without rounding.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +22,7 @@ from bnncert.errors import FormatError, UnsupportedModelError
 from bnncert.formats.onnx.constants import exact_floats
 from bnncert.formats.onnx.exact import InexactError, multiply
 from bnncert.formats.onnx.graph import LARGEST_VALUE, OnnxNode
+from bnncert.formats.onnx.levels import Steps, count_steps
 from bnncert.formats.onnx.linear import convolution
 from bnncert.formats.onnx.max_pooling import max_pool
 from bnncert.formats.onnx.operands import plain
@@ -248,6 +250,29 @@ class Chain:
             if at_zero not in ("plus", "minus"):
                 raise layer.unsupported("sign(0) must be known where padded sums are pooled")
             self._pool_signs(self._waiting)
+
+    def levels(
+        self,
+        layer: FileLayer,
+        thresholds: Sequence[float],
+        strict: Sequence[bool],
+        low: float,
+        step: float,
+    ) -> None:
+        """Apply step * (low + the number of thresholds reached), with one neuron for each of them.
+
+        Thresholds are in ascending order; a value equal to one that is `strict` is below the step.
+        """
+        self._check_ready()
+        steps = Steps(
+            np.array([thresholds], dtype=np.float64),
+            np.array(strict, dtype=bool),
+            self.value.uniformly(1.0),
+            self.value.uniformly(0.0),
+        )
+        taken = count_steps(self.walk, self.value, layer.node("Quant"), steps)
+        self.value = taken.then(Shift(taken.uniformly(low))).then(Scale(taken.uniformly(step)))
+        self._uneven = False
 
     def clip(self, layer: FileLayer, low: float, high: float) -> None:
         """Clip to a range around zero, after which only a sign is supported."""

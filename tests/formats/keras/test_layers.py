@@ -137,7 +137,7 @@ STATISTICS = {f"moving_{name}": np.ones(2, dtype=np.float32) for name in ("mean"
         (changed(1, kernel_quantizer=5), "its kernel_quantizer is not a name"),
         (
             changed(1, kernel_quantizer={"class_name": "Mine>SteSign", "config": {}}),
-            "neither of Keras nor of Larq",
+            "not of Keras, Larq or QKeras",
         ),
         (
             changed(1, kernel_quantizer={"class_name": "SteSign", "module": "mine.q"}),

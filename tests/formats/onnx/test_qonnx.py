@@ -295,6 +295,10 @@ REFUSED: dict[str, tuple[Sketch, str]] = {
         _with("MVAU_hls", 1.0, domain="finn.custom_op.fpgadataflow.hls"),
         "give FINN's model before its conversion to hardware layers",
     ),
+    "integer model": (
+        _with("QuantizeLinear", 1.0, np.array(0, dtype=np.int8), domain=""),
+        "n1 (QuantizeLinear): integer models with QuantizeLinear and DequantizeLinear are not",
+    ),
     "relu alone": (
         Sketch(1, 2).then("Relu").then("MatMul", np.ones((2, 2), dtype=np.float32)),
         "n1 (MatMul): after n0 (Relu) only a sign or a quantiser is supported",

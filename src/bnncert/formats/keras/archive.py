@@ -1,9 +1,11 @@
-"""The two file formats of Keras, read without executing any code in them.
+"""The file formats of Keras, read without executing any code in them.
 
 * ``.h5``: HDF5; the attribute ``model_config`` is the model as JSON, the group ``model_weights``
   has one group for each layer, whose attribute ``weight_names`` lists its arrays.
 * ``.keras``: a zip with ``config.json`` and ``model.weights.h5``; in the latter, layers are
   numbered by class (``quant_dense``, ``quant_dense_1``, ..) and arrays by position.
+* a pair of ``model.to_json()`` and ``model.save_weights(..)``: the configuration as JSON, and HDF5
+  like ``model.weights.h5`` above (Keras 3) or like the group ``model_weights`` (Keras 2).
 """
 
 from __future__ import annotations
@@ -30,20 +32,34 @@ LAYER_GROUPS = ("layers", "_layer_checkpoint_dependencies")
 
 
 class KerasArchive:
-    """A Keras file: its configuration, and the arrays of its layers."""
+    """A Keras file: its configuration, and the arrays of its layers.
 
-    def __init__(self, content: bytes, source: str, limits: Limits = DEFAULT_LIMITS) -> None:
+    `config` is the configuration of a file that has weights only.
+    """
+
+    def __init__(
+        self,
+        content: bytes,
+        source: str,
+        limits: Limits = DEFAULT_LIMITS,
+        config: bytes | None = None,
+    ) -> None:
         self.source = source
         self.zipped = content.startswith(ZIP_MAGIC)
         self._limits = limits
         #: Bytes of the arrays that were read: compressed arrays can be much smaller in the file.
         self._read = 0
+        self._pair = config is not None
         if self.zipped:
+            if self._pair:
+                raise FormatError(f"{source}: a whole model; it needs no file of layers")
             config, content = _unzipped(content, source, limits)
         self._file = _open(content, source)
-        if not self.zipped:
+        if config is None:
             config = self._model_config()
         self.config = _parsed(config, source)
+        #: Whether layers are numbered by class, else they are named.
+        self._is_numbered = self.zipped or (self._pair and self._has_numbers())
 
     def __enter__(self) -> KerasArchive:
         return self
@@ -59,10 +75,18 @@ class KerasArchive:
         if text is None:
             raise FormatError(
                 f"{self.source}: no attribute model_config; expected a whole model as model.save "
-                "writes it, not weights alone"
+                "writes it, not weights alone (or the layers as JSON beside it: model.to_json)"
             )
         # h5py returns bytes that are not UTF-8 as surrogates.
         return text if isinstance(text, bytes) else str(text).encode("utf-8", "surrogateescape")
+
+    def _has_numbers(self) -> bool:
+        """Return whether the file has the layout of Keras 3."""
+        try:
+            is_named = "layer_names" in self._file.attrs or "model_weights" in self._file
+            return not is_named and any(root in self._file for root in LAYER_GROUPS)
+        except Exception as error:  # h5py raises many types on broken files
+            raise _broken(self.source, error) from error
 
     def arrays(
         self, layer: FileLayer, group: str, roles: Sequence[str]
@@ -75,7 +99,9 @@ class KerasArchive:
             return {}
         try:
             found = (
-                self._numbered(layer, group, roles) if self.zipped else self._named(layer, roles)
+                self._numbered(layer, group, roles)
+                if self._is_numbered
+                else self._named(layer, roles)
             )
             return {role: self._array(layer, role, found[role]) for role in roles}
         except BnncertError:
@@ -98,7 +124,10 @@ class KerasArchive:
         return {role: _child(held, str(number)) for number, role in enumerate(roles)}
 
     def _named(self, layer: FileLayer, roles: Sequence[str]) -> dict[str, Any]:
-        held = _child(_child(self._file, "model_weights"), layer.name)
+        root = _child(self._file, "model_weights")
+        if root is None and self._pair:
+            root = self._file
+        held = _child(root, layer.name)
         if held is None:
             raise layer.broken("its weights are missing")
         found = {}
@@ -135,6 +164,17 @@ class KerasArchive:
         if not np.all(np.isfinite(array)):
             raise layer.unsupported(f"NaN or infinity in its {role}")
         return array
+
+
+def has_configuration(content: bytes, source: str) -> bool:
+    """Return whether a Keras file contains the layers of the model, not its weights alone."""
+    if content.startswith(ZIP_MAGIC):
+        return True
+    with _open(content, source) as file:
+        try:
+            return "model_config" in file.attrs
+        except Exception as error:  # h5py raises many types on broken files
+            raise _broken(source, error) from error
 
 
 def group_names(kinds: Sequence[str]) -> list[str]:

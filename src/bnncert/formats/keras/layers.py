@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.formats.keras.model import ConfiguredLayer
-from bnncert.formats.keras.quantizers import SIGN_CLASSES, activation_of, quantised
+from bnncert.formats.keras.qkeras import quantised_array, quantiser_of, step_function
+from bnncert.formats.keras.quantizers import SIGN_CLASSES, Kernel, activation_of, quantised
 from bnncert.formats.layer_chain import Chain, ConvolutionGeometry, FileLayer, pair
 
 Arrays: TypeAlias = dict[str, npt.NDArray[np.float32]]
@@ -23,7 +24,7 @@ def roles_of(configured: ConfiguredLayer) -> list[str]:
     if kind == "BatchNormalization":
         flags = {"gamma": options.get("scale", True), "beta": options.get("center", True)}
         return [*(name for name, on in flags.items() if on), "moving_mean", "moving_variance"]
-    weighted = _WEIGHTED.get(kind.removeprefix("Quant"))
+    weighted = _weighted(kind)
     if weighted is None:
         return []
     return [*weighted[0], *(["bias"] if options.get("use_bias", True) else [])]
@@ -33,7 +34,7 @@ def apply_layer(chain: Chain, configured: ConfiguredLayer, arrays: Arrays) -> No
     """Apply one layer; raise if it is not part of a binary network."""
     layer, options = configured.layer, configured.options
     handler = HANDLERS.get(layer.kind)
-    weighted = _WEIGHTED.get(layer.kind.removeprefix("Quant"))
+    weighted = _weighted(layer.kind)
     if handler is None and weighted is None:
         raise layer.unsupported("this kind of layer is not supported in a binary network")
     if options.get("data_format") == "channels_first":
@@ -49,21 +50,43 @@ def apply_layer(chain: Chain, configured: ConfiguredLayer, arrays: Arrays) -> No
 # -- layers with weights ------------------------------------------------------------------
 
 
+def _kernel(layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> Kernel:
+    """Return the quantised kernel of a layer of Keras, Larq or QKeras."""
+    what = "kernel_quantizer"
+    quantiser = quantiser_of(options.get(what), layer, what)
+    if quantiser is not None:
+        return quantised_array(arrays["kernel"], quantiser, is_kernel=True)
+    return quantised(arrays["kernel"], options.get(what), layer, what)
+
+
+def _bias(layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> Any:
+    """Return the bias of a layer, quantised if it is one of QKeras; None without a bias."""
+    what = "bias_quantizer"
+    if "bias" not in arrays or options.get(what) is None:
+        return arrays.get("bias")
+    quantiser = quantiser_of(options[what], layer, what)
+    if quantiser is None:
+        return quantised(arrays["bias"], options[what], layer, what)
+    return quantised_array(arrays["bias"], quantiser, is_kernel=False)
+
+
 def _dense(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
-    kernel = quantised(arrays["kernel"], options.get("kernel_quantizer"), layer, "kernel_quantizer")
+    kernel = _kernel(layer, options, arrays)
     units = options.get("units")
     if kernel.ndim != 2 or kernel.shape != (chain.shape[-1], units):
         raise layer.broken(
             f"kernel of shape {kernel.shape}; expected ({chain.shape[-1]}, {units}), inputs x units"
         )
-    chain.dense(layer, kernel, arrays.get("bias"))
+    chain.dense(layer, kernel, _bias(layer, options, arrays))
 
 
 def _convolution(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
-    kernel = quantised(arrays["kernel"], options.get("kernel_quantizer"), layer, "kernel_quantizer")
+    kernel = _kernel(layer, options, arrays)
     _check_kernel(layer, kernel, options, options.get("filters"))
     groups = int(options.get("groups", 1))
-    _convolve(chain, layer, options, kernel.transpose(3, 2, 0, 1), arrays.get("bias"), groups)
+    _convolve(
+        chain, layer, options, kernel.transpose(3, 2, 0, 1), _bias(layer, options, arrays), groups
+    )
 
 
 def _depthwise(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
@@ -145,6 +168,10 @@ def _normalisation(chain: Chain, layer: FileLayer, options: dict[str, Any], arra
 
 def _activate(chain: Chain, layer: FileLayer, entry: Any, what: str) -> None:
     """Apply an activation, or the quantiser of an input, that the file names `what`."""
+    steps = step_function(entry, layer, what)
+    if steps is not None:
+        chain.levels(layer, steps.thresholds, steps.strict, steps.low, steps.step)
+        return
     name = activation_of(entry, layer, what)
     if name == "larq sign":
         chain.sign(layer, "plus")
@@ -215,6 +242,15 @@ _WEIGHTED: dict[str, tuple[tuple[str, ...], Handler]] = {
     "SeparableConv2D": (("depthwise_kernel", "pointwise_kernel"), _separable),
 }
 
+#: The layers of QKeras that are read, and what they are without their quantisers.
+_QKERAS = {"QDense": "Dense", "QConv2D": "Conv2D"}
+
+
+def _weighted(kind: str) -> tuple[tuple[str, ...], Handler] | None:
+    """Return the entry of a layer with weights, of Keras, Larq or QKeras."""
+    return _WEIGHTED.get(_QKERAS.get(kind, kind.removeprefix("Quant")))
+
+
 #: The function that applies each other class of layer.
 HANDLERS: dict[str, Handler] = {
     # These have an effect only in training.
@@ -223,8 +259,11 @@ HANDLERS: dict[str, Handler] = {
         lambda chain, layer, options, arrays: None,
     ),
     "BatchNormalization": _normalisation,
-    "Activation": lambda chain, layer, options, arrays: _activate(
-        chain, layer, options.get("activation"), "activation"
+    **dict.fromkeys(
+        ("Activation", "QActivation"),
+        lambda chain, layer, options, arrays: _activate(
+            chain, layer, options.get("activation"), "activation"
+        ),
     ),
     **dict.fromkeys(SIGN_CLASSES, lambda chain, layer, options, arrays: chain.sign(layer, "plus")),
     "Softmax": lambda chain, layer, options, arrays: chain.apply(

@@ -35,12 +35,14 @@ _ACTIVATIONS: dict[str, Activation] = {
     "NoOp": "linear",
     "no_op": "linear",
     "sign": "sign",
+    # Its value at 0 differs: -1 in the Keras function of this name, +1 in hls4ml.
+    "binary_tanh": "sign",
     "hard_tanh": "hard_tanh",
     "softmax": "softmax",
 }
 
 #: Packages whose layers and quantisers are known by their names.
-_KNOWN_PACKAGES = ("keras", "tf_keras", "tensorflow", "larq", "builtins")
+_KNOWN_PACKAGES = ("keras", "tf_keras", "tensorflow", "larq", "qkeras", "builtins")
 
 #: Weights closer to a float32 mean than this part of it are not decided: it leaves room for some
 #: ten roundings, more than summing in blocks makes in practice (a proof would need the order).
@@ -66,7 +68,9 @@ def check_package(entry: dict[str, Any], layer: FileLayer, what: str) -> None:
     """Raise for objects of other packages, whose behaviour is not known."""
     module = entry.get("module")
     if isinstance(module, str) and module.split(".", 1)[0] not in _KNOWN_PACKAGES:
-        raise layer.unsupported(f"its {what} comes from {module}, which is neither Keras nor Larq")
+        raise layer.unsupported(
+            f"its {what} comes from {module}, which is none of Keras, Larq and QKeras"
+        )
     registered = entry.get("registered_name")
     if isinstance(registered, str) and ">" in registered:
         _local(registered, layer, what)
@@ -75,7 +79,7 @@ def check_package(entry: dict[str, Any], layer: FileLayer, what: str) -> None:
 def _local(name: str, layer: FileLayer, what: str) -> str:
     package, _, local = name.rpartition(">")
     if package and package.lower() not in _KNOWN_PACKAGES:
-        raise layer.unsupported(f"its {what} is {name}, which is neither of Keras nor of Larq")
+        raise layer.unsupported(f"its {what} is {name}, which is not of Keras, Larq or QKeras")
     return local
 
 
@@ -84,7 +88,8 @@ def activation_of(entry: Any, layer: FileLayer, what: str) -> Activation:
     name, _ = object_name(entry, layer, what)
     if name not in _ACTIVATIONS:
         raise layer.unsupported(
-            f"its {what} is {name}; a binary network has signs (ste_sign, approx_sign, swish_sign)"
+            f"its {what} is {name}; a binary network has signs (ste_sign, approx_sign, swish_sign) "
+            "or levels (binary, ternary, ternary_tanh, quantized_relu, quantized_bits)"
         )
     return _ACTIVATIONS[name]
 
@@ -95,7 +100,7 @@ def quantised(kernel: npt.NDArray[np.float32], entry: Any, layer: FileLayer, wha
     if name in ("linear", "NoOp", "no_op"):
         return kernel
     if name in SIGNS:
-        _check_normal(kernel, layer)
+        check_normal(kernel, layer)
         return np.where(kernel >= 0, 1, -1).astype(np.int8)
     if name in _TERNARY:
         return _ternary(kernel, options, layer, what)
@@ -105,11 +110,13 @@ def quantised(kernel: npt.NDArray[np.float32], entry: Any, layer: FileLayer, wha
             "use ste_sign and batch normalisation"
         )
     raise layer.unsupported(
-        f"its {what} is {name}; supported are ste_sign, approx_sign, swish_sign and ste_tern"
+        f"its {what} is {name}; supported are ste_sign, approx_sign, swish_sign and ste_tern of "
+        "Larq, and binary, ternary and quantized_bits of QKeras"
     )
 
 
-def _check_normal(kernel: npt.NDArray[np.float32], layer: FileLayer) -> None:
+def check_normal(kernel: npt.NDArray[np.float32], layer: FileLayer) -> None:
+    """Raise for numbers that TensorFlow may treat as zero."""
     smallest = np.finfo(np.float32).tiny
     doubtful = np.argwhere((kernel != 0) & (np.abs(kernel) < smallest))
     if doubtful.size:
@@ -122,7 +129,7 @@ def _check_normal(kernel: npt.NDArray[np.float32], layer: FileLayer) -> None:
 def _ternary(
     kernel: npt.NDArray[np.float32], options: dict[str, Any], layer: FileLayer, what: str
 ) -> Kernel:
-    _check_normal(kernel, layer)
+    check_normal(kernel, layer)
     if options.get("ternary_weight_networks"):
         threshold = _mean_threshold(kernel, layer, what)
     else:

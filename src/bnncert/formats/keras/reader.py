@@ -1,4 +1,4 @@
-"""Keras and Larq model files, ``.h5`` and ``.keras``, read without TensorFlow."""
+"""Keras, Larq and QKeras model files, ``.h5`` and ``.keras``, read without TensorFlow."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from bnncert.formats.layer_chain import Chain
 from bnncert.formats.limits import DEFAULT_LIMITS, Limits
 
 
-def read_keras(content: bytes, source: str, limits: Limits = DEFAULT_LIMITS) -> ModelDescription:
-    """Read a network from the bytes of a Keras file."""
-    with KerasArchive(content, source, limits) as archive:
+def read_keras(
+    content: bytes, source: str, limits: Limits = DEFAULT_LIMITS, config: bytes | None = None
+) -> ModelDescription:
+    """Read a network from the bytes of a Keras file; `config` describes a file of weights only."""
+    with KerasArchive(content, source, limits, config) as archive:
         model = parse_model(archive.config, source)
         chain = Chain(source, model.input_shape)
         for configured in model.layers:

@@ -163,6 +163,11 @@ def _result(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Ope
     if node.op in FOLDS or handler is not None:
         types = [None if operand is None else operand.dtype for operand in operands]
         check_node(node, types, walk.opset)
+    if node.op in ("QuantizeLinear", "DequantizeLinear"):
+        raise node.unsupported(
+            "integer models with QuantizeLinear and DequantizeLinear are not supported; export the "
+            "model as QONNX (brevitas.export.export_qonnx)"
+        )
     with node.reading():
         if not any(isinstance(operand, Value) for operand in operands):
             constants = [o for o in operands if not isinstance(o, Value)]
