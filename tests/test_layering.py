@@ -20,6 +20,8 @@ ROOMS = (
     "errors",
     "arrays",
     "text_table",
+    "pictures",
+    "progress_bar",
     "deadline",
     "atomic",
     "processes",

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         robustness,
         score_objective,
     )
+    from bnncert.progress_bar import progress_bar
     from bnncert.quadratic import PolynomialBound, bound_polynomial, last_sign, network_input, score
     from bnncert.radius import find_radius
     from bnncert.radius_result import RadiusResult
@@ -93,6 +94,7 @@ __all__ = [
     "load",
     "network_input",
     "output_polytope",
+    "progress_bar",
     "read_results",
     "read_vnnlib",
     "robustness",
@@ -128,6 +130,7 @@ _HOMES = {
         "robustness",
         "score_objective",
     ),
+    "bnncert.progress_bar": ("progress_bar",),
     "bnncert.quadratic": (
         "PolynomialBound",
         "bound_polynomial",

@@ -13,8 +13,10 @@ from bnncert.float32 import Arithmetic
 from bnncert.formats.vnnlib.query import Specification
 from bnncert.methods import REGISTRY, Context, Options, Progress
 from bnncert.methods.interval import interval_proof
+from bnncert.pictures import Original
 from bnncert.presolve.stability import stability
 from bnncert.problem import Problem, Target
+from bnncert.regions import Ball, L0Ball
 from bnncert.replay import OnnxRuntime, Replayer
 from bnncert.search.trace import SearchRecord
 from bnncert.verdict import (
@@ -153,8 +155,22 @@ def _result(
         method=method,
         counterexample=found,
         label=problem.label,
+        original=_original(problem),
         notes=tuple(notes),
     )
+
+
+def _original(problem: Problem) -> Original | None:
+    """Return the centre of a ball for pictures, if the range of the inputs is known."""
+    region, network = problem.region, problem.network
+    if problem.label is None or not isinstance(region, Ball | L0Ball):
+        return None
+    lo, hi = network.input_lo, network.input_hi
+    if lo is None or hi is None:
+        lo, hi = region.clip_lo, region.clip_hi
+    if lo is None or hi is None:
+        return None
+    return Original(region.middle, network.input_shape, lo, hi)
 
 
 def _rejected(replayer: Replayer) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 import numpy as np
 
 from bnncert.arrays import FloatArray
+from bnncert.pictures import Original
 from bnncert.text_table import PrintedAsTable, TextTable
 
 AnyResult = TypeVar("AnyResult")
@@ -172,6 +173,8 @@ class Result(PrintedAsTable):
     trusted
         If a requested certificate could not be written, the solvers that the verdict relies on, or
         "bnncert".
+    original
+        The centre of a ball as a picture, which notebooks show beside the counterexample.
     """
 
     status: Status
@@ -183,6 +186,16 @@ class Result(PrintedAsTable):
     notes: tuple[str, ...] = ()
     certificate: str | None = None
     trusted: str | None = None
+    original: Original | None = None
+
+    def _repr_html_(self) -> str:
+        if self.original is None:
+            return super()._repr_html_()
+        found = self.counterexample
+        point = None if found is None else found.point
+        answer = "" if found is None else f"counterexample: {int(np.argmax(found.scores))}"
+        captions = (f"input: {self.label}", answer)
+        return super()._repr_html_() + self.original.html(point, captions)
 
     def __repr__(self) -> str:
         plural = "s" * (len(self.targets) != 1)

@@ -22,10 +22,11 @@ import pytest
 
 from bnncert.batch.recorded import read_recorded
 from bnncert.errors import FormatError, InputError
+from bnncert.pictures import as_image, difference, png_bytes, shades
 from bnncert.report.csv_export import write_csv
 from bnncert.report.latex_export import escape, write_latex
 from bnncert.report.page import write_page
-from bnncert.report.page.pictures import Album, as_image, difference, png_bytes, shades
+from bnncert.report.page.pictures import Album
 from bnncert.report.page.svg import AxisScale
 from bnncert.report.page.table_data import shortened
 from bnncert.report.statistics import gaps, panels

@@ -6,7 +6,7 @@ import numpy as np
 from rich.text import Text
 
 from bnncert.arrays import FloatArray
-from bnncert.report.page.pictures import shades
+from bnncert.pictures import shades
 
 #: Characters from dark to light, for terminals without colour.
 RAMP = " .:-=+*#%@"

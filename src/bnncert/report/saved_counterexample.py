@@ -23,7 +23,7 @@ from bnncert.arrays import FloatArray
 from bnncert.atomic import write_atomically
 from bnncert.errors import InputError
 from bnncert.network import Network
-from bnncert.report.page.pictures import as_image, difference, png_bytes, shades
+from bnncert.pictures import as_image, difference, png_bytes, shades
 from bnncert.verdict import Counterexample
 
 #: The kinds of files that a counterexample can be written to.

@@ -20,7 +20,8 @@ from bnncert.batch.cells import finite_number
 from bnncert.batch.radius_text import radius_text
 from bnncert.batch.recorded import Recorded
 from bnncert.batch.rows import Evidence, NetworkRecord, Row
-from bnncert.report.page.pictures import Album, as_image, difference, shades
+from bnncert.pictures import as_image, difference, shades
+from bnncert.report.page.pictures import Album
 from bnncert.report.page.table_data import shortened
 from bnncert.report.page.why import stage_seconds, why_undecided
 

@@ -1,19 +1,13 @@
-"""Points as pictures: the input, the counterexample, and their difference."""
+"""The pictures of a page, each one kept once."""
 
 from __future__ import annotations
 
 import base64
-import math
-import struct
-import zlib
 
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.arrays import FloatArray
-
-#: Ends of the scale of differences, darker and lighter than before; their middle is no change.
-_LESS, _SAME, _MORE = np.array([(0, 84, 148), (240, 240, 240), (184, 72, 0)], dtype=np.float64)
+from bnncert.pictures import png_bytes
 
 
 class Album:
@@ -36,72 +30,3 @@ class Album:
             number = self._numbers[file] = len(self.pictures)
             self.pictures.append(text)
         return number
-
-
-def as_image(point: FloatArray, *shapes: tuple[int, ...]) -> FloatArray | None:
-    """Return a point as (height, width) or (height, width, 3), or None if it is not a picture.
-
-    The first shape of a picture is used.  A flat point of the right size is a square picture of one
-    channel, or of three channels one after the other.
-    """
-    for shape in shapes:
-        sizes = [n for n in shape if n > 1]
-        if math.prod(sizes) != point.size:
-            continue
-        if len(sizes) == 2:
-            return point.reshape(sizes)
-        if len(sizes) == 3 and sizes[0] == 3:
-            return np.moveaxis(point.reshape(sizes), 0, -1)
-        if len(sizes) == 3 and sizes[2] == 3:
-            return point.reshape(sizes)
-    for channels in (1, 3):
-        side = math.isqrt(point.size // channels)
-        # Smaller points are more often other features than pictures.
-        if side >= 5 and channels * side * side == point.size:
-            grid = point.reshape(channels, side, side)
-            return grid[0] if channels == 1 else np.moveaxis(grid, 0, -1)
-    return None
-
-
-def shades(image: FloatArray, lo: float, hi: float) -> npt.NDArray[np.uint8]:
-    """Return bytes from lo (black) to hi (white)."""
-    scaled = (image - lo) / max(hi - lo, 1e-300)
-    return np.clip(np.rint(255 * np.nan_to_num(scaled)), 0, 255).astype(np.uint8)
-
-
-def difference(before: FloatArray, after: FloatArray) -> npt.NDArray[np.uint8]:
-    """Return the difference on its own scale: blue for less, orange for more.
-
-    For colour images each channel is shown separately, around a middle grey.
-    """
-    change = after - before
-    most = float(np.max(np.abs(change), initial=0.0))
-    share = change / most if most > 0 else np.zeros_like(change)
-    if share.ndim == 3:
-        return np.clip(np.rint(128 + 127 * share), 0, 255).astype(np.uint8)
-    end = np.where(share[..., None] < 0, _LESS, _MORE)
-    mixed: FloatArray = _SAME + (end - _SAME) * np.abs(share)[..., None]
-    return np.clip(np.rint(mixed), 0, 255).astype(np.uint8)
-
-
-def png_bytes(pixels: npt.NDArray[np.uint8]) -> bytes:
-    """Return the PNG file of (height, width) or (height, width, 3); 8 bits a sample, no filter."""
-    colour = pixels.ndim == 3
-    height, width = pixels.shape[:2]
-    lines = np.ascontiguousarray(pixels).reshape(height, -1)
-    # Each line begins with its filter, 0 for none.
-    raw = np.hstack([np.zeros((height, 1), dtype=np.uint8), lines]).tobytes()
-    header = struct.pack(">IIBBBBB", width, height, 8, 2 if colour else 0, 0, 0, 0)
-    return b"".join(
-        [
-            b"\x89PNG\r\n\x1a\n",
-            _chunk(b"IHDR", header),
-            _chunk(b"IDAT", zlib.compress(raw, 9)),
-            _chunk(b"IEND", b""),
-        ]
-    )
-
-
-def _chunk(name: bytes, content: bytes) -> bytes:
-    check = zlib.crc32(name + content)
-    return struct.pack(">I", len(content)) + name + content + struct.pack(">I", check)
