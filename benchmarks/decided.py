@@ -2,11 +2,12 @@
 
     python benchmarks/decided.py [--images 20] [--seconds 60] [--networks sparse,dense]
                                  [--norm linf] [--deltas 0.25,0.5,1.0] [--targets runner-up,all]
-                                 [--soft-images 0]
+                                 [--soft-images 0] [--processes 0]
 
 delta_inf = 127.5 eps and delta_2 = 255 eps on data in [-1, 1].  Misclassified images are left out,
 as in the paper.  With `--soft-images N` the paper's Soft-MILP (HiGHS) runs on the first N images
-with the same limit; a time-out counts as the limit in the ratio of the geometric means.
+with the same limit; a time-out counts as the limit in the ratio of the geometric means.  Without
+`--processes` all cores are used.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ import bnncert
 from bnncert.bundled import load_demo_images, load_demo_network
 
 SCALE = {"linf": 127.5, "l2": 255.0}
+
+#: The stages that decide a target, from cheap to expensive; the last one of an image is shown.
+STAGES = "centre interval attack propagation elimination lp sdp bab milp".split()
 
 #: Percent decided by the paper (12 cores, 600 s, Gurobi): network, norm, delta.
 PAPER = {
@@ -41,6 +45,7 @@ def decide(
     targets: str,
     method: str,
     seconds: float,
+    processes: int,
     **options: object,
 ) -> tuple[bnncert.Result, float]:
     """Return the verdict and the seconds it took."""
@@ -52,7 +57,7 @@ def decide(
         targets=targets,  # type: ignore[arg-type]
         method=method,
         timeout=seconds,
-        options=bnncert.Options(processes=0, **options),  # type: ignore[arg-type]
+        options=bnncert.Options(processes=processes, **options),  # type: ignore[arg-type]
     )
     return result, time.monotonic() - started
 
@@ -66,9 +71,10 @@ def main() -> None:
     parser.add_argument("--deltas", default="0.25,0.5,1.0")
     parser.add_argument("--targets", default="runner-up,all")
     parser.add_argument("--soft-images", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=0)
     arguments = parser.parse_args()
     data = load_demo_images()
-    limit = arguments.seconds
+    limit, processes = arguments.seconds, arguments.processes
     lines, ours, soft = [], [], []
     for name in arguments.networks.split(","):
         network = load_demo_network(name)
@@ -85,19 +91,20 @@ def main() -> None:
                     region = bnncert.Ball(
                         arguments.norm, point, delta / SCALE[arguments.norm], -1.0, 1.0
                     )
-                    result, seconds = decide(network, region, label, targets, "auto", limit)
+                    result, seconds = decide(
+                        network, region, label, targets, "auto", limit, processes
+                    )
                     counts[result.status] += 1
                     slowest = max(slowest, seconds)
                     nodes = sum(t.details.get("nodes", 0) for t in result.targets)
                     last = {t.stage for t in result.targets if t.status in ("robust", "not_robust")}
-                    order = ["centre", "interval", "attack", "lp", "sdp", "bab", "milp"]
-                    stage = max(last, key=order.index) if last else "-"
+                    stage = max(last, key=STAGES.index) if last else "-"
                     stages[stage if result.status in ("robust", "not_robust") else "open"] += 1
                     text = f"  {name} {delta:5.2f} {targets:9s} image {i:2d} {result.status:10s}"
                     text += f" {seconds:6.2f} s {stage:8s} nodes {nodes}"
                     if i < arguments.soft_images and targets == "runner-up":
                         other, taken = decide(
-                            network, region, label, targets, "milp", limit, form="soft"
+                            network, region, label, targets, "milp", limit, 0, form="soft"
                         )
                         done = other.status in ("robust", "not_robust")
                         if done or result.status in ("robust", "not_robust"):
