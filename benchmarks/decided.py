@@ -24,7 +24,7 @@ from bnncert.bundled import load_demo_images, load_demo_network
 SCALE = {"linf": 127.5, "l2": 255.0}
 
 #: The stages that decide a target, from cheap to expensive; the last one of an image is shown.
-STAGES = "centre interval attack propagation elimination lp sdp bab milp".split()
+STAGES = ["centre", "interval", "attack", "propagation", "elimination", "lp", "sdp", "bab", "milp"]
 
 #: Percent decided by the paper (12 cores, 600 s, Gurobi): network, norm, delta.
 PAPER = {
