@@ -29,7 +29,8 @@ def load(
     path
         The file; its content, not its suffix, tells the format.
     layers
-        The file that describes the layers of a PyTorch checkpoint (docs/importing.md).
+        The file that describes the layers of a PyTorch checkpoint, or of a Keras file with
+        weights only (docs/importing.md).
     limits
         The limits of the file (docs/formats.md); raise them only for trusted files.
 

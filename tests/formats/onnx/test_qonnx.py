@@ -279,6 +279,10 @@ REFUSED: dict[str, tuple[Sketch, str]] = {
         _with("MultiThreshold", np.zeros((3, 1), np.float32), out_dtype="UINT2"),
         "thresholds of shape (3, 1) for 2 channels",
     ),
+    "many levels": (
+        Sketch(1, 4096).then("MultiThreshold", np.zeros((1, 1025), np.float32), domain=QONNX),
+        "4096 values with 1026 levels are too many neurons",
+    ),
     "layout": (
         _with("MultiThreshold", np.zeros((1, 1), np.float32), data_layout="NWC"),
         "layout 'NWC'; expected",

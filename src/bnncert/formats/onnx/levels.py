@@ -51,14 +51,13 @@ def count_steps(walk: GraphWalk, value: Value, node: OnnxNode, steps: Steps) -> 
     """Return the number of steps that each entry of a value has taken."""
     clip = value.clip
     value = plain(replace(value, clip=None), node)
+    check_levels(value.size, steps.strict.size, node)
     always, never = _constant_steps(steps, clip, value.size)
     used = ~(np.all(always, axis=0) | np.all(never, axis=0))
     base = int(np.count_nonzero(np.all(always, axis=0)))
     count = int(np.count_nonzero(used))
     if count == 0:
         raise node.unsupported("its result does not depend on its input")
-    if value.size * count > LARGEST_VALUE:
-        raise node.unsupported(f"{value.size} values with {count + 1} levels are too many neurons")
     grid = (value.size, count)
     fixed = (always | never)[:, used].reshape(-1)
     turn = np.broadcast_to(np.where(steps.strict[used], -1.0, 1.0), grid).reshape(-1)
@@ -85,6 +84,12 @@ def count_steps(walk: GraphWalk, value: Value, node: OnnxNode, steps: Steps) -> 
         taken = sum_of_signs(signs, value.shape, turn.astype(np.int8).reshape(grid))
     half = taken.then(Scale(taken.uniformly(0.5)))
     return half.then(Shift(taken.uniformly(count / 2 + base)))
+
+
+def check_levels(size: int, steps: int, node: OnnxNode) -> None:
+    """Raise if so many positions with so many steps are too many neurons."""
+    if size * steps > LARGEST_VALUE:
+        raise node.unsupported(f"{size} values with {steps + 1} levels are too many neurons")
 
 
 def sum_of_signs(signs: Value, shape: tuple[int, ...], turn: npt.NDArray[np.int8]) -> Value:
@@ -133,7 +138,11 @@ def sign_columns(value: Value) -> tuple[IntArray, npt.NDArray[np.int8]]:
 def expanded(matrix: Any, value: Value, node: OnnxNode) -> Any:
     """Return the product of a matrix with the sums of signs that the positions of a value are."""
     if matrix.nnz * value.levels > MOST_CONNECTIONS:
-        raise node.unsupported(f"{matrix.nnz * value.levels} connections are too many")
+        raise node.unsupported(
+            f"{matrix.nnz * value.levels} connections are too many, because the quantiser before "
+            f"it has {value.levels + 1} levels; one that only quantises the input can be left out "
+            "for inputs that are quantised already"
+        )
     columns, direction = sign_columns(value)
     product = csr_matrix(
         (matrix.data[:, None] * direction[matrix.indices]).reshape(-1),

@@ -22,7 +22,7 @@ from bnncert.arrays import FloatArray
 from bnncert.description.model import Scale, Shift
 from bnncert.formats.onnx.constants import Tensor, exact_floats, scalar
 from bnncert.formats.onnx.graph import STANDARD_DOMAINS, OnnxNode
-from bnncert.formats.onnx.levels import Steps, count_steps
+from bnncert.formats.onnx.levels import Steps, check_levels, count_steps
 from bnncert.formats.onnx.operands import constant, depending, spread
 from bnncert.formats.onnx.value import GraphWalk, Operand, Value
 
@@ -162,6 +162,7 @@ def multi_threshold(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]
     scale, bias = node.number("out_scale", 1.0), node.number("out_bias", 0.0)
     if not (np.isfinite(scale) and scale != 0 and np.isfinite(bias)):
         raise node.unsupported(f"out_scale {scale:g} and out_bias {bias:g}")
+    check_levels(value.size, table.shape[1], node)
     thresholds = _by_position(np.sort(table, axis=1), value.shape, axis)
     strict = np.zeros(table.shape[1], dtype=bool)
     steps = Steps(thresholds, strict, value.uniformly(1.0), value.uniformly(0.0))
