@@ -317,7 +317,7 @@ def test_the_pointer_shows_values_and_the_legend_hides_methods(browser: Any, pag
         browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", point)
         ActionChains(browser).move_to_element(point).perform()
         waited(browser, "return !document.getElementById('tip').hidden")
-        assert re.fullmatch(words, tip.text), tip.text
+        assert re.fullmatch(words, tip.text.splitlines()[0]), tip.text
     panel = "document.querySelectorAll('.panel')[0]"
     shown = (
         f"return [...{panel}.querySelectorAll('[data-series=\"2\"]:not(button)')]"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bnncert.batch.recorded import read_recorded
-from bnncert.report.page.charts import accuracy_chart, cactus_chart
+from bnncert.report.page.charts import accuracy_chart, cactus_chart, series_numbers
 from bnncert.report.page.gap_chart import gap_charts
 from bnncert.report.page.outcomes import outcome_chart
 from bnncert.report.page.svg import Axis, AxisScale
@@ -19,6 +19,25 @@ from tests.report.results_sketch import NETWORK, write_results
 def panel_of(tmp_path: Path, rows: list[dict[str, Any]]) -> Panel:
     (panel,) = panels(read_recorded(write_results(tmp_path / "r.sqlite", rows, networks=[NETWORK])))
     return panel
+
+
+def test_a_method_looks_the_same_in_all_panels(tmp_path: Path) -> None:
+    asked = {"linf": ("lp", "sdp"), "l2": ("sdp", "auto", "lp"), "l1": ("sample", "auto")}
+    rows = [{"norm": norm, "method": m} for norm, methods in asked.items() for m in methods]
+    known = panels(read_recorded(write_results(tmp_path / "r.sqlite", rows)))
+    assert [series_numbers(panel) for panel in known] == [
+        {"lp": 0, "sdp": 1},
+        {"sdp": 1, "auto": 2, "lp": 0},
+        {"sample": 3, "auto": 2},
+    ]
+    (tmp_path / "r.sqlite").unlink()
+    many = [{"method": f"m{k}"} for k in range(9)] + [
+        {"norm": "l2", "method": m} for m in ("m8", "m0")
+    ]
+    first, second = panels(read_recorded(write_results(tmp_path / "r.sqlite", many)))
+    assert len(set(series_numbers(first).values())) == 9
+    # Number 8 has the style of number 0.
+    assert series_numbers(second) == {"m8": 0, "m0": 1}
 
 
 @pytest.mark.parametrize("high", [1, 2, 3, 7, 40, 1234])

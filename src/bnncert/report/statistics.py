@@ -50,11 +50,15 @@ SORTING_METHODS = ("sdp-tight", *REFERENCE_METHODS)
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """Rows that may be compared; `series` has the name of the series of each row."""
+    """Rows that may be compared; `series` has the name of the series of each row.
+
+    `numbers` has a number for each series of the file, so that all panels draw it alike.
+    """
 
     network: NetworkRecord
     answers: tuple[Row, ...]
     series: tuple[str, ...]
+    numbers: Mapping[str, int]
 
     @property
     def key(self) -> InstanceKey:
@@ -137,11 +141,14 @@ def panels(recorded: Recorded) -> list[Panel]:
         k = r.key
         place = (k.model_hash, k.norm, k.clip, k.targets, k.ties, k.grid, k.within)
         groups.setdefault(place, []).append(r)
-    return [_panel(recorded, rows) for rows in groups.values()]
-
-
-def _panel(recorded: Recorded, rows: Sequence[Row]) -> Panel:
-    return Panel(recorded.network(rows[0].key.model_hash), tuple(rows), _series(rows))
+    series = [_series(rows) for rows in groups.values()]
+    # Without those that have no curve, to keep the number of different styles small.
+    drawn = dict.fromkeys(n for names in series for n in names if n.split(" ")[0] != "sample")
+    numbers = {name: number for number, name in enumerate(drawn)}
+    return [
+        Panel(recorded.network(rows[0].key.model_hash), tuple(rows), names, numbers)
+        for rows, names in zip(groups.values(), series, strict=True)
+    ]
 
 
 def _series(rows: Sequence[Row]) -> tuple[str, ...]:

@@ -21,13 +21,15 @@ function vertices(line) {
   return line.vertices;
 }
 
+// The vertex that is nearest to a place, with the texts of all curves that meet there.
 function nearest(svg, x, y) {
   let best = null, least = REACH;
   for (const line of svg.querySelectorAll("path[data-tips]")) {
     if (line.closest("[hidden]")) continue;
     for (const [vx, vy, text] of vertices(line)) {
       const distance = Math.hypot(vx - x, vy - y);
-      if (distance < least) [best, least] = [{ x: vx, y: vy, text }, distance];
+      if (best && Math.hypot(vx - best.x, vy - best.y) < 1) best.text += "\n" + text;
+      else if (distance < least) [best, least] = [{ x: vx, y: vy, text }, distance];
     }
   }
   return best;

@@ -33,8 +33,15 @@ _SHARES = (("upper", "not_falsified", "not falsified"), ("", "certified", "certi
 
 
 def series_numbers(panel: Panel) -> dict[str, int]:
-    """Return the number of each series, the same in all charts of a panel."""
-    return {name: k for k, name in enumerate(dict.fromkeys(panel.series))}
+    """Return the number of each series, the same in all charts of the page.
+
+    If two series of the panel would look alike, they are numbered in the panel alone.
+    """
+    names = list(dict.fromkeys(panel.series))
+    known = {name: panel.numbers.get(name, len(panel.numbers)) for name in names}
+    if len({number % STYLES for number in known.values()}) < len(names):
+        return {name: number for number, name in enumerate(names)}
+    return known
 
 
 def accuracy_chart(panel: Panel, lines: Sequence[Count]) -> Chart:

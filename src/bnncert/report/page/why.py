@@ -36,8 +36,9 @@ def why_undecided(
 def stage_seconds(targets: Sequence[dict[str, Any]], total: float) -> dict[str, tuple[float, int]]:
     """Return the seconds and the number of targets of each stage.
 
-    Presolve runs once for all targets, and counts once.  So does a stage whose sum exceeds the
-    total: it worked on several targets at once, and each of them has its whole time.
+    Presolve runs once for all targets, and counts once.  Files of earlier versions state the whole
+    time of a stage for each of the targets that it works on at once.  If the sum exceeds the total,
+    such stages therefore count once, those first that then count less by the most.
     """
     found: dict[str, list[float]] = {}
     for tree in targets:
@@ -53,10 +54,11 @@ def stage_seconds(targets: Sequence[dict[str, Any]], total: float) -> dict[str, 
             stages = {name: finite_number(tree.get("seconds")) or 0.0}
         for name, seconds in stages.items():
             found.setdefault(name, []).append(seconds)
-    return {
-        name: (sum(times) if sum(times) <= total else max(times), len(times))
-        for name, times in found.items()
-    }
+    sums = {name: sum(times) for name, times in found.items()}
+    for name in sorted(found, key=lambda name: max(found[name]) - sums[name]):
+        if sum(sums.values()) > total:
+            sums[name] = max(found[name])
+    return {name: (sums[name], len(times)) for name, times in found.items()}
 
 
 def _open(targets: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
