@@ -27,6 +27,7 @@ NAMES = (
         "experiment.yaml",
         "experiment.json",
     ),
+    *("qonnx", "external.onnx", "keras.json"),
     *("instances.csv", "results.csv", "results.sqlite", "resumed.sqlite"),
 )
 

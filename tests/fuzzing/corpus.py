@@ -216,8 +216,13 @@ def _models(folder: Path) -> dict[str, Format]:
     text = _saved(network, folder, "a.json")
     onnx_files = _saved(network, folder, "a.onnx"), _convolution()
     larq = {name: gzip.decompress((DATA / name).read_bytes()) for name in (
-        "larq_functional.h5.gz", "larq_plain.keras.gz"
+        "larq_functional.h5.gz", "larq_plain.keras.gz", "brevitas_relu.onnx.gz",
+        "brevitas_two_bits.onnx.gz", "qkeras_dense.json.gz", "qkeras_dense_weights.h5.gz",
     )}  # fmt: skip
+    beside = "torch_dense.onnx.data"
+    (folder / beside).write_bytes((DATA / beside).read_bytes())
+    (folder / "qkeras_weights.h5").write_bytes(larq["qkeras_dense_weights.h5.gz"])
+    quantised = larq["brevitas_relu.onnx.gz"], larq["brevitas_two_bits.onnx.gz"]
     weights, layers = _safetensors()
     return {
         "npz": Format((npz, _npz(**sparse, **rest)), "zip", ".npz", bnncert.load),
@@ -229,6 +234,16 @@ def _models(folder: Path) -> dict[str, Format]:
         ),
         "h5": Format((larq["larq_functional.h5.gz"],), "bytes", ".h5", bnncert.load),
         "keras": Format((larq["larq_plain.keras.gz"],), "zip", ".keras", bnncert.load),
+        "qonnx": Format(quantised, "onnx", ".onnx", bnncert.load),
+        "external.onnx": Format(
+            ((DATA / "torch_dense.onnx").read_bytes(),), "onnx", ".onnx", bnncert.load
+        ),
+        "keras.json": Format(
+            (larq["qkeras_dense.json.gz"],),
+            "text",
+            ".json",
+            lambda path: bnncert.load(folder / "qkeras_weights.h5", path),
+        ),
         "safetensors": Format((weights,), "safetensors", ".safetensors", _weights),
         "layers.json": Format((layers,), "text", ".layers.json", _checkpoint),
     }

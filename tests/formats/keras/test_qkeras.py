@@ -68,7 +68,7 @@ def _quantisers(draw: Any) -> tuple[str, dict[str, Any]]:
     }
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(_quantisers(), st.booleans())
 def test_an_activation_is_its_definition(case: tuple[str, dict[str, Any]], is_text: bool) -> None:
     name, options = case

@@ -143,7 +143,7 @@ def _compare(sketch: Sketch, points: npt.NDArray[Any]) -> None:
             )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data(), st.integers(0, 2**32 - 1))
 def test_a_dense_network_computes_what_the_graph_says(data: Any, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -152,7 +152,7 @@ def test_a_dense_network_computes_what_the_graph_says(data: Any, seed: int) -> N
     _compare(sketch, np.concatenate([rng.integers(-16, 17, (12, 4)) / 8, rng.normal(size=(4, 4))]))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.data(), st.integers(0, 2**32 - 1))
 def test_a_network_on_images_computes_what_the_graph_says(data: Any, seed: int) -> None:
     rng = np.random.default_rng(seed)
