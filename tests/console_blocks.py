@@ -127,8 +127,11 @@ def run(words: Sequence[str]) -> list[str]:
 
 def _bnncert(words: Sequence[str]) -> None:
     from bnncert import cli
+    from bnncert.commands import progress
 
-    with mock.patch.object(sys, "argv", list(words)), contextlib.suppress(SystemExit):
+    # Progress is not shown, because it depends on the speed of the machine.
+    silent = mock.patch.object(progress, "LINE_SECONDS", 600.0)
+    with silent, mock.patch.object(sys, "argv", list(words)), contextlib.suppress(SystemExit):
         cli.main()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,10 @@ from typing import TypeAlias
 import pytest
 
 from bnncert import cli
+from bnncert.commands import progress
+
+#: A line of progress: what is done, the elapsed time, and the limit or the expected end.
+_PROGRESS = re.compile(r".*, \d+ s(| of at most .*|, .* left)")
 
 
 @dataclass(frozen=True)
@@ -22,10 +27,20 @@ class Outcome:
 Capture: TypeAlias = pytest.CaptureFixture[str]
 
 
+def without_progress(errors: str) -> str:
+    """Return what a process wrote to stderr, without progress, which slow machines print."""
+    lines = errors.splitlines(keepends=True)
+    return "".join(line for line in lines if not _PROGRESS.fullmatch(line.rstrip("\n")))
+
+
 def command_line(
     monkeypatch: pytest.MonkeyPatch, capture: Capture, *first: str
 ) -> Callable[..., Outcome]:
-    """Return what runs `bnncert FIRST ...`; an exception that escapes fails the test."""
+    """Return what runs `bnncert FIRST ...`; an exception that escapes fails the test.
+
+    Progress is not printed, because it depends on the speed of the machine.
+    """
+    monkeypatch.setattr(progress, "LINE_SECONDS", 600.0)
 
     def call(*arguments: str | Path) -> Outcome:
         monkeypatch.setattr("sys.argv", ["bnncert", *first, *map(str, arguments)])

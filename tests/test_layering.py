@@ -37,6 +37,7 @@ ROOMS = (
     "presolve",
     "relaxations",
     "reachability",
+    "account",
     "verdict",
     "replay",
     "search",

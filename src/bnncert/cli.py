@@ -127,6 +127,10 @@ def _global_options(
             callback=_tell(script),
         ),
     ] = None,
+    quiet: Annotated[
+        bool, typer.Option("-q", "--quiet", help="Print only answers, and errors.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Print more details.")] = False,
 ) -> None:
     pass
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+from bnncert.account import Account
 from bnncert.certificate.wanted import Wanted
 from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.float32 import Arithmetic
@@ -104,19 +105,26 @@ def solve(
         except KeyboardInterrupt as stop:
             known = [context.so_far.get(t.name) or _untouched(t) for t in problem.targets]
             results.append(_result(problem, context, known, method))
-            partial = replace(merge(results), seconds=time.monotonic() - started)
-            raise VerificationInterrupt(partial) from stop
+            raise VerificationInterrupt(_timed(merge(results), started)) from stop
         except OutOfTimeError:
             answers = _at_the_limit(problem, context)
         results.append(_result(problem, context, answers, method))
         if results[-1].status == "not_robust":
             break
-    result = replace(merge(results), seconds=time.monotonic() - started)
+    result = _timed(merge(results), started)
     tell(result)
     if wanted is not None:
         result = wanted.write(problem, result, context)
-        result = replace(result, seconds=time.monotonic() - started)
+        total = time.monotonic() - started
+        account = result.account.spent("certificate", total - result.seconds)
+        result = replace(result, seconds=total, account=account)
     return result
+
+
+def _timed(result: Result, started: float) -> Result:
+    """Return a result with its total time, which the account divides completely."""
+    total = time.monotonic() - started
+    return replace(result, seconds=total, account=result.account.completed(total))
 
 
 def _at_the_limit(problem: Problem, context: Context) -> tuple[TargetResult, ...]:
@@ -142,12 +150,15 @@ def _result(
     problem: Problem, context: Context, answers: Sequence[TargetResult], method: str
 ) -> Result:
     """Return the answer to one problem."""
+    remarks = _rejected(context.replayer)
+    account = replace(context.journal.account(), remarks=tuple(remarks))
     told = _after_counterexample(problem, context, tuple(answers))
+    told = tuple(_accounted(t, account) for t in told)
     found = next((a.counterexample for a in told if a.counterexample is not None), None)
     notes = [*problem.network.notes, *problem.region.notes]
     status = overall_status([a.status for a in told])
     if status not in ("robust", "not_robust"):
-        notes += _rejected(context.replayer)
+        notes += remarks
     return Result(
         status=status,
         targets=told,
@@ -157,6 +168,7 @@ def _result(
         label=problem.label,
         original=_original(problem),
         notes=tuple(notes),
+        account=account,
     )
 
 
@@ -171,6 +183,16 @@ def _original(problem: Problem) -> Original | None:
     if lo is None or hi is None:
         return None
     return Original(region.middle, network.input_shape, lo, hi)
+
+
+def _accounted(answer: TargetResult, account: Account) -> TargetResult:
+    """Return an answer with its own part of the time; if it is open, also with open neurons."""
+    own, details = account.seconds_of(answer.name), dict(answer.details)
+    if "seconds" in details:
+        details["seconds"] = {**own, **account.shared}
+    if answer.status in ("unknown", "timeout") and account.layers:
+        details["open neurons"] = account.layer_trees()
+    return replace(answer, seconds=sum(own.values()), details=details)
 
 
 def _rejected(replayer: Replayer) -> list[str]:

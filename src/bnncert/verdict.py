@@ -10,6 +10,8 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
+from bnncert.account import Account
+from bnncert.account import merged as merged_accounts
 from bnncert.arrays import FloatArray
 from bnncert.pictures import Original
 from bnncert.text_table import PrintedAsTable, TextTable
@@ -175,6 +177,8 @@ class Result(PrintedAsTable):
         "bnncert".
     original
         The centre of a ball as a picture, which notebooks show beside the counterexample.
+    account
+        The stages with their times and bounds, and the open neurons per layer.
     """
 
     status: Status
@@ -187,6 +191,7 @@ class Result(PrintedAsTable):
     certificate: str | None = None
     trusted: str | None = None
     original: Original | None = None
+    account: Account = field(default_factory=Account)
 
     def _repr_html_(self) -> str:
         if self.original is None:
@@ -219,6 +224,8 @@ class Result(PrintedAsTable):
         ]
         heads = ["target", "answer", "decided by", "lower bound", "upper bound", "seconds"]
         below = [f"note: {note}" for note in self.notes]
+        if self.account.shared:
+            below.insert(0, f"shared: {self.shared_text()}")
         if self.certificate is not None:
             below.append(f"certificate: {self.certificate}")
         return TextTable(self._summary(), heads, rows, below, left=3)
@@ -232,6 +239,13 @@ class Result(PrintedAsTable):
     def upper(self) -> float:
         """The smallest upper bound over all targets."""
         return min((t.upper for t in self.targets), default=math.inf)
+
+    def shared_text(self) -> str:
+        """Return the seconds of work for all targets, as in "presolve 0.31 s, other 0.02 s".
+
+        Together with the seconds of the targets they are the seconds of the result.
+        """
+        return ", ".join(f"{stage} {s:.2f} s" for stage, s in self.account.shared.items())
 
     @property
     def deciding_stage(self) -> str:
@@ -268,6 +282,7 @@ class Result(PrintedAsTable):
             "notes": list(self.notes),
             "certificate": self.certificate,
             "trusted": self.trusted,
+            "account": self.account.to_dict(),
         }
 
 
@@ -316,4 +331,5 @@ def merge(results: Sequence[Result]) -> Result:
         method=results[0].method if results else "",
         counterexample=found,
         notes=tuple(dict.fromkeys(note for r in results for note in r.notes)),
+        account=merged_accounts([r.account for r in results]),
     )

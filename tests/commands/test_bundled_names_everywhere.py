@@ -104,7 +104,7 @@ def test_several_targets_in_searches_and_runs(run: Run) -> None:
     assert run(*exact, "--json", "a.json").code == 0
     assert run(*exact, "--resume", "a.json").code == 0
     asked = ("--data", "demo", "--count", "3", "--radius", "0.1px", "--out", "r.sqlite")
-    answer = run("run", "demo:sparse", *asked, *two)
+    answer = run("run", "demo:sparse", *asked, *two, "--timeout", "none")
     # Two of the first three images have these classes.
     assert "note: 2 input(s) of class 1 or 2, the target itself, left out" in answer.out
     Path("plan.yaml").write_text(

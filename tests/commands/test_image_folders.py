@@ -41,7 +41,8 @@ def test_verify_prints_a_line_for_each_image_and_a_total(images: Path, run: Run)
         "note: images: 1 image(s) RGB converted to grey; 1 image(s) palette converted to grey"
     )
     assert title.startswith("mnist_sparse.npz, images: 4 image(s), L-inf ball of radius ")
-    assert title.endswith("; labels: images/labels.csv")
+    limit = "time limit 60 s for each image (--timeout none lifts it)"
+    assert title.endswith(f"; labels: images/labels.csv; {limit}")
     assert [line.split()[0] for line in lines] == ["0.png", "1.png", "8.png", "10.png"]
     assert re.fullmatch(r"0\.png   label 7  robust +margin at least 171\.9  \d+\.\d\d s", lines[0])
     assert re.fullmatch(r"8\.png   label 5  misclassified +class 6, margin -19.*", lines[2])
@@ -56,7 +57,7 @@ def test_one_image_of_a_folder_is_the_same_question(images: Path, run: Run) -> N
     by_index = run("verify", "demo:sparse", "images", "--index", "1", *asked)
     by_name = run("verify", "demo:sparse", "images/1.png", "--label", "2", *asked)
     bundled = run("verify", "demo:sparse", "demo:1", *asked)
-    tables = [answer.out.splitlines()[-2].split()[:4] for answer in (by_index, by_name, bundled)]
+    tables = [answer.out.splitlines()[-3].split()[:4] for answer in (by_index, by_name, bundled)]
     assert tables[0] == tables[1] == tables[2]
     assert by_name.out.startswith("note: images/1.png: RGB converted to grey\n")
     assert by_index.out.splitlines()[1].startswith("mnist_sparse.npz, images/1.png: label 2, ")
@@ -83,14 +84,14 @@ def test_exact_radii(images: Path, run: Run) -> None:
 
 
 def test_run_and_experiment(images: Path, run: Run) -> None:
-    how = ("--radius", "0.1px", "--method", "interval", "--out", "run.sqlite")
+    how = ("--radius", "0.1px", "--method", "interval", "--timeout", "60", "--out", "run.sqlite")
     answer = run("run", "demo:sparse", "--data", "images", *how)
     assert (answer.code, answer.err) == (0, "")
     assert "note: images: 1 image(s) RGB converted to grey" in answer.out
     assert answer.out.splitlines()[-1] == "4 instances in run.sqlite"
     Path("plan.yaml").write_text(
         "networks: [{name: n, file: demo:sparse}]\ndata: images\nradii: [0.1px]\n"
-        "methods: [interval]\n"
+        "methods: [interval]\ntimeout: 60\n"
     )
     planned = run("experiment", "plan.yaml", "--out", "run.sqlite", "--dry-run")
     assert (planned.code, planned.err) == (0, "")

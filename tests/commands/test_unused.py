@@ -51,7 +51,6 @@ UNREAD = {
     "sparsity of sdp": (("bound", "--sparsity", "dense"), "sdp-tight"),
     "coupling of lp": (("bound", "--method", "lp", "--coupling", "on"), "sdp"),
     "solver of attack": (("bound", "--method", "attack", "--solver", "highs"), "milp"),
-    "explaining milp": (("bound", "--method", "milp", "--explain"), "sdp"),
     "samples of auto": (("verify", "--samples", "10"), "sample"),
     "restarts of milp": (("verify", "--method", "milp", "--restarts", "3"), "attack"),
     "pixel step of bab": (("verify", "--method", "bab", "--pixel-step", "1"), "attack"),

@@ -39,7 +39,7 @@ from tests.competition_files import (
     square,
     write_hard,
 )
-from tests.in_process import Outcome, command_line
+from tests.in_process import Outcome, command_line, without_progress
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "vnncomp2023"
 
@@ -514,6 +514,7 @@ def test_what_a_signal_leaves(category: Path, sent: signal.Signals, asked: list[
     lines = ResultsTable(table).lines()
     assert [(line.query_name, line.word) for line in lines] == [("near", "unsat")]
     if sent == signal.SIGINT:
+        complaint = without_progress(complaint)
         assert (process.returncode, complaint) == (130, "bnncert: interrupted\n")
         last = printed.splitlines()[-1]
         assert last == f"1 of 3 instances are in {out}; the same command continues from there"

@@ -77,7 +77,7 @@ def test_options_that_differ_from_the_defaults() -> None:
     after = command(replace(ROW, key=key)).partition("--label 7 ")[2]
     assert after == (
         "--norm l0 --radius 2 --within 12.75px --grid 1px --targets 3 --method milp --form soft "
-        "--ties robust --seed 4 --sign-zero either --clip 0.0 1.0"
+        "--timeout none --ties robust --seed 4 --sign-zero either --clip 0.0 1.0"
     )
     # lp reads no seed, and only `bound` takes a solver.
     assert "--seed" not in command(replace(ROW, key=replace(KEY, method="lp", seed=4)))

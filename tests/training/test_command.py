@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import bnncert
-from tests.in_process import Outcome, command_line
+from tests.in_process import Outcome, command_line, without_progress
 from tests.training.tiny import CLASSES, SIDE, blobs, write_blobs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -257,7 +257,7 @@ def test_ctrl_c_keeps_the_checkpoint_and_the_command_goes_on(tmp_path: Path) -> 
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert err == "bnncert: interrupted\n"
+    assert without_progress(err) == "bnncert: interrupted\n"
     assert "the same command continues from there" in out.splitlines()[-1]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["net.npz.checkpoint", "tiny.npz"]
 

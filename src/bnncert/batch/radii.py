@@ -8,11 +8,12 @@ delta_inf = 127.5 eps      delta_2 = 255 eps      for data in [-1, 1]
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
+from bnncert.batch.radius_text import RadiusUnit
 from bnncert.errors import InputError
 from bnncert.network import Network
 from bnncert.regions import BallNorm
@@ -63,6 +64,13 @@ class Radius:
                 "in input units, or a clip"
             )
         return self.number / DELTAS[norm]
+
+    def unit_for(
+        self, network: Network, name: str, norm: BallNorm, clip: tuple[float, float] | None
+    ) -> RadiusUnit:
+        """Return the unit in which the radius is written."""
+        size = replace(self, number=1.0).in_units(network, name, norm, clip)
+        return RadiusUnit("" if self.unit == "input" else self.unit, size)
 
 
 def check_clip(lo: float, hi: float) -> tuple[float, float]:

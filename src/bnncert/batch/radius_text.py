@@ -6,8 +6,48 @@ grid.
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+
+#: Digits of a radius that is rounded to the side on which its answer holds.
+DIGITS = 6
+
 #: The largest relative difference between the step of a grid and the pixel step.
 ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class RadiusUnit:
+    """A unit of radii: its name (empty for input units), and its size in input units."""
+
+    name: str = ""
+    size: float = 1.0
+
+    def text(self, radius: float) -> str:
+        """Return a radius for the reader, as in `2 px`."""
+        if self.name == "":
+            return f"{radius:.9g}"
+        return f"{radius / self.size:.6g} {self.name}"
+
+    def below(self, radius: float, digits: int = DIGITS) -> str:
+        """Return the radius rounded down, as the option --radius takes it: `0.87px`."""
+        return self._rounded(radius, ROUND_FLOOR, digits)
+
+    def above(self, radius: float) -> str:
+        """Return the radius rounded up, as the option --radius takes it."""
+        return self._rounded(radius, ROUND_CEILING, DIGITS)
+
+    def _rounded(self, radius: float, rounding: str, digits: int) -> str:
+        if not math.isfinite(radius):
+            return "-"
+        context = Context(prec=digits, rounding=rounding)
+        share = context.divide(Decimal(radius), Decimal(self.size))
+        return f"{share.normalize():f}{self.name}"
+
+
+#: Radii in the unit of the inputs.
+INPUT_UNITS = RadiusUnit()
 
 
 def radius_text(radius: float, norm: str, pixel_step: float | None) -> str:

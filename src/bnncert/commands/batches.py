@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,11 +12,10 @@ from bnncert.batch.estimate import Estimate, duration
 from bnncert.batch.plan import Plan
 from bnncert.batch.runner import AnsweredInstances, Finished, Place, finished_rows, run_plan
 from bnncert.batch.store import ResultsFile
-from bnncert.commands.console import PlainConsole, counting, say_interrupted
+from bnncert.commands.console import say_interrupted
+from bnncert.commands.progress import watch
+from bnncert.commands.talk import Talk
 from bnncert.errors import BnncertError
-
-#: Seconds between two lines if no terminal shows a bar.
-LINE_SECONDS = 30.0
 
 #: The largest number of reasons for missing answers that are printed.
 MOST_REASONS = 10
@@ -34,36 +32,32 @@ def run_shown(
     results: ResultsFile,
     place: Place,
     certificates: Path | None,
-    console: Console,
+    talk: Talk,
     show_rows: Callable[[AnsweredInstances], None],
 ) -> Finished:
     """Run a plan and show its rows; after Ctrl-C show the rows so far and re-raise."""
+    console = talk.details
     show_notes(plan, console)
     known, total = finished_rows(plan, results), len(plan.instances)
     if known:
         line = f"{len(known)} of {total} instances are in {results.path} already"
         console.print(line, soft_wrap=True)
-    watching = PlainConsole(stderr=True)
     estimate = Estimate(plan.instances)
     for instance, row in known:
         estimate.finish(instance, row.seconds)
-    shown = time.monotonic()
     try:
-        with counting(watching, "answering") as show:
+        with watch(talk.watching) as live:
 
             def report(done: int, total: int, answer: Answer | None) -> None:
-                nonlocal shown
-                text = ""
                 if answer is not None:
                     seconds = 0.0 if answer.row is None else answer.row.seconds
                     estimate.finish(answer.instance, seconds)
-                    left = estimate.remaining(max(1, place.workers))
-                    text = "" if left is None else f"about {duration(left)} left"
-                show(done, total, text)
-                if not watching.is_terminal and time.monotonic() - shown >= LINE_SECONDS:
-                    shown = time.monotonic()
-                    line = f"{done} of {total} instances{', ' + text if text else ''}"
-                    watching.print(line, soft_wrap=True)
+                    if talk.verbose:
+                        with live.paused():
+                            console.print(_line(answer), soft_wrap=True)
+                left = estimate.remaining(max(1, place.workers))
+                text = "" if left is None else f"about {duration(left)} left"
+                live.show("answering", done, total, text)
 
             finished = run_plan(
                 plan, results, place=place, certificates=certificates, progress=report
@@ -77,17 +71,25 @@ def run_shown(
     return finished
 
 
+def _line(answer: Answer) -> str:
+    """Return the question and the answer of one instance."""
+    row = answer.row
+    word = "no answer" if row is None else f"{row.status.replace('_', ' ')} in {row.seconds:.2f} s"
+    return f"{_question(answer)}: {word}"
+
+
+def _question(answer: Answer) -> str:
+    instance, key = answer.instance, answer.instance.key
+    ball = f"{key.norm} {instance.radius}"
+    return f"{instance.network}, input {key.input_index}, {ball}, {key.method}"
+
+
 def refuse_failures(failures: Sequence[Answer], total: int, console: Console) -> None:
     """Print why instances have no answer, and raise if there are any."""
     if not failures:
         return
     for answer in failures[:MOST_REASONS]:
-        instance, key = answer.instance, answer.instance.key
-        console.print(
-            f"no answer: {instance.network}, input {key.input_index}, {key.norm} "
-            f"{instance.radius}, {key.method}: {answer.failure}",
-            soft_wrap=True,
-        )
+        console.print(f"no answer: {_question(answer)}: {answer.failure}", soft_wrap=True)
     raise BnncertError(
         f"{len(failures)} of {total} instances have no answer; the same command tries them again"
     )

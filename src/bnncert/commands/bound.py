@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from bnncert.commands.clock import remaining
+from bnncert.commands.clock import finite_limit, limit_text, remaining
 from bnncert.commands.cluster import with_cluster
-from bnncert.commands.console import PlainConsole, watch
 from bnncert.commands.grouping import grouped
 from bnncert.commands.image_folders import show_notes
 from bnncert.commands.options import (
@@ -19,12 +18,15 @@ from bnncert.commands.options import (
     ModelArgument,
     ScalingOptions,
     SchedulerOption,
+    TalkOptions,
 )
 from bnncert.commands.output import json_path, refuse_unwritable, write_json
+from bnncert.commands.progress import watch
 from bnncert.commands.question import read_network, read_points, with_argument
 from bnncert.commands.results import partial_result, result_tree, show_result
+from bnncert.commands.talk import Talk
+from bnncert.commands.undecided import Asked
 from bnncert.commands.unused import refuse_unread
-from bnncert.report.tables import elimination_table, presolve_table, stage_table
 from bnncert.verification import bound as bound_api
 
 
@@ -41,23 +43,26 @@ def bound(
     cluster: SchedulerOption = None,
     explain: ExplainOption = False,
     json_: JsonOption = None,
+    talking: TalkOptions,
 ) -> None:
     """Bound the margin over each rival class by one method."""
     refuse_unread(ctx, method)
+    talk = Talk.of(ctx, talking, stderr=json_ == "-")
     ball = with_argument(ball, point)
     options = settings.options()
     refuse_unwritable(json_path(json_), read=(model, ball.input_, ball.labels))
     network = read_network(model, settings.sign_zero)
     points = read_points(network, ball, ball.shape, scaling)
     question = points.question(points.index)
-    console = PlainConsole(stderr=json_ == "-")
-    show_notes(points, console)
-    title = f"{model.name}, {question.title}: {question.label_text}, {question.region.describe()}"
-    title += f", method {method}"
+    show_notes(points, talk.details)
+    title = f"{model.name}, {question.title}: {question.label_text}, {question.ball_text}"
+    title += f", method {method}; {limit_text(ctx, settings.timeout)}"
+    limit = finite_limit(settings.timeout)
+    asked = Asked(method, options, limit, question)
     with (
-        with_cluster(options, cluster) as options,
-        partial_result(console, title),
-        watch(PlainConsole(stderr=True)) as progress,
+        with_cluster(options, cluster, talk) as options,
+        watch(talk.watching, limit, talk.details.later(title)) as progress,
+        partial_result(talk.details, progress),
     ):
         result = bound_api(
             question.network,
@@ -69,10 +74,7 @@ def bound(
             options=options,
             progress=progress,
         )
-    show_result(console, title, result)
-    if explain:
-        console.print(presolve_table(result))
-        eliminated = any("elimination" in t.details for t in result.targets)
-        console.print(elimination_table(result) if eliminated else stage_table(result))
+        progress.open()
+    show_result(talk, asked, result, explain=explain)
     extra = {"input": question.where, "labels": question.labels, "seed": settings.seed}
     write_json(json_, result_tree(question.network, result, question.region, extra))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
 from pathlib import Path
+
+import typer
 
 from bnncert.deadline import Deadline
 
@@ -16,8 +19,52 @@ _IMPORTED = time.monotonic()
 LEAST_SECONDS = 1e-3
 
 
-def remaining(timeout: float | None) -> float | None:
+#: The time limit of a question without the option --timeout, in seconds.
+DEFAULT_LIMIT = 60.0
+
+#: The text that lifts the time limit.
+NO_LIMIT = "none"
+
+
+def read_limit(text: str | float) -> float:
+    """Return the seconds that --timeout states; infinite for `none`."""
+    if text == NO_LIMIT:
+        return math.inf
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not seconds > 0:
+        # The parser of an option states errors in the words of typer.
+        raise typer.BadParameter(
+            f"timeout is {text}; expected a number of seconds > 0, or {NO_LIMIT}"
+        )
+    return seconds
+
+
+def finite_limit(timeout: float) -> float | None:
+    """Return a limit as the methods take it: None is no limit."""
+    return None if math.isinf(timeout) else timeout
+
+
+def limit_text(ctx: typer.Context, timeout: float, of: str = "") -> str:
+    """Return the time limit in words, and how to lift it if nobody chose it."""
+    if math.isinf(timeout):
+        return "no time limit"
+    how = f" (--timeout {NO_LIMIT} lifts it)" if is_default(ctx, "timeout") else ""
+    return f"time limit {timeout:g} s{of}{how}"
+
+
+def is_default(ctx: typer.Context, name: str) -> bool:
+    """Whether nobody chose the value of a parameter."""
+    source = ctx.get_parameter_source(name)
+    # Compared by name, because versions of typer have enumerations of their own.
+    return source is not None and source.name == "DEFAULT"
+
+
+def remaining(limit: float) -> float | None:
     """Return the seconds left of a limit that began with the process, at least `LEAST_SECONDS`."""
+    timeout = finite_limit(limit)
     Deadline(timeout)
     return None if timeout is None else max(timeout - process_age(), LEAST_SECONDS)
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from bnncert.commands.console import PlainConsole
+from bnncert.commands.talk import Talk
 from bnncert.methods import Options
 from bnncert.scheduler import connected
 
 
 @contextmanager
-def with_cluster(options: Options, address: str | None) -> Iterator[Options]:
+def with_cluster(options: Options, address: str | None, talk: Talk) -> Iterator[Options]:
     """Return the options with the workers of the scheduler at an address, if one is given.
 
     The search also runs in this process, so workers may join later.
@@ -20,8 +20,9 @@ def with_cluster(options: Options, address: str | None) -> Iterator[Options]:
     if address is None:
         yield options
         return
+    talk.watching.print(f"connecting to the scheduler at {address}", soft_wrap=True)
     with connected(address) as cluster:
         if not cluster.threads():
             line = f"note: {address} has no workers yet; the search begins without them"
-            PlainConsole(stderr=True).print(line, soft_wrap=True)
+            talk.watching.print(line, soft_wrap=True)
         yield replace(options, cluster=cluster)

@@ -10,7 +10,8 @@ import typer
 from rich.console import Console, RenderableType
 
 from bnncert.bundled import DemoData, load_demo_images, load_demo_network
-from bnncert.commands.console import PlainConsole, counting
+from bnncert.commands.console import PlainConsole
+from bnncert.commands.progress import watch
 from bnncert.commands.results import totals_text
 from bnncert.errors import InputError
 from bnncert.methods import Options
@@ -59,10 +60,10 @@ def run_demo(
     table = plain_table(*titles, left=("answer", "stages"))
     started = time.monotonic()
     results: list[Result] = []
-    with counting(console, "verifying") as show:
+    with watch(PlainConsole(stderr=True)) as live:
         for i in range(count):
             region = Ball("linf", data.point(i), delta / 127.5, -1.0, 1.0)
-            show(i, count, f"image {i}")
+            live.show(f"verifying image {i}", i, count)
             result = verify(network, region, int(data.labels[i]), timeout=timeout)
             results.append(result)
             table.add_row(*_row(i, int(data.labels[i]), result))

@@ -20,11 +20,12 @@ from bnncert.batch.runner import AnsweredInstances, Place, default_folder, finis
 from bnncert.batch.store import ResultsFile
 from bnncert.commands.batches import refuse_failures, run_shown, show_notes
 from bnncert.commands.completion import among
-from bnncert.commands.console import PlainConsole, wide_console
+from bnncert.commands.console import wide_console
 from bnncert.commands.grouping import grouped
-from bnncert.commands.options import GridOption, LabelsOption
+from bnncert.commands.options import GridOption, LabelsOption, TalkOptions
 from bnncert.commands.output import refuse_clashes, refuse_unwritable
 from bnncert.commands.question import grid_option
+from bnncert.commands.talk import Talk
 from bnncert.commands.unused import refuse_together
 from bnncert.deadline import Deadline
 from bnncert.errors import InputError
@@ -84,13 +85,19 @@ def experiment(
         Path | None,
         typer.Option("--certificates", help="Folder of the certificates (default: beside --out)."),
     ] = None,
+    talking: TalkOptions,
 ) -> None:
     """Run the experiments of a file; the same command again continues an interrupted run."""
     refuse_together(
         ctx, "scheduler", {"workers": "the workers of the scheduler answer, not processes here"}
     )
+    talk = Talk.of(ctx, talking, width=200)
+
+    def say(text: str) -> None:
+        talk.watching.print(text, soft_wrap=True)
+
     path = find_configuration(config)
-    place = Place(workers, scheduler, _say)
+    place = Place(workers, scheduler, say)
     target = Path(f"{path.stem}.sqlite") if out is None else out
     refuse_unwritable(target)
     configuration = _configuration(path, changes)
@@ -101,7 +108,7 @@ def experiment(
     if dry_run:
         _show_plan(plan, target, workers)
     else:
-        _run(plan, target, place, certificates)
+        _run(plan, target, place, certificates, talk)
 
 
 def _configuration(path: Path, changes: ChangeOptions) -> Configuration:
@@ -120,26 +127,21 @@ def _configuration(path: Path, changes: ChangeOptions) -> Configuration:
     )
 
 
-def _run(plan: Plan, target: Path, place: Place, certificates: Path | None) -> None:
+def _run(plan: Plan, target: Path, place: Place, certificates: Path | None, talk: Talk) -> None:
     """Run a plan and print the results."""
-    console = wide_console(200)
     with ResultsFile(target) as results:
 
         def show_rows(rows: AnsweredInstances) -> None:
-            console.print(experiment_table(rows))
+            talk.details.print(experiment_table(rows))
 
-        finished = run_shown(plan, results, place, certificates, console, show_rows)
+        finished = run_shown(plan, results, place, certificates, talk, show_rows)
     total = len(plan.instances)
-    console.print(f"{len(finished.rows)} of {total} instances in {target}", soft_wrap=True)
+    talk.answer.print(f"{len(finished.rows)} of {total} instances in {target}", soft_wrap=True)
     written = sum(row.certificate is not None for _, row in finished.rows)
     if written:
         folder = certificates or default_folder(target)
-        console.print(f"{written} with a certificate, in {folder}", soft_wrap=True)
-    refuse_failures(finished.failures, total, console)
-
-
-def _say(text: str) -> None:
-    PlainConsole(stderr=True).print(text, soft_wrap=True)
+        talk.details.print(f"{written} with a certificate, in {folder}", soft_wrap=True)
+    refuse_failures(finished.failures, total, talk.answer)
 
 
 def _files(texts: Iterable[str]) -> dict[str, str]:

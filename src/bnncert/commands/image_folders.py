@@ -12,12 +12,14 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from bnncert.commands.console import ProgressBar
 from bnncert.commands.output import refuse_clashes
+from bnncert.commands.progress import LiveLine
 from bnncert.commands.question import AskedPoints, CommandQuestion
 from bnncert.commands.results import network_tree, result_tree, totals_text
+from bnncert.commands.talk import Talk
 from bnncert.errors import InputError
 from bnncert.radius import RadiusResult
+from bnncert.report.summary import radius_texts
 from bnncert.report.tables import number, status_text
 from bnncert.smallest import SmallestResult
 from bnncert.verdict import Result
@@ -30,9 +32,10 @@ class FolderView(Generic[ResultT]):
     """Shows the answers about a folder; a subclass states the line of an image and the total."""
 
     points: AskedPoints
-    console: Console
-    #: The name of the network.
+    talk: Talk
+    #: The name of the network, and the time limit in words.
     model: str
+    limit: str
 
     def about(self, question: CommandQuestion) -> str:
         """Return what the questions have in common."""
@@ -47,7 +50,7 @@ class FolderView(Generic[ResultT]):
         raise NotImplementedError
 
     def answer(
-        self, ask: Callable[[CommandQuestion], ResultT], progress: ProgressBar
+        self, ask: Callable[[CommandQuestion], ResultT], progress: LiveLine
     ) -> list[tuple[CommandQuestion, ResultT]]:
         """Ask about one image after the other; after Ctrl-C show the total so far and re-raise."""
         names, started = self.points.data.names, time.monotonic()
@@ -56,7 +59,7 @@ class FolderView(Generic[ResultT]):
         width = max(map(len, names))
         answered: list[tuple[CommandQuestion, ResultT]] = []
         with progress.paused():
-            self.console.print(self._title(questions[0]), soft_wrap=True)
+            self.talk.details.print(self._title(questions[0]), soft_wrap=True)
         try:
             for name, question in zip(names, questions, strict=True):
                 result = ask(question)
@@ -64,13 +67,13 @@ class FolderView(Generic[ResultT]):
                 with progress.paused():
                     start = f"{name.ljust(width)}  label {question.label}  "
                     text = Text.assemble(start, self.line(result), f"  {result.seconds:.2f} s")
-                    self.console.print(text, soft_wrap=True)
+                    self.talk.details.print(text, soft_wrap=True)
         finally:
             with progress.paused():
                 total = self.total([r for _, r in answered], time.monotonic() - started)
                 if len(answered) < len(questions):
                     total += f" (interrupted after {len(answered)} of {len(questions)} images)"
-                self.console.print(total, soft_wrap=True)
+                self.talk.answer.print(total, soft_wrap=True)
         return answered
 
     def _title(self, question: CommandQuestion) -> str:
@@ -82,7 +85,7 @@ class FolderView(Generic[ResultT]):
         elif data.labels is None:
             labels = "labels: the network's own answers"
         images = f"{self.points.text}: {len(data.names)} image(s)"
-        return f"{self.model}, {images}, {self.about(question)}; {labels}"
+        return f"{self.model}, {images}, {self.about(question)}; {labels}; {self.limit}"
 
 
 class VerifiedFolder(FolderView[Result]):
@@ -90,7 +93,7 @@ class VerifiedFolder(FolderView[Result]):
 
     def about(self, question: CommandQuestion) -> str:
         """Return the ball, which has the same radius around each image."""
-        return question.region.describe()
+        return question.ball_text
 
     def line(self, result: Result) -> Text:
         """Return the answer, and the margin or the class of the counterexample."""
@@ -134,9 +137,8 @@ class RadiiOfFolder(FolderView[RadiusResult | SmallestResult]):
             text = result.counts.text
             sides = {"certified": text(result.certified), "falsified": text(result.falsified)}
         else:
-            # All digits: a rounded radius could exceed the certified one.
-            shown = (repr(r) if np.isfinite(r) else "-" for r in (result.lower, result.upper))
-            sides = dict(zip(("certified", "falsified"), shown, strict=True))
+            lower, upper = radius_texts(result, self.points.unit)
+            sides = {"certified": lower, "falsified": upper}
         return Text(", ".join(f"{name} {value}" for name, value in sides.items()))
 
     def total(self, results: Sequence[RadiusResult | SmallestResult], seconds: float) -> str:

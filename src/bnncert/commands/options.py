@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from bnncert.commands.bundled_names import NETWORKS, POINTS, model_file
+from bnncert.commands.clock import DEFAULT_LIMIT, read_limit
 from bnncert.commands.completion import METHODS, among
 from bnncert.errors import InputError
 from bnncert.solvers import SolverName
@@ -67,8 +68,17 @@ ExplainOption = Annotated[
     bool,
     typer.Option(
         "--explain",
-        help="Show what presolve did, and sizes, iterations, gap and time per stage (sdp), or "
-        "width, components, clauses and time (elimination).",
+        help="Show the open neurons per layer, the stages with their times, and the bounds of "
+        "each stage; for sdp and elimination also their sizes.",
+    ),
+]
+TimeoutOption = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        parser=read_limit,
+        metavar="SECONDS|none",
+        help="Wall time for the whole question, from the start of the process on.",
     ),
 ]
 MemoryOption = Annotated[
@@ -129,6 +139,16 @@ SchedulerOption = Annotated[
         help="Address of a Dask scheduler whose workers share the search over sign patterns.",
     ),
 ]
+
+
+@dataclass(frozen=True)
+class TalkOptions:
+    """How much a command prints."""
+
+    quiet: Annotated[
+        bool, typer.Option("-q", "--quiet", help="Print only the answer, and errors.")
+    ] = False
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Print more details.")] = False
 
 
 #: The options that set fields of `Options` with a limited range.
@@ -235,13 +255,7 @@ class BallOptions(PointOptions):
 class MethodOptions:
     """The limits and settings of the methods."""
 
-    timeout: Annotated[
-        float | None,
-        typer.Option(
-            "--timeout",
-            help="Seconds of wall time for the whole question, from the start of the process on.",
-        ),
-    ] = None
+    timeout: TimeoutOption = DEFAULT_LIMIT
     seed: SeedOption = 0
     sign_zero: SignZeroOption = None
     form: Annotated[

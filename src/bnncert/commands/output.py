@@ -65,11 +65,29 @@ def json_path(target: str | None) -> Path | None:
     return None if target in (None, "-") else Path(str(target))
 
 
+def json_text(value: Any, depth: int = 0, *, in_array: bool = False) -> str:
+    """Return JSON with one line for each field.
+
+    An array of numbers or texts is one line, and so is an object without arrays in an array.
+    """
+    is_dict = isinstance(value, dict)
+    parts = list(value.values()) if is_dict else value if isinstance(value, list | tuple) else []
+    is_flat = not any(isinstance(part, dict | list | tuple) for part in parts)
+    if not parts or (is_flat and (in_array or not is_dict)):
+        return json.dumps(value, allow_nan=False)
+    texts = [json_text(part, depth + 1, in_array=not is_dict) for part in parts]
+    if is_dict:
+        texts = [f"{json.dumps(str(key))}: {text}" for key, text in zip(value, texts, strict=True)]
+    first, last = "{}" if is_dict else "[]"
+    inner, outer = "\n" + " " * (depth + 1), "\n" + " " * depth
+    return first + inner + f",{inner}".join(texts) + outer + last
+
+
 def write_json(target: str | None, tree: dict[str, Any]) -> None:
     """Write the answer to the target of `--json`, if there is one."""
     if target is None:
         return
-    text = json.dumps(tree, indent=1, allow_nan=False) + "\n"
+    text = json_text(tree) + "\n"
     if target == "-":
         sys.stdout.write(text)
         return

@@ -10,6 +10,7 @@ from typing import TypeVar
 from bnncert.batch.balls import Balls
 from bnncert.batch.labelled_points import OWN, Data, read_data
 from bnncert.batch.radii import Radius, read_radius, read_step
+from bnncert.batch.radius_text import INPUT_UNITS, RadiusUnit
 from bnncert.batch.rows import LabelSource
 from bnncert.commands.bundled_names import PREFIX, point_source
 from bnncert.commands.options import (
@@ -48,12 +49,20 @@ class CommandQuestion:
     title: str
     #: The shape of the image that the point comes from, if the network states no shape.
     image_shape: tuple[int, ...] = ()
+    #: The unit in which the radius was given.
+    unit: RadiusUnit = INPUT_UNITS
 
     @property
     def label_text(self) -> str:
         """The label, with a note if it is the network's own answer."""
         own = " (the network's own answer)" if self.labels == "own" else ""
         return f"label {self.label}{own}"
+
+    @property
+    def ball_text(self) -> str:
+        """The ball, with its radius in the unit in which it was given."""
+        ball = self.region
+        return ball.describe("" if isinstance(ball, L0Ball) else self.unit.text(ball.stated_radius))
 
 
 def read_network(model: Path, sign_zero: SignZero | None) -> Network:
@@ -67,10 +76,12 @@ def radius_option(
     norm: BallNorm = "linf",
     clip: tuple[float, float] | None = None,
     option: str | None = None,
+    name: str = "radius",
 ) -> float:
     """Return a radius in input units; `1.5px` is 1.5 of the network's pixel steps.
 
-    Messages show `option`, the whole value of --radius, if `text` is only a part of it.
+    `name` is the name of the option.  Messages show `option`, its whole value, if `text` is only a
+    part of it.
     """
     shown = text if option is None else option
     if norm == "l0":
@@ -78,15 +89,23 @@ def radius_option(
             return float(text)
         except ValueError:
             raise InputError(
-                f"--radius is {shown!r}; --norm l0 expects the number of inputs that may change"
+                f"--{name} is {shown!r}; --norm l0 expects the number of inputs that may change"
             ) from None
-    radius = read_radius(text)
+    radius = read_radius(text, name=name)
     if radius is None:
-        raise InputError(_expected("radius", shown))
+        raise InputError(_expected(name, shown))
     try:
         return radius.in_units(network, network.source, norm, clip)
     except InputError as error:
         raise InputError(f"--{error}") from error
+
+
+def radius_unit(
+    text: str, network: Network, norm: BallNorm, clip: tuple[float, float] | None
+) -> RadiusUnit:
+    """Return the unit of a radius that `radius_option` accepts."""
+    radius = None if norm == "l0" else read_radius(text)
+    return INPUT_UNITS if radius is None else radius.unit_for(network, network.source, norm, clip)
 
 
 def grid_option(text: str) -> Radius:
@@ -139,6 +158,8 @@ class AskedPoints:
     index: int | None
     #: The value of --label.
     label: int | None
+    #: The unit in which the radius was given.
+    unit: RadiusUnit = INPUT_UNITS
 
     @property
     def is_folder(self) -> bool:
@@ -173,7 +194,9 @@ class AskedPoints:
         count = data.count(network)
         title = where if count == 1 or named or data.names else f"{where} (of {count} points)"
         shape = data.image_shape if len(network.input_shape) == 1 else ()
-        return CommandQuestion(network, region, label, labels, self.targets, where, title, shape)
+        return CommandQuestion(
+            *(network, region, label, labels, self.targets, where, title), shape, self.unit
+        )
 
 
 def is_input(text: str) -> bool:
@@ -216,7 +239,8 @@ def read_points(
         raise InputError(f"{point.input_}: {error}") from error
     targets = read_targets(scaling.targets)
     return AskedPoints(
-        *(network, data, balls, radius, targets, point.input_, source, index, point.label)
+        *(network, data, balls, radius, targets, point.input_, source, index, point.label),
+        unit=radius_unit(shape.radius, network, shape.norm, clip),
     )
 
 

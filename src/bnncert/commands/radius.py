@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from bnncert.commands.clock import remaining
+from bnncert.batch.radius_text import RadiusUnit
+from bnncert.commands.clock import finite_limit, limit_text, remaining
 from bnncert.commands.cluster import with_cluster
-from bnncert.commands.console import PlainConsole, ProgressBar, watch
 from bnncert.commands.grouping import grouped
 from bnncert.commands.image_folders import (
     RadiiOfFolder,
@@ -33,25 +32,31 @@ from bnncert.commands.options import (
     SaveCounterexampleOption,
     ScalingOptions,
     SchedulerOption,
+    TalkOptions,
     TiesOption,
     WithinOption,
+    read_clip,
 )
 from bnncert.commands.output import json_path, refuse_clashes, refuse_unwritable, write_json
+from bnncert.commands.progress import LiveLine, watch
 from bnncert.commands.question import (
+    AskedPoints,
     CommandQuestion,
+    radius_option,
+    radius_unit,
     read_network,
     read_points,
     with_argument,
 )
 from bnncert.commands.results import network_tree, replay_text
 from bnncert.commands.smallest import SmallestView
+from bnncert.commands.talk import Talk
 from bnncert.commands.unused import refuse_together, refuse_unread, refuse_without
-from bnncert.deadline import Deadline
 from bnncert.errors import InputError
 from bnncert.problem import Ties
 from bnncert.radius import RadiusInterrupt, RadiusResult, find_radius
 from bnncert.regions import Ball
-from bnncert.report.summary import radius_table
+from bnncert.report.summary import probe_table, radius_table, radius_texts
 from bnncert.smallest import SmallestInterrupt, SmallestResult, find_smallest
 
 #: Files that only `--exact` uses.
@@ -62,12 +67,18 @@ EXACT_FILES = ("certificate", "save_counterexample", "resume")
 class SearchOptions:
     """Where the search for the radius ends."""
 
-    maximum: Annotated[float | None, typer.Option("--max", help="Largest radius of interest.")] = (
-        None
-    )
+    maximum: Annotated[
+        str | None,
+        typer.Option(
+            "--max", help="Largest radius of interest, also as in 3px; radii are shown in its unit."
+        ),
+    ] = None
     tolerance: Annotated[
-        float | None,
-        typer.Option("--tolerance", help="Gap to end at (default: 1 % of the falsified radius)."),
+        str | None,
+        typer.Option(
+            "--tolerance",
+            help="Gap to end at, also as in 0.1px (default: 1 % of the falsified radius).",
+        ),
     ] = None
     exact: Annotated[
         bool,
@@ -78,6 +89,22 @@ class SearchOptions:
     ] = False
     grid: GridOption = None
     within: WithinOption = None
+
+    def limits(
+        self, points: AskedPoints, clip: tuple[float, float] | None
+    ) -> tuple[AskedPoints, float | None, float | None]:
+        """Return the largest radius and the gap to end at, in input units.
+
+        The points get the unit of the largest radius.
+        """
+        network, norm = points.network, points.balls.norm
+        limit, gap = (
+            None if text is None else radius_option(text, network, norm, clip, name=name)
+            for name, text in (("max", self.maximum), ("tolerance", self.tolerance))
+        )
+        if self.maximum is not None:
+            points = replace(points, unit=radius_unit(self.maximum, network, norm, clip))
+        return points, limit, gap
 
 
 @dataclass(frozen=True)
@@ -121,9 +148,11 @@ def radius(
     cluster: SchedulerOption = None,
     outputs: ExactOutputs,
     json_: JsonOption = None,
+    talking: TalkOptions,
 ) -> None:
     """Find the largest certified and the smallest falsified radius around a point."""
     refuse_unread(ctx, method)
+    talk = Talk.of(ctx, talking, stderr=json_ == "-")
     point = with_argument(point, place)
     _refuse_useless(ctx, point, search)
     options = settings.options()
@@ -133,23 +162,27 @@ def radius(
     network = read_network(model, settings.sign_zero)
     shape = BallShape(point.norm, "0", search.within, search.grid)
     points = read_points(network, point, shape, scaling)
-    console = PlainConsole(stderr=json_ == "-")
-    show_notes(points, console)
-    asked = _SearchSetup(search, outputs, {"method": method, "seed": settings.seed}, ties)
+    points, maximum, gap = search.limits(points, read_clip(scaling.clip))
+    show_notes(points, talk.details)
+    asked = _SearchSetup(search, gap, outputs, {"method": method, "seed": settings.seed}, ties)
+    how: dict[str, Any] = {"maximum": maximum, "method": method}
+    limit, opening = finite_limit(settings.timeout), None
+    if not points.is_folder:
+        question = points.question(points.index)
+        title = f"{model.name}, {question.title}: {question.label_text}, norm {point.norm}"
+        opening = talk.details.later(f"{title}; {limit_text(ctx, settings.timeout)}")
     with (
-        with_cluster(options, cluster) as options,
-        watch(PlainConsole(stderr=True)) as progress,
+        with_cluster(options, cluster, talk) as options,
+        watch(talk.watching, None if points.is_folder else limit, opening) as progress,
     ):
-        how: dict[str, Any] = {"maximum": search.maximum, "method": method, "options": options}
-        how["progress"] = progress
+        how |= {"options": options, "progress": progress}
         if points.is_folder:
-            how["timeout"] = settings.timeout
-            tree = _search_folder(asked, RadiiOfFolder(points, console, model.name), json_, how)
+            text = limit_text(ctx, settings.timeout, " for each image")
+            folder = RadiiOfFolder(points, talk, model.name, text)
+            tree = _search_folder(asked, folder, json_, {**how, "timeout": limit})
         else:
             how["timeout"] = remaining(settings.timeout)
-            question = points.question(points.index)
-            title = f"{model.name}, {question.title}: {question.label_text}, norm {point.norm}"
-            tree = _search_one(asked, question, title, console, json_, how)
+            tree = _search_one(asked, question, talk, json_, how)
     write_json(json_, tree)
 
 
@@ -158,6 +191,7 @@ class _SearchSetup:
     """What the searches around all points have in common; `how` describes it in JSON."""
 
     search: SearchOptions
+    tolerance: float | None
     outputs: ExactOutputs
     how: dict[str, Any]
     ties: Ties
@@ -189,37 +223,39 @@ class _SearchSetup:
             *(network, ball.middle, label, ball.norm),
             clip_lo=ball.clip_lo,
             clip_hi=ball.clip_hi,
-            tolerance=self.search.tolerance,
+            tolerance=self.tolerance,
             **common,
         )
-        return interval, _show
+        return interval, partial(_show, question.unit)
 
 
 def _search_one(
     asked: _SearchSetup,
     question: CommandQuestion,
-    title: str,
-    console: Console,
+    talk: Talk,
     json_: str | None,
     how: dict[str, Any],
 ) -> dict[str, Any]:
     """Search around one point, show the result and return it for JSON."""
     find, show = asked.find(question)
     about = asked.about(question)
-    progress: ProgressBar = how["progress"]
+    progress: LiveLine = how["progress"]
     try:
         result = find(**how)
     except (RadiusInterrupt, SmallestInterrupt) as stop:
         found = stop.result
+        progress.open()
         with progress.paused():
-            tree = show(console, title, found)
-            console.print(f"interrupted after {found.seconds:.2f} s: the search is not finished")
+            tree = show(talk, found)
+            line = f"interrupted after {found.seconds:.2f} s: the search is not finished"
+            talk.details.print(line)
         if asked.search.exact:
             # The search can be continued from this file.
             write_json(json_, {**about, **tree})
         raise
+    progress.open()
     with progress.paused():
-        return {**about, **show(console, title, result)}
+        return {**about, **show(talk, result)}
 
 
 def _search_folder(
@@ -231,7 +267,6 @@ def _search_folder(
     options = ("--certificate", "--save-counterexample", "--resume")
     refuse_single_files(folder.points, dict(zip(options, files, strict=True)))
     refuse_overwriting(folder.points, json_path(json_))
-    Deadline(how["timeout"])
 
     def ask(question: CommandQuestion) -> RadiusResult | SmallestResult:
         find, _ = asked.find(question)
@@ -251,14 +286,19 @@ def _refuse_useless(ctx: typer.Context, point: CentreOptions, search: SearchOpti
         raise InputError("--norm l0 has whole numbers for radii; give --exact")
 
 
-def _show(console: Console, title: str, result: RadiusResult) -> dict[str, Any]:
+def _show(unit: RadiusUnit, talk: Talk, result: RadiusResult) -> dict[str, Any]:
     """Print the radii and the counterexample, if there is one; return them for JSON."""
-    console.print(title, soft_wrap=True)
-    console.print(radius_table(result))
+    if talk.verbose:
+        talk.details.print(probe_table(result.probes, unit.text))
+    if talk.quiet:
+        sure, false = radius_texts(result, unit)
+        talk.answer.print(f"certified radius {sure}, falsified radius {false}", soft_wrap=True)
+    talk.details.print(radius_table(result, unit))
     found = result.counterexample
     if found is not None:
-        console.print(f"counterexample for {found.target}, {replay_text(found)}", soft_wrap=True)
+        line = f"counterexample for {found.target}, {replay_text(found)}"
+        talk.details.print(line, soft_wrap=True)
     elif result.lower >= result.limit:
         reach = "the whole data box" if result.covers_data else "the largest radius looked at"
-        console.print(f"robust up to {reach}", soft_wrap=True)
+        talk.details.print(f"robust up to {reach}", soft_wrap=True)
     return result.to_dict()

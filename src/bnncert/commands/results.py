@@ -11,8 +11,12 @@ from rich.console import Console
 from rich.text import Text
 
 from bnncert.commands.clock import process_age
+from bnncert.commands.progress import LiveLine
+from bnncert.commands.talk import Talk
+from bnncert.commands.undecided import Asked, time_text, undecided_lines
 from bnncert.network import Network
 from bnncert.regions import Region
+from bnncert.report.explanation import explanation_tables
 from bnncert.report.tables import number, result_table, status_text
 from bnncert.verdict import Counterexample, Result, VerificationInterrupt
 from bnncert.version import __version__
@@ -41,27 +45,56 @@ def result_tree(
 
 
 @contextmanager
-def partial_result(console: Console, title: str) -> Iterator[None]:
+def partial_result(console: Console, progress: LiveLine) -> Iterator[None]:
     """Show the result so far on Ctrl-C inside the block, and re-raise it."""
     try:
         yield
     except VerificationInterrupt as stop:
         result = stop.result
-        console.print(title, soft_wrap=True)
-        console.print(result_table(result))
-        decided = sum(t.status in ("robust", "not_robust") for t in result.targets)
-        console.print(
-            f"interrupted after {result.seconds:.2f} s: {decided} of {len(result.targets)} "
-            "targets are decided",
-            soft_wrap=True,
-        )
+        progress.open()
+        with progress.paused():
+            _show_partial(console, result)
         raise
 
 
-def show_result(console: Console, title: str, result: Result) -> None:
-    """Print a line on the question, a table of the targets, and the verdict."""
-    console.print(title, soft_wrap=True)
+def _show_partial(console: Console, result: Result) -> None:
+    """Print the targets, and how many of them are decided."""
     console.print(result_table(result))
+    decided = sum(t.status in ("robust", "not_robust") for t in result.targets)
+    console.print(
+        f"interrupted after {result.seconds:.2f} s: {decided} of {len(result.targets)} "
+        "targets are decided",
+        soft_wrap=True,
+    )
+
+
+def show_result(talk: Talk, asked: Asked, result: Result, *, explain: bool = False) -> None:
+    """Print a table of the targets, the verdict, and why there is none or how it was found."""
+    talk.details.print(result_table(result))
+    talk.answer.print(Text.assemble(status_text(result), _summary(result)), soft_wrap=True)
+    for note in result.notes:
+        talk.details.print(f"note: {note}", soft_wrap=True)
+    explain_result(talk, asked, result, explain=explain)
+
+
+def explain_result(talk: Talk, asked: Asked, result: Result, *, explain: bool) -> None:
+    """Print why a question is undecided; with -v or `explain` more about any result."""
+    lines = [] if talk.quiet else undecided_lines(asked, result)
+    for line in lines:
+        talk.details.print(line, soft_wrap=True)
+    if talk.verbose:
+        for remark in result.account.remarks:
+            if remark not in result.notes:
+                talk.details.print(f"note: {remark}", soft_wrap=True)
+        if not lines and result.account.work:
+            talk.details.print(f"time: {time_text(result)}", soft_wrap=True)
+    if explain:
+        for table in explanation_tables(result):
+            talk.answer.print(table)
+
+
+def _summary(result: Result) -> str:
+    """Return the time, and the counterexample or the margin."""
     summary = f" in {result.seconds:.2f} s"
     if result.status == "timeout" and process_age():
         # The limit counts from the start of the process, and the seconds do not include start-up.
@@ -75,9 +108,7 @@ def show_result(console: Console, title: str, result: Result) -> None:
         summary += f": {what}, {replay_text(found)}"
     elif np.isfinite(result.lower):
         summary += f", margin at least {number(result.lower)}"
-    console.print(Text.assemble(status_text(result), summary), soft_wrap=True)
-    for note in result.notes:
-        console.print(f"note: {note}", soft_wrap=True)
+    return summary
 
 
 def totals_text(results: Sequence[Result], seconds: float) -> str:

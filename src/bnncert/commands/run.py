@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from bnncert.atomic import make_folder
 from bnncert.batch.instance import PointSource, Settings
 from bnncert.batch.labelled_points import read_data
 from bnncert.batch.plan import Plan, Selection, plan_run
 from bnncert.batch.rows import label_source
-from bnncert.batch.runner import AnsweredInstances, Place
+from bnncert.batch.runner import AnsweredInstances, Place, finished_rows
 from bnncert.batch.store import ResultsFile
 from bnncert.commands.batches import refuse_failures, run_shown
 from bnncert.commands.bundled_names import POINTS, point_source
+from bnncert.commands.clock import (
+    DEFAULT_LIMIT,
+    finite_limit,
+    is_default,
+    limit_text,
+    read_limit,
+)
 from bnncert.commands.completion import among
-from bnncert.commands.console import wide_console
 from bnncert.commands.grouping import grouped
 from bnncert.commands.options import (
     BallNormOption,
@@ -32,6 +38,7 @@ from bnncert.commands.options import (
     ScalingOptions,
     SeedOption,
     SignZeroOption,
+    TalkOptions,
     TiesOption,
     WithinOption,
     read_clip,
@@ -40,6 +47,7 @@ from bnncert.commands.options import (
 )
 from bnncert.commands.output import refuse_unwritable
 from bnncert.commands.question import balls_option, radius_option, read_network
+from bnncert.commands.talk import Talk
 from bnncert.commands.unused import refuse_unread
 from bnncert.errors import InputError
 from bnncert.report.summary import summary_table
@@ -83,8 +91,11 @@ class AnsweringOptions:
     ties: TiesOption = "violation"
     method: MethodOption = "auto"
     timeout: Annotated[
-        float | None, typer.Option("--timeout", help="Seconds for each instance.")
-    ] = None
+        float,
+        typer.Option(
+            "--timeout", parser=read_limit, metavar="SECONDS|none", help="Time for each instance."
+        ),
+    ] = DEFAULT_LIMIT
     seed: SeedOption = 0
     sign_zero: SignZeroOption = None
     memory: MemoryOption = 4.0
@@ -101,9 +112,11 @@ def run(
     scaling: ScalingOptions,
     answering: AnsweringOptions,
     workers: Annotated[int, typer.Option("--workers", help="Processes at work at once.")] = 1,
+    talking: TalkOptions,
 ) -> None:
     """Verify many points at many radii; the same command again continues an interrupted run."""
     refuse_unread(ctx, answering.method)
+    talk = Talk.of(ctx, talking, width=140)
     if workers < 1:
         raise InputError(f"workers is {workers}; expected at least 1")
     # A single worker needs no process of its own.
@@ -113,15 +126,21 @@ def run(
     if folder is not None:
         make_folder(folder)
     plan = _plan(model, points, scaling, answering)
-    console = wide_console()
     with ResultsFile(out) as results:
+        if is_default(ctx, "timeout"):
+            # A run that was begun without a time limit, the default of earlier versions, goes on.
+            unlimited = _plan(model, points, scaling, replace(answering, timeout=math.inf))
+            if finished_rows(unlimited, results):
+                plan, answering = unlimited, replace(answering, timeout=math.inf)
+        limit = limit_text(ctx, answering.timeout, " for each instance")
+        talk.details.print(f"{len(plan.instances)} instances; {limit}", soft_wrap=True)
 
         def show_rows(rows: AnsweredInstances) -> None:
-            _show(console, rows)
+            _show(talk, rows)
 
-        finished = run_shown(plan, results, place, folder, console, show_rows)
-    console.print(f"{len(finished.rows)} instances in {out}", soft_wrap=True)
-    refuse_failures(finished.failures, len(plan.instances), console)
+        finished = run_shown(plan, results, place, folder, talk, show_rows)
+    talk.answer.print(f"{len(finished.rows)} instances in {out}", soft_wrap=True)
+    refuse_failures(finished.failures, len(plan.instances), talk.answer)
 
 
 def _plan(
@@ -150,7 +169,7 @@ def _plan(
         read_targets(scaling.targets),
         answering.ties,
         answering.method,
-        answering.timeout,
+        finite_limit(answering.timeout),
         answering.seed,
         answering.memory,
         grid=grid,
@@ -168,8 +187,9 @@ def _plan(
     )
 
 
-def _show(console: Console, answered: AnsweredInstances) -> None:
+def _show(talk: Talk, answered: AnsweredInstances) -> None:
     """Print the summary, and the meaning of a share of robust inputs if there are no labels."""
+    console = talk.details
     console.print(summary_table(answered))
     rows = [row for _, row in answered]
     if rows and label_source(rows) == "own":

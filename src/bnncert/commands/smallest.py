@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from bnncert.commands.question import CommandQuestion
 from bnncert.commands.results import replay_text
+from bnncert.commands.talk import Talk
 from bnncert.errors import FormatError, InputError
 from bnncert.formats.reading import parse_json, read_bytes
 from bnncert.problem import Targets
 from bnncert.report.saved_counterexample import CounterexampleFile
-from bnncert.report.summary import smallest_table
+from bnncert.report.summary import probe_table, smallest_table
 from bnncert.smallest import Known, SmallestResult
 
 #: The fields of the JSON file that have to be equal for a search to continue from it.
@@ -45,11 +45,13 @@ class SmallestView:
         }
         self._network = {name: about[name] for name in ("network_hash", "sign_zero")}
 
-    def __call__(self, console: Console, title: str, result: SmallestResult) -> dict[str, Any]:
+    def __call__(self, talk: Talk, result: SmallestResult) -> dict[str, Any]:
         """Print both sides and the witness, save the witness, and return all for JSON."""
-        console.print(title, soft_wrap=True)
+        console = talk.details
+        if talk.verbose:
+            console.print(probe_table(result.probes, result.counts.text))
         console.print(smallest_table(result))
-        console.print(_sentence(result), soft_wrap=True)
+        talk.answer.print(_sentence(result), soft_wrap=True)
         if result.certificate is not None:
             sure = result.counts.text(result.certified)
             console.print(f"certificate: {result.certificate} (robust up to {sure})")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -11,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, TextColumn
 
-from bnncert.commands.console import PlainConsole, terminal_bar
+from bnncert.batch.estimate import duration
 from bnncert.commands.grouping import grouped
-from bnncert.commands.options import SeedOption
+from bnncert.commands.options import SeedOption, TalkOptions
 from bnncert.commands.output import refuse_unwritable
+from bnncert.commands.progress import watch
+from bnncert.commands.talk import Talk
 from bnncert.commands.unused import refuse_without
 from bnncert.errors import InputError, MissingExtraError
 from bnncert.training.datasets import REMOTE, data_folder, load_dataset
@@ -101,8 +102,10 @@ def train(
     force: Annotated[
         bool, typer.Option("--force", help="Replace the file that --out names, if it exists.")
     ] = False,
+    talking: TalkOptions,
 ) -> None:
     """Train a ternary or binary network; the same command again continues an interrupted run."""
+    talk = Talk.of(ctx, talking)
     refuse_without(ctx, "robust", ("delta",))
     refuse_without(ctx, "conv", ("stride",))
     if data_dir is not None and data not in REMOTE:
@@ -120,38 +123,44 @@ def train(
     # Errors in the data are reported first, but nothing is downloaded without PyTorch.
     if data in REMOTE:
         _require_pytorch()
-    dataset = _limited(_load(data, data_dir), limit)
+    dataset = _limited(_load(data, data_dir, talk), limit)
     options.check_inputs(dataset.input_shape)
     _require_pytorch()
-    _train_and_write(dataset, options, state, out)
+    _train_and_write(dataset, options, state, out, talk)
     if checkpoint is None:
         state.unlink(missing_ok=True)
 
 
-def _train_and_write(dataset: Dataset, options: TrainingOptions, state: Path, out: Path) -> None:
+def _train_and_write(
+    dataset: Dataset, options: TrainingOptions, state: Path, out: Path, talk: Talk
+) -> None:
     """Train, write the network and print a summary."""
     # Imported on use: PyTorch is an extra, and takes seconds to import.
     from bnncert.training.export import write_network
     from bnncert.training.fitting import fit
 
-    console = PlainConsole()
+    if talk.verbose:
+        images = (
+            f"{len(dataset.train.labels)} training images, {len(dataset.test.labels)} for tests"
+        )
+        talk.details.print(f"{images}; {options}", soft_wrap=True)
     try:
-        with _watch(console, options) as report:
+        with _watch(talk, options) as report:
             net = fit(dataset, options, checkpoint=state, report=report)
     except KeyboardInterrupt:
         if state.exists():
-            console.print(f"{state} has the last epoch; the same command continues from there")
+            talk.details.print(f"{state} has the last epoch; the same command continues from there")
         sys.stdout.flush()
         raise
     share = net.zero_share()
     written = write_network(net, dataset.scaling, dataset.test, out)
     network = written.network
-    console.print(
+    talk.answer.print(
         f"test accuracy {100 * written.accuracy:.2f} %; file and trained model agree on all "
         f"{written.compared} test images",
         soft_wrap=True,
     )
-    console.print(
+    talk.details.print(
         f"{out}: {'-'.join(map(str, network.sizes))}, zero weights {100 * share:.2f} %, "
         f"hash {network.content_hash}",
         soft_wrap=True,
@@ -172,7 +181,7 @@ def _sizes(text: str, option: str) -> tuple[int, ...]:
         ) from None
 
 
-def _load(data: str, folder: Path | None) -> Dataset:
+def _load(data: str, folder: Path | None, talk: Talk) -> Dataset:
     """Load the images; print a line for each file that is downloaded."""
     told: set[str] = set()
 
@@ -180,7 +189,7 @@ def _load(data: str, folder: Path | None) -> Dataset:
         if name not in told:
             told.add(name)
             size = "" if total is None else f" ({total / 2**20:.1f} MB)"
-            PlainConsole(stderr=True).print(f"fetching {name}{size}", soft_wrap=True)
+            talk.watching.print(f"fetching {name}{size}", soft_wrap=True)
 
     return load_dataset(data, folder, progress=fetching)
 
@@ -196,28 +205,38 @@ def _limited(dataset: Dataset, limit: int | None) -> Dataset:
 
 
 @contextmanager
-def _watch(console: Console, options: TrainingOptions) -> Iterator[Report]:
-    """Show a bar on a terminal, and a line for each epoch everywhere."""
-    description, text = TextColumn("{task.description}"), TextColumn("{task.fields[text]}")
-    with terminal_bar(PlainConsole(stderr=True), description, BarColumn(bar_width=30), text) as bar:
-        task = bar.add_task("training", total=None, text="")
+def _watch(talk: Talk, options: TrainingOptions) -> Iterator[Report]:
+    """Show the progress of an epoch, and a line for each finished epoch."""
+    started = time.monotonic()
+    first: list[float] = []
+    with watch(talk.watching) as live:
 
         def report(now: TrainingProgress) -> None:
             if now.finished:
-                console.print(_line(now, options), soft_wrap=True)
-                # Flushed, so that a log file shows each epoch at its end.
-                sys.stdout.flush()
+                # Hidden meanwhile: the line on stderr would be overwritten by that on stdout.
+                with live.paused():
+                    talk.details.print(_line(now, options), soft_wrap=True)
+                    # Flushed, so that a log file shows each epoch at its end.
+                    sys.stdout.flush()
                 return
-            bar.update(
-                task,
-                description=f"epoch {now.epoch + 1}/{options.epochs}",
-                completed=now.step,
-                total=now.steps,
-                text=f"loss {now.loss:.4f}  accuracy {100 * now.accuracy:.2f} %  "
-                f"zeros {100 * now.zeros:.1f} %",
-            )
+            done = now.epoch + now.step / max(now.steps, 1)
+            if not first:
+                # A training that continues from a checkpoint begins in the middle.
+                first.append(done)
+            text = f"epoch {now.epoch + 1}/{options.epochs}: loss {now.loss:.4f}, "
+            text += f"accuracy {100 * now.accuracy:.2f} %"
+            live.show(text, now.step, now.steps, _remaining(first[0], done, options, started))
 
         yield report
+
+
+def _remaining(first: float, done: float, options: TrainingOptions, started: float) -> str:
+    """Return the expected time of the epochs that are left."""
+    if done <= first:
+        return ""
+    left = (options.epochs - done) * (time.monotonic() - started) / (done - first)
+    # With patience the training may end before the last epoch.
+    return f"{'at most ' if options.patience else 'about '}{duration(left)} left"
 
 
 def _line(now: TrainingProgress, options: TrainingOptions) -> str:

@@ -45,8 +45,6 @@ def refuse_unread(ctx: typer.Context, method: str) -> None:
         owners: tuple[str, ...] = (method,)
         if name in OPTION_FIELDS:
             owners = REGISTRY.readers(name)
-        elif name == "explain":
-            owners = tuple(m.name for m in REGISTRY.all() if m.explains)
         if engine.name not in owners:
             raise InputError(f"method {method} does not use {flag}; it belongs to {listed(owners)}")
 

@@ -13,10 +13,9 @@ from rich.console import Console
 
 from bnncert.atomic import write_atomically
 from bnncert.commands.bundled_names import POINTS
-from bnncert.commands.clock import remaining
+from bnncert.commands.clock import finite_limit, limit_text, remaining
 from bnncert.commands.cluster import with_cluster
 from bnncert.commands.completion import among
-from bnncert.commands.console import PlainConsole, watch
 from bnncert.commands.grouping import grouped
 from bnncert.commands.image_folders import (
     VerifiedFolder,
@@ -28,16 +27,19 @@ from bnncert.commands.options import (
     ArithmeticOption,
     BallOptions,
     CertificateOption,
+    ExplainOption,
     JsonOption,
     MethodOption,
     ModelArgument,
     SaveCounterexampleOption,
     ScalingOptions,
     SchedulerOption,
+    TalkOptions,
     TiesOption,
     VerifyMethodOptions,
 )
 from bnncert.commands.output import json_path, refuse_unwritable, write_json
+from bnncert.commands.progress import watch
 from bnncert.commands.question import (
     CommandQuestion,
     is_input,
@@ -45,10 +47,11 @@ from bnncert.commands.question import (
     read_points,
     with_argument,
 )
-from bnncert.commands.results import partial_result, result_tree, show_result
+from bnncert.commands.results import explain_result, partial_result, result_tree, show_result
+from bnncert.commands.talk import Talk
+from bnncert.commands.undecided import Asked
 from bnncert.commands.unused import refuse_beside_query, refuse_unread
 from bnncert.competition.executed import as_executed
-from bnncert.deadline import Deadline
 from bnncert.formats.vnnlib.query import Specification
 from bnncert.formats.vnnlib.reader import read_vnnlib
 from bnncert.network import Network
@@ -86,9 +89,14 @@ class _Asked:
     title: str
     extra: dict[str, Any]
     ask: Callable[..., Result]
-    region: Region | None = None
+    question: CommandQuestion | None = None
     specification: Specification | None = None
     image_shape: tuple[int, ...] = ()
+
+    @property
+    def region(self) -> Region | None:
+        """The ball; None for a query."""
+        return None if self.question is None else self.question.region
 
 
 @grouped
@@ -110,10 +118,13 @@ def verify(
     settings: VerifyMethodOptions,
     arithmetic: ArithmeticOption = "real",
     cluster: SchedulerOption = None,
+    explain: ExplainOption = False,
     outputs: VerifyOutputs,
+    talking: TalkOptions,
 ) -> None:
     """Decide whether a property holds, with a counterexample if it does not."""
     refuse_unread(ctx, method)
+    talk = Talk.of(ctx, talking, stderr=outputs.json_ == "-")
     if spec is not None and is_input(spec):
         ball, spec = with_argument(ball, spec), None
     if spec is not None:
@@ -121,27 +132,37 @@ def verify(
     options, json_ = settings.options(), outputs.json_
     refuse_unwritable(*outputs.files, read=(model, spec, ball.input_, ball.labels))
     network = read_network(model, settings.sign_zero)
-    console = PlainConsole(stderr=json_ == "-")
     if spec is not None:
         asked = _query(network, model, Path(spec))
     else:
         points = read_points(network, ball, ball.shape, scaling)
-        show_notes(points, console)
+        show_notes(points, talk.details)
         if points.is_folder:
-            folder = VerifiedFolder(points, console, model.name)
+            limit = limit_text(ctx, settings.timeout, " for each image")
+            folder = VerifiedFolder(points, talk, model.name, limit)
             _verify_folder(folder, ties, method, settings, arithmetic, cluster, outputs)
             return
         asked = _ball(model, points.question(points.index), ties)
     saved = _saved(outputs.save_counterexample, asked)
+    opening = None
+    if asked.specification is None:
+        # The only line of a query is its answer.
+        opening = talk.details.later(f"{asked.title}; {limit_text(ctx, settings.timeout)}")
+    how = Asked(
+        *(method, options, finite_limit(settings.timeout), asked.question),
+        ties=ties,
+        is_real=arithmetic == "real",
+    )
     with (
-        with_cluster(options, cluster) as options,
-        partial_result(console, asked.title),
-        watch(PlainConsole(stderr=True)) as progress,
+        with_cluster(options, cluster, talk) as options,
+        watch(talk.watching, how.timeout, opening) as progress,
+        partial_result(talk.details, progress),
     ):
 
         def announce(found: Result) -> None:
+            progress.open()
             with progress.paused():
-                _show_answer(console, asked, found)
+                _show_answer(talk, how, asked, found, explain)
 
         result = asked.ask(
             method=method,
@@ -154,9 +175,9 @@ def verify(
             announce=announce,
         )
     if outputs.certificate is not None:
-        _show_certificate(console, result)
+        _show_certificate(talk.details, result)
     if saved is not None:
-        console.print(saved.write(result.counterexample), soft_wrap=True)
+        talk.details.print(saved.write(result.counterexample), soft_wrap=True)
     if outputs.witness is not None:
         write_atomically(outputs.witness, vnncomp_result(_replayable(asked, result)))
     extra = {**asked.extra, "seed": settings.seed, "arithmetic": arithmetic}
@@ -180,16 +201,15 @@ def _verify_folder(
     }
     refuse_single_files(folder.points, single)
     refuse_overwriting(folder.points, json_path(outputs.json_))
-    Deadline(settings.timeout)
     with (
-        with_cluster(settings.options(), cluster) as options,
-        watch(PlainConsole(stderr=True)) as progress,
+        with_cluster(settings.options(), cluster, folder.talk) as options,
+        watch(folder.talk.watching) as progress,
     ):
 
         def ask(question: CommandQuestion) -> Result:
             return _ball(Path(), question, ties).ask(
                 method=method,
-                timeout=settings.timeout,
+                timeout=finite_limit(settings.timeout),
                 sign_zero=settings.sign_zero,
                 options=options,
                 progress=progress,
@@ -216,10 +236,10 @@ def _ball(model: Path, question: CommandQuestion, ties: Ties) -> _Asked:
     network, region = question.network, question.region
     return _Asked(
         network,
-        f"{model.name}, {question.title}: {question.label_text}, {region.describe()}",
+        f"{model.name}, {question.title}: {question.label_text}, {question.ball_text}",
         {"input": question.where, "labels": question.labels},
         partial(verify_api, network, region, question.label, targets=question.targets, ties=ties),
-        region,
+        question,
         image_shape=question.image_shape,
     )
 
@@ -247,12 +267,15 @@ def _replayable(asked: _Asked, result: Result) -> Result:
     return replace(result, status="unknown", counterexample=None) if executed is None else executed
 
 
-def _show_answer(console: Console, asked: _Asked, found: Result) -> None:
+def _show_answer(talk: Talk, how: Asked, asked: _Asked, found: Result, explain: bool) -> None:
     """Print the word of VNN-COMP for a query, and the table of targets for a ball."""
-    if asked.specification is not None:
-        console.print(found.vnncomp_word)
-    else:
-        show_result(console, asked.title, found)
+    if asked.specification is None:
+        show_result(talk, how, found, explain=explain)
+        return
+    talk.answer.print(found.vnncomp_word)
+    # The only line of a query on the standard output is its answer, unless more is asked for.
+    about = talk if explain else replace(talk, details=talk.watching)
+    explain_result(about, how, found, explain=explain)
 
 
 def _show_certificate(console: Console, result: Result) -> None:

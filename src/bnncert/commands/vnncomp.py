@@ -8,9 +8,13 @@ from typing import Annotated
 
 import typer
 
-from bnncert.commands.console import PlainConsole, counting, say_interrupted, wide_console
-from bnncert.commands.options import CertificatesOption, MemoryOption, MethodOption
+from bnncert.batch.estimate import duration
+from bnncert.commands.console import say_interrupted
+from bnncert.commands.grouping import grouped
+from bnncert.commands.options import CertificatesOption, MemoryOption, MethodOption, TalkOptions
 from bnncert.commands.output import refuse_clashes
+from bnncert.commands.progress import watch
+from bnncert.commands.talk import Talk
 from bnncert.commands.unused import refuse_unread
 from bnncert.competition.category import (
     CategorySettings,
@@ -23,7 +27,9 @@ from bnncert.errors import InputError
 from bnncert.report.competition import Line, category_table, totals
 
 
+@grouped
 def vnncomp(
+    *,
     ctx: typer.Context,
     instances: Annotated[
         Path, typer.Argument(help="instances.csv: rows onnx,vnnlib,timeout; files beside it.")
@@ -42,9 +48,11 @@ def vnncomp(
     ] = "",
     again: Annotated[bool, typer.Option("--again", help="Answer all instances again.")] = False,
     memory: MemoryOption = 4.0,
+    talking: TalkOptions,
 ) -> None:
     """Answer a category of VNN-COMP; the same command again continues an interrupted run."""
     refuse_unread(ctx, method)
+    talk = Talk.of(ctx, talking, width=140)
     settings = CategorySettings(method, memory, certificates)
     chosen = [i for i in read_instances(instances, timeout) if only in Path(i.vnnlib).name]
     if not chosen:
@@ -53,36 +61,51 @@ def vnncomp(
     if certificates is not None:
         written += [certificate_path(certificates, i.name) for i in chosen]
     refuse_clashes(written, [instances, *(p for i in chosen for p in (i.model, i.query))])
-    _run(chosen, out, settings, again)
+    _run(chosen, out, settings, again, talk)
 
 
 def _run(
-    chosen: Sequence[CategoryInstance], out: Path, settings: CategorySettings, again: bool
+    chosen: Sequence[CategoryInstance],
+    out: Path,
+    settings: CategorySettings,
+    again: bool,
+    talk: Talk,
 ) -> None:
     """Run with a progress bar; after Ctrl-C print the finished instances and re-raise."""
-    console, watching = wide_console(), PlainConsole(stderr=True)
-    seen: list[int] = []
+    console = talk.details
+    seen: list[Line] = []
     try:
-        with counting(watching, "verifying") as show:
+        with watch(talk.watching) as live:
 
             def report(done: int, total: int, line: Line | None) -> None:
-                if not seen and done:
+                text = "verifying"
+                if line is None and done:
                     console.print(f"{done} of {total} instances are in {out} already")
-                seen.append(done)
-                text = "" if line is None else f"{line.query_name}: {line.word}"
-                show(done, total, text)
+                if line is not None:
+                    seen.append(line)
+                    text = f"{line.query_name}: {line.word}"
+                    if talk.verbose:
+                        with live.paused():
+                            console.print(f"{text} in {line.seconds:.2f} s", soft_wrap=True)
+                live.show(text, done, total, _remaining(seen, total - done))
 
             lines = run_category(chosen, out, settings, again=again, progress=report)
     except KeyboardInterrupt:
         lines = finished_lines(chosen, out, settings)
-        _show(lines)
+        _show(talk, lines)
         say_interrupted(console, len(lines), len(chosen), out)
         raise
-    _show(lines)
+    _show(talk, lines)
     console.print(f"{len(lines)} instances in {out}", soft_wrap=True)
 
 
-def _show(lines: Sequence[Line]) -> None:
-    console = wide_console()
-    console.print(category_table(lines))
-    console.print(totals(lines), soft_wrap=True)
+def _remaining(seen: Sequence[Line], left: int) -> str:
+    """Return the expected time of the instances that are left, from the mean until now."""
+    if not seen:
+        return ""
+    return f"about {duration(left * sum(line.seconds for line in seen) / len(seen))} left"
+
+
+def _show(talk: Talk, lines: Sequence[Line]) -> None:
+    talk.details.print(category_table(lines))
+    talk.answer.print(totals(lines), soft_wrap=True)

@@ -166,7 +166,9 @@ class Attack:
         network, region = problem.network, problem.region
         self._problem, self._context = problem, context
         self._stop_at_first = stop_at_first
-        bounds = stability(network, region) if bounds is None else bounds
+        if bounds is None:
+            bounds = stability(network, region)
+            context.note_bounds(bounds)
         count = len(problem.targets)
         self._active = np.arange(count)
         self._best = np.full(count, np.inf)

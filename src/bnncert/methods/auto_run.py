@@ -18,7 +18,7 @@ from bnncert.methods.branch import Branching, BranchMethod
 from bnncert.methods.interval import IntervalMethod, interval_proof
 from bnncert.methods.proof_stages import ProofStage, ProofTask
 from bnncert.methods.propagation import PatternEngine, PropagationMethod
-from bnncert.presolve.pipeline import Presolved, presolve
+from bnncert.presolve.pipeline import Presolved
 from bnncert.presolve.plain import plain_presolve
 from bnncert.presolve.stability import LayerBounds, stability
 from bnncert.problem import Problem
@@ -71,6 +71,7 @@ class AutoRun:
         self.problem, self.context = problem, context
         self.results: dict[str, TargetResult] = {}
         self.bounds = stability(problem.network, problem.region)
+        context.note_bounds(self.bounds)
         self.is_large = self.bounds[0].unstable.size > LARGE
         # The same search as that of the method `attack`, from its first point on.
         self.search = Attack(problem, context, bounds=self.bounds)
@@ -161,7 +162,7 @@ class AutoRun:
         if self.has_flip_budget:
             end = end.within(PRESOLVE_SHARE * end.remaining())
         try:
-            presolved = presolve(problem.network, problem.region, deadline=end)
+            presolved = self.context.presolve(problem, end)
             contradiction = presolved.contradiction
         except OutOfTimeError:
             presolved = self.plain() if self.has_flip_budget else None
@@ -238,7 +239,8 @@ class AutoRun:
             self.patterns = PatternEngine(presolved, self.problem, own, self.context.deciding())
         self.patterns.drop({t.name for t in self.problem.targets} - self.open)
         self.patterns.exchange(self.learned)
-        self.context.report(PropagationMethod.name, 0, 1)
+        everyone = len(self.problem.targets)
+        self.context.report(PropagationMethod.name, everyone - len(self.open), everyone)
         slice_ = end.within(seconds)
         outcome = self.patterns.run(slice_)
         self.patterns.exchange(self.learned)
@@ -334,8 +336,11 @@ class AutoRun:
             context = replace(self.context, deadline=end)
             waiting = len(pending) - number
             task = ProofTask(problem, presolved, target, context, waiting, self.branching)
+            since = context.deadline.elapsed()
             after = stage.prove(task)
-            if after is not None:
+            if after is None:
+                context.spend(stage.method.name, since, target.name)
+            else:
                 late = late or after.status == "timeout"
                 self.enter(after)
                 if after.status == "not_robust":

@@ -10,16 +10,19 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
+from bnncert.account import PRESOLVE, Journal, LayerCount, Step
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
 from bnncert.description.rationals import float_above
 from bnncert.errors import InputError, MissingExtraError
 from bnncert.presolve.pipeline import Presolved, presolve
+from bnncert.presolve.stability import LayerBounds
 from bnncert.problem import Problem, Target
 from bnncert.relaxations.linear import Form
 from bnncert.relaxations.moments.cliques import Sparsity
 from bnncert.replay import Replayer
 from bnncert.scheduler import Cluster
+from bnncert.search.pulse import Pulse
 from bnncert.search.trace import SearchRecord, Trace
 from bnncert.verdict import Counterexample, Status, TargetResult, best_of
 
@@ -120,6 +123,8 @@ class Context:
     record: SearchRecord | None = None
     #: The best answer so far to each target that was worked on, reported on Ctrl-C.
     so_far: dict[str, TargetResult] = field(default_factory=dict)
+    #: The steps of the run, from which its account is made.
+    journal: Journal = field(default_factory=Journal)
 
     @property
     def tracing(self) -> bool:
@@ -137,10 +142,27 @@ class Context:
             self.record.presolved = presolved
         return presolved
 
-    def presolve(self, problem: Problem) -> Presolved:
-        """Presolve the network within the deadline, and record the result for a certificate."""
-        return self.record_presolved(
-            presolve(problem.network, problem.region, deadline=self.deadline)
+    def presolve(self, problem: Problem, deadline: Deadline | None = None) -> Presolved:
+        """Presolve the network within the deadline, and note its time and the open neurons."""
+        since = self.deadline.elapsed()
+        self.report(PRESOLVE, 0, len(problem.targets))
+        try:
+            made = presolve(problem.network, problem.region, deadline=deadline or self.deadline)
+        finally:
+            self.spend(PRESOLVE, since)
+        self.note_bounds(made.bounds)
+        return made
+
+    def spend(self, stage: str, since: float, target: str | None = None) -> None:
+        """Note work without a result since a time of the deadline's clock; None: on all targets."""
+        begin = self.deadline.start + since
+        end = self.deadline.start + self.deadline.elapsed()
+        self.journal.steps.append(Step(stage, target, begin, end))
+
+    def note_bounds(self, bounds: Sequence[LayerBounds]) -> None:
+        """Note how many neurons of each layer are open; later bounds replace earlier ones."""
+        self.journal.layers = tuple(
+            LayerCount(b.state.size, int(np.count_nonzero(b.state == 0))) for b in bounds
         )
 
     def deciding(self) -> Context:
@@ -150,7 +172,18 @@ class Context:
     def report(self, text: str, done: int, total: int) -> None:
         """Report the progress."""
         if self.progress is not None:
+            self.journal.counted = done, total
             self.progress(text, done, total)
+
+    def pulse(self, text: str) -> Pulse | None:
+        """Return what reports the closed share of a tree; None if nobody wants to know it."""
+        if self.progress is None:
+            return None
+
+        def tell(closed: float) -> None:
+            self.report(f"{text}, {100 * closed:.3g} % of the tree closed", *self.journal.counted)
+
+        return Pulse(tell)
 
     def in_turn(self, problem: Problem, name: str) -> Iterator[Target]:
         """Yield the targets of a problem, reporting which one a method works on."""
@@ -204,6 +237,11 @@ class Context:
             trusted=trusted if status == "robust" else None,
             tried=tried,
         )
+        start, decided = self.deadline.start, status in ("robust", "not_robust")
+        end = start + since + made.seconds
+        self.journal.steps.append(
+            Step(stage, target.name, start + since, end, lower, upper, decided)
+        )
         before = self.so_far.get(target.name)
         self.so_far[target.name] = made if before is None else best_of(before, made)
         return made
@@ -240,8 +278,6 @@ class Method(ABC):
     package: ClassVar[str | None] = None
     #: The fields of :class:`Options` that it reads; another one on the command line is an error.
     reads: ClassVar[frozenset[str]] = frozenset()
-    #: Whether its results have details about presolve and every stage.
-    explains: ClassVar[bool] = False
 
     @abstractmethod
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:

@@ -96,6 +96,7 @@ class Branching:
         work = work or self._work(target, number, context, minimum)
         tree, found = work.tree, work.found
         self.learned.add_to(tree)
+        tree.pulse = context.pulse(f"{self.name}: {target.name}")
         outcome = search_together(tree, work.task, context.deadline, context.options.processes)
         self.learned.add_from(tree)
         if context.tracing and not minimum and outcome.status == "proved":
@@ -184,7 +185,8 @@ class BranchMethod(Method):
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
         """Decide every target in turn; presolve is shared."""
-        branching = Branching(context.presolve(problem), problem, self.name)
+        presolved = context.record_presolved(context.presolve(problem))
+        branching = Branching(presolved, problem, self.name)
         targets = context.in_turn(problem, self.name)
         return tuple(self._decide(branching, target, context) for target in targets)
 

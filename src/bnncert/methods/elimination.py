@@ -263,12 +263,11 @@ class EliminationMethod(Method):
     summary = "minimum over sign patterns by eliminating variables; for convolutions"
     promises = ("bound", "exact", "counterexample")
     reads = frozenset({"mode", "memory", "seed"})
-    explains = True
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
         """Decide all targets in one search."""
         started = context.deadline.elapsed()
-        presolved = context.presolve(problem)
+        presolved = context.record_presolved(context.presolve(problem))
         since = context.deadline.elapsed()
         details = {"presolve": explain(presolved), "presolve seconds": since - started}
         known = {t.name: interval_proof(t, presolved.bounds[-1]) for t in problem.targets}
@@ -288,5 +287,6 @@ class EliminationMethod(Method):
                 made = engine.result(target, self.name, since, lower)
                 results.append(replace(made, details={**details, **made.details}))
             else:
-                results.append(context.result(target, self.name, since, lower=lower, proved=proved))
+                now = context.deadline.elapsed()
+                results.append(context.result(target, self.name, now, lower=lower, proved=proved))
         return tuple(results)

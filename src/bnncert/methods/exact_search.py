@@ -21,7 +21,6 @@ from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.methods.base import Context, Method
 from bnncert.methods.interval import interval_proof
 from bnncert.presolve.literals import sign_of, variable_of
-from bnncert.presolve.pipeline import presolve
 from bnncert.presolve.record import PresolveRecord
 from bnncert.presolve.reduction import UnstableProblem, reduce_target
 from bnncert.presolve.stability import LayerBounds, stability
@@ -71,11 +70,12 @@ class ExactMethod(Method):
         """Decide every target in turn."""
         lattice = context.options.form == "lattice"
         if lattice:
-            presolved = presolve(problem.network, problem.region, deadline=context.deadline)
+            presolved = context.presolve(problem)
             bounds, record = presolved.bounds, presolved.record
         else:
             # The paper's form is used as published, without conflicting pairs.
             bounds, record = stability(problem.network, problem.region), PresolveRecord()
+            context.note_bounds(bounds)
         return tuple(
             self.solve_target(problem, bounds, target, context, record)
             for target in context.in_turn(problem, self.name)

@@ -45,6 +45,7 @@ class RelaxationMethod(Method):
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
         """Bound every target in turn."""
         bounds = stability(problem.network, problem.region)
+        context.note_bounds(bounds)
         results = []
         for target in context.in_turn(problem, self.name):
             since = context.deadline.elapsed()

@@ -10,7 +10,6 @@ from __future__ import annotations
 from bnncert.deadline import OutOfTimeError
 from bnncert.methods.base import Context
 from bnncert.methods.elimination import EliminationMethod, local_plan, start_engine
-from bnncert.presolve.pipeline import presolve
 from bnncert.problem import Problem
 from bnncert.verdict import TargetResult
 
@@ -27,7 +26,7 @@ def attack_locally(problem: Problem, context: Context) -> dict[str, TargetResult
     if problem.network.depth != 2:
         return {}
     try:
-        presolved = presolve(problem.network, problem.region, deadline=deadline)
+        presolved = context.presolve(problem, deadline)
     except OutOfTimeError:
         return {}
     if local_plan(presolved, len(problem.targets), deadline) is None:

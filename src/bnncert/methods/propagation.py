@@ -14,7 +14,7 @@ from bnncert.deadline import Deadline
 from bnncert.methods.base import Context, Method, register
 from bnncert.methods.interval import interval_proof
 from bnncert.presolve.literals import literal, renumbered, sign_of, variable_of
-from bnncert.presolve.pipeline import Presolved, presolve
+from bnncert.presolve.pipeline import Presolved
 from bnncert.presolve.plain import plain_presolve
 from bnncert.presolve.stability import stability
 from bnncert.problem import Problem, Target
@@ -116,6 +116,7 @@ class PatternEngine:
 
     def _run(self, deadline: Deadline) -> SearchOutcome:
         self.realiser.deadline = self.search.limit = deadline
+        self.search.pulse = self.context.pulse(PropagationMethod.name)
         if self._descent is not None:
             seconds = min(DESCENT_SECONDS, DESCENT_SHARE * deadline.remaining())
             if self._descent.run(deadline.within(seconds), DESCENTS):
@@ -251,9 +252,10 @@ def _presolved(problem: Problem, context: Context) -> Presolved:
     """Return the presolved network; a budget of flips implies all pairs, so they are not needed."""
     network, region = problem.network, problem.region
     bounds = stability(network, region)
+    context.note_bounds(bounds)
     if flip_budget(network.layers[0], bounds[0].unstable, region) is not None:
         return plain_presolve(network, region, bounds)
-    return presolve(network, region, deadline=context.deadline)
+    return context.presolve(problem)
 
 
 @register
@@ -286,6 +288,7 @@ class PropagationMethod(Method):
             open_ = ()
         if open_ and not context.deadline.passed():
             if is_small_enough(presolved):
+                context.report(self.name, len(problem.targets) - len(open_), len(problem.targets))
                 engine = PatternEngine(presolved, problem, open_, context)
                 engine.run(context.deadline)
                 engine.leave_trace()

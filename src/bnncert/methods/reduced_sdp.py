@@ -253,7 +253,6 @@ class ReducedSdpMethod(Method):
     summary = "presolve and reduced semidefinite relaxation with our own solver: the default bound"
     promises = ("bound",)
     reads = frozenset({"seed", "mode", "solver", "cut_rounds", "coupling"})
-    explains = True
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
         """Bound every target; presolve is shared."""
@@ -262,8 +261,7 @@ class ReducedSdpMethod(Method):
                 "method sdp has no cliques to choose; --sparsity is for sdp-tight etc."
             )
         started = context.deadline.elapsed()
-        context.report("presolve", 0, len(problem.targets))
-        presolved = context.presolve(problem)
+        presolved = context.record_presolved(context.presolve(problem))
         shared = {
             "presolve": explain(presolved),
             "presolve seconds": context.deadline.elapsed() - started,

@@ -281,9 +281,9 @@ class Ball(Region):
             below, above = np.where(outside, half, below), np.where(outside, above, half)
         return np.clip(self.middle + shrunk(np.where(inside, 0.0, above)), self.lo, self.hi)
 
-    def _describe(self) -> str:
+    def _describe(self, radius: str) -> str:
         name = {"linf": "L-inf", "l2": "L2", "l1": "L1"}[self.norm]
-        text = f"{name} ball of radius {self.stated_radius:.9g}"
+        text = f"{name} ball of radius {radius or format(self.stated_radius, '.9g')}"
         if self.clip_lo is not None and self.clip_hi is not None:
             text += f", data in [{self.clip_lo.min():.9g}, {self.clip_hi.max():.9g}]"
         return text

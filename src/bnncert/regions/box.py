@@ -73,7 +73,7 @@ class Box(Region):
     def _project(self, points: FloatArray) -> FloatArray:
         return np.clip(points, self.lo, self.hi)
 
-    def _describe(self) -> str:
+    def _describe(self, radius: str) -> str:
         return f"box in {self.size} dimensions, widest side {np.max(self.hi - self.lo):.6g}"
 
     def to_dict(self) -> dict[str, Any]:

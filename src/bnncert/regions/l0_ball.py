@@ -142,7 +142,7 @@ class L0Ball(Region):
             fits = np.array_equal(rounded.astype(dtype), rounded)
         return rounded if fits and self.contains(rounded) else None
 
-    def _describe(self) -> str:
+    def _describe(self, radius: str) -> str:
         text = f"at most {self.changes} of {self.size} inputs change"
         if self.within is not None:
             text += f" by at most {self.within:.9g}"

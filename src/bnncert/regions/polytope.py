@@ -171,7 +171,7 @@ class Polytope(Region):
         pull_back = np.max(excess / (excess + depth), axis=1, keepdims=True, initial=0.0)
         return np.asarray(x + pull_back * (self.center - x))
 
-    def _describe(self) -> str:
+    def _describe(self, radius: str) -> str:
         return f"polytope in {self.size} dimensions with {self.right.size} inequalities and a box"
 
     def to_dict(self) -> dict[str, Any]:

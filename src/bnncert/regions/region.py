@@ -122,14 +122,14 @@ class Region(ABC):
         low, high = values.first_from(self.lo), values.last_until(self.hi)
         return values.at(np.clip(values.nearest(points), low, np.maximum(low, high)))
 
-    def describe(self) -> str:
-        """Return a description of one line."""
-        text = self._describe()
+    def describe(self, radius: str = "") -> str:
+        """Return a description of one line; `radius` is the text for the radius of a ball."""
+        text = self._describe(radius)
         return text if self.grid is None else f"{text}, {self.grid.describe()}"
 
     @abstractmethod
-    def _describe(self) -> str:
-        """Return a description without the grid."""
+    def _describe(self, radius: str) -> str:
+        """Return a description without the grid, with a text for the radius if there is one."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from rich.table import Table
 
 from bnncert.batch.instance import Instance
+from bnncert.batch.radius_text import RadiusUnit
 from bnncert.batch.rows import Row, label_source
-from bnncert.radius import RadiusResult
+from bnncert.radius import Probe, RadiusResult
 from bnncert.report.counts import COUNT_TITLES, Count, count_answers, count_cells
 from bnncert.report.plain_table import plain_table
 from bnncert.report.statistics import CERTIFIED
@@ -43,16 +44,26 @@ def summary_table(answered: Iterable[tuple[Instance, Row]]) -> Table:
     return table
 
 
-def radius_table(result: RadiusResult) -> Table:
+def radius_table(result: RadiusResult, unit: RadiusUnit) -> Table:
     """Return the table of a search, which has one line."""
     table = plain_table("certified radius", "falsified radius", "gap", "verify calls", "seconds")
+    gap = f"{result.gap / unit.size:.3g}{unit.name}"
     table.add_row(
-        _exact(result.lower),
-        _exact(result.upper),
-        f"{result.gap:.3g}" if math.isfinite(result.gap) else "-",
+        *radius_texts(result, unit),
+        gap if math.isfinite(result.gap) else "-",
         str(result.calls),
         f"{result.seconds:.2f}",
     )
+    return table
+
+
+def probe_table(probes: Sequence[Probe], text: Callable[[float], str]) -> Table:
+    """Return the verifications of a search in their order; `text` writes a radius."""
+    titles = ("radius", "method", "answer", "seconds")
+    table = plain_table(*titles, left=("method", "answer"))
+    for probe in probes:
+        word = probe.status.replace("_", " ")
+        table.add_row(text(probe.radius), probe.method, word, f"{probe.seconds:.2f}")
     return table
 
 
@@ -66,6 +77,13 @@ def smallest_table(result: SmallestResult) -> Table:
         f"{result.seconds:.2f}",
     )
     return table
+
+
+def radius_texts(result: RadiusResult, unit: RadiusUnit) -> tuple[str, str]:
+    """Return the certified and the falsified radius; a rounded one keeps its meaning."""
+    if not unit.name:
+        return _exact(result.lower), _exact(result.upper)
+    return unit.below(result.lower), unit.above(result.upper)
 
 
 def _exact(value: float) -> str:

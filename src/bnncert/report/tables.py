@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from rich.table import Table
@@ -59,69 +59,11 @@ def result_table(result: Result) -> Table:
             f"{t.seconds:.2f}",
             Text(t.stage if t.status in ("robust", "not_robust") else t.note),
         )
+    shared = result.account.shared
+    if shared:
+        seconds = f"{sum(shared.values()):.2f}"
+        table.add_row(Text("shared"), "", "", "", seconds, Text(", ".join(shared)))
     return table
-
-
-def presolve_table(result: Result) -> Table:
-    """Return the effect of presolve on each layer, which is the same for all targets."""
-    titles = ("layer", "neurons", "open", "variables", "rules")
-    table = plain_table(*titles, left=("rules",), name="presolve")
-    lines: list[dict[str, Any]] = next(
-        (t.details["presolve"] for t in result.targets if "presolve" in t.details), []
-    )
-    for line in lines:
-        rules = ", ".join(f"{rule} {count}" for rule, count in line["rules"].items())
-        table.add_row(
-            str(line["layer"]),
-            str(line["neurons"]),
-            str(line["open"]),
-            "tables" if line["variables"] is None else str(line["variables"]),
-            Text(rules),
-        )
-    return table
-
-
-def stage_table(result: Result) -> Table:
-    """Return sizes, iterations, gap and time of every solve."""
-    titles = ("target", "stage", "unknowns", "iterations", "bound", "gap", "seconds", "status")
-    words = ("target", "stage", "status")
-    table = plain_table(*titles, left=words, one_line=titles, name="stages")
-    first = next((t for t in result.targets if "presolve seconds" in t.details), None)
-    if first is not None:
-        seconds = f"{first.details['presolve seconds']:.3f}"
-        table.add_row("all", "presolve", "", "", "", "", seconds, "")
-    for t in result.targets:
-        for k, stage in enumerate(t.details.get("rounds", ())):
-            table.add_row(
-                Text(t.name if k == 0 else ""),
-                stage["solver"] if k == 0 else f"+ cuts {k}",
-                str(stage["unknowns"]),
-                str(stage["iterations"]),
-                number(math.nan if stage["bound"] is None else stage["bound"]),
-                number(_gap(stage["primal"], stage["bound"])),
-                f"{stage['seconds']:.3f}",
-                stage["status"],
-            )
-    return table
-
-
-def elimination_table(result: Result) -> Table:
-    """Return the statistics of an elimination, which are the same for all of its targets."""
-    titles = ("quantity", "value", "seconds")
-    table = plain_table(*titles, left=("quantity",), name="elimination")
-    counts: dict[str, Any] = next(
-        (t.details["elimination"] for t in result.targets if "elimination" in t.details), {}
-    )
-    for name, value in counts.items():
-        if name != "seconds":
-            table.add_row(name, str(value), "")
-    for part, seconds in counts.get("seconds", {}).items():
-        table.add_row(part, "", f"{seconds:.3f}")
-    return table
-
-
-def _gap(primal: float | None, bound: float | None) -> float:
-    return math.nan if primal is None or bound is None else primal - bound
 
 
 def network_table(network: Network) -> Table:

@@ -88,6 +88,10 @@ class Frontier:
         """Return the lowest bound."""
         return min((node.bound for _, _, node in self._heap), default=np.inf)
 
+    def share(self) -> float:
+        """Return the share of the whole tree below these nodes; a split halves the share."""
+        return float(sum(2.0**-node.depth for _, _, node in self._heap))
+
     def _key(self, node: OpenNode) -> tuple[float, ...]:
         return (-node.depth, node.bound) if self.deepest_first else (node.bound,)
 

@@ -25,6 +25,7 @@ from bnncert.processes import WorkerProcess, WorkerTeam
 from bnncert.relaxations.reduced.problem import ReducedProblem
 from bnncert.replay import Replayer
 from bnncert.search.frontier import OpenNode
+from bnncert.search.pulse import Pulse
 from bnncert.search.tree import ClosedNode, Confirm, Outcome, Tree, TreeOptions
 
 #: Seconds before other processes are started, of the first round, and of the longest one.
@@ -156,6 +157,8 @@ def search_together(tree: Tree, task: TreeTask, deadline: Deadline, processes: i
     if outcome.status != "interrupted" or outcome.exhausted or deadline.passed():
         return outcome
     options = replace(task.options, memory=task.options.memory / processes)
+    # In a round this process has only a part of the open nodes.
+    pulse, tree.pulse = tree.pulse, None
     with WorkerTeam() as team:
         # The first process continues with fewer workers, or with none, if some do not start.
         for _ in range(processes - 1):
@@ -163,12 +166,15 @@ def search_together(tree: Tree, task: TreeTask, deadline: Deadline, processes: i
         whole = tree.open.limit
         # The processes share the memory in equal parts.
         tree.open.limit = whole / processes
-        finished = _rounds(tree, team.members, deadline)
+        finished = _rounds(tree, team.members, deadline, pulse)
         tree.open.limit = whole
+    tree.pulse = pulse
     return outcome if finished else tree.search(deadline)
 
 
-def _rounds(tree: Tree, workers: Sequence[WorkerProcess], deadline: Deadline) -> bool:
+def _rounds(
+    tree: Tree, workers: Sequence[WorkerProcess], deadline: Deadline, pulse: Pulse | None = None
+) -> bool:
     """Distribute nodes until none is open; False if the first process has to continue alone."""
     outcome = tree.outcome
     closed, unresolved = tree.closed, tree.unresolved
@@ -181,6 +187,8 @@ def _rounds(tree: Tree, workers: Sequence[WorkerProcess], deadline: Deadline) ->
         if not nodes or deadline.passed() or outcome.exhausted:
             tree.conclude()
             return True
+        if pulse is not None:
+            pulse.beat(tree.open.share)
         share = min(seconds, deadline.remaining())
         fresh = tree.proofs[shared:]
         shared = len(tree.proofs)

@@ -38,6 +38,7 @@ from bnncert.search.frontier import Frontier, OpenNode
 from bnncert.search.idle_parts import IdleParts, find_idle, without
 from bnncert.search.node_patterns import NodePatterns
 from bnncert.search.parent_moments import ParentMoments
+from bnncert.search.pulse import Pulse
 from bnncert.search.restrict import Restriction, Restrictor, sum_of_minima
 from bnncert.search.rounding import count_violated_pairs, objective_values, round_moments
 from bnncert.search.warm_start import Frame, NodeMultipliers, keep, start_from
@@ -161,6 +162,8 @@ class Tree:
         #: Learned clauses as literals that cannot all hold, with the Farkas multipliers.
         self.proofs: list[tuple[IntArray, FloatArray | None]] = []
         self.open = Frontier(self.options.memory * 2.0**30)
+        #: Reports the closed share of the tree, if somebody wants to know it.
+        self.pulse: Pulse | None = None
         self.numbers = 0
         self.leaf_bytes = 0
         self.push(OpenNode(np.zeros(problem.size, dtype=np.int8), -np.inf))
@@ -171,6 +174,8 @@ class Tree:
         while len(self.open):
             if outcome.nodes >= self.options.max_nodes or deadline.passed():
                 break
+            if self.pulse is not None:
+                self.pulse.beat(self.open.share)
             node: OpenNode | None = None
             try:
                 node = self.open.pop(self.restrictor.clauses.bytes)

@@ -47,9 +47,7 @@ def command_parts(network: NetworkRecord, row: Row) -> tuple[str, str]:
 
 def _settings(network: NetworkRecord, key: InstanceKey, question: str) -> list[str]:
     """Return the options that differ from the defaults."""
-    found = []
-    if key.timeout is not None:
-        found.append(f"--timeout {key.timeout:g}")
+    found = ["--timeout none" if key.timeout is None else f"--timeout {key.timeout:g}"]
     if question == "verify" and key.ties != "violation":
         found.append(f"--ties {shlex.quote(key.ties)}")
     method = key.method.split(" ")[0]

@@ -87,9 +87,10 @@ def _classes(targets: Sequence[dict[str, Any]]) -> str:
 
 
 def _neurons(targets: Sequence[dict[str, Any]]) -> str:
-    """Return the unstable neurons of each layer, if presolve recorded them."""
+    """Return the unstable neurons of each layer, if they are recorded."""
     for tree in _open(targets):
-        layers = _mapping(tree.get("details")).get("presolve")
+        details = _mapping(tree.get("details"))
+        layers = details.get("presolve", details.get("open neurons"))
         if not isinstance(layers, list):
             continue
         counts = [

@@ -16,6 +16,8 @@ class OpenNodes:
     def __init__(self, *batches: NodeBatch) -> None:
         self._stack = [batch for batch in batches if len(batch)]
         self._away = 0
+        # The share of the tree below the nodes that are searched elsewhere.
+        self._away_share = 0.0
         #: Above this size nodes are given away deepest first, which needs little memory.
         self.most_bytes = np.inf
 
@@ -64,12 +66,18 @@ class OpenNodes:
         """
         given = self.pop(most, oldest=not self.is_crowded)
         self._away += len(given)
+        self._away_share += _share(given)
         return given
 
     def take_back(self, given: NodeBatch, rest: NodeBatch) -> None:
         """End a search elsewhere; `rest` are the open nodes of the subtrees below `given`."""
         self._away -= len(given)
+        self._away_share -= _share(given)
         self.push(rest, oldest=not self.is_crowded)
+
+    def share(self) -> float:
+        """Return the share of the whole tree below the open nodes; a split halves the share."""
+        return self._away_share + sum(map(_share, self._stack))
 
     def drop_targets(self, proved: BoolArray) -> None:
         """Remove targets that are proved elsewhere from all nodes that wait here."""
@@ -77,3 +85,7 @@ class OpenNodes:
         for batch in stack:
             left = replace(batch, targets=batch.targets & ~proved)
             self.push(left.take(np.flatnonzero(left.targets.any(axis=1))))
+
+
+def _share(batch: NodeBatch) -> float:
+    return float(np.sum(2.0 ** -np.count_nonzero(batch.nodes, axis=1)))

@@ -35,6 +35,7 @@ from bnncert.search.patterns.propagation import (
     propagate,
 )
 from bnncert.search.patterns.record import TreeRecord
+from bnncert.search.pulse import Pulse
 
 SearchStatus: TypeAlias = Literal["proved", "violated", "open", "interrupted"]
 
@@ -144,6 +145,8 @@ class PatternSearch:
         self._unsought: list[NodeBatch] = []
         # Nodes that are propagated together.
         self._size = BATCH
+        #: Reports the closed share of the tree, if somebody wants to know it.
+        self.pulse: Pulse | None = None
         #: Whether the feasibility check of some pattern had no answer.
         self.undecided = False
         #: The deadline of the enumeration of a node; the end of a time slice does not interrupt it.
@@ -182,6 +185,8 @@ class PatternSearch:
             if self._look_for(self._possible(self._unsought.pop())):
                 return True
         while self.open and not deadline.passed():
+            if self.pulse is not None:
+                self.pulse.beat(self.open.share)
             batch, before = self.open.pop(self._size), self.outcome.nodes
             if self._step(batch, deadline):
                 return True

@@ -1,0 +1,176 @@
+"""What a verification did: the steps of its stages, and how its time divides among the targets.
+
+Methods report a step for each target that they worked on, with the interval of time.  Some stages
+work on several targets at once, and their steps overlap.  An instant belongs to the steps that
+began last among those which contain it, in equal parts:
+
+    seconds of a target  =  sum over instants of (its steps) / (all steps that the instant has).
+
+Steps without a target, such as presolve, and instants without a step belong to all targets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+#: The name of presolve among the stages.
+PRESOLVE = "presolve"
+
+#: The part of the time that no stage reports: start of the methods, replay, bookkeeping.
+OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Step:
+    """The work of a stage on one target, or on all of them (None), between two times.
+
+    `lower` and `upper` are the bounds that it found by itself; `decided` tells whether it decided
+    the target.
+    """
+
+    stage: str
+    target: str | None
+    begin: float
+    end: float
+    lower: float = -math.inf
+    upper: float = math.inf
+    decided: bool = False
+
+
+@dataclass(frozen=True)
+class LayerCount:
+    """The neurons of a layer, and those of them whose sign is not the same on the whole region."""
+
+    neurons: int
+    open: int
+
+
+@dataclass(eq=False)
+class Journal:
+    """Collects the steps of a run, and the newest count of open neurons."""
+
+    steps: list[Step] = field(default_factory=list)
+    layers: tuple[LayerCount, ...] = ()
+    #: The last report of progress: finished parts, and all parts.
+    counted: tuple[int, int] = (0, 0)
+
+    def shares(self) -> dict[tuple[str | None, str], float]:
+        """Return the seconds of every target and stage; the sum is the time that steps cover."""
+        times = sorted({t for s in self.steps for t in (s.begin, s.end)})
+        starting = sorted(self.steps, key=lambda s: s.begin, reverse=True)
+        found: dict[tuple[str | None, str], float] = {}
+        active: list[Step] = []
+        for begin, end in pairwise(times):
+            while starting and starting[-1].begin <= begin:
+                active.append(starting.pop())
+            active = [s for s in active if s.end > begin]
+            latest = max((s.begin for s in active), default=0.0)
+            own = [s for s in active if s.begin == latest]
+            for step in own:
+                key = step.target, step.stage
+                found[key] = found.get(key, 0.0) + (end - begin) / len(own)
+        return found
+
+    def account(self) -> Account:
+        """Return what is known about the run."""
+        merged: dict[tuple[str | None, str], StageWork] = {}
+        shares = self.shares()
+        for step in self.steps:
+            key = step.target, step.stage
+            before = merged.get(key, StageWork(step.stage, step.target, shares.get(key, 0.0)))
+            merged[key] = StageWork(
+                step.stage,
+                step.target,
+                before.seconds,
+                max(before.lower, step.lower),
+                min(before.upper, step.upper),
+                before.decided or step.decided,
+            )
+        return Account(tuple(merged.values()), self.layers)
+
+
+@dataclass(frozen=True)
+class StageWork:
+    """All steps of one stage on one target, or on all of them (None)."""
+
+    stage: str
+    target: str | None
+    seconds: float
+    lower: float = -math.inf
+    upper: float = math.inf
+    decided: bool = False
+
+
+@dataclass(frozen=True)
+class Account:
+    """The work of all stages in the order in which they began, and the open neurons per layer.
+
+    `remarks` are sentences about candidates for counterexamples that were rejected.
+    """
+
+    work: tuple[StageWork, ...] = ()
+    layers: tuple[LayerCount, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+    def seconds_of(self, target: str) -> dict[str, float]:
+        """Return the seconds of each stage for one target."""
+        return {w.stage: w.seconds for w in self.work if w.target == target}
+
+    @property
+    def shared(self) -> dict[str, float]:
+        """The seconds of work for all targets, by stage."""
+        return {w.stage: w.seconds for w in self.work if w.target is None}
+
+    @property
+    def stages(self) -> dict[str, float]:
+        """The seconds of each stage, for all targets together."""
+        found: dict[str, float] = {}
+        for work in self.work:
+            found[work.stage] = found.get(work.stage, 0.0) + work.seconds
+        return found
+
+    def spent(self, stage: str, seconds: float) -> Account:
+        """Return the account with more seconds of a stage for all targets."""
+        before = self.shared.get(stage, 0.0)
+        others = tuple(w for w in self.work if (w.stage, w.target) != (stage, None))
+        return replace(self, work=(*others, StageWork(stage, None, before + seconds)))
+
+    def completed(self, total: float) -> Account:
+        """Return the account with the rest of the total time under `OTHER`."""
+        return self.spent(OTHER, max(0.0, total - sum(w.seconds for w in self.work)))
+
+    def layer_trees(self) -> list[dict[str, int]]:
+        """Return the counts of the layers as plain data."""
+        return [
+            {"layer": k, "neurons": layer.neurons, "open": layer.open}
+            for k, layer in enumerate(self.layers, start=1)
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON (infinite bounds become None)."""
+        return {
+            "layers": self.layer_trees(),
+            "work": [
+                {
+                    "stage": w.stage,
+                    "target": w.target,
+                    "seconds": w.seconds,
+                    "lower": w.lower if math.isfinite(w.lower) else None,
+                    "upper": w.upper if math.isfinite(w.upper) else None,
+                    "decided": w.decided,
+                }
+                for w in self.work
+            ],
+        }
+
+
+def merged(accounts: Sequence[Account]) -> Account:
+    """Combine the accounts of several regions; the open neurons are those of the last one."""
+    work = tuple(w for account in accounts for w in account.work)
+    layers = next((a.layers for a in reversed(accounts) if a.layers), ())
+    remarks = tuple(dict.fromkeys(text for account in accounts for text in account.remarks))
+    return Account(work, layers, remarks)
