@@ -61,7 +61,7 @@ def test_one_flip_of_a_wide_network_is_decided_without_pairs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        "bnncert.methods.auto_run.presolve", lambda *_, **__: pytest.fail("pairs were looked for")
+        "bnncert.methods.base.presolve", lambda *_, **__: pytest.fail("pairs were looked for")
     )
     rng = np.random.default_rng(1)
     net = binarised(rng, (784, 1024, 1024, 1024, 10))
@@ -78,7 +78,7 @@ def test_one_flip_of_a_wide_network_is_decided_without_pairs(
 def test_a_certificate_of_a_budget_needs_no_pairs(
     ahead: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for module in ("methods.auto_run", "certificate.writing"):
+    for module in ("methods.base", "certificate.writing"):
         monkeypatch.setattr(
             f"bnncert.{module}.presolve", lambda *_, **__: pytest.fail("pairs were looked for")
         )
