@@ -1,7 +1,10 @@
-"""Worker processes end with the block that started them."""
+"""Worker processes end with the block that started them; the number of usable cores."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from multiprocessing.connection import Connection
 
 import pytest
@@ -52,3 +55,13 @@ def test_a_refused_process_is_no_member(monkeypatch: pytest.MonkeyPatch) -> None
     with WorkerTeam() as team:
         assert team.start(_echo) is None
         assert team.members == []
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs sched_setaffinity")
+def test_a_process_that_may_use_one_core_counts_one() -> None:
+    code = (
+        "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        "from bnncert.processes import usable_cores; print(usable_cores())"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["1"]

@@ -32,6 +32,13 @@ from {module} import {name}
 {name}(*texts)"""
 
 
+def usable_cores() -> int:
+    """Return the number of cores that this process may use, which a container may limit."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 @contextmanager
 def interrupts_later() -> Iterator[None]:
     """Block Ctrl-C inside the block; processes that are started in it inherit the block."""

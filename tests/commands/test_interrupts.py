@@ -237,7 +237,7 @@ IN_SUBTREES = """
 import os
 from bnncert.methods import propagation
 from bnncert.search.patterns.process_pool import ProcessPool
-propagation.ALONE, os.cpu_count, submit = 0.1, lambda: 2, ProcessPool.submit
+propagation.ALONE, propagation.usable_cores, submit = 0.1, lambda: 2, ProcessPool.submit
 def telling(pool, work):
     print("searching", flush=True)
     ProcessPool.submit = submit

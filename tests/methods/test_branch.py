@@ -149,7 +149,7 @@ def test_ctrl_c_ends_all_processes_and_says_so_in_one_line(seconds: float) -> No
         "from bnncert.cli import main\n"
         "import bnncert.search.parallel as parallel\n"
         "parallel.ALONE = 0.5\n"
-        "parallel.os.cpu_count = lambda: 2\n"
+        "parallel.usable_cores = lambda: 2\n"
         # A parent may have told its children to ignore Ctrl-C.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "if __name__ == '__main__':\n"

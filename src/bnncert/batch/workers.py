@@ -5,7 +5,6 @@ If a worker exits unexpectedly, its instance is tried again in a new process.
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter, deque
 from collections.abc import Generator, Iterator, Mapping
@@ -16,7 +15,7 @@ from bnncert.batch.answering import Answer, attempt, overdue
 from bnncert.batch.instance import Instance
 from bnncert.errors import BnncertError
 from bnncert.network import Network
-from bnncert.processes import WorkerProcess
+from bnncert.processes import WorkerProcess, usable_cores
 
 #: A worker is killed this long after the time limit of its instance.  Methods check the time limit
 #: themselves, but a single step of a general solver may take long.
@@ -38,7 +37,7 @@ def answer_in_processes(
     networks: Mapping[str, Network], instances: Iterator[Instance], workers: int
 ) -> Generator[Answer, None, None]:
     """Answer instances in worker processes, in the order in which they finish."""
-    threads = max(1, (os.cpu_count() or 1) // workers)
+    threads = max(1, usable_cores() // workers)
     again: deque[Instance] = deque()
     attempts: Counter[str] = Counter()
     false_starts = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -18,6 +17,7 @@ from bnncert.presolve.pipeline import Presolved
 from bnncert.presolve.plain import plain_presolve
 from bnncert.presolve.stability import stability
 from bnncert.problem import Problem, Target
+from bnncert.processes import usable_cores
 from bnncert.search.learned_clauses import LearnedClauses
 from bnncert.search.patterns.circuit import Circuit, build_circuit, is_small_enough
 from bnncert.search.patterns.dask_pool import DaskPool
@@ -136,7 +136,7 @@ class PatternEngine:
         self._alone = max(0.0, self._alone - (deadline.elapsed() - since))
         if found or not search.open or deadline.remaining() < WORTH_STARTING:
             return search.conclude(found or search.advance(deadline))
-        with at_most_threads(max(1, (os.cpu_count() or 1) // self._processes)), opened as pool:
+        with at_most_threads(max(1, usable_cores() // self._processes)), opened as pool:
             search.open.most_bytes = 1e9 * options.memory
             found = SharedSearch(search, self.realiser, pool).run(deadline)
             self._trouble = pool.trouble
@@ -148,7 +148,7 @@ class PatternEngine:
         options = self.context.options
         if options.cluster is not None:
             return 1
-        return options.processes or min(8, os.cpu_count() or 1)
+        return options.processes or min(8, usable_cores())
 
     def _pool(self) -> AbstractContextManager[SubtreePool] | None:
         """Return the pool of other processes for subtrees, which are not started yet."""

@@ -7,7 +7,6 @@ returns the open ones, which are distributed again.  The first process shares it
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -21,7 +20,7 @@ from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline
 from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Objective, Problem, Target
-from bnncert.processes import WorkerProcess, WorkerTeam
+from bnncert.processes import WorkerProcess, WorkerTeam, usable_cores
 from bnncert.relaxations.reduced.problem import ReducedProblem
 from bnncert.replay import Replayer
 from bnncert.search.frontier import OpenNode
@@ -150,7 +149,7 @@ def _collect(worker: WorkerProcess, deadline: Deadline) -> RoundResult | None:
 
 def search_together(tree: Tree, task: TreeTask, deadline: Deadline, processes: int) -> Outcome:
     """Search with several processes after `ALONE` seconds in this one."""
-    processes = processes or min(8, os.cpu_count() or 1)
+    processes = processes or min(8, usable_cores())
     if processes < 2:
         return tree.search(deadline)
     outcome = tree.search(deadline.within(min(ALONE, deadline.remaining())))

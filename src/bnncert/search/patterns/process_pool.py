@@ -5,12 +5,11 @@ A process that exits unexpectedly, for example because it is killed, is replaced
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 
-from bnncert.processes import WorkerProcess, WorkerTeam
+from bnncert.processes import WorkerProcess, WorkerTeam, usable_cores
 from bnncert.search.patterns.question import PatternQuestion
 from bnncert.search.patterns.subtrees import Searched, Subtrees, SubtreeSolver
 from bnncert.solvers.threads import at_most_threads
@@ -43,7 +42,7 @@ class ProcessPool:
         self._searchers: list[_Searcher] = []
         self._tickets = self._ended = 0
         # The cores of this machine are shared with the first process.
-        self._threads = max(1, (os.cpu_count() or 1) // (processes + 1))
+        self._threads = max(1, usable_cores() // (processes + 1))
 
     def __enter__(self) -> ProcessPool:
         try:
