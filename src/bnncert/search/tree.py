@@ -330,7 +330,8 @@ class Tree:
             candidates = left.free
         if not candidates.size:
             return _Split(bound, None, None)
-        place = choose_variable(problem, moments, np.searchsorted(left.free, candidates))
+        diagonal = None if kept is None else kept.kappa[left.free]
+        place = choose_variable(problem, moments, np.searchsorted(left.free, candidates), diagonal)
         parent = None if moments is None else ParentMoments(left.free, moments)
         return _Split(bound, int(left.free[place]), kept, idle, parent)
 
@@ -366,8 +367,7 @@ class Tree:
         self, left: Restriction, node: OpenNode, deadline: Deadline, thorough: bool
     ) -> tuple[float, FloatArray | None, NodeMultipliers | None, IdleParts | None]:
         """Bound f; unless `thorough`, stop when the bound cannot reach the goal."""
-        whole, parent = left, node.start
-        left = without(left, node.idle, self.frame)
+        whole, left = left, without(left, node.idle, self.frame)
         problem = left.problem
         if not problem.size:
             return -np.inf, None, None, None
@@ -381,8 +381,8 @@ class Tree:
         above = relaxation.goal(goal + room)
         below = relaxation.goal(goal - room) if np.isfinite(goal) else -np.inf
         start: StructuredMultipliers | None = None
-        if parent is not None:
-            start = start_from(parent, self.frame, left, relaxation)
+        if node.start is not None:
+            start = start_from(node.start, self.frame, left, relaxation)
         try:
             own = None if node.moments is None else node.moments.start(left)
             moments, probabilities = own or starting_moments(problem, self.options.seed, deadline)
