@@ -55,7 +55,7 @@ def run_shown(
                     if talk.verbose:
                         with live.paused():
                             console.print(_line(answer), soft_wrap=True)
-                left = estimate.remaining(max(1, place.workers))
+                left = estimate.remaining(max(1, place.workers)) if done else None
                 text = "" if left is None else f"about {duration(left)} left"
                 live.show("answering", done, total, text)
 

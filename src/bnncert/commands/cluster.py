@@ -20,7 +20,6 @@ def with_cluster(options: Options, address: str | None, talk: Talk) -> Iterator[
     if address is None:
         yield options
         return
-    talk.watching.print(f"connecting to the scheduler at {address}", soft_wrap=True)
     with connected(address) as cluster:
         if not cluster.threads():
             line = f"note: {address} has no workers yet; the search begins without them"
