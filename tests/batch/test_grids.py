@@ -61,9 +61,9 @@ def statuses(path: str) -> dict[tuple[str, str | None, float, int], str]:
 def test_a_run_about_pixels_is_another_one_than_about_real_inputs(run: Run) -> None:
     real = run(*ASK, "0.9px")
     assert (real.code, real.err) == (0, "")
-    assert real.out.splitlines()[1].split()[:4] == ["0.9", "px", "real", "inputs"]
+    assert real.out.splitlines()[2].split()[:4] == ["0.9", "px", "real", "inputs"]
     pixels = run(*ASK, "0.9px", "--grid", "1px")
-    assert pixels.out.splitlines()[1].split()[:4] == ["0.9", "px", "integer", "pixels"]
+    assert pixels.out.splitlines()[2].split()[:4] == ["0.9", "px", "integer", "pixels"]
     grid = "1.0,-2.0"
     assert statuses("r.sqlite") == {
         ("linf", None, 0.9, 0): "not_robust",
@@ -79,14 +79,14 @@ def test_a_run_about_pixels_is_another_one_than_about_real_inputs(run: Run) -> N
 def test_a_run_about_few_changed_inputs(run: Run) -> None:
     outcome = run(*ASK, "1,2", "--norm", "l0", "--within", "0.9")
     assert outcome.code == 0, outcome.err
-    lines = [line.split()[:4] for line in outcome.out.splitlines()[1:3]]
+    lines = [line.split()[:4] for line in outcome.out.splitlines()[2:4]]
     assert lines == [["1", "input", "real", "inputs"], ["2", "inputs", "real", "inputs"]]
     found = statuses("r.sqlite")
     assert (found["l0", None, 1.0, 0], found["l0", None, 2.0, 0]) == ("robust", "not_robust")
     # Another reach is another question.
     assert "already" not in run(*ASK, "1,2", "--norm", "l0", "--within", "0.8").out
     on_grid = run(*ASK, "2", "--norm", "l0", "--within", "0.9px", "--grid", "1px")
-    assert on_grid.out.splitlines()[1].split()[:4] == ["2", "inputs", "integer", "pixels"]
+    assert on_grid.out.splitlines()[2].split()[:4] == ["2", "inputs", "integer", "pixels"]
     assert statuses("r.sqlite")["l0", "1.0,-2.0", 2.0, 0] == "robust"
 
 

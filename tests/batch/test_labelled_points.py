@@ -44,7 +44,7 @@ def report_texts() -> list[str]:
 def test_the_labels_of_the_same_part_are_used(run: Run) -> None:
     outcome = run(*ASK, "mnist.npz:x_test")
     assert outcome.code == 0
-    head, line, *_ = outcome.out.splitlines()
+    _, head, line, *_ = outcome.out.splitlines()
     assert head.endswith("certified accuracy")
     # One of three points is misclassified.
     assert line.split()[3:6] == ["3", "1", "2"] and line.endswith("66.7 %")
