@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from functools import cache
 from pathlib import Path
@@ -143,7 +144,7 @@ def test_every_method_answers_when_there_is_no_time(
 def test_the_limit_of_a_command_counts_from_the_start_of_its_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert clock.remaining(None) is None
+    assert clock.remaining(math.inf) is None
     # This process is not a command, so its age does not count.
     assert clock.remaining(5.0) == 5.0
     monkeypatch.setattr(clock, "is_command_line", lambda: True)
