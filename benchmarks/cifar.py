@@ -2,11 +2,13 @@
 
     bnncert train --data cifar10 --hidden 5000,800 --zeros 0.5 --patience 8 --out cifar.npz
     python benchmarks/cifar.py --network cifar.npz --data cifar10 [--data-dir DIR] [--images 5]
+                               [--skip 0] [--radii 0.2/255,0.2/127.5]
                                [--seconds 300] [--methods lp,sdp-tight,sdp]
 
 The paper's table gives the radius as 0.2/255 on data in [-1, 1], where one pixel level is 2/255;
 elsewhere its radii are delta/127.5.  Both readings are run.  Images that the network misclassifies
-are passed over; the rival is the runner-up.  Times are of the processor, all threads together.
+are passed over, and the first `--skip` others; the rival is the runner-up.  Times are of the
+processor, all threads together.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ def main() -> None:
     parser.add_argument("--data", required=True)
     parser.add_argument("--data-dir", type=Path, default=None)
     parser.add_argument("--images", type=int, default=5)
+    parser.add_argument("--skip", type=int, default=0)
+    parser.add_argument("--radii", default=",".join(RADII))
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--methods", default="lp,sdp-tight,sdp")
     arguments = parser.parse_args()
@@ -43,9 +47,9 @@ def main() -> None:
     right = network.classify(points) == labels
     print(f"test accuracy {100 * float(np.mean(right)):.2f} % of {len(labels)}")
     print("| image | radius | " + " | ".join(f"{m}: bound, cpu s" for m in methods) + " |")
-    for i in np.flatnonzero(right)[: arguments.images].tolist():
-        for name, radius in RADII.items():
-            ball = bnncert.Ball("linf", points[i], radius, -1.0, 1.0)
+    for i in np.flatnonzero(right)[arguments.skip :][: arguments.images].tolist():
+        for name in arguments.radii.split(","):
+            ball = bnncert.Ball("linf", points[i], RADII[name], -1.0, 1.0)
             print(f"| {i} | {name} |", end="", flush=True)
             for method in methods:
                 started = time.process_time()
