@@ -138,8 +138,6 @@ def test_reports_name_the_inputs_and_show_pixels(folder: Path, run: Run) -> None
         "net.npz, L∞, real inputs</h2>",
         "net.npz, L∞, integer pixels</h2>",
         "net.npz, L0 within 1 px, integer pixels</h2>",
-        "radius (px, integer pixels)",
-        "radius (number of inputs, integer pixels)",
         "0.9 px, real inputs (ε = 0.9)",
         "1 input, integer pixels",
     ):
@@ -147,6 +145,12 @@ def test_reports_name_the_inputs_and_show_pixels(folder: Path, run: Run) -> None
     assert run("report", "r.sqlite", "-o", "p.html", "--csv", ".", "--latex", ".").code == 0
     with open("summary.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
+    # A chart over the radius needs two of them with different answers.
+    run(*ASK, "1px", "--grid", "1px")
+    run(*ASK, "2", "--norm", "l0", "--within", "1px", "--grid", "1px")
+    text = page_text(read_recorded(folder / "r.sqlite"), folder / "page.html")
+    for words in ("radius (px, integer pixels)", "radius (number of inputs, integer pixels)"):
+        assert words in text, words
     shown = [(r["norm"], r["inputs"], r["radius_px"], r["grid_step"], r["within"]) for r in rows]
     assert shown == [
         ("linf", "real inputs", "0.9", "", ""),
