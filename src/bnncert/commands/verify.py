@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -39,7 +39,7 @@ from bnncert.commands.options import (
     VerifyMethodOptions,
 )
 from bnncert.commands.output import json_path, refuse_unwritable, write_json
-from bnncert.commands.progress import watch
+from bnncert.commands.progress import LiveLine, watch
 from bnncert.commands.question import (
     CommandQuestion,
     is_input,
@@ -52,6 +52,7 @@ from bnncert.commands.talk import Talk
 from bnncert.commands.undecided import Asked
 from bnncert.commands.unused import refuse_beside_query, refuse_unread
 from bnncert.competition.executed import as_executed
+from bnncert.float32 import Arithmetic
 from bnncert.formats.vnnlib.query import Specification
 from bnncert.formats.vnnlib.reader import read_vnnlib
 from bnncert.network import Network
@@ -125,11 +126,8 @@ def verify(
     """Decide whether a property holds, with a counterexample if it does not."""
     refuse_unread(ctx, method)
     talk = Talk.of(ctx, talking, stderr=outputs.json_ == "-")
-    if spec is not None and is_input(spec):
-        ball, spec = with_argument(ball, spec), None
-    if spec is not None:
-        refuse_beside_query(ctx, spec)
-    options, json_ = settings.options(), outputs.json_
+    ball, spec = _point_or_query(ctx, ball, spec)
+    options = settings.options()
     refuse_unwritable(*outputs.files, read=(model, spec, ball.input_, ball.labels))
     network = read_network(model, settings.sign_zero)
     if spec is not None:
@@ -144,44 +142,72 @@ def verify(
             return
         asked = _ball(model, points.question(points.index), ties)
     saved = _saved(outputs.save_counterexample, asked)
-    opening = None
-    if asked.specification is None:
-        # The only line of a query is its answer.
-        opening = talk.details.later(f"{asked.title}; {limit_text(ctx, settings.timeout)}")
-    how = Asked(
-        *(method, options, finite_limit(settings.timeout), asked.question),
-        ties=ties,
-        is_real=arithmetic == "real",
-    )
+    title = f"{asked.title}; {limit_text(ctx, settings.timeout)}"
+    # The only line of a query is its answer.
+    opening = talk.details.later(title) if asked.specification is None else None
+    seconds, is_real = finite_limit(settings.timeout), arithmetic == "real"
+    how = Asked(method, options, seconds, asked.question, ties=ties, is_real=is_real)
     with (
         with_cluster(options, cluster, talk) as options,
         watch(talk.watching, how.timeout, opening) as progress,
         partial_result(talk.details, progress),
     ):
-
-        def announce(found: Result) -> None:
-            progress.open()
-            with progress.paused():
-                _show_answer(talk, how, asked, found, explain)
-
         result = asked.ask(
-            method=method,
+            **_ways(method, settings, arithmetic),
             timeout=remaining(settings.timeout),
-            sign_zero=settings.sign_zero,
             options=options,
             progress=progress,
-            arithmetic=arithmetic,
             certificate=outputs.certificate,
-            announce=announce,
+            announce=_announcing(talk, how, asked, progress, explain),
         )
+    _write_files(talk.details, asked, result, outputs, saved)
+    extra = {**asked.extra, "seed": settings.seed, "arithmetic": arithmetic}
+    write_json(outputs.json_, result_tree(asked.network, result, asked.region, extra))
+
+
+def _point_or_query(
+    ctx: typer.Context, ball: BallOptions, spec: str | None
+) -> tuple[BallOptions, str | None]:
+    """Return the ball and the query that are asked about: the second argument may be either."""
+    if spec is not None and is_input(spec):
+        return with_argument(ball, spec), None
+    if spec is not None:
+        refuse_beside_query(ctx, spec)
+    return ball, spec
+
+
+def _ways(method: str, settings: VerifyMethodOptions, arithmetic: Arithmetic) -> dict[str, Any]:
+    """Return the keywords of `verify` about how a question is answered."""
+    return {"method": method, "sign_zero": settings.sign_zero, "arithmetic": arithmetic}
+
+
+def _announcing(
+    talk: Talk, how: Asked, asked: _Asked, progress: LiveLine, explain: bool
+) -> Callable[[Result], None]:
+    """Return what prints an answer before its certificate is written."""
+
+    def announce(found: Result) -> None:
+        progress.open()
+        with progress.paused():
+            _show_answer(talk, how, asked, found, explain)
+
+    return announce
+
+
+def _write_files(
+    console: Console,
+    asked: _Asked,
+    result: Result,
+    outputs: VerifyOutputs,
+    saved: CounterexampleFile | None,
+) -> None:
+    """Write the counterexample and the answer, and print where all files are."""
     if outputs.certificate is not None:
-        _show_certificate(talk.details, result)
+        _show_certificate(console, result)
     if saved is not None:
-        talk.details.print(saved.write(result.counterexample), soft_wrap=True)
+        console.print(saved.write(result.counterexample), soft_wrap=True)
     if outputs.witness is not None:
         write_atomically(outputs.witness, vnncomp_result(_replayable(asked, result)))
-    extra = {**asked.extra, "seed": settings.seed, "arithmetic": arithmetic}
-    write_json(json_, result_tree(asked.network, result, asked.region, extra))
 
 
 def _verify_folder(
@@ -189,7 +215,7 @@ def _verify_folder(
     ties: Ties,
     method: str,
     settings: VerifyMethodOptions,
-    arithmetic: Literal["real", "float32"],
+    arithmetic: Arithmetic,
     cluster: str | None,
     outputs: VerifyOutputs,
 ) -> None:
@@ -208,12 +234,10 @@ def _verify_folder(
 
         def ask(question: CommandQuestion) -> Result:
             return _ball(Path(), question, ties).ask(
-                method=method,
+                **_ways(method, settings, arithmetic),
                 timeout=finite_limit(settings.timeout),
-                sign_zero=settings.sign_zero,
                 options=options,
                 progress=progress,
-                arithmetic=arithmetic,
             )
 
         answered = folder.answer(ask, progress)
