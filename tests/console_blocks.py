@@ -86,9 +86,9 @@ def masked(lines: Sequence[str]) -> list[str]:
             # A row with empty cells: only its form tells which number is a time.
             cells = [re.sub(r"^\d+\.\d{2,3}$", "TIME", cell) for cell in cells]
         text = re.sub(r"\b\d+(\.\d+)? s\b", "TIME", "  ".join(cells))
-        # The size of a compressed file depends on the version of zlib.
         # The counterexample that an attack finds depends on its share of the time.
         text = re.sub(r"\bmargin -[\d.]+(?=, replayed)", "margin BELOW ZERO", text)
+        # The size of a compressed file depends on the version of zlib.
         result.append(re.sub(r"\b\d+ bytes\b", "SIZE", text))
     return result
 
