@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from PIL import Image as PillowImage
 
 from bnncert.errors import FormatError, MissingExtraError
 from bnncert.formats.images import Image, read_image
+from tests.formats.test_png import png
 
 COLOURS = np.random.default_rng(1).integers(0, 256, (4, 5, 3), dtype=np.uint8)
 GREY = COLOURS[..., 0]
@@ -64,3 +66,38 @@ def test_png_is_read_without_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert without.kind == with_pillow.kind == "RGB"
     with pytest.raises(MissingExtraError, match=r"reading \.jpg images needs pillow: pip install"):
         read_image(tmp_path / "x.jpg")
+
+
+def tiff(samples: bytes) -> bytes:
+    """Return a TIFF image of one RGB pixel with 16 bits a sample."""
+    entries = [(256, 1), (257, 1), (258, None), (259, 1), (262, 2), (273, None), (277, 3)]
+    entries += [(278, 1), (279, len(samples))]
+    end = 8 + 2 + 12 * len(entries) + 4
+    # The bits of the three samples, and the samples, are behind the directory.
+    far = {258: (3, 3, end), 273: (4, 1, end + 6)}
+    parts = [b"II*\0" + struct.pack("<IH", 8, len(entries))]
+    for tag, value in entries:
+        parts.append(struct.pack("<HHII", tag, *far.get(tag, (3, 1, value or 0))))
+    return b"".join([*parts, bytes(4), struct.pack("<HHH", 16, 16, 16), samples])
+
+
+WIDE = struct.pack(">4H", 0x01FF, 0x80FF, 0xFFFF, 0xFFFF)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        *(
+            (f"{colour}.png", png(b"\0" + WIDE[: 2 * count], size=(1, 1), depth=16, colour=colour))
+            for colour, count in ((2, 3), (4, 2), (6, 4))
+        ),
+        ("x.ppm", b"P6 1 1 65535\n" + WIDE[:6]),
+        ("x.tif", tiff(WIDE[:6])),
+    ],
+)
+def test_samples_of_16_bits_are_not_shortened(name: str, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with PillowImage.open(tmp_path / name) as opened:
+        assert opened.mode in ("RGB", "RGBA", "LA")
+    with pytest.raises(FormatError, match=f"{name}: image of 16 bits a sample; expected one byte"):
+        read_image(tmp_path / name)

@@ -6,8 +6,10 @@ import importlib.util
 import io
 import math
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -113,6 +115,18 @@ def read_image(path: Path) -> Image:
     return _read_with_pillow(path)
 
 
+def _is_wide(tiles: Iterable[Any]) -> bool:
+    """Return whether an opened image has samples of 16 bits, which Pillow shortens in colours."""
+    for codec, _, _, settings in tiles:
+        parts = settings if isinstance(settings, tuple) else (settings,)
+        # PNG and TIFF name "RGB;16B" and the like; PPM states the largest value.
+        if any(isinstance(part, str) and ";16" in part for part in parts):
+            return True
+        if codec.startswith("ppm") and any(isinstance(p, int) and p > 255 for p in parts):
+            return True
+    return False
+
+
 def _read_with_pillow(path: Path) -> Image:
     from PIL import Image as PillowImage
 
@@ -125,6 +139,10 @@ def _read_with_pillow(path: Path) -> Image:
                 if image.width * image.height > DEFAULT_LIMITS.pixels:
                     size = f"{image.width} x {image.height} pixels"
                     raise too_many(path, size, DEFAULT_LIMITS.pixels, "pixels")
+                if _is_wide(image.tile):
+                    raise FormatError(
+                        f"{path}: image of 16 bits a sample; expected one byte a channel"
+                    )
                 found = image.mode
                 mode = IMAGE_MODES.get(found)
                 pixels = None if mode is None else np.asarray(image.convert(mode), dtype=np.uint8)

@@ -189,6 +189,22 @@ def test_refused_quantisers(kernel: str, activation: str, expected: str, tmp_pat
     assert expected in refusal(tmp_path, _network(kernel, activation))
 
 
+def test_a_bias_whose_scale_depends_on_the_version_is_refused(tmp_path: Path) -> None:
+    layers = _network("binary(alpha=1)")
+    kind, config, arrays = layers[0]
+    config = {**config, "use_bias": True, "bias_quantizer": "binary(alpha='auto_po2')"}
+    arrays = {**arrays, "bias": np.array([0.3, 2.0], dtype=np.float32)}
+    message = refusal(tmp_path, [(kind, config, arrays), *layers[1:]])
+    assert "bias_quantizer binary: alpha 'auto_po2' of a bias differs between versions" in message
+
+
+def test_a_mask_of_a_kernel_is_refused(tmp_path: Path) -> None:
+    layers = _network("binary(alpha=1)")
+    kind, config, arrays = layers[0]
+    masked = (kind, {**config, "mask": [[1, 0], [1, 1]]}, arrays)
+    assert "first (QDense): a mask of its kernel" in refusal(tmp_path, [masked, *layers[1:]])
+
+
 def test_layers_of_qkeras_that_are_not_read(tmp_path: Path) -> None:
     layers = [("QBatchNormalization", {"name": "norm"}, {}), *_network("binary(alpha=1)")]
     assert "norm (QBatchNormalization): this kind of layer" in refusal(tmp_path, layers)

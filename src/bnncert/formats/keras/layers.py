@@ -39,6 +39,9 @@ def apply_layer(chain: Chain, configured: ConfiguredLayer, arrays: Arrays) -> No
         raise layer.unsupported("this kind of layer is not supported in a binary network")
     if options.get("data_format") == "channels_first":
         raise layer.unsupported("data_format channels_first; only channels_last is supported")
+    if options.get("mask") is not None:
+        # QKeras multiplies the kernel of a QConv2D with it.
+        raise layer.unsupported("a mask of its kernel is not supported")
     if handler is not None:
         handler(chain, layer, options, arrays)
     elif weighted is not None:

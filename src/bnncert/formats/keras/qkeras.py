@@ -198,6 +198,11 @@ def quantised_array(
             raise quantiser.refused(
                 f"alpha {alpha!r} scales by float32 means that depend on the machine; use alpha=1"
             )
+        if array.ndim < 2:
+            # Some versions take the mean of the whole bias, later ones each number by itself.
+            raise quantiser.refused(
+                "alpha 'auto_po2' of a bias differs between versions of QKeras; use alpha=1"
+            )
         scale: Any = _powers_of_two(array, quantiser)
     else:
         scale = np.float32(quantiser.number("alpha", 1.0))
