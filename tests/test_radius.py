@@ -19,7 +19,7 @@ from bnncert import Ball, BnncertError, Counterexample, InputError, Network, Res
 from bnncert import radius as radius_module
 from bnncert.bundled import load_demo_images, load_demo_network
 from bnncert.cli import main
-from bnncert.radius import distance, find_radius
+from bnncert.radius import Probe, RadiusResult, distance, find_radius
 
 #: Class 0 wins on the quarter plane x0 > |x1|: see tests/commands/diamond.py.
 WEIGHTS = (np.array([[1, 1], [1, -1]]), np.array([[1, 1], [-1, 1], [1, -1]]))
@@ -266,3 +266,14 @@ def test_the_command_prints_what_its_json_says(
     )
     assert run([*common, "--max", "0"], monkeypatch) == 2
     assert capfd.readouterr().err.count("\n") == 1
+
+
+def test_a_shown_radius_is_on_the_side_on_which_its_answer_holds() -> None:
+    lower, upper = 0.24999996, np.float64(0.30000004)
+    probes = (
+        *(Probe(lower, "auto", "robust", 1.0), Probe(upper, "auto", "not_robust", 1.0)),
+        Probe(0.3, "auto", "not_robust", 1.0),
+    )
+    result = RadiusResult("linf", 0, lower, upper, 1.0, False, probes, 2.0)
+    assert "linf radius 0.249999 certified, 0.300001 falsified" in repr(result)
+    assert [row[0] for row in result.table().rows] == ["0.249999", "0.300001", "0.3"]

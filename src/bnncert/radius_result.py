@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
 
 from bnncert.regions import Norm
 from bnncert.text_table import PrintedAsTable, TextTable
 from bnncert.verdict import Counterexample, InterruptWithResult, Status, finite_or_none
+
+#: Digits of a radius in tables and descriptions.
+DIGITS = 6
 
 
 @dataclass(frozen=True)
@@ -22,11 +26,21 @@ class Probe:
     seconds: float
 
 
+def _shown(radius: float, is_robust: bool) -> str:
+    """Return a radius with few digits, rounded to the side on which its answer holds."""
+    context = Context(prec=DIGITS, rounding=ROUND_FLOOR if is_robust else ROUND_CEILING)
+    # The digits of `repr` are those of the float: 0.3 is shown as 0.3.
+    return f"{float(context.create_decimal(Decimal(repr(float(radius))))):.{DIGITS}g}"
+
+
 def probe_rows(probes: Sequence[Probe]) -> tuple[list[str], list[list[str]]]:
     """Return the heads and rows of a table of verifications."""
     heads = ["radius", "answer", "method", "seconds"]
     rows = [
-        [f"{p.radius:.6g}", p.status.replace("_", " "), p.method, f"{p.seconds:.2f}"]
+        [
+            _shown(p.radius, p.status == "robust"),
+            *(p.status.replace("_", " "), p.method, f"{p.seconds:.2f}"),
+        ]
         for p in probes
     ]
     return heads, rows
@@ -72,8 +86,11 @@ class RadiusResult(PrintedAsTable):
         return f"RadiusResult({self._summary()})"
 
     def _summary(self) -> str:
-        known = [f"{self.norm} radius {self.lower:.6g} certified"] if self.lower >= 0 else []
-        known += [f"{self.upper:.6g} falsified"] if self.upper < math.inf else []
+        known = []
+        if self.lower >= 0:
+            known.append(f"{self.norm} radius {_shown(self.lower, True)} certified")
+        if self.upper < math.inf:
+            known.append(f"{_shown(self.upper, False)} falsified")
         told = ", ".join(known) or "nothing known"
         return f"{told}, {self.calls} verifications in {self.seconds:.2f} s"
 
