@@ -252,3 +252,17 @@ def test_scaled_bytes_never_leave_the_data_box() -> None:
     assert min(scaled) == lo
     assert max(scaled) == hi
     assert scaled == sorted(scaled)
+
+
+@pytest.mark.parametrize("batch", [None, 1, 2])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_channels_move_in_both_directions_and_in_a_batch_of_one(
+    batch: int | None, is_first: bool
+) -> None:
+    last = np.arange(24.0).reshape(2, 4, 3)
+    first = np.moveaxis(last, -1, 0)
+    wanted, given = (first, last) if is_first else (last, first)
+    array = given if batch is None else np.stack([given] * batch)
+    for index in (None, 0) if batch != 2 else (0, 1):
+        point = pick_point(array, index, wanted.shape, None, "x")
+        np.testing.assert_array_equal(point, wanted.reshape(-1))

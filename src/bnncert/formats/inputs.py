@@ -147,9 +147,12 @@ def count_points(array: npt.NDArray[Any], size: int) -> int:
 
 
 def _channels_as(image: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Move the channels of a colour image to the axis of the network (H,W,C to C,H,W)."""
+    """Move the channels of a colour image to the axis of the network (H,W,C to C,H,W, or back)."""
+    if image.ndim == 4 and image.shape[0] == 1:
+        # A batch of one image.
+        image = image[0]
     if image.ndim == 3 and len(shape) == 3 and image.shape != shape:
-        moved = np.moveaxis(image, -1, 0)
-        if moved.shape == shape:
-            return moved
+        for moved in (np.moveaxis(image, -1, 0), np.moveaxis(image, 0, -1)):
+            if moved.shape == shape:
+                return moved
     return image
