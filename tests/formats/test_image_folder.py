@@ -84,3 +84,13 @@ def test_a_folder_without_images(tmp_path: Path) -> None:
     make(tmp_path, "notes.txt", "sub/notes.txt")
     with pytest.raises(FormatError, match="no image in this folder or its subfolders"):
         list_images(tmp_path)
+
+
+def test_a_name_of_two_images_does_not_state_a_class(tmp_path: Path) -> None:
+    make(tmp_path, "cat/1.png", "cat/2.png", "dog/1.png")
+    table = tmp_path / "labels.csv"
+    table.write_text("1.png,3\n2.png,4\n")
+    with pytest.raises(FormatError, match=r"2 images are named 1\.png; expected cat/1\.png"):
+        labels(tmp_path)
+    table.write_text("cat/1.png,3\n2.png,4\ndog/1.png,5\n")
+    assert labels(tmp_path) == [3, 4, 5]

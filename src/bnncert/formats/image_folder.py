@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,15 +140,20 @@ def _by_name(labels: str, folder: ImageFolder) -> IntArray | None:
             raise FormatError(f"{path}:{number}: class {label!r} of {name}; expected a number")
         if known.setdefault(name, int(label)) != int(label):
             raise FormatError(f"{path}:{number}: {name} again, with another class")
-    return np.array([_found(known, name, path) for name in folder.names], dtype=np.int64)
+    alone = Counter(file.name for file in folder.files)
+    return np.array([_found(known, name, alone, path) for name in folder.names], dtype=np.int64)
 
 
-def _found(known: dict[str, int], name: str, path: Path) -> int:
+def _found(known: dict[str, int], name: str, alone: Counter[str], path: Path) -> int:
     """Return the class of a file by its path in the folder, or else by its name alone."""
-    for text in (name, name.rpartition("/")[2]):
-        if text in known:
-            return known[text]
-    raise FormatError(f"{path}: no class for {name}")
+    if name in known:
+        return known[name]
+    last = name.rpartition("/")[2]
+    if last not in known:
+        raise FormatError(f"{path}: no class for {name}")
+    if alone[last] > 1:
+        raise FormatError(f"{path}: {alone[last]} images are named {last}; expected {name}")
+    return known[last]
 
 
 def _cells(line: str) -> Sequence[str]:
