@@ -101,3 +101,13 @@ def test_samples_of_16_bits_are_not_shortened(name: str, content: bytes, tmp_pat
         assert opened.mode in ("RGB", "RGBA", "LA")
     with pytest.raises(FormatError, match=f"{name}: image of 16 bits a sample; expected one byte"):
         read_image(tmp_path / name)
+
+
+@pytest.mark.parametrize(("text", "why"), [("hello", "expected PNG or JPEG"), ("", "the file is")])
+def test_the_message_about_another_content_names_the_file(
+    tmp_path: Path, text: str, why: str
+) -> None:
+    (tmp_path / "x.png").write_text(text)
+    with pytest.raises(FormatError, match=rf"x\.png: not a readable image \({why}") as error:
+        read_image(tmp_path / "x.png")
+    assert "object at" not in str(error.value)

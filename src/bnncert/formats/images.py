@@ -129,6 +129,7 @@ def _is_wide(tiles: Iterable[Any]) -> bool:
 
 def _read_with_pillow(path: Path) -> Image:
     from PIL import Image as PillowImage
+    from PIL import UnidentifiedImageError
 
     content = read_bytes(path)
     try:
@@ -148,6 +149,10 @@ def _read_with_pillow(path: Path) -> Image:
                 pixels = None if mode is None else np.asarray(image.convert(mode), dtype=np.uint8)
     except BnncertError:
         raise
+    except UnidentifiedImageError as error:
+        # The message of Pillow names an object in memory instead of the file.
+        why = "the file is empty" if not content else f"expected {' or '.join(IMAGE_FORMATS)}"
+        raise FormatError(f"{path}: not a readable image ({why})") from error
     except Exception as error:  # Pillow raises many types on broken files
         raise FormatError(f"{path}: not a readable image ({reason(error)})") from error
     if pixels is None:
