@@ -37,3 +37,6 @@ def test_unknown_names() -> None:
     for text, index in (("demo:x", None), ("demo:-1", None), ("demo:", None), ("demo:1", 2)):
         with pytest.raises(InputError, match="expected demo:INDEX"):
             point_source(text, index)
+    assert len(load_demo_images().labels) == 100
+    with pytest.raises(InputError, match="demo:100: the bundled images are demo:0 to demo:99"):
+        point_source("demo:100", None)

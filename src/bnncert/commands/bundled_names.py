@@ -17,6 +17,9 @@ NETWORKS = {"demo:sparse": "mnist_sparse.npz", "demo:dense": "mnist_dense.npz"}
 #: The bundled images: a file and the name of the array in it.
 IMAGES = ("mnist_test_100.npz", "images")
 
+#: The number of the bundled images.
+IMAGE_COUNT = 100
+
 
 #: The names of all bundled images, and of the first of them.
 POINTS = ("demo", *(f"{PREFIX}{index}" for index in range(10)))
@@ -44,6 +47,8 @@ def point_source(text: str, index: int | None) -> tuple[str, int | None]:
     number = text.removeprefix(PREFIX)
     if not number.isdecimal() or index is not None:
         raise InputError(f"{text}: expected demo:INDEX, as in demo:0, without --index")
+    if int(number) >= IMAGE_COUNT:
+        raise InputError(f"{text}: the bundled images are demo:0 to demo:{IMAGE_COUNT - 1}")
     return points_source(PREFIX[:-1]), int(number)
 
 
