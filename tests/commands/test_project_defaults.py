@@ -123,6 +123,11 @@ def test_a_project_file_of_another_kind(folder: Path, run: Run) -> None:
     assert run(*ASKED, "--radius", "0.1").code == 0
 
 
+def test_a_folder_with_the_name_of_the_file(folder: Path, run: Run) -> None:
+    Path("bnncert.toml").mkdir()
+    assert refused(run).endswith("bnncert.toml: is a directory, expected a file")
+
+
 def test_without_a_file_no_parser_is_imported(folder: Path) -> None:
     done = subprocess.run(
         [

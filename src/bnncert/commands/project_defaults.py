@@ -104,6 +104,8 @@ def find_defaults(folder: Path) -> ProjectDefaults | None:
     for place in _folders(folder):
         for name in (FILE, PROJECT_FILE):
             path = place / name
+            if name == FILE and path.is_dir():
+                raise InputError(f"{path}: is a directory, expected a file")
             tree = _read(path) if path.is_file() else None
             if tree is not None:
                 defaults = _defaults(path, tree)
