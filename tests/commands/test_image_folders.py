@@ -76,6 +76,13 @@ def test_radius(images: Path, run: Run) -> None:
     assert [one["label"] for one in tree["images"]] == [7, 2, 5, 0]
 
 
+def test_quiet_radii_are_printed(images: Path, run: Run) -> None:
+    how = ("--max", "0.002", "--tolerance", "0.002", "--method", "interval", "-q")
+    lines = run("radius", "demo:sparse", "images", *how).out.splitlines()
+    assert len(lines) == 5
+    assert "8.png   label 5  certified -, falsified 0.0" in lines[2]
+
+
 def test_exact_radii(images: Path, run: Run) -> None:
     how = ("--exact", "--grid", "1px", "--max", "0.0079", "--method", "interval")
     answer = run("radius", "demo:sparse", "images", *how)

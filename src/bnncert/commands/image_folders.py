@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from rich.console import Console
@@ -36,6 +36,8 @@ class FolderView(Generic[ResultT]):
     #: The name of the network, and the time limit in words.
     model: str
     limit: str
+    #: Whether -q prints the lines of the images: it does if the total does not state the answers.
+    lines_are_answers: ClassVar[bool] = False
 
     def about(self, question: CommandQuestion) -> str:
         """Return what the questions have in common."""
@@ -67,7 +69,8 @@ class FolderView(Generic[ResultT]):
                 with progress.paused():
                     start = f"{name.ljust(width)}  label {question.label}  "
                     text = Text.assemble(start, self.line(result), f"  {result.seconds:.2f} s")
-                    self.talk.details.print(text, soft_wrap=True)
+                    console = self.talk.answer if self.lines_are_answers else self.talk.details
+                    console.print(text, soft_wrap=True)
         finally:
             with progress.paused():
                 total = self.total([r for _, r in answered], time.monotonic() - started)
@@ -126,6 +129,8 @@ class VerifiedFolder(FolderView[Result]):
 
 class RadiiOfFolder(FolderView[RadiusResult | SmallestResult]):
     """The answers of `radius`."""
+
+    lines_are_answers = True
 
     def about(self, question: CommandQuestion) -> str:
         """Return the norm."""
