@@ -233,7 +233,7 @@ def workers(tool: Path) -> set[int]:
     ("module", "unwanted"),
     [
         ("bnncert.commands.vnncomp_instance", "numpy"),
-        ("bnncert.competition.working", "bnncert.certificate"),
+        ("bnncert.competition.working", "bnncert.certificate.writing"),
         ("bnncert.competition.working", "bnncert.checking"),
     ],
 )
