@@ -22,7 +22,9 @@ from tests.relaxations.moments.test_theorems import (
     lp,
     random_network,
     sdp,
+    toy_network,
     true_minimum,
+    unreduced,
 )
 
 ENCODINGS: tuple[Encoding, ...] = ("standard", "tight-plain", "tight")
@@ -93,6 +95,35 @@ def test_bounds_are_ordered_and_below_the_minimum(kind: str, seed: int, depth: i
         assert lp(problem, region) <= tight + TOLERANCE
     # Rigorous: no tolerance.
     assert max(standard, plain, tight) <= true_minimum(net, region, d)
+
+
+@pytest.mark.parametrize("kind", ["box", "disc"])
+@given(seed=st.integers(0, 10**6), depth=st.integers(1, 3))
+@settings(max_examples=10, deadline=None, derandomize=True)
+def test_the_theorems_hold_with_every_neuron_open(kind: str, seed: int, depth: int) -> None:
+    """The order of the paper's bounds, in its own setting: bounds +-nv and no stable neurons."""
+    net, d = random_network(seed, depth)
+    region: bnncert.Region = bnncert.Box([-1.0, -1.0], [1.0, 1.0])
+    if kind == "disc":
+        center = np.random.default_rng(seed).uniform(-0.5, 0.5, 2)
+        region = bnncert.Ball("l2", center, 0.8, -1.0, 1.0)
+    problem = unreduced(net, region, d)
+    # The theorems assume that every neuron has both signs within its bounds.
+    for layer in problem.layers:
+        assume(np.all((layer.lower < layer.plus_from) & (layer.plus_from < layer.upper)))
+    standard, plain, tight = (structured(problem, region, e) for e in ENCODINGS)
+    assert standard <= tight + TOLERANCE
+    assert plain <= tight + TOLERANCE
+    if kind == "box":
+        assert lp(problem, region) <= tight + TOLERANCE
+    assert max(standard, plain, tight) <= true_minimum(net, region, d)
+
+
+@pytest.mark.parametrize("encoding", ["standard", "tight"])
+def test_the_toy_network_of_the_paper(encoding: Encoding) -> None:
+    net, ball, d = toy_network()
+    value = structured(unreduced(net, ball, d), ball, encoding)
+    assert -3 - TOLERANCE <= value - 1 <= -3
 
 
 @pytest.mark.parametrize("kind", ["linf", "l2", "polytope"])

@@ -219,7 +219,8 @@ def test_the_papers_sum_of_squares_for_the_toy_network() -> None:
     assert (left - right).reduced(frozenset({0, 1, 2})).terms == {}
 
 
-def test_all_bounds_of_the_toy_network() -> None:
+def toy_network() -> tuple[TinyNetwork, bnncert.Ball, np.ndarray]:
+    """Return the paper's network of its first example, the ball and the objective."""
     net = TinyNetwork(
         (
             np.array([[-1.0, 1.0, 1.0], [-1.0, -1.0, 1.0]]),
@@ -229,9 +230,11 @@ def test_all_bounds_of_the_toy_network() -> None:
         (np.array([1.5, 2.0]), np.array([1.0, -0.5]), np.array([-2.0, -1.0])),
         "plus",
     )
-    center = [0.0, 0.5, 0.0]
-    ball = bnncert.Ball("l2", center, 0.2)
-    d = np.array([0.0, 2.0])
+    return net, bnncert.Ball("l2", [0.0, 0.5, 0.0], 0.2), np.array([0.0, 2.0])
+
+
+def test_all_bounds_of_the_toy_network() -> None:
+    net, ball, d = toy_network()
     problem = unreduced(net, ball, d)
     bounds = {
         "lp": lp(problem, ball),
@@ -240,7 +243,7 @@ def test_all_bounds_of_the_toy_network() -> None:
         "order2": sdp(encode(problem, ball, "standard"), order=2),
     }
     # 2 x_{2,2} - 1 is -3 at the centre already, and cannot be lower.
-    signs = net.build().last_signs(np.array([center]))[0]
+    signs = net.build().last_signs(ball.center[None])[0]
     assert 2 * signs[1] - 1 == -3
     for value in bounds.values():
         assert -3 - TOLERANCE <= value - 1 <= -3
