@@ -75,7 +75,7 @@ def test_files_that_begin_with_demo(run: Run) -> None:
     [
         (("info", "demo:large"), "demo:large: expected demo:sparse or demo:dense, or a file"),
         (("convert", "demo:large", "x.npz"), "demo:large: expected demo:sparse or demo:dense"),
-        (("verify", "demo:sparse", "demo:100", *SMALL), "demo:100: the bundled images are demo:0 to demo:99"),
+        (("verify", "demo:sparse", "demo:100", *SMALL), "bundled images are demo:0 to demo:99"),
         (("bound", "demo:sparse", "demo:x", *SMALL), "demo:x: expected demo:INDEX"),
         (
             ("run", "demo:sparse", "--data", "demo:1", "--first", "2", *SMALL, "--out", "r.sqlite"),
