@@ -131,7 +131,7 @@ def test_convert_with_layers(tmp_path: Path) -> None:
     assert bnncert.load(tmp_path / "net.pt").content_hash == expected
     done = run("convert", str(tmp_path / "net.npz"), str(tmp_path / "x.json"), "--layers", "l.json")
     assert done.returncode == 2
-    assert "net.npz: not a PyTorch checkpoint" in done.stderr
+    assert "net.npz: neither a PyTorch checkpoint nor weights of Keras" in done.stderr
 
 
 def test_a_checkpoint_without_layers_says_what_is_needed(tmp_path: Path) -> None:
