@@ -8,10 +8,10 @@ import numpy as np
 
 import bnncert
 from bnncert.certificate.writing import _statement
-from bnncert.checking.checker import PATTERNS
 from bnncert.checking.container import Section
 from bnncert.checking.geometry import Geometry
 from bnncert.checking.patterns import LEAF
+from bnncert.checking.proof import PATTERNS
 from bnncert.checking.skeleton import Skeleton
 from bnncert.checking.statement import Statement
 from bnncert.float32 import float32_network

@@ -11,9 +11,9 @@ from bnncert import checking
 
 #: What a proof of robustness rests on; the format and counterexamples are read elsewhere.
 KERNEL = (
-    "checker", "function", "geometry", "skeleton", "leaves", "flips", "flip_sets", "flip_loop",
-    "flip_vectors", "levels", "patterns", "sparse", "elimination", "branches",
-    "lattice",
+    "checker", "proof", "parts", "function", "geometry", "skeleton", "leaves", "flips",
+    "flip_sets", "flip_loop", "flip_vectors", "levels", "patterns", "sparse", "elimination",
+    "branches", "lattice",
 )  # fmt: skip
 
 NO_CODE = {
@@ -49,4 +49,4 @@ def test_every_file_of_the_kernel_can_be_read_in_one_go() -> None:
     folder = Path(checking.__file__).parent
     sizes = {name: code_lines((folder / f"{name}.py").read_text("utf-8")) for name in KERNEL}
     assert max(sizes.values()) < 300, sizes
-    assert sum(sizes.values()) < 2350, sizes
+    assert sum(sizes.values()) < 2400, sizes

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import bnncert
 from bnncert import Options
 from bnncert.checking import check
-from bnncert.checking.checker import PATTERNS
+from bnncert.checking.proof import PATTERNS
 from bnncert.search import node_patterns
 from tests.brute_force import TinyNetwork, TinyQuestion
 from tests.checking.claims import unpack

@@ -25,13 +25,13 @@ from bnncert.certificate.cut_proof import stated_cuts
 from bnncert.certificate.leaf_proof import LeafProblem
 from bnncert.certificate.translation import Translation
 from bnncert.checking.branches import Branched
-from bnncert.checking.checker import BOUND, CONFLICT, PATTERNS, RANGES
 from bnncert.checking.container import RejectedError
 from bnncert.checking.function import Function
 from bnncert.checking.geometry import Geometry
 from bnncert.checking.input_cuts import CutNumbers
 from bnncert.checking.leaves import Goal, View
 from bnncert.checking.patterns import Patterns
+from bnncert.checking.proof import BOUND, CONFLICT, PATTERNS, RANGES
 from bnncert.checking.reading import Clauses, Multipliers, joined
 from bnncert.checking.skeleton import Skeleton
 from bnncert.checking.space import Space

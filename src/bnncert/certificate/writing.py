@@ -16,9 +16,9 @@ from bnncert.certificate.certify import ProofNode, Prover
 from bnncert.certificate.elimination_proof import EliminationProof, prove_elimination
 from bnncert.certificate.pattern_proof import PatternProof, prove_patterns
 from bnncert.certificate.statement import classification, conditions, statement
-from bnncert.checking.checker import BOUND
 from bnncert.checking.container import RejectedError, Section, UnreadableError, Writer
 from bnncert.checking.input_cuts import CutNumbers
+from bnncert.checking.proof import BOUND
 from bnncert.checking.reading import Clauses, joined
 from bnncert.checking.space import Space
 from bnncert.checking.statement import Statement

@@ -55,6 +55,9 @@ LEAF_ARRAYS = (
     ("clash_values", 3, 1),
 )
 
+#: The arrays of claims of all kinds.
+CLAIM_ARRAYS: tuple[str, ...] = ()
+
 #: The fields and the arrays that a section can have.
 CONTENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "statement": (
@@ -67,6 +70,7 @@ CONTENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             *("grid_step", "grid_origin"),
         ),
     ),
+    "claim": (("kind", "details"), CLAIM_ARRAYS),
     "clashes": (("layer",), CLAUSE_ARRAYS),
     "clauses": (("layer",), CLAUSE_ARRAYS),
     "branched": ((), (*CLAUSE_ARRAYS, "nodes", "places")),

@@ -1,0 +1,30 @@
+"""The kinds of claims."""
+
+from __future__ import annotations
+
+from bnncert.checking.claims.subject import ClaimCheck, Subject
+from bnncert.checking.container import Section, UnreadableError
+from bnncert.checking.parts import Parts
+from bnncert.checking.statement import Report
+
+#: The check of each kind of claim.
+CLAIMS: dict[str, ClaimCheck] = {}
+
+
+def check_claim(section: Section, parts: Parts, subject: Subject) -> Report:
+    """Check a claim and its parts; return what it shows."""
+    kind = section.text("kind")
+    if kind not in CLAIMS:
+        raise UnreadableError(f"a claim of the unknown kind {kind[:40]!r}")
+    shown = CLAIMS[kind](section, parts, subject)
+    parts.finish()
+    return Report(
+        shown.statement,
+        shown.verdict,
+        parts.targets,
+        parts.clauses,
+        parts.leaves,
+        section.budget.seconds,
+        shown.assumptions,
+        {"kind": kind, "details": section.fields.get("details")},
+    )
