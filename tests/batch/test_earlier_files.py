@@ -16,6 +16,7 @@ import pytest
 import bnncert
 from bnncert.batch.store import ResultsFile
 from bnncert.checking import check
+from tests.batch.test_other_answers import explanation
 from tests.in_process import Outcome, command_line
 
 EARLIER = Path(__file__).resolve().parents[1] / "data" / "earlier"
@@ -92,3 +93,15 @@ def test_a_report_is_made(command: Callable[..., Outcome], version: str) -> None
         outcome = command("report", f"{name}.sqlite", "-o", f"{name}.html", "--csv", name)
         assert outcome.code == 0, outcome.err
         assert network in Path(f"{name}.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_answers_of_other_kinds_are_added(command: Callable[..., Outcome], version: str) -> None:
+    name = f"{version}.sqlite"
+    with ResultsFile(name, writable=False) as results:
+        assert results.other_answers() == []
+        before = results.rows()
+    with ResultsFile(name) as results:
+        results.replace_other(explanation())
+        assert results.other_answers() == [explanation()]
+        assert results.rows() == before

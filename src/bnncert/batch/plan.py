@@ -32,7 +32,7 @@ from bnncert.batch.instance import (
 )
 from bnncert.batch.labelled_points import Data, read_data
 from bnncert.batch.radius_text import inputs_text, radius_text
-from bnncert.batch.rows import InstanceKey, NetworkRecord
+from bnncert.batch.rows import InstanceKey, NetworkRecord, point_hash
 from bnncert.bundled import load_demo_images, load_demo_network
 from bnncert.errors import BnncertError, InputError
 from bnncert.formats.inputs import pick_point
@@ -218,7 +218,7 @@ def _instances(
     instances = []
     for radius in sizes:
         for index, point, label, predicted in asked:
-            content = hashlib.sha256(point.astype("<f8").tobytes()).hexdigest()
+            content = point_hash(point)
             key = replace(common, input_index=index, input_hash=content, label=label, radius=radius)
             instances.append(
                 Instance(

@@ -78,8 +78,30 @@ _VERSION_5 = (
     "ALTER TABLE results ADD COLUMN scale TEXT NOT NULL DEFAULT ''",
 )
 
+#: Version 6 adds answers of other kinds: explanations, weight faults and counts.
+_VERSION_6 = (
+    """CREATE TABLE other_answers (
+        key TEXT NOT NULL UNIQUE,
+        kind TEXT NOT NULL,
+        model_hash TEXT NOT NULL,
+        input_name TEXT NOT NULL,
+        input_hash TEXT NOT NULL,
+        label INTEGER NOT NULL,
+        region TEXT NOT NULL,
+        settings TEXT NOT NULL,
+        status TEXT NOT NULL,
+        summary TEXT NOT NULL,
+        seconds REAL NOT NULL,
+        payload TEXT NOT NULL,
+        version TEXT NOT NULL,
+        finished_at TEXT NOT NULL,
+        certificate TEXT,
+        labels TEXT NOT NULL
+    )""",
+)
+
 #: The statements of each version after those of the version before.
-_VERSIONS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5)
+_VERSIONS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6)
 
 #: The newest version of the layout, and all readable versions, as a file states them.
 SCHEMA_VERSION = str(len(_VERSIONS))

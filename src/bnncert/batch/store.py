@@ -25,6 +25,7 @@ from bnncert.batch.cells import (
     stored_sizes,
     stored_targets,
 )
+from bnncert.batch.other_answers import OtherAnswer, checked_answer
 from bnncert.batch.rows import Evidence, InputRecord, InstanceKey, NetworkRecord, Row
 from bnncert.batch.schema import (
     KNOWN_VERSIONS,
@@ -45,6 +46,8 @@ BUSY_SECONDS = 60.0
 
 _KEY_COLUMNS = tuple(f.name for f in fields(InstanceKey))
 _ROW_COLUMNS = tuple(f.name for f in fields(Row) if f.name not in ("key", "rowid"))
+_INPUT_COLUMNS = ("input_hash", "label", "shape", "dtype", "point")
+_OTHER_COLUMNS = tuple(f.name for f in fields(OtherAnswer) if f.name != "rowid")
 
 #: Columns that older versions do not have, and their default values.
 _ABSENT = {
@@ -60,7 +63,7 @@ class ResultsFile:
     """A results file, open for reading and writing; it is created if it does not exist.
 
     Several processes may have the same file open: each row is written in its own transaction, and
-    the first answer to a question is kept.  A file of an older version is upgraded to version 5.
+    the first answer to a question is kept.  A file of an older version is upgraded to version 6.
     With `writable` False, nothing is written, created or upgraded.
 
     Raises InputError if the file cannot be opened or written, or is not a results file; it is then
@@ -125,11 +128,7 @@ class ResultsFile:
         Without `evidence`, the answers of the targets and the counterexamples are not read: rows
         are then small in memory, and :meth:`evidence` reads the rest.
         """
-        with self._one_line():
-            if "results" in self._tables():
-                (count,) = self._connection.execute("SELECT count(*) FROM results").fetchone()
-                if count > DEFAULT_LIMITS.rows:
-                    raise too_many(self.path, f"{count} rows", DEFAULT_LIMITS.rows, "rows")
+        self._check_count("results", "rows")
         return list(self._select("ORDER BY rowid", (), {} if evidence else _EVIDENCE))
 
     def evidence(self, row: Row) -> Evidence:
@@ -140,23 +139,13 @@ class ResultsFile:
             ).fetchone()
             if found is None:
                 raise InputError(f"{self.path}: changed while it was read; try again")
-            stored = None
-            if "inputs" in self._tables():
-                stored = self._connection.execute(
-                    "SELECT point, dtype, shape FROM inputs WHERE input_hash = ?",
-                    (row.key.input_hash,),
-                ).fetchone()
         where = f"{self.path}: row {row.rowid}"
-        point, shape = None, tuple[int, ...]()
-        if stored is not None:
-            place = f"{self.path}: input {row.key.input_hash[:12]}"
-            shape = stored_sizes(stored[2], place)
-            point = stored_point(stored[0], stored[1], shape, place)
+        stored = self.find_input(row.key.input_hash)
         return Evidence(
             targets=stored_targets(found[0], f"{where}, per_target"),
             found=stored_object(found[2], f"{where}, counterexample_json"),
-            point=point,
-            shape=shape,
+            point=None if stored is None else stored.point,
+            shape=() if stored is None else stored.shape,
             counterexample=stored_floats(found[1], f"{where}, counterexample"),
         )
 
@@ -170,6 +159,24 @@ class ResultsFile:
                 f"INSERT OR IGNORE INTO results ({names}) VALUES ({marks})", tuple(values.values())
             )
             return cursor.rowcount == 1
+
+    def replace_other(self, answer: OtherAnswer) -> None:
+        """Write an answer of another kind to the disk, instead of an older one if there is one."""
+        values = {"key": answer.key, **{name: getattr(answer, name) for name in _OTHER_COLUMNS}}
+        names, marks = ", ".join(values), ", ".join("?" * len(values))
+        with self._one_line(), self._transaction():
+            self._connection.execute(
+                f"INSERT OR REPLACE INTO other_answers ({names}) VALUES ({marks})",
+                tuple(values.values()),
+            )
+
+    def other_answers(self) -> list[OtherAnswer]:
+        """Return the answers of other kinds, if the file has them, in the order of writing."""
+        self._check_count("other_answers", "answers")
+        return [
+            checked_answer(cells, f"{self.path}: answer {cells['rowid']}")
+            for cells in self._all("other_answers", ("rowid", *_OTHER_COLUMNS))
+        ]
 
     def mark_labels_given(self, keys: Iterable[InstanceKey]) -> None:
         """Record that the labels of existing rows were given with the data."""
@@ -248,14 +255,20 @@ class ResultsFile:
 
     def inputs(self) -> list[InputRecord]:
         """Return the inputs of the input hashes, if the file has them."""
-        records = []
-        for values in self._all("inputs", ("input_hash", "label", "shape", "dtype", "point")):
-            where = f"{self.path}: input {str(values['input_hash'])[:12]}"
-            check_cells({name: values[name] for name in ("input_hash", "label")}, where)
-            shape = stored_sizes(values["shape"], where)
-            point = stored_point(values["point"], values["dtype"], shape, where)
-            records.append(InputRecord(values["input_hash"], values["label"], shape, point))
-        return records
+        return [self._input(cells) for cells in self._all("inputs", _INPUT_COLUMNS)]
+
+    def find_input(self, input_hash: str) -> InputRecord | None:
+        """Return the input of one hash, or None if the file does not have it."""
+        found = self._all("inputs", _INPUT_COLUMNS, "WHERE input_hash = ?", (input_hash,))
+        return next((self._input(cells) for cells in found), None)
+
+    def _input(self, cells: dict[str, Any]) -> InputRecord:
+        """Return an input from its checked cells."""
+        where = f"{self.path}: input {str(cells['input_hash'])[:12]}"
+        check_cells({name: cells[name] for name in ("input_hash", "label")}, where)
+        shape = stored_sizes(cells["shape"], where)
+        point = stored_point(cells["point"], cells["dtype"], shape, where)
+        return InputRecord(cells["input_hash"], cells["label"], shape, point)
 
     def relative(self, path: str | Path) -> str:
         """Return a path relative to the folder of this file, so that both can be moved together."""
@@ -264,6 +277,14 @@ class ResultsFile:
         except ValueError:
             # The paths are on different drives (Windows).
             return str(Path(path).resolve())
+
+    def _check_count(self, table: str, words: str) -> None:
+        """Raise if a table has more rows than the limits allow."""
+        with self._one_line():
+            if table in self._tables():
+                (count,) = self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+                if count > DEFAULT_LIMITS.rows:
+                    raise too_many(self.path, f"{count} {words}", DEFAULT_LIMITS.rows, "rows")
 
     def _add_all(self, table: str, rows: list[dict[str, Any]]) -> None:
         if not rows:
@@ -275,12 +296,14 @@ class ResultsFile:
                 [tuple(row.values()) for row in rows],
             )
 
-    def _all(self, table: str, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    def _all(
+        self, table: str, names: tuple[str, ...], clause: str = "", values: tuple[Any, ...] = ()
+    ) -> Iterator[dict[str, Any]]:
         with self._one_line():
             if table not in self._tables():
                 return
             found = self._connection.execute(
-                f"SELECT {', '.join(names)} FROM {table} ORDER BY rowid"
+                f"SELECT {', '.join(names)} FROM {table} {clause} ORDER BY rowid", values
             )
             for record in found:
                 yield dict(zip(names, record, strict=True))
