@@ -1,0 +1,406 @@
+r"""The product of two networks: both side by side, with shared inputs, as one ordinary network.
+
+Its scores are those of the first network and then those of the second.  Neurons of either network
+that are equal or opposite functions of the inputs, because they have the same weights and threshold
+up to a factor, are one neuron of the product; constant neurons and those that no score depends on
+are left out.  (If the weights of the scores are not integers, sums of them would be rounded; the
+last layer then has all neurons of each network.)  The signs of the network with fewer layers pass
+through neurons with one input.
+
+An irrational threshold of a first layer is known as the two floats that enclose it.  Neurons with
+the same enclosure are one neuron, so the product says nothing about inputs whose sum lies between
+the floats; neither does a network on its own (`Network.exact_patterns`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.arrays import BoolArray, FloatArray, IntArray
+from bnncert.description.matrices import as_sparse, csr_matrix
+from bnncert.description.model import SignZero
+from bnncert.errors import InputError
+from bnncert.network.canonical_neurons import (
+    CanonicalNeurons,
+    canonical_lattice,
+    first_layer_neurons,
+    lattice_neurons,
+)
+from bnncert.network.layers import OutputLayer, ThresholdLayer
+from bnncert.network.network import Network
+
+#: The place of a neuron that is constant.
+CONSTANT = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Neurons of a layer of one network as neurons of the product.
+
+    Attributes
+    ----------
+    place
+        The number in the product's layer, or CONSTANT.
+    sign
+        The sign of neuron i is sign_i x_place(i), or sign_i if the neuron is constant.
+    """
+
+    place: IntArray
+    sign: IntArray
+
+    def substitution(self, width: int) -> tuple[Any, IntArray]:
+        """Return (S, t) such that the signs are S z + t for the signs z of `width` neurons."""
+        count = self.place.size
+        fixed = self.place == CONSTANT
+        indptr = np.concatenate([[0], np.cumsum(~fixed)])
+        matrix = csr_matrix(self.sign[~fixed], self.place[~fixed], indptr, (count, width))
+        return matrix, np.where(fixed, self.sign, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """Two networks as one.
+
+    Attributes
+    ----------
+    network
+        The product; score i of the first network is its score i, score j of the second one its
+        score ``first.classes + j``.
+    first, second
+        The two networks.
+    shared
+        For each layer the number of neurons that both networks use.
+    """
+
+    network: Network
+    first: Network
+    second: Network
+    shared: tuple[int, ...]
+
+    def second_score(self, number: int) -> int:
+        """Return the number in the product of a score of the second network."""
+        return self.first.classes + number
+
+
+def product_network(
+    first: Network,
+    second: Network,
+    *,
+    columns: npt.ArrayLike | None = None,
+    box: tuple[FloatArray, FloatArray] | None = None,
+) -> Product:
+    """Return the product of two networks.
+
+    Parameters
+    ----------
+    first, second
+        The networks.
+    columns
+        The input of the product that each input of the second network reads (default: the input
+        with the same number).  Input i of the first network is always input i of the product;
+        larger numbers are further inputs.
+    box
+        Bounds of the inputs between which the product is used: a first-layer neuron with one sign
+        between them is left out.  Without a box the product is valid for all inputs.
+
+    Raises
+    ------
+    InputError
+        If inputs do not fit, or if sign(0) may be either in one first layer but not in the other.
+
+    Examples
+    --------
+    >>> import bnncert
+    >>> from bnncert.network.product import product_network
+    >>> a = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
+    >>> b = bnncert.Network.from_arrays([[[1, -1], [1, 0]], [[1, 0], [0, 1]]], [[0, 0]] * 2)
+    >>> product = product_network(a, b)
+    >>> product.network.sizes, product.shared
+    ((2, 3, 4), (1,))
+    """
+    _refuse_mixed(first, second)
+    other = _columns(first, second, columns)
+    inputs = max(first.inputs, int(other.max(initial=-1)) + 1)
+    exact = _adds_exactly(first.output) and _adds_exactly(second.output)
+    last = max(first.depth, second.depth) - 1
+    layers: list[_United] = []
+    width = inputs
+    for number in range(last + 1):
+        if number == 0:
+            used = np.arange(first.inputs), other
+            sides = [
+                first_layer_neurons(net.layers[0], numbers, inputs, box)
+                for net, numbers in zip((first, second), used, strict=True)
+            ]
+        else:
+            before = zip((first, second), layers[-1].places, strict=True)
+            sides = [_next(net, number, places, width) for net, places in before]
+        layers.append(_unite(sides, width, apart=number == last and not exact))
+        width = layers[-1].size
+    output, useful = _output(first.output, second.output, layers[-1].places, width)
+    kept = _needed(layers, useful)
+    made = tuple(
+        _threshold_layer(layer, number, kept[number - 1] if number else None, kept[number])
+        for number, layer in enumerate(layers)
+    )
+    shared = tuple(
+        int(np.count_nonzero(_used_by_both(layer) & keep))
+        for layer, keep in zip(layers, kept, strict=True)
+    )
+    return Product(_network(first, second, other, inputs, made, output), first, second, shared)
+
+
+def _columns(first: Network, second: Network, columns: npt.ArrayLike | None) -> IntArray:
+    """Return the input of the product for each input of the second network."""
+    if columns is None:
+        if first.inputs != second.inputs:
+            raise InputError(
+                f"the first network has {first.inputs} inputs, the second one {second.inputs}"
+            )
+        return np.arange(second.inputs)
+    array = np.asarray(columns, dtype=np.int64).reshape(-1)
+    if array.size != second.inputs:
+        raise InputError(
+            f"columns has {array.size} values; expected one for each of the {second.inputs} "
+            "inputs of the second network"
+        )
+    if np.any(array < 0) or np.unique(array).size != array.size:
+        raise InputError("columns has a number below 0 or one number twice")
+    return array
+
+
+@dataclass(frozen=True, eq=False)
+class _United:
+    """A layer of the product before the neurons are left out that no score depends on."""
+
+    rows: list[Any]
+    chosen: list[IntArray]
+    low: npt.NDArray[Any]
+    high: npt.NDArray[Any]
+    tied: BoolArray
+    places: tuple[Places, ...]
+    width: int
+
+    @property
+    def size(self) -> int:
+        """The number of neurons."""
+        return int(self.low.size)
+
+    @cached_property
+    def weights(self) -> Any:
+        """The weights of all neurons, one row each."""
+        from scipy.sparse import vstack
+
+        parts = [rows[chosen] for rows, chosen in zip(self.rows, self.chosen, strict=True)]
+        kind = np.int64 if all(_is_whole(part) for part in parts) else np.float64
+        return vstack([part.astype(kind) for part in parts], format="csr")
+
+
+def _is_whole(rows: Any) -> bool:
+    return bool(np.issubdtype(rows.dtype, np.integer))
+
+
+def _unite(sides: Sequence[CanonicalNeurons], width: int, apart: bool = False) -> _United:
+    """Give every neuron its place; neurons with the same key have the same place.
+
+    With `apart`, neurons of one network have different places, and none is constant.
+    """
+    known: dict[Hashable, int] = {}
+    count = 0
+    chosen: list[IntArray] = []
+    places = []
+    for side in sides:
+        constant = np.zeros_like(side.constant) if apart else side.constant
+        place = np.full(constant.size, CONSTANT, dtype=np.int64)
+        sign = np.where(constant != 0, side.sign * constant, side.sign)
+        new: list[int] = []
+        seen: Counter[Hashable] = Counter()
+        for j in np.flatnonzero(constant == 0).tolist():
+            key = side.key(j)
+            if apart:
+                seen[key] += 1
+            found = None if key is None else known.get((key, seen[key]))
+            if found is None:
+                found = count
+                count += 1
+                new.append(j)
+                if key is not None:
+                    known[key, seen[key]] = found
+            place[j] = found
+        chosen.append(np.array(new, dtype=np.int64))
+        places.append(Places(place, sign))
+    pick = list(zip(sides, chosen, strict=True))
+    return _United(
+        [side.rows for side in sides],
+        chosen,
+        np.concatenate([side.low[new] for side, new in pick]),
+        np.concatenate([side.high[new] for side, new in pick]),
+        np.concatenate([side.tied[new] for side, new in pick]),
+        tuple(places),
+        width,
+    )
+
+
+def _refuse_mixed(first: Network, second: Network) -> None:
+    """Raise if the first layers differ in whether sign(0) may be either."""
+    if (first.layers[0].sign_zero == "either") != (second.layers[0].sign_zero == "either"):
+        raise InputError(
+            "sign(0) may be either in the first layer of one network but not of the other; state "
+            "the same sign(0) for both"
+        )
+
+
+def _next(net: Network, number: int, before: Places, width: int) -> CanonicalNeurons:
+    """Return the neurons of a layer above the first, or of one that passes the signs on."""
+    substitution, shift = before.substitution(width)
+    if number < net.depth:
+        return lattice_neurons(net.layers[number], substitution, shift)
+    count = before.place.size
+    # A constant neuron has an empty row; x = +1 iff t >= 1 is its sign.
+    start = 1 - shift
+    return canonical_lattice(substitution, start, np.zeros(count, dtype=bool))
+
+
+def _output(
+    one: OutputLayer, two: OutputLayer, places: Sequence[Places], width: int
+) -> tuple[OutputLayer, BoolArray]:
+    """Return the scores as functions of the product's last layer, and which signs they use."""
+    parts = [_scores(o, p, width) for o, p in zip((one, two), places, strict=True)]
+    weights = np.concatenate([part[0] for part in parts])
+    used = np.any(weights != 0, axis=0)
+    # A layer that no score depends on has one constant neuron.
+    kept = weights[:, used] if used.any() else np.zeros((weights.shape[0], 1))
+    output = OutputLayer(
+        kept,
+        np.concatenate([part[1] for part in parts]),
+        np.concatenate([one.weight_error, two.weight_error]),
+        np.concatenate([one.bias_error, two.bias_error]),
+        np.concatenate([one.group, two.group + int(one.group.max()) + 1]),
+        gain_is_one=one.gain_is_one and two.gain_is_one,
+    )
+    return output, used
+
+
+def _scores(output: OutputLayer, places: Places, width: int) -> tuple[FloatArray, FloatArray]:
+    """Return weights and biases of the scores, which :func:`_adds_exactly` makes exact."""
+    substitution, shift = places.substitution(width)
+    weights = np.asarray((substitution.T @ output.weights.T).T, dtype=np.float64)
+    # Adding zero turns -0.0 into 0.0.
+    return weights + 0.0, output.bias + output.weights @ shift + 0.0
+
+
+def _adds_exactly(output: OutputLayer) -> bool:
+    """Whether sums of weights and biases of a score are floats."""
+    whole = all(np.all(a == np.rint(a)) for a in (output.weights, output.bias))
+    size = np.abs(output.weights).sum(axis=1) + np.abs(output.bias)
+    return bool(whole and size.max() < 2.0**52)
+
+
+def _needed(layers: Sequence[_United], useful: BoolArray) -> list[BoolArray]:
+    """Return for each layer the neurons that a score depends on."""
+    kept = [useful]
+    for layer in reversed(layers[1:]):
+        used = np.zeros(layer.width, dtype=bool)
+        used[layer.weights[np.flatnonzero(kept[0])].indices] = True
+        kept.insert(0, used)
+    return kept
+
+
+def _used_by_both(layer: _United) -> BoolArray:
+    used = np.zeros((2, layer.size), dtype=bool)
+    for side, places in zip(used, layer.places, strict=True):
+        side[places.place[places.place != CONSTANT]] = True
+    return np.asarray(used[0] & used[1])
+
+
+def _threshold_layer(
+    layer: _United, number: int, inputs: BoolArray | None, kept: BoolArray
+) -> ThresholdLayer:
+    """Return a layer of the product with the neurons and inputs that are kept."""
+    rows = layer.weights[np.flatnonzero(kept)]
+    low, high, tied = layer.low[kept], layer.high[kept], layer.tied[kept]
+    if inputs is not None:
+        rows = rows[:, np.flatnonzero(inputs)] if inputs.any() else _empty(rows.shape[0], 1)
+    if not kept.any():
+        # One constant neuron takes the place of a layer that no score depends on.
+        rows = _empty(1, rows.shape[1])
+        low = high = np.array([1.0]) if number == 0 else np.array([0])
+        tied = np.zeros(1, dtype=bool)
+    sign_zero: SignZero = "either" if tied.any() else "plus"
+    name = f"layer {number + 1} of both networks"
+    if number == 0:
+        return ThresholdLayer(
+            rows=_narrow(rows),
+            bias=low + (high - low) / 2,
+            sign_zero=sign_zero,
+            name=name,
+            bias_lo=np.asarray(low, dtype=np.float64),
+            bias_hi=np.asarray(high, dtype=np.float64),
+            fixed_sign_zero=True,
+        )
+    return ThresholdLayer(
+        rows=_narrow(rows),
+        bias=np.where(tied, -low, 1 - low).astype(np.float64),
+        sign_zero=sign_zero,
+        name=name,
+        on_from=low,
+        tie=tied,
+        fixed_sign_zero=True,
+    )
+
+
+def _empty(rows: int, columns: int) -> Any:
+    return as_sparse(np.zeros((rows, columns), dtype=np.int64))
+
+
+def _narrow(rows: Any) -> Any:
+    """Return rows in the smallest of the types that layers have."""
+    largest = float(np.abs(rows.data).max(initial=0))
+    if not _is_whole(rows):
+        return rows
+    return rows.astype(np.int8 if largest <= 127 else np.int32)
+
+
+def _network(
+    first: Network,
+    second: Network,
+    columns: IntArray,
+    inputs: int,
+    layers: tuple[ThresholdLayer, ...],
+    output: OutputLayer,
+) -> Network:
+    lo, hi = _data_box(first, second, columns, inputs)
+    plain = inputs == first.inputs
+    steps = {net.pixel_step for net in (first, second)}
+    return Network(
+        layers,
+        output,
+        first.input_shape if plain else (inputs,),
+        lo,
+        hi,
+        source=f"{first.source} and {second.source}",
+        kind="product",
+        notes=tuple(dict.fromkeys((*first.notes, *second.notes))),
+        pixel_step=steps.pop() if len(steps) == 1 else None,
+    )
+
+
+def _data_box(
+    first: Network, second: Network, columns: IntArray, inputs: int
+) -> tuple[FloatArray | None, FloatArray | None]:
+    """Return the intersection of the data boxes, or (None, None) if an input has no bounds."""
+    lo, hi = np.full(inputs, -np.inf), np.full(inputs, np.inf)
+    for net, used in ((first, np.arange(first.inputs)), (second, columns)):
+        if net.input_lo is not None:
+            lo[used] = np.maximum(lo[used], net.input_lo)
+        if net.input_hi is not None:
+            hi[used] = np.minimum(hi[used], net.input_hi)
+    bounded = bool(np.all(np.isfinite(lo)) and np.all(np.isfinite(hi)))
+    return (lo, hi) if bounded else (None, None)
