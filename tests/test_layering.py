@@ -20,6 +20,7 @@ ROOMS = (
     "errors",
     "arrays",
     "text_table",
+    "rounded_bounds",
     "pictures",
     "progress_bar",
     "deadline",

@@ -14,6 +14,7 @@ from bnncert.account import Account
 from bnncert.account import merged as merged_accounts
 from bnncert.arrays import FloatArray
 from bnncert.pictures import Original
+from bnncert.rounded_bounds import lower_text, upper_text
 from bnncert.text_table import PrintedAsTable, TextTable
 
 AnyResult = TypeVar("AnyResult")
@@ -133,7 +134,9 @@ class TargetResult:
     def __repr__(self) -> str:
         status = (self.finding or self.status).replace("_", " ")
         stage = f" by {self.stage}" if self.stage else ""
-        bounds = f"bounds {self.lower:.4g} and {self.upper:.4g}"
+        lower = lower_text(self.lower) if math.isfinite(self.lower) else str(self.lower)
+        upper = upper_text(self.upper) if math.isfinite(self.upper) else str(self.upper)
+        bounds = f"bounds {lower} and {upper}"
         return f"TargetResult({self.name} {status}{stage}, {bounds}, {self.seconds:.2f} s)"
 
     def to_dict(self) -> dict[str, Any]:
@@ -217,7 +220,7 @@ class Result(PrintedAsTable):
                 t.name,
                 (t.finding or t.status).replace("_", " "),
                 t.stage if t.status in ("robust", "not_robust") else t.note,
-                *(f"{v:.6g}" if math.isfinite(v) else "-" for v in (t.lower, t.upper)),
+                *(lower_text(t.lower, 6), upper_text(t.upper, 6)),
                 f"{t.seconds:.2f}",
             ]
             for t in self.targets

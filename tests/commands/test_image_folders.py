@@ -44,7 +44,7 @@ def test_verify_prints_a_line_for_each_image_and_a_total(images: Path, run: Run)
     limit = "time limit 60 s for each image (--timeout none lifts it)"
     assert title.endswith(f"; labels: images/labels.csv; {limit}")
     assert [line.split()[0] for line in lines] == ["0.png", "1.png", "8.png", "10.png"]
-    assert re.fullmatch(r"0\.png   label 7  robust +margin at least 171\.9  \d+\.\d\d s", lines[0])
+    assert re.fullmatch(r"0\.png   label 7  robust +margin at least 171\.8  \d+\.\d\d s", lines[0])
     assert re.fullmatch(r"8\.png   label 5  misclassified +class 6, margin -19.*", lines[2])
     assert total.startswith("3 robust, 0 not robust, 1 misclassified, 0 undecided of 4 in ")
     tree = json.loads((images.parent / "all.json").read_text())

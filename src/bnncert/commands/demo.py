@@ -20,6 +20,7 @@ from bnncert.regions import Ball
 from bnncert.report.picture import picture_lines, side_by_side
 from bnncert.report.plain_table import plain_table
 from bnncert.report.tables import number, status_text
+from bnncert.rounded_bounds import lower_text, upper_text
 from bnncert.verdict import Result
 from bnncert.verification import verify
 
@@ -77,10 +78,10 @@ def _row(index: int, label: int, result: Result) -> list[RenderableType]:
     stages = ", ".join(dict.fromkeys(t.stage for t in result.targets))
     found = result.counterexample
     if found is not None:
-        margin, rival = f"<= {number(float(found.value))}", found.target
+        margin, rival = f"<= {upper_text(found.value)}", found.target
         stages = result.deciding_stage
     else:
-        margin = f">= {number(result.lower)}" if np.isfinite(result.lower) else "-"
+        margin = f">= {lower_text(result.lower)}" if np.isfinite(result.lower) else "-"
         rival = hardest.name
     return [
         str(index),

@@ -21,6 +21,7 @@ from bnncert.errors import InputError
 from bnncert.radius import RadiusResult
 from bnncert.report.summary import radius_texts
 from bnncert.report.tables import number, status_text
+from bnncert.rounded_bounds import lower_text
 from bnncert.smallest import SmallestResult
 from bnncert.verdict import Result
 
@@ -106,7 +107,7 @@ class VerifiedFolder(FolderView[Result]):
         if found is not None:
             return Text.assemble(answer, f"  {found.target}, margin {number(float(found.value))}")
         if np.isfinite(result.lower):
-            return Text.assemble(answer, f"  margin at least {number(result.lower)}")
+            return Text.assemble(answer, f"  margin at least {lower_text(result.lower)}")
         return answer
 
     def total(self, results: Sequence[Result], seconds: float) -> str:

@@ -18,6 +18,7 @@ from bnncert.network import Network
 from bnncert.regions import Region
 from bnncert.report.explanation import explanation_tables
 from bnncert.report.tables import number, result_table, status_text
+from bnncert.rounded_bounds import lower_text
 from bnncert.verdict import Counterexample, Result, VerificationInterrupt
 from bnncert.version import __version__
 
@@ -107,7 +108,7 @@ def _summary(result: Result) -> str:
             what = f"the input itself is a counterexample for {found.target}"
         summary += f": {what}, {replay_text(found)}"
     elif np.isfinite(result.lower):
-        summary += f", margin at least {number(result.lower)}"
+        summary += f", margin at least {lower_text(result.lower)}"
     return summary
 
 

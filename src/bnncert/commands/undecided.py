@@ -15,7 +15,7 @@ from bnncert.network import Network
 from bnncert.presolve.stability import stability
 from bnncert.problem import Problem, Ties, robustness
 from bnncert.regions import Ball, L0Ball, Region
-from bnncert.report.tables import number
+from bnncert.rounded_bounds import lower_text, upper_text
 from bnncert.verdict import Result, TargetResult
 
 #: Seconds for the search of a smaller radius that intervals certify, after the time limit.
@@ -82,10 +82,10 @@ def _hardest(open_: list[TargetResult], layers: tuple[LayerCount, ...]) -> str:
 def _between(target: TargetResult) -> str:
     """Return the bounds of a margin in words."""
     if not np.isfinite(target.upper):
-        return f"at least {number(target.lower)}"
+        return f"at least {lower_text(target.lower)}"
     if not np.isfinite(target.lower):
-        return f"at most {number(target.upper)}"
-    return f"between {number(target.lower)} and {number(target.upper)}"
+        return f"at most {upper_text(target.upper)}"
+    return f"between {lower_text(target.lower)} and {upper_text(target.upper)}"
 
 
 def time_text(result: Result) -> str:

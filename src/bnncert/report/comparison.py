@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from bnncert.batch.comparison import Change, Comparison, Contradiction, Pair
 from bnncert.batch.radius_text import inputs_text, radius_text
 from bnncert.batch.rows import Row
+from bnncert.rounded_bounds import lower_text, upper_text
 
 #: The letters of the files in tables.
 LETTERS = ("A", "B")
@@ -42,9 +43,11 @@ def answer_word(row: Row) -> str:
     return row.status.replace("_", " ")
 
 
-def bound_text(value: float | None) -> str:
-    """Return a bound, or a dash if there is none."""
-    return "-" if value is None else f"{value:.6g}"
+def bound_text(row: Row, side: Literal["lower", "upper"]) -> str:
+    """Return a bound of a row, or a dash if there is none."""
+    if side == "lower":
+        return "-" if row.lower is None else lower_text(row.lower, 6)
+    return "-" if row.upper is None else upper_text(row.upper, 6)
 
 
 def headline(comparison: Comparison) -> list[str]:
@@ -89,7 +92,7 @@ def sections(comparison: Comparison) -> list[ChangeTable]:
             comparison,
             ("lower bound", "lower bounds"),
             lambda pair: pair.bound,
-            lambda row: bound_text(row.lower),
+            lambda row: bound_text(row, "lower"),
             ("became weaker", "became tighter", ""),
         ),
         _changes(
@@ -124,11 +127,11 @@ def _contradictions(comparison: Comparison) -> ChangeTable:
     return ChangeTable(title, (*ABOUT, "one row", "another row"), tuple(rows), loud=True)
 
 
-def _claim(found: Contradiction, row: Row, file: int, side: str) -> str:
+def _claim(found: Contradiction, row: Row, file: int, side: Literal["lower", "upper"]) -> str:
     """Return what a row states, and where."""
     what = answer_word(row)
     if not found.is_about_answers:
-        what = f"{side} bound {bound_text(getattr(row, side))}"
+        what = f"{side} bound {bound_text(row, side)}"
     return f"{what} ({LETTERS[file]}, {row.key.method})"
 
 

@@ -12,7 +12,7 @@ from bnncert.batch.instance import Instance, InstanceGroup
 from bnncert.batch.rows import Row
 from bnncert.report.counts import COUNT_TITLES, count_answers, count_cells, mean
 from bnncert.report.plain_table import plain_table
-from bnncert.report.tables import number
+from bnncert.rounded_bounds import lower_text
 
 
 def _table(*titles: str) -> Table:
@@ -54,7 +54,7 @@ def experiment_table(rows: Iterable[tuple[Instance, Row]]) -> Table:
         table.add_row(
             *_names(kind),
             *count_cells(count),
-            "-" if bound is None else number(bound),
+            "-" if bound is None else lower_text(bound),
             *(f"{count.mean_seconds:.2f}", f"{count.max_seconds:.2f}"),
         )
     return table

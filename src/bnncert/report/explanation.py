@@ -11,6 +11,7 @@ from rich.text import Text
 from bnncert.account import OTHER, Account
 from bnncert.report.plain_table import plain_table
 from bnncert.report.tables import number
+from bnncert.rounded_bounds import lower_text
 from bnncert.verdict import Result
 
 
@@ -61,7 +62,7 @@ def bound_table(result: Result) -> Table | None:
     table = plain_table("target", *stages, left=("target",), name="lower bounds")
     for target in result.targets:
         own = {w.stage: w.lower for w in work if w.target == target.name}
-        table.add_row(Text(target.name), *(number(own.get(s, math.nan)) for s in stages))
+        table.add_row(Text(target.name), *(lower_text(own.get(s, math.nan)) for s in stages))
     return table
 
 
@@ -100,7 +101,7 @@ def stage_table(result: Result) -> Table:
                 stage["solver"] if k == 0 else f"+ cuts {k}",
                 str(stage["unknowns"]),
                 str(stage["iterations"]),
-                number(math.nan if stage["bound"] is None else stage["bound"]),
+                lower_text(math.nan if stage["bound"] is None else stage["bound"]),
                 number(_gap(stage["primal"], stage["bound"])),
                 f"{stage['seconds']:.3f}",
                 stage["status"],

@@ -12,6 +12,7 @@ from rich.text import Text
 from bnncert.methods import REGISTRY
 from bnncert.network import Network
 from bnncert.report.plain_table import plain_table
+from bnncert.rounded_bounds import lower_text, upper_text
 from bnncert.verdict import Finding, Result, Status, TargetResult
 
 #: The words and the colour of each answer.
@@ -38,7 +39,7 @@ def status_text(answer: Result | TargetResult) -> Text:
 
 
 def number(value: float) -> str:
-    """Return a bound with four significant digits, or a dash if it is not finite."""
+    """Return a value that is not a bound with four digits, or a dash if it is not finite."""
     if not math.isfinite(value):
         return "-"
     return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.6g}"
@@ -54,8 +55,8 @@ def result_table(result: Result) -> Table:
         table.add_row(
             Text(t.name),
             status_text(t),
-            number(t.lower),
-            number(t.upper),
+            lower_text(t.lower),
+            upper_text(t.upper),
             f"{t.seconds:.2f}",
             Text(t.stage if t.status in ("robust", "not_robust") else t.note),
         )

@@ -9,6 +9,7 @@ from bnncert.report.page import svg
 from bnncert.report.page.charts import series_numbers, spread
 from bnncert.report.page.svg import Axis, Chart, Key, Vertex
 from bnncert.report.statistics import Gap, Panel
+from bnncert.rounded_bounds import lower_text, upper_text
 
 #: More instances than this are drawn as lines only.
 MOST_MARKERS = 40
@@ -89,9 +90,10 @@ def _curves(
 ) -> list[str]:
     """Return the curve of one bound; no line is drawn across missing ones."""
     found, side = [], "at most" if series is None else "at least"
+    text = upper_text if series is None else lower_text
     for run in _runs(values):
         vertices = [
-            Vertex(x.scale(k + 1), y.scale(v), f"{name}, image {gap.images[k]}: {side} {v:.4g}")
+            Vertex(x.scale(k + 1), y.scale(v), f"{name}, image {gap.images[k]}: {side} {text(v)}")
             for k, v in (run[place] for place in spread(len(run)))
         ]
         style = "ub" if series is None else ""

@@ -8,13 +8,14 @@ import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN
 from operator import attrgetter
 from typing import Any
 
 from bnncert.batch.rows import InstanceKey, Row
 from bnncert.report.page.command import command_parts
 from bnncert.report.statistics import Panel
+from bnncert.rounded_bounds import rounded
 
 #: What the command of a row depends on, apart from the number and the label of its input.
 _COMMAND = attrgetter(
@@ -36,8 +37,7 @@ def shortened(value: float | None, rounding: str = ROUND_HALF_EVEN) -> float | N
     """Return a number with few digits; lower bounds are rounded down and upper bounds up."""
     if value is None or value == 0 or not math.isfinite(value):
         return value if value is None or math.isfinite(value) else None
-    exact = Decimal(value)
-    near = float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - DIGITS + 1), rounding))
+    near = float(rounded(value, DIGITS, rounding))
     # The decimal is rounded in the right direction, but the nearest float may not be.
     if (rounding == ROUND_FLOOR and near > value) or (rounding == ROUND_CEILING and near < value):
         return value
