@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from bnncert.quadratic import PolynomialBound, bound_polynomial, last_sign, network_input, score
     from bnncert.radius import find_radius
     from bnncert.radius_result import RadiusResult
-    from bnncert.regions import Ball, Box, Grid, L0Ball, Polytope, Region
+    from bnncert.regions import Ball, Box, Brightness, Contrast, Grid, L0Ball, Polytope, Region
     from bnncert.relaxations.moments.polynomial import Polynomial
     from bnncert.report.overview import ResultsOverview, read_results
     from bnncert.smallest import SmallestResult, find_smallest
@@ -56,6 +56,8 @@ __all__ = [
     "Ball",
     "BnncertError",
     "Box",
+    "Brightness",
+    "Contrast",
     "Counterexample",
     "FormatError",
     "Grid",
@@ -140,7 +142,16 @@ _HOMES = {
     ),
     "bnncert.radius": ("find_radius",),
     "bnncert.radius_result": ("RadiusResult",),
-    "bnncert.regions": ("Ball", "Box", "Grid", "L0Ball", "Polytope", "Region"),
+    "bnncert.regions": (
+        "Ball",
+        "Box",
+        "Brightness",
+        "Contrast",
+        "Grid",
+        "L0Ball",
+        "Polytope",
+        "Region",
+    ),
     "bnncert.report.overview": ("ResultsOverview", "read_results"),
     "bnncert.smallest": ("SmallestResult", "find_smallest"),
     "bnncert.verdict": ("Counterexample", "Result", "TargetResult"),

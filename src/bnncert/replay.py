@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -114,6 +115,27 @@ class Replayer:
         else:
             self.rejected += 1
         return None
+
+    def confirm_exactly(
+        self, target: Target, exact: ExactPoint, place: str
+    ) -> Counterexample | None:
+        """Return a rational point as a counterexample, or None if it is not one.
+
+        onnxruntime takes floats, which may lie beside the point.  It is executed at the nearest
+        ones, and is named in `replayed_in` if it agrees there.
+        """
+        runtime, self._runtime = self._runtime, None
+        point = np.array([float(v) for v in exact])
+        try:
+            found = self._check(target, point, exact)
+        finally:
+            self._runtime = runtime
+        if found is None:
+            self.rejected += 1
+            return None
+        if runtime is not None and self._agrees(runtime.scores(point), found.scores):
+            found = replace(found, replayed_in=(*found.replayed_in, "onnxruntime"))
+        return replace(found, place=place)
 
     def value(self, targets: Sequence[Target], candidate: FloatArray) -> list[float] | None:
         """Return F of each target at an exact point of the region near the candidate.

@@ -10,14 +10,15 @@ from typing import TypeAlias
 from bnncert.account import Account
 from bnncert.certificate.wanted import Wanted
 from bnncert.deadline import Deadline, OutOfTimeError
+from bnncert.errors import InputError
 from bnncert.float32 import Arithmetic
 from bnncert.formats.vnnlib.query import Specification
-from bnncert.methods import REGISTRY, Context, Options, Progress
+from bnncert.methods import REGISTRY, Context, Method, Options, Progress
 from bnncert.methods.interval import interval_proof
 from bnncert.pictures import Original
 from bnncert.presolve.stability import stability
 from bnncert.problem import Problem, Target
-from bnncert.regions import Ball, L0Ball
+from bnncert.regions import Ball, ImagePath, L0Ball
 from bnncert.replay import OnnxRuntime, Replayer
 from bnncert.search.trace import SearchRecord
 from bnncert.verdict import (
@@ -92,6 +93,8 @@ def solve(
         empty = Result("robust", (), 0.0, method, notes=("the input region is empty",))
         tell(empty)
         return empty
+    for problem in problems:
+        _refuse_path(engine, problem)
     runtime = OnnxRuntime.of(problems[0].network)
     accept = None if specification is None else specification.holds
     results: list[Result] = []
@@ -119,6 +122,13 @@ def solve(
         account = result.account.spent("certificate", total - result.seconds)
         result = replace(result, seconds=total, account=account)
     return result
+
+
+def _refuse_path(engine: Method, problem: Problem) -> None:
+    """Raise if the region is a path of images and the method is not for them."""
+    region = problem.region
+    if isinstance(region, ImagePath) and region.norm not in engine.regions.split(", "):
+        raise InputError(f"method {engine.name} is not for {region.norm}; use auto")
 
 
 def _timed(result: Result, started: float) -> Result:
@@ -175,7 +185,7 @@ def _result(
 def _original(problem: Problem) -> Original | None:
     """Return the centre of a ball for pictures, if the range of the inputs is known."""
     region, network = problem.region, problem.network
-    if problem.label is None or not isinstance(region, Ball | L0Ball):
+    if problem.label is None or not isinstance(region, Ball | L0Ball | ImagePath):
         return None
     lo, hi = network.input_lo, network.input_hi
     if lo is None or hi is None:

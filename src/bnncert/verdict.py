@@ -57,6 +57,8 @@ class Counterexample:
         The network's scores there, in floating point.
     replayed_in
         Which independent executions confirmed it: "exact", and "onnxruntime" where tried.
+    place
+        Its place in a shape of change, such as a brightness offset or the position of a patch.
     """
 
     point: FloatArray
@@ -65,6 +67,7 @@ class Counterexample:
     value: Fraction
     scores: FloatArray
     replayed_in: tuple[str, ...] = ("exact",)
+    place: str = ""
 
     def __repr__(self) -> str:
         replayed = " and ".join(self.replayed_in)
@@ -85,6 +88,8 @@ class Counterexample:
         }
         if self.exact is not None:
             tree["input_exact"] = [str(v) for v in self.exact]
+        if self.place:
+            tree["place"] = self.place
         return tree
 
 

@@ -17,7 +17,7 @@ from bnncert.formats.vnnlib.query import Specification
 from bnncert.methods import Options, Progress
 from bnncert.network import Network
 from bnncert.problem import Targets, Ties, from_vnnlib, robustness
-from bnncert.regions import Ball, Region
+from bnncert.regions import Ball, ImagePath, Region
 from bnncert.solving import Announce, solve
 from bnncert.verdict import Result
 
@@ -274,4 +274,8 @@ def _executed(network: Network, region: Region, arithmetic: Arithmetic) -> Netwo
     """Return the network with the chosen arithmetic."""
     if arithmetic not in ("real", "float32"):
         raise InputError(f"arithmetic is {arithmetic!r}; expected real or float32")
+    if arithmetic == "float32" and isinstance(region, ImagePath):
+        raise InputError(
+            f"arithmetic float32 is not for {region.norm}: the images of the path are real numbers"
+        )
     return network if arithmetic == "real" else float32_network(network, region)

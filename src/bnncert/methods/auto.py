@@ -14,8 +14,10 @@ from bnncert.methods.elimination import EliminationMethod
 from bnncert.methods.elimination_stage import PlanKind, eliminate
 from bnncert.methods.proof_stages import BAB, LP, MILP, SDP, SHORT_BAB, SMALL_SDP, ProofStage
 from bnncert.methods.propagation import PropagationMethod
+from bnncert.methods.sweep import run_sweep
 from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Problem
+from bnncert.regions import ImagePath
 from bnncert.verdict import TargetResult
 
 #: Unstable first-layer signs up to which evaluating all patterns is faster than a relaxation, or
@@ -93,8 +95,12 @@ class AutoMethod(Method):
     name = "auto"
     summary = "cheap methods first, exact ones for what is still open: the default"
     promises = ("bound", "exact", "counterexample")
+    regions = f"{Method.regions}, brightness, contrast"
     reads = frozenset[str]().union(*(step.method.reads for step in (*STAGES, *ENGINES)))
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
         """Decide as many targets as the time allows; one counterexample ends the work."""
+        if isinstance(problem.region, ImagePath):
+            # A sweep is complete and takes less time than the first stages.
+            return run_sweep(problem, context)
         return AutoRun(problem, context).run(STAGES, ENGINES)

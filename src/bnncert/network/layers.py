@@ -157,12 +157,14 @@ class ThresholdLayer:
         bias_lo, bias_hi = self.enclosure
         signs = np.zeros(self.size, dtype=np.int8)
         undecided: npt.NDArray[Any] = np.arange(self.size)
-        if isinstance(point, np.ndarray):
+        if undecided.size:
             # A float evaluation decides every neuron whose distance from its threshold is larger
-            # than the rounding error of a dot product; the others are decided in rationals.
-            value = self.operator(np.float64).forward(point[None, :])[0]
-            terms = np.diff(self.rows.indptr) + 2
-            reach = self.norm * np.abs(point).max(initial=0.0) + np.abs(bias_hi)
+            # than the rounding error of a dot product and of the point; the others are decided in
+            # rationals.
+            floats = np.array([float(v) for v in point])
+            value = self.operator(np.float64).forward(floats[None, :])[0]
+            terms = np.diff(self.rows.indptr) + 3
+            reach = self.norm * np.abs(floats).max(initial=0.0) + np.abs(bias_hi)
             error = 1.01 * terms * ROUNDOFF * reach + 1e-300
             signs[value + bias_lo > error] = 1
             signs[value + bias_hi < -error] = -1

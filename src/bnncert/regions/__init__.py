@@ -1,10 +1,11 @@
-"""Input regions: boxes, norm balls inside a data box, and polytopes."""
+"""Input regions: boxes, norm balls inside a data box, polytopes, and shapes of change."""
 
 from __future__ import annotations
 
 from bnncert.regions.ball import Ball, Norm, is_l2_ball
 from bnncert.regions.box import Box
 from bnncert.regions.grid import Grid
+from bnncert.regions.image_path import Brightness, Contrast, ImagePath
 from bnncert.regions.l0_ball import BallNorm, L0Ball
 from bnncert.regions.polytope import Polytope
 from bnncert.regions.region import LARGEST_VALUE, EmptyRegionError, Point, Region
@@ -13,8 +14,11 @@ __all__ = [
     "Ball",
     "BallNorm",
     "Box",
+    "Brightness",
+    "Contrast",
     "EmptyRegionError",
     "Grid",
+    "ImagePath",
     "L0Ball",
     "LARGEST_VALUE",
     "Norm",
