@@ -17,6 +17,9 @@ from bnncert.arrays import FloatArray
 #: Ends of the scale of differences, darker and lighter than before; their middle is no change.
 _LESS, _SAME, _MORE = np.array([(0, 84, 148), (240, 240, 240), (184, 72, 0)], dtype=np.float64)
 
+#: The colours of marked pixels that are black and white without the mark.
+_MARKED_DARK, _MARKED_LIGHT = np.array([(160, 60, 0), (255, 190, 90)], dtype=np.float64)
+
 
 def as_image(point: FloatArray, *shapes: tuple[int, ...]) -> FloatArray | None:
     """Return a point as (height, width) or (height, width, 3), or None if it is not a picture.
@@ -61,6 +64,19 @@ def difference(before: FloatArray, after: FloatArray) -> npt.NDArray[np.uint8]:
         return np.clip(np.rint(128 + 127 * share), 0, 255).astype(np.uint8)
     end = np.where(share[..., None] < 0, _LESS, _MORE)
     mixed: FloatArray = _SAME + (end - _SAME) * np.abs(share)[..., None]
+    return np.clip(np.rint(mixed), 0, 255).astype(np.uint8)
+
+
+def marked(pixels: npt.NDArray[np.uint8], chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
+    """Return a picture in grey in which the chosen pixels are orange, light where it is light.
+
+    `chosen` has the shape of `pixels`; a pixel of a colour image is chosen if a channel is.
+    """
+    grey = pixels.astype(np.float64)
+    if pixels.ndim == 3:
+        grey, chosen = grey.mean(axis=2), np.logical_or.reduce(chosen, axis=2)
+    orange = _MARKED_DARK + (_MARKED_LIGHT - _MARKED_DARK) * grey[..., None] / 255
+    mixed = np.where(chosen[..., None], orange, grey[..., None])
     return np.clip(np.rint(mixed), 0, 255).astype(np.uint8)
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from bnncert.batch.recorded import read_recorded
 from bnncert.report.page import write_page
+from tests.report.other_sketch import other_file
 from tests.report.results_sketch import NETWORK, campaign_file, large_file, write_results
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -496,3 +497,36 @@ def test_a_hundred_thousand_rows_appear_at_once_and_scroll(
         browser, "return document.getElementById('count').textContent === '10 of 100000 answers'"
     )
     assert errors(browser) == []
+
+
+def test_a_page_of_explanations_faults_and_counts(browser: Any, tmp_path: Path) -> None:
+    out = tmp_path / "others.html"
+    write_page(read_recorded(other_file(tmp_path / "r.sqlite")), out)
+    browser.get_log("browser")
+    opened(browser, out)
+    assert errors(browser) == []
+    heads = "[...document.querySelectorAll('h2')].filter(e => e.offsetParent)"
+    names = ["Explanations", "Weight faults", "Counts", "Networks"]
+    assert browser.execute_script(f"return {heads}.map(e => e.innerText)") == names
+    sizes = "return [...document.querySelectorAll('img.kept')].map(e => [e.naturalWidth, e.width])"
+    assert [width for width, _ in browser.execute_script(sizes)] == [28, 28]
+    assert count(browser, "figure.faults .bar") == 3
+    for width in (360, 1280):
+        with screen(browser, width):
+            # Tables scroll by themselves, and the page does not.
+            wide = "return document.documentElement.scrollWidth <= innerWidth"
+            assert waited(browser, wide)
+
+
+def test_explanations_beside_verdicts_leave_the_table_as_it_is(
+    browser: Any, tmp_path: Path
+) -> None:
+    out = tmp_path / "both.html"
+    results = other_file(campaign_file(tmp_path / "r.sqlite", images=2))
+    write_page(read_recorded(results), out)
+    browser.get_log("browser")
+    opened(browser, out)
+    assert errors(browser) == []
+    assert count(browser, ".other tbody tr") == 2 + 9 + 2
+    rows = len(read_recorded(results).rows)
+    assert browser.find_element("id", "count").text == f"{rows} answers"

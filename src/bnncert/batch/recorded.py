@@ -33,6 +33,11 @@ class Recorded:
         asked = (row.key.model_hash for row in self.rows)
         return list(dict.fromkeys([*asked, *(other.model_hash for other in self.others)]))
 
+    @property
+    def count(self) -> int:
+        """The number of answers of all kinds."""
+        return len(self.rows) + len(self.others)
+
     def of_kind(self, kind: Kind) -> list[OtherAnswer]:
         """Return the answers of one other kind, in the order of writing."""
         return [other for other in self.others if other.kind == kind]

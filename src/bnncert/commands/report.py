@@ -13,11 +13,12 @@ from bnncert.commands.output import refuse_clashes, refuse_unwritable
 from bnncert.errors import InputError
 from bnncert.report.csv_export import CSV_FILES, write_csv
 from bnncert.report.latex_export import write_latex
+from bnncert.report.other_summary import other_lines
 from bnncert.report.page import write_page
 
 
 def report(
-    results: Annotated[Path, typer.Argument(help="SQLite file that bnncert run has written.")],
+    results: Annotated[Path, typer.Argument(help="SQLite file of run, experiment, or --results.")],
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Where to write the page (.html).")
     ] = None,
@@ -54,6 +55,7 @@ def report(
         written += write_csv(recorded, csv)
     if latex is not None:
         written += write_latex(recorded, latex)
-    console.print(f"{len(recorded.rows)} answers of {results}", soft_wrap=True)
+    for line in (f"{recorded.count} answers of {results}", *other_lines(recorded)):
+        console.print(line, soft_wrap=True)
     for path in written:
         console.print(f"{path} ({path.stat().st_size} bytes)", soft_wrap=True)

@@ -11,24 +11,27 @@ from typing import Any
 from bnncert.atomic import make_folder, write_atomically
 from bnncert.batch.radius_text import inputs_text, radius_in_px
 from bnncert.batch.recorded import Recorded
+from bnncert.report.other_csv import OTHER_FILES, other_tables
 from bnncert.report.statistics import Panel, counts, gaps, panels
 
-#: The files: all answers, the counts, and the gains of the reference method.
-CSV_FILES = ("results.csv", "summary.csv", "improvements.csv")
+#: The files: all verdicts and bounds, the counts of them, the gains of the reference method, and
+#: answers of other kinds.
+CSV_FILES = ("results.csv", "summary.csv", "improvements.csv", *OTHER_FILES)
 
 
 def write_csv(recorded: Recorded, folder: Path) -> list[Path]:
-    """Write results.csv, summary.csv and improvements.csv; return their paths."""
+    """Write the files, of other kinds of answers only those with a row; return their paths."""
     make_folder(folder)
     known = panels(recorded)
-    texts = (
-        _text(_result_rows(recorded)),
-        _text(_summary_rows(known)),
-        _text(_improvement_rows(known)),
-    )
-    for name, text in zip(CSV_FILES, texts, strict=True):
-        write_atomically(folder / name, text)
-    return [folder / name for name in CSV_FILES]
+    tables: dict[str, Iterable[Sequence[Any]]] = {
+        "results.csv": _result_rows(recorded),
+        "summary.csv": _summary_rows(known),
+        "improvements.csv": _improvement_rows(known),
+    }
+    tables |= {name: rows for name, rows in other_tables(recorded).items() if len(rows) > 1}
+    for name, rows in tables.items():
+        write_atomically(folder / name, _text(rows))
+    return [folder / name for name in tables]
 
 
 def _text(rows: Iterable[Sequence[Any]]) -> str:

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from bnncert.batch.other_answers import OtherAnswer
 from bnncert.batch.radius_text import radius_text
 from bnncert.batch.recorded import Recorded, read_recorded
 from bnncert.batch.rows import Evidence, Row
+from bnncert.report.other_summary import other_lines
 from bnncert.report.page.details import collect_details
 from bnncert.report.page.document import page_title
 from bnncert.report.statistics import Panel, panels
@@ -43,20 +45,28 @@ class ResultsOverview(PrintedAsTable):
         """The rows that may be compared: those of one network, norm and region."""
         return panels(self.recorded)
 
+    @property
+    def others(self) -> tuple[OtherAnswer, ...]:
+        """Explanations, weight faults and counts, in the order of writing."""
+        return self.recorded.others
+
     def evidence(self, row: Row) -> Evidence:
         """Return the input of a row, its counterexample, and the answers of all targets."""
         ((_, found),) = self.recorded.evidence([row])
         return found
 
     def __repr__(self) -> str:
-        return f"ResultsOverview({self.recorded.path.name}, {len(self.rows)} answers)"
+        return f"ResultsOverview({self.recorded.path.name}, {self.recorded.count} answers)"
 
     def table(self) -> TextTable:
-        """Return how many inputs are certified, falsified and undecided at each radius."""
+        """Return how many inputs are certified, falsified and undecided at each radius.
+
+        Lines below the table are about answers of other kinds.
+        """
         heads = ("question", "radius", "inputs", "certified", "falsified", "undecided")
         rows = [_line(panel, one) for panel in self.panels for one in together(panel)]
-        above = f"{page_title(self.recorded)}: {len(self.rows)} answers"
-        return TextTable(above, heads, rows)
+        above = f"{page_title(self.recorded)}: {self.recorded.count} answers"
+        return TextTable(above, heads, rows, other_lines(self.recorded))
 
     def _repr_html_(self) -> str:
         return f"{self.table().html()}{self._gallery()}"
@@ -95,7 +105,7 @@ def _line(panel: Panel, one: Together) -> list[str]:
 
 
 def read_results(path: str | Path) -> ResultsOverview:
-    """Read a results file that `bnncert run` or `bnncert experiment` has written.
+    """Read a results file of `run`, `experiment`, or of `explain`, `faults` and `count`.
 
     Parameters
     ----------

@@ -5,14 +5,12 @@ A decided instance has a verdict; for an undecided one there are sentences that 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 
@@ -21,6 +19,7 @@ from bnncert.batch.radius_text import radius_text
 from bnncert.batch.recorded import Recorded
 from bnncert.batch.rows import Evidence, NetworkRecord, Row
 from bnncert.pictures import as_image, difference, shades
+from bnncert.report.page.links import certificate_link
 from bnncert.report.page.pictures import Album
 from bnncert.report.page.table_data import shortened
 from bnncert.report.page.why import stage_seconds, why_undecided
@@ -98,7 +97,7 @@ def _entry(
             "near": "input_exact" in found,
         }
     if row.certificate is not None:
-        entry["certificate"] = _link(row.certificate, recorded.path, page)
+        entry["certificate"] = certificate_link(row.certificate, recorded.path, page)
     return entry
 
 
@@ -161,25 +160,6 @@ def _range(network: NetworkRecord, row: Row, points: Sequence[Any]) -> tuple[flo
         return lo, hi
     except ValueError:
         return min(float(p.min()) for p in points), max(float(p.max()) for p in points)
-
-
-def _link(certificate: str, results: Path, page: Path) -> dict[str, Any]:
-    """Return the address relative to the page; `certificate` is relative to the results file."""
-    file = results.resolve().parent / certificate
-    try:
-        address = os.path.relpath(file, page.resolve().parent)
-    except ValueError:
-        # The paths are on different drives (Windows).
-        address = str(file)
-    # With "./" in front and escaped colons, no part of a name is interpreted as a URL scheme.
-    prefix = "" if address.startswith((".", "/")) else "./"
-    address = prefix + quote(address.replace(os.sep, "/"))
-    try:
-        there = file.is_file()
-    except (OSError, ValueError):
-        # Not a valid file name.
-        there = False
-    return {"name": Path(certificate).name, "href": address, "there": there}
 
 
 def _list(value: Any) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from html import escape
@@ -11,15 +12,20 @@ from importlib.resources import files
 from pathlib import Path, PurePath
 
 from bnncert.atomic import write_atomically
+from bnncert.batch.other_answers import OtherAnswer
 from bnncert.batch.recorded import Recorded
-from bnncert.batch.rows import NetworkRecord
+from bnncert.batch.rows import NetworkRecord, Row
 from bnncert.report.page.charts import accuracy_chart, cactus_chart
 from bnncert.report.page.details import collect_details
+from bnncert.report.page.explanations import explanation_section
 from bnncert.report.page.gap_chart import gap_charts
 from bnncert.report.page.lead import lead_section
+from bnncert.report.page.other_tables import section_id
 from bnncert.report.page.outcomes import outcome_chart, outcome_table
+from bnncert.report.page.point_counts import count_section
 from bnncert.report.page.svg import Chart
 from bnncert.report.page.table_data import packed, table_columns
+from bnncert.report.page.weight_faults import fault_section
 from bnncert.report.statistics import Panel, counts, gaps, panels
 from bnncert.version import __version__
 
@@ -28,6 +34,9 @@ MOST_DETAILS = 2000
 
 #: The parts of the script, which share one scope.
 _SCRIPTS = ("elements.js", "charts.js", "table.js", "details.js", "start.js")
+
+#: The sections of answers of other kinds.
+_OTHERS = (explanation_section, fault_section, count_section)
 
 
 def write_page(
@@ -64,7 +73,11 @@ def page_text(
         "SCRIPT_HASH": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         "STYLE": style,
         "HEAD": _head(recorded, title),
-        "LEAD": lead_section(known),
+        # Scripts need the table, also if it has no row.
+        "HIDDEN": "" if recorded.rows else " hidden",
+        "FIRST": "answers" if recorded.rows else section_id(recorded.others[0].kind),
+        "LEAD": lead_section(known) if known else "",
+        "OTHERS": "".join(make(recorded, path) for make in _OTHERS),
         "PANELS": "".join(_panel(k, panel) for k, panel in enumerate(known, 1)),
         "NOTE": escape(note),
         "NETWORKS": _networks(recorded),
@@ -82,10 +95,10 @@ def page_title(recorded: Recorded) -> str:
     """Return the titles of the experiments; without any, the networks that were asked about."""
     if recorded.titles:
         return "; ".join(recorded.titles)
-    hashes = dict.fromkeys(row.key.model_hash for row in recorded.rows)
-    names = [recorded.network(model_hash).name for model_hash in hashes]
+    names = [recorded.network(model_hash).name for model_hash in recorded.model_hashes]
     more = f" and {len(names) - 3} others" if len(names) > 3 else ""
-    return f"Robustness of {', '.join(names[:3])}{more}"
+    about = "Robustness of" if recorded.rows else "Answers about"
+    return f"{about} {', '.join(names[:3])}{more}"
 
 
 def _asset(name: str) -> str:
@@ -99,7 +112,7 @@ def _script() -> str:
 
 
 def _head(recorded: Recorded, title: str) -> str:
-    rows = recorded.rows
+    rows: list[Row | OtherAnswer] = [*recorded.rows, *recorded.others]
     versions = sorted({r.version for r in rows})
     made = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     days = sorted({r.finished_at[:10] for r in rows})
@@ -113,15 +126,14 @@ def _head(recorded: Recorded, title: str) -> str:
 
 
 def _networks(recorded: Recorded) -> str:
-    rows = recorded.rows
-    hashes = dict.fromkeys(r.key.model_hash for r in rows)
-    shares = [(h, sum(r.key.model_hash == h for r in rows)) for h in hashes]
+    asked = Counter(row.key.model_hash for row in recorded.rows)
+    asked.update(other.model_hash for other in recorded.others)
     return (
         '<section aria-labelledby="networks"><h2 id="networks">Networks</h2>'
         "<div class=wide><table><thead><tr><th scope=col>name"
         "<th scope=col>sizes<th scope=col>zero weights<th scope=col>data box<th scope=col>answers"
         "<th scope=col>from<th scope=col>hash</tr></thead><tbody>"
-        + "".join(_network_row(recorded.network(h), count) for h, count in shares)
+        + "".join(_network_row(recorded.network(h), count) for h, count in asked.items())
         + "</tbody></table></div></section>"
     )
 

@@ -3,9 +3,13 @@
 async function start() {
   startCharts();
   table = await unpack("data-rows");
-  startTable();
-  startDetails();
+  // A file may have only explanations, weight faults and counts.
+  if (table.image.length) {
+    startTable();
+    startDetails();
+  }
   document.documentElement.dataset.ready = "yes";
+  if (!table.image.length) return;
   await openFragment();
   const idle = window.requestIdleCallback || ((work) => setTimeout(work, 50));
   idle(async () => {
