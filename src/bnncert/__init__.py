@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         OutsideDataBoxWarning,
         UnsupportedModelError,
     )
+    from bnncert.explanation import Explanation, explain
     from bnncert.formats.limits import Limits
     from bnncert.formats.vnnlib.query import Specification
     from bnncert.formats.vnnlib.reader import read_vnnlib
@@ -59,6 +60,7 @@ __all__ = [
     "Brightness",
     "Contrast",
     "Counterexample",
+    "Explanation",
     "FormatError",
     "Grid",
     "InputError",
@@ -88,6 +90,7 @@ __all__ = [
     "__version__",
     "bound",
     "bound_polynomial",
+    "explain",
     "find_radius",
     "find_smallest",
     "from_torch",
@@ -117,6 +120,7 @@ _HOMES = {
         "OutsideDataBoxWarning",
         "UnsupportedModelError",
     ),
+    "bnncert.explanation": ("Explanation", "explain"),
     "bnncert.formats.limits": ("Limits",),
     "bnncert.formats.vnnlib.reader": ("read_vnnlib",),
     "bnncert.formats.vnnlib.query": ("Specification",),

@@ -224,6 +224,11 @@ class Attack:
             if deadline.passed() or (last is not None and self.rounds >= last):
                 return
 
+    @property
+    def lowest_points(self) -> FloatArray:
+        """The points with the lowest values so far, in floating point, one row for each target."""
+        return self._places.copy()
+
     def outcome(self, deadline: Deadline) -> tuple[FloatArray, list[Counterexample | None]]:
         """Return the lowest exact value of each target, and a counterexample or None."""
         context = replace(self._context, deadline=deadline)

@@ -1,0 +1,144 @@
+"""The values that free inputs may take, and the region in which some inputs are free.
+
+The domain of input i is an interval [l_i, h_i] that contains its value c_i in the image; on a grid
+only the values of the grid count.  The region of a set F of free inputs is
+
+    { x : x_i in its domain for i in F,  x_i = c_i for all others }.
+
+It is an L-inf ball around the image whose data box is the single value c_i for inputs that are not
+free.  So the grid has the same values whatever is free, and regions grow with F.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+
+import numpy as np
+
+from bnncert.arrays import BoolArray, FloatArray
+from bnncert.errors import InputError
+from bnncert.network import Network
+from bnncert.regions import Ball
+
+
+class Domain:
+    """The domains of all inputs of an image.
+
+    Parameters
+    ----------
+    ball
+        An L-inf ball around the image, with its data box and grid.
+    text
+        The domain in words; None makes them.
+
+    Raises
+    ------
+    InputError
+        If the ball has another norm, or the image is not in the data box or not on the grid.
+
+    Attributes
+    ----------
+    image
+        The values of inputs that are not free.
+    lo, hi
+        The bounds of inputs that are free.
+    grid
+        The grid of their values, if there is one.
+    """
+
+    def __init__(self, ball: Ball, text: str | None = None) -> None:
+        if ball.norm != "linf":
+            raise InputError(f"an explanation needs norm linf; the norm is {ball.norm}")
+        self.image, self.grid = ball.middle, ball.grid
+        lo, hi = ball.lo, ball.hi
+        if ball.grid is not None:
+            lo, hi = _grid_bounds(ball)
+        outside = np.flatnonzero((self.image < lo) | (self.image > hi))
+        if outside.size:
+            i = int(outside[0])
+            raise InputError(
+                f"the image is not in the data box: input {i} = {self.image[i]:.9g} is not in "
+                f"[{lo[i]:.9g}, {hi[i]:.9g}]"
+            )
+        self.lo, self.hi = lo, hi
+        # Bounds of a ball of real inputs may be rounded outwards: its radius counts, too.  The
+        # bounds on a grid are values of it.
+        self._radius = ball.radius if ball.grid is None else 2 * _reach(self.image, lo, hi)
+        self.text = text or _words(ball)
+        values = self.everything.values
+        if values is not None and not np.all(values.has(self.image)):
+            i = int(np.flatnonzero(~values.has(self.image))[0])
+            raise InputError(
+                f"an explanation on a grid needs an image on it: input {i} = {self.image[i]:.9g} "
+                "is not a value of the grid"
+            )
+
+    @property
+    def size(self) -> int:
+        """The number of inputs."""
+        return int(self.image.size)
+
+    @cached_property
+    def everything(self) -> Ball:
+        """The region in which all inputs are free."""
+        return self.region(np.ones(self.size, dtype=np.bool_))
+
+    def region(self, free: BoolArray) -> Ball:
+        """Return the region in which some inputs are free and the others are as in the image."""
+        lo, hi = np.where(free, self.lo, self.image), np.where(free, self.hi, self.image)
+        return Ball("linf", self.image, self._radius, lo, hi, self.grid)
+
+
+def data_box_ball(network: Network, image: FloatArray) -> Ball:
+    """Return the ball around an image that contains the data box of a network."""
+    lo, hi = network.input_lo, network.input_hi
+    if lo is None or hi is None:
+        raise InputError("the network states no data box; give a radius or a data box")
+    return Ball("linf", image, _reach(image, lo, hi), lo, hi)
+
+
+def _reach(image: FloatArray, lo: FloatArray, hi: FloatArray) -> float:
+    """Return the largest distance of a bound from the image, rounded up."""
+    reach = float(np.max(np.maximum(np.abs(hi - image), np.abs(image - lo)), initial=0.0))
+    return math.nextafter(reach, math.inf)
+
+
+def _words(ball: Ball) -> str:
+    lo, hi = ball.clip_lo, ball.clip_hi
+    covered = lo is not None and hi is not None and ball.radius >= _reach(ball.middle, lo, hi)
+    words = [] if covered else [f"within {ball.stated_radius:.6g} of the image"]
+    if lo is not None and hi is not None:
+        words.append(f"in [{lo.min():.6g}, {hi.max():.6g}]")
+    grid = "" if ball.grid is None else f", {ball.grid.describe()}"
+    return " and ".join(words) + grid
+
+
+def _grid_bounds(ball: Ball) -> tuple[FloatArray, FloatArray]:
+    """Return the bounds of a ball on a grid.
+
+    The values of the grid are float32 numbers if the image and all bounds are.  The bounds of a
+    float32 image are rounded to float32 inwards, so that this does not depend on what is free.
+    """
+    if not np.array_equal(ball.middle, _float32(ball.middle)):
+        return ball.lo, ball.hi
+    clips = [None if b is None else _inwards(b, inside) for b, inside in _sides(ball)]
+    rounded = Ball("linf", ball.middle, ball.stated_radius, *clips, ball.grid)
+    return rounded.lo, rounded.hi
+
+
+def _sides(ball: Ball) -> list[tuple[FloatArray | None, float]]:
+    return [(ball.clip_lo, np.inf), (ball.clip_hi, -np.inf)]
+
+
+def _float32(values: FloatArray) -> FloatArray:
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32).astype(np.float64)
+
+
+def _inwards(bound: FloatArray, inside: float) -> FloatArray:
+    """Round bounds to float32 numbers that are not outside of them."""
+    rounded = bound.astype(np.float32)
+    outside = rounded < bound if inside > 0 else rounded > bound
+    moved = np.nextafter(rounded, np.float32(inside))
+    return np.where(outside, moved, rounded).astype(np.float64)

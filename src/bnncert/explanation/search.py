@@ -1,0 +1,202 @@
+"""The search for a small set of inputs that suffices.
+
+The set F of free inputs grows while the region of F is proved robust; the inputs that are left are
+kept.  Regions grow with F, so a counterexample for F and one more input remains one for every
+larger F: that input is needed for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from bnncert.arrays import BoolArray, IntArray
+from bnncert.certificate.wanted import Wanted
+from bnncert.deadline import Deadline
+from bnncert.description.model import SignZero
+from bnncert.explanation.domain import Domain
+from bnncert.explanation.influence import least_influence_first
+from bnncert.explanation.result import ExplanationStep
+from bnncert.explanation.witnesses import Witnesses, with_free
+from bnncert.methods import Options, Progress
+from bnncert.methods.interval import interval_proof
+from bnncert.presolve.stability import stability
+from bnncert.problem import Problem
+from bnncert.replay import OnnxRuntime
+from bnncert.smallest.lower_side import LowerSide
+from bnncert.solving import solve
+from bnncert.verdict import Counterexample, Result
+
+#: Seconds of a verification: at least LEAST, and FACTOR times those of the longest proof so far, up
+#: to the limit of the caller.
+LEAST, FACTOR = 5.0, 4.0
+
+#: The share of the remaining time of the search that one verification has at most.
+SHARE = 0.3
+
+#: A group of at most this share of the inputs is small.  After PATIENCE undecided small groups in a
+#: row no others are verified, because the influence of the next ones is larger.
+SMALL_SHARE, PATIENCE = 1 / 200, 3
+
+
+class Search:
+    """The state of a search; it is complete at any time.
+
+    Attributes
+    ----------
+    free
+        The inputs that are proved to be free together.
+    witnesses
+        The counterexamples of needed inputs.
+    steps
+        The verifications.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        domain: Domain,
+        method: str,
+        options: Options,
+        limit: float,
+        deadline: Deadline,
+        *,
+        sign_zero: SignZero | None,
+        part: Path | None,
+        progress: Progress | None,
+    ) -> None:
+        self._problem, self._domain = problem, domain
+        self._method, self._options, self._limit = method, options, limit
+        self._sign_zero, self._progress = sign_zero, progress
+        self.deadline = deadline
+        self.part = LowerSide(part)
+        self.free: BoolArray = np.zeros(domain.size, dtype=np.bool_)
+        self.witnesses: dict[int, Counterexample] = {}
+        self.steps: list[ExplanationStep] = []
+        self._undecided = np.zeros(domain.size, dtype=np.bool_)
+        self._longest = 0.0
+        runtime = OnnxRuntime.of(problem.network)
+        self._search = Witnesses(problem, domain, runtime, deadline)
+
+    def run(self) -> None:
+        """Free as many inputs as the time allows, and look for witnesses of the others."""
+        if self.part.path is not None:
+            # The image alone has a certificate; without one nothing is known at a time limit.
+            self._ask(np.zeros(0, dtype=np.int64))
+        order = least_influence_first(self._problem.network, self._domain, self._problem.targets)
+        self._free_by_intervals(order)
+        self._look_for_witnesses(attack=True)
+        self._grow(order)
+        self._look_for_witnesses(attack=False)
+
+    def _grow(self, order: IntArray) -> None:
+        """Free groups of inputs; the size of a group is doubled after a proof.
+
+        After an undecided question about n free inputs, the next group is half of the way to n.
+        """
+        size, undecided, misses = max(1, int(self.free.sum()) // 2), order.size + 1, 0
+        small = max(1, int(SMALL_SHARE * order.size))
+        while not self.deadline.passed() and misses < PATIENCE:
+            waiting = order[~(self.free | self._needed | self._undecided)[order]]
+            if not waiting.size:
+                break
+            added = waiting[:size]
+            result = self._ask(added)
+            if result.status == "robust":
+                self.free = with_free(self.free, added)
+                misses = 0
+                self._look_for_witnesses(attack=True)
+                half = (undecided - int(self.free.sum())) // 2
+                size = max(1, min(2 * added.size, half)) if half >= 0 else 2 * added.size
+            elif result.counterexample is not None:
+                self._learn(added, result.counterexample)
+                misses, size = 0, max(1, added.size // 2)
+                self._look_for_witnesses(attack=False)
+            else:
+                undecided = int(self.free.sum()) + added.size
+                misses += added.size <= small
+                if added.size == 1:
+                    self._undecided = with_free(self._undecided, added)
+                size = max(1, added.size // 2)
+
+    @property
+    def _needed(self) -> BoolArray:
+        needed = np.zeros(self._domain.size, dtype=np.bool_)
+        needed[list(self.witnesses)] = True
+        return needed
+
+    def _free_by_intervals(self, order: IntArray) -> None:
+        """Free the longest beginning of the order that interval bounds prove, found by bisection.
+
+        If a certificate is wanted, the proof is made again for it.
+        """
+        low, high = 0, order.size + 1
+        while high - low > 1 and not self.deadline.passed():
+            # The first guess is that all inputs are free, which a small domain allows.
+            middle = order.size if high > order.size else (low + high) // 2
+            free = with_free(self.free, order[:middle])
+            if self._is_proved_by_intervals(free):
+                low = middle
+            else:
+                high = middle
+        if low and (self.part.path is None or self._ask(order[:low]).status == "robust"):
+            self.free = with_free(self.free, order[:low])
+
+    def _is_proved_by_intervals(self, free: BoolArray) -> bool:
+        bounds = stability(self._problem.network, self._domain.region(free))
+        return all(interval_proof(target, bounds[-1])[1] for target in self._problem.targets)
+
+    def _ask(self, added: IntArray) -> Result:
+        """Decide whether further inputs are free together with those that are."""
+        free = with_free(self.free, added)
+        seconds = min(self._limit, max(LEAST, FACTOR * self._longest))
+        if self.deadline.seconds is not None:
+            seconds = min(seconds, max(SHARE * self.deadline.remaining(), 0.05))
+        path = self.part.next_file()
+        wanted = None
+        if path is not None:
+            wanted = Wanted(path, self._problem.network, "real", self._sign_zero)
+        problem = self._search.question(free)
+        result = solve(
+            [problem], self._method, seconds, self._options, self._tell(added.size), wanted=wanted
+        )
+        if result.status == "robust" and wanted is not None and result.certificate is None:
+            # A proof without a certificate is not used, so that the certificate shows the result.
+            self.part.reason = result.notes[-1] if result.notes else ""
+            result = replace(result, status="unknown")
+        self.part.finish(int(free.sum()), result)
+        if result.status == "robust":
+            self._longest = max(self._longest, result.seconds)
+        stage = result.deciding_stage
+        step = (int(free.sum()), int(added.size), result.status, stage, result.seconds)
+        self.steps.append(ExplanationStep(*step))
+        return result
+
+    def _learn(self, added: IntArray, found: Counterexample) -> None:
+        """Keep the witness if the counterexample changes one of the added inputs only."""
+        changed, found = self._search.narrow(self.free, added, found)
+        if changed.size == 1:
+            self.witnesses[int(changed[0])] = found
+
+    def _look_for_witnesses(self, *, attack: bool) -> None:
+        """Try all inputs that may be needed at points of low margin."""
+        waiting = np.flatnonzero(~(self.free | self._needed))
+        if not waiting.size or self.deadline.passed():
+            return
+        if attack:
+            self._search.attack(self.free)
+        for i, witness in self._search.find(self.free, waiting):
+            self.witnesses[i] = witness
+
+    def _tell(self, added: int) -> Progress | None:
+        """Return a report of progress for one verification."""
+        if self._progress is None:
+            return None
+        progress: Callable[[str, int, int], None] = self._progress
+        free, total = int(self.free.sum()), self._domain.size
+        done = free + len(self.witnesses) + int(self._undecided.sum())
+        prefix = f"{free} of {total} inputs free, {len(self.witnesses)} needed, {added} more? "
+        return lambda text, _done, _total: progress(prefix + text, done, total)
