@@ -51,6 +51,7 @@ ROOMS = (
     "radius_result",
     "radius",
     "smallest",
+    "explanation",
     "batch",
     "report",
     "competition",

@@ -73,7 +73,8 @@ def explained(
     try:
         return bnncert.explain(network, ball.middle, label, domain=ball, ties=ties, timeout=60)
     except bnncert.InputError as error:
-        assert "the image" in str(error)
+        if "the image" not in str(error):
+            raise
         lasts = last_layers_at(net, [Fraction(v) for v in ball.middle.tolist()])
         own = int(network.classify(ball.middle)[0]) if label is None else label
         rivals = [k for k in range(network.classes) if k != own]
@@ -82,36 +83,44 @@ def explained(
         return None
 
 
-@few(25)
-@given(
+#: Networks that are drawn until the class of the image can change.
+MOST_DRAWS = 8
+
+ways = given(
     st.integers(0, 2**32 - 1),
     st.sampled_from(["plus", "minus", "either"]),
     st.sampled_from(["violation", "robust"]),
 )
+
+
+@few(12)
+@ways
 def test_inputs_on_a_grid(seed: int, sign_zero: str, ties: str) -> None:
     rng = np.random.default_rng(seed)
-    size = int(rng.integers(2, 7))
-    net = random_network(rng, size, sign_zero)
-    image = rng.integers(-1, 2, size).astype(float)
-    ball = bnncert.Ball("linf", image, float(rng.integers(1, 3)), -1, 1, grid=1.0)
-    found = explained(net, ball, ties)
-    if found is not None:
-        Oracle(net, found, ties).check()
+    for _ in range(MOST_DRAWS):
+        size = int(rng.integers(2, 7))
+        net = random_network(rng, size, sign_zero)
+        image = rng.integers(-1, 2, size).astype(float)
+        ball = bnncert.Ball("linf", image, float(rng.integers(1, 3)), -1, 1, grid=1.0)
+        found = explained(net, ball, ties)
+        if found is not None:
+            Oracle(net, found, ties).check()
+            if found.kept:
+                return
 
 
-@few(15)
-@given(
-    st.integers(0, 2**32 - 1),
-    st.sampled_from(["plus", "minus", "either"]),
-    st.sampled_from(["violation", "robust"]),
-)
+@few(12)
+@ways
 def test_real_inputs(seed: int, sign_zero: str, ties: str) -> None:
     rng = np.random.default_rng(seed)
-    size = int(rng.integers(1, 4))
-    net = random_network(rng, size, sign_zero)
-    image = rng.integers(-4, 5, size) / 4
-    ball = bnncert.Ball("linf", image, float(rng.integers(1, 9)) / 4, -1, 1.25)
-    label = int(rng.integers(0, net.weights[-1].shape[0])) if seed % 4 == 0 else None
-    found = explained(net, ball, ties, label)
-    if found is not None:
-        Oracle(net, found, ties).check()
+    for _ in range(MOST_DRAWS):
+        size = int(rng.integers(1, 4))
+        net = random_network(rng, size, sign_zero)
+        image = rng.integers(-4, 5, size) / 4
+        ball = bnncert.Ball("linf", image, float(rng.integers(1, 9)) / 4, -1, 1.25)
+        label = int(rng.integers(0, net.weights[-1].shape[0])) if seed % 4 == 0 else None
+        found = explained(net, ball, ties, label)
+        if found is not None:
+            Oracle(net, found, ties).check()
+            if found.kept:
+                return

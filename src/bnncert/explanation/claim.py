@@ -27,7 +27,9 @@ def explanation_claim(
 ) -> Section:
     """Return the first section of the certificate; `witnesses` are in ascending order."""
     image, region = domain.image, domain.region(free)
-    starts, changed, values, targets = [0], [], [], []
+    starts, targets = [0], []
+    changed: list[int] = []
+    values: list[float] = []
     exact: dict[str, str] = {}
     names = [target.name for target in problem.targets]
     for witness in witnesses.values():

@@ -122,13 +122,10 @@ def _grid_bounds(ball: Ball) -> tuple[FloatArray, FloatArray]:
     """
     if not np.array_equal(ball.middle, _float32(ball.middle)):
         return ball.lo, ball.hi
-    clips = [None if b is None else _inwards(b, inside) for b, inside in _sides(ball)]
-    rounded = Ball("linf", ball.middle, ball.stated_radius, *clips, ball.grid)
+    lo = None if ball.clip_lo is None else _inwards(ball.clip_lo, np.inf)
+    hi = None if ball.clip_hi is None else _inwards(ball.clip_hi, -np.inf)
+    rounded = Ball("linf", ball.middle, ball.stated_radius, lo, hi, ball.grid)
     return rounded.lo, rounded.hi
-
-
-def _sides(ball: Ball) -> list[tuple[FloatArray | None, float]]:
-    return [(ball.clip_lo, np.inf), (ball.clip_hi, -np.inf)]
 
 
 def _float32(values: FloatArray) -> FloatArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,10 +17,7 @@ from bnncert.verdict import Counterexample, InterruptWithResult, Status
 
 @dataclass(frozen=True)
 class ExplanationStep:
-    """One verification of the search: `free` inputs were free, `added` of them for the first time.
-
-    `inputs` is the number of inputs that the answer made free, or that it showed to be needed.
-    """
+    """One verification: `free` inputs were free, `added` of them for the first time."""
 
     free: int
     added: int
@@ -67,7 +64,6 @@ class Explanation(PrintedAsTable):
     out_of_time: bool = False
     certificate: str | None = None
     no_certificate: str = ""
-    notes: tuple[str, ...] = field(default=())
 
     def __repr__(self) -> str:
         return f"Explanation({self.summary})"

@@ -86,9 +86,7 @@ class Witnesses:
         order = np.argsort(self.margins(every).min(axis=1), kind="stable")
         self._points = every[order[:MOST_POINTS]]
 
-    def find(
-        self, free: BoolArray, inputs: IntArray
-    ) -> Iterator[tuple[int, Counterexample]]:
+    def find(self, free: BoolArray, inputs: IntArray) -> Iterator[tuple[int, Counterexample]]:
         """Yield inputs with a counterexample in the region in which they are free in addition."""
         found: set[int] = set()
         for base in self._points:
@@ -105,9 +103,7 @@ class Witnesses:
                         found.add(i)
                         yield i, witness
 
-    def _changed(
-        self, base: FloatArray, inputs: IntArray
-    ) -> Iterator[tuple[IntArray, FloatArray]]:
+    def _changed(self, base: FloatArray, inputs: IntArray) -> Iterator[tuple[IntArray, FloatArray]]:
         """Yield batches of points in which one input differs from the base, and that input."""
         columns, values = self._moves(inputs)
         for start in range(0, columns.size, BATCH):
@@ -165,6 +161,6 @@ class Witnesses:
 
 def with_free(free: BoolArray, added: IntArray | list[int]) -> BoolArray:
     """Return the free inputs and further ones."""
-    larger = free.copy()
+    larger: BoolArray = np.array(free)
     larger[added] = True
     return larger

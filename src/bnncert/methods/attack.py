@@ -227,7 +227,7 @@ class Attack:
     @property
     def lowest_points(self) -> FloatArray:
         """The points with the lowest values so far, in floating point, one row for each target."""
-        return self._places.copy()
+        return np.array(self._places)
 
     def outcome(self, deadline: Deadline) -> tuple[FloatArray, list[Counterexample | None]]:
         """Return the lowest exact value of each target, and a counterexample or None."""
