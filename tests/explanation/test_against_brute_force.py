@@ -93,7 +93,7 @@ ways = given(
 )
 
 
-@few(12)
+@few(8)
 @ways
 def test_inputs_on_a_grid(seed: int, sign_zero: str, ties: str) -> None:
     rng = np.random.default_rng(seed)

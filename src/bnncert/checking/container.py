@@ -56,7 +56,11 @@ LEAF_ARRAYS = (
 )
 
 #: The arrays of claims of all kinds.
-CLAIM_ARRAYS: tuple[str, ...] = ()
+CLAIM_ARRAYS: tuple[str, ...] = (
+    # Explanations.
+    *("image", "domain_lo", "domain_hi", "kept", "needed", "targets", "starts", "changed"),
+    *("values", "grid_step", "grid_origin"),
+)
 
 #: The fields and the arrays that a section can have.
 CONTENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

@@ -1,7 +1,7 @@
 """The values that free inputs may take, and the region in which some inputs are free.
 
-The domain of input i is an interval [l_i, h_i] that contains its value c_i in the image; on a grid
-only the values of the grid count.  The region of a set F of free inputs is
+The domain of input i is an interval that contains its value c_i in the image; on a grid only the
+values of the grid count.  The region of a set F of free inputs is
 
     { x : x_i in its domain for i in F,  x_i = c_i for all others }.
 
@@ -42,7 +42,8 @@ class Domain:
     image
         The values of inputs that are not free.
     lo, hi
-        The bounds of inputs that are free.
+        The bounds of inputs that are free; without a grid, their distance from the image is also
+        at most the radius of the ball.
     grid
         The grid of their values, if there is one.
     """
@@ -51,9 +52,14 @@ class Domain:
         if ball.norm != "linf":
             raise InputError(f"an explanation needs norm linf; the norm is {ball.norm}")
         self.image, self.grid = ball.middle, ball.grid
-        lo, hi = ball.lo, ball.hi
-        if ball.grid is not None:
+        if ball.grid is None:
+            # Bounds of the ball may be rounded outwards, so its radius counts, too.
+            lo = ball.lo if ball.clip_lo is None else ball.clip_lo
+            hi = ball.hi if ball.clip_hi is None else ball.clip_hi
+            self._radius = ball.radius
+        else:
             lo, hi = _grid_bounds(ball)
+            self._radius = 2 * _reach(self.image, lo, hi)
         outside = np.flatnonzero((self.image < lo) | (self.image > hi))
         if outside.size:
             i = int(outside[0])
@@ -62,9 +68,6 @@ class Domain:
                 f"[{lo[i]:.9g}, {hi[i]:.9g}]"
             )
         self.lo, self.hi = lo, hi
-        # Bounds of a ball of real inputs may be rounded outwards: its radius counts, too.  The
-        # bounds on a grid are values of it.
-        self._radius = ball.radius if ball.grid is None else 2 * _reach(self.image, lo, hi)
         self.text = text or _words(ball)
         values = self.everything.values
         if values is not None and not np.all(values.has(self.image)):

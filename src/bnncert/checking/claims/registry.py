@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from bnncert.checking.claims.explanation import check_explanation
 from bnncert.checking.claims.subject import ClaimCheck, Subject
 from bnncert.checking.container import Section, UnreadableError
 from bnncert.checking.parts import Parts
 from bnncert.checking.statement import Report
 
 #: The check of each kind of claim.
-CLAIMS: dict[str, ClaimCheck] = {}
+CLAIMS: dict[str, ClaimCheck] = {"explanation": check_explanation}
 
 
 def check_claim(section: Section, parts: Parts, subject: Subject) -> Report:
