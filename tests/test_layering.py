@@ -52,6 +52,7 @@ ROOMS = (
     "radius",
     "smallest",
     "explanation",
+    "faults",
     "batch",
     "report",
     "competition",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         UnsupportedModelError,
     )
     from bnncert.explanation import Explanation, explain
+    from bnncert.faults import FaultsResult, tolerated_faults
     from bnncert.formats.limits import Limits
     from bnncert.formats.vnnlib.query import Specification
     from bnncert.formats.vnnlib.reader import read_vnnlib
@@ -61,6 +62,7 @@ __all__ = [
     "Contrast",
     "Counterexample",
     "Explanation",
+    "FaultsResult",
     "FormatError",
     "Grid",
     "InputError",
@@ -106,6 +108,7 @@ __all__ = [
     "score",
     "score_objective",
     "solve",
+    "tolerated_faults",
     "verify",
     "verify_specification",
 ]
@@ -121,6 +124,7 @@ _HOMES = {
         "UnsupportedModelError",
     ),
     "bnncert.explanation": ("Explanation", "explain"),
+    "bnncert.faults": ("FaultsResult", "tolerated_faults"),
     "bnncert.formats.limits": ("Limits",),
     "bnncert.formats.vnnlib.reader": ("read_vnnlib",),
     "bnncert.formats.vnnlib.query": ("Specification",),

@@ -25,7 +25,7 @@ def statement(
     property_: dict[str, Any],
 ) -> Section:
     """Return the claim about `network`, as its file defines it, as a section."""
-    section = _region(problem.region)
+    section = region_section(problem.region)
     section.fields |= {
         "verdict": verdict,
         "network": network.content_hash,
@@ -60,7 +60,8 @@ def conditions(targets: list[list[tuple[dict[int, Fraction], Fraction, bool]]]) 
     }
 
 
-def _region(region: Region) -> Section:
+def region_section(region: Region) -> Section:
+    """Return a section `statement` that states only the region."""
     section = Section("statement")
     if region.values is not None:
         section.fields["grid"] = region.values.dtype.name

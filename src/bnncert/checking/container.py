@@ -55,11 +55,19 @@ LEAF_ARRAYS = (
     ("clash_values", 3, 1),
 )
 
+#: The arrays of a region.
+REGION_ARRAYS = (
+    *("center", "clip_lo", "clip_hi", "lo", "hi", "matrix", "right", "inside"),
+    *("grid_step", "grid_origin"),
+)
+
 #: The arrays of claims of all kinds.
 CLAIM_ARRAYS: tuple[str, ...] = (
     # Explanations.
     *("image", "domain_lo", "domain_hi", "kept", "needed", "targets", "starts", "changed"),
-    *("values", "grid_step", "grid_origin"),
+    "values",
+    # Faults, and the grid of explanations.
+    *REGION_ARRAYS,
 )
 
 #: The fields and the arrays that a section can have.
@@ -69,10 +77,7 @@ CONTENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             *("verdict", "network", "sizes", "sign_zero", "arithmetic", "property"),
             *("region", "radius", "within", "inequalities", "grid"),
         ),
-        (
-            *("center", "clip_lo", "clip_hi", "lo", "hi", "matrix", "right", "inside"),
-            *("grid_step", "grid_origin"),
-        ),
+        REGION_ARRAYS,
     ),
     "claim": (("kind", "details"), CLAIM_ARRAYS),
     "clashes": (("layer",), CLAUSE_ARRAYS),

@@ -9,6 +9,7 @@ of a point between them is undecided.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -59,6 +60,9 @@ class ThresholdLayer:
         For each neuron of a convolution the factor, 1 or -1, of its row (None: 1).
     fixed_sign_zero
         Whether the file states sign(0) for this layer.
+    slack
+        For layers whose inputs are signs: by how much the sum of each neuron may be wrong, so that
+        both signs are possible near the threshold (:mod:`bnncert.network.widened`).  None: exact.
     """
 
     rows: Any
@@ -72,6 +76,7 @@ class ThresholdLayer:
     convolution: Convolution | None = None
     flip: npt.NDArray[Any] | None = None
     fixed_sign_zero: bool = False
+    slack: IntArray | None = None
 
     def __repr__(self) -> str:
         kind = "dense" if self.convolution is None else "convolution"
@@ -111,18 +116,25 @@ class ThresholdLayer:
     @cached_property
     def plus_from(self) -> npt.NDArray[Any]:
         """The smallest value of W y at which x = +1 may occur (first layer: -bias_hi)."""
-        if self.on_from is None or self.tie is None:
+        if self.on_from is None:
             return -self.enclosure[1]
-        return self.on_from + 2 * self.tie if self.sign_zero == "minus" else self.on_from
+        return self._sharp_plus_from - (0 if self.slack is None else self.slack)
 
     @cached_property
     def minus_upto(self) -> npt.NDArray[Any]:
         """The largest value of W y at which x = -1 may occur (first layer: -bias_lo)."""
         if self.on_from is None or self.tie is None:
             return -self.enclosure[0]
+        minus = self._sharp_plus_from - 2
         if self.sign_zero == "either":
-            return self.on_from - 2 + 2 * self.tie
-        return self.plus_from - 2
+            minus = self.on_from - 2 + 2 * self.tie
+        return minus + (0 if self.slack is None else self.slack)
+
+    @cached_property
+    def _sharp_plus_from(self) -> IntArray:
+        """`plus_from` of a layer above the first without its slack."""
+        assert self.on_from is not None and self.tie is not None
+        return self.on_from + 2 * self.tie if self.sign_zero == "minus" else self.on_from
 
     def operator(self, dtype: npt.DTypeLike = np.float64) -> Operator:
         """Return the fast form of the weights, which is computed once for each dtype."""
@@ -139,7 +151,7 @@ class ThresholdLayer:
         """Return c such that x = +1 iff W y >= c in floating point ("either" is used as "plus")."""
         if self.on_from is not None:
             # Half way between two lattice points, so that rounding does not change the comparison.
-            return (self.plus_from - 1).astype(dtype)
+            return (self._sharp_plus_from - 1).astype(dtype)
         limit = (-self.bias).astype(dtype)
         # For floats, w > c is w >= the next float after c.
         return np.nextafter(limit, np.inf) if self.sign_zero == "minus" else limit
@@ -253,6 +265,16 @@ class OutputLayer:
         """Return W x + b at one sign vector, in rationals."""
         sums = self._sums.exactly(signs)
         return [s + Fraction(b) for s, b in zip(sums, self.bias.tolist(), strict=True)]
+
+    @cached_property
+    def integers(self) -> tuple[npt.NDArray[Any], int]:
+        """The weights as integers over a common denominator, exactly."""
+        if np.all(self.weights == np.rint(self.weights)) and np.abs(self.weights).max() < 2**31:
+            return self.weights.astype(np.int64), 1
+        exact = [Fraction(w) for w in self.weights.ravel().tolist()]
+        common = math.lcm(*(w.denominator for w in exact))
+        whole = np.array([int(w * common) for w in exact], dtype=object)
+        return whole.reshape(self.weights.shape), common
 
     @cached_property
     def _sums(self) -> SignedSums:

@@ -236,6 +236,8 @@ class Network(PrintedAsTable):
             if layer.on_from is not None and layer.tie is not None:
                 add("on_from", layer.on_from.astype("<i8"))
                 add("tie", layer.tie.astype("u1"))
+                if layer.slack is not None:
+                    add("slack", layer.slack.astype("<i8"))
             elif layer.bias_lo is not None and layer.bias_hi is not None:
                 # Adding zero turns -0.0 into +0.0.
                 add("bias_lo", (layer.bias_lo + 0.0).astype("<f8"))
@@ -352,6 +354,8 @@ class Network(PrintedAsTable):
         """Return a description that writers can save and from which this network is read back."""
         stages = []
         for layer in self.layers:
+            if layer.slack is not None:
+                raise InputError(f"{layer.name}: widened thresholds cannot be written")
             if layer.is_lattice:
                 # The bias is half way between two lattice points, or exactly at a tie: readers in
                 # any precision decide every lattice point in the same way.

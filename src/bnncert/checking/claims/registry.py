@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from bnncert.checking.claims.explanation import check_explanation
+from bnncert.checking.claims.faults import check_faults
 from bnncert.checking.claims.subject import ClaimCheck, Subject
 from bnncert.checking.container import Section, UnreadableError
 from bnncert.checking.parts import Parts
 from bnncert.checking.statement import Report
 
 #: The check of each kind of claim.
-CLAIMS: dict[str, ClaimCheck] = {"explanation": check_explanation}
+CLAIMS: dict[str, ClaimCheck] = {
+    "explanation": check_explanation,
+    "faults": check_faults,
+}
 
 
 def check_claim(section: Section, parts: Parts, subject: Subject) -> Report:

@@ -1,0 +1,104 @@
+r"""A beam search for few wrong signs of one layer that change the class at a point.
+
+A set S of wrong signs changes the sums of the next layer by -2 sum_{i in S} x_i w_i; the class
+follows from these sums.  For every number of faults the search keeps the sets with the smallest
+margins, and extends them by one neuron.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from bnncert.arrays import Float32Array, FloatArray, IntArray
+from bnncert.deadline import Deadline
+from bnncert.network.fault_questions import PointSigns
+
+#: Sets that are kept for each number of faults, and how many faults one more neuron may take.
+WIDTH, DEAREST = 24, 3
+
+#: Rows of sums that are evaluated together.
+CHUNK = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class WrongSigns:
+    """Neurons of a layer with wrong signs, and the sums of the next layer."""
+
+    neurons: frozenset[int]
+    sums: Float32Array
+    margin: float
+
+
+class Beam:
+    """The sets of wrong signs of one layer, for 0, 1, 2, .. faults.
+
+    Parameters
+    ----------
+    at
+        The point and its signs.
+    number
+        The layer, which is below the last one.
+    cost
+        The faults that each wrong sign takes.
+    label, rivals
+        The class, and those that it is compared with.
+    """
+
+    def __init__(
+        self, at: PointSigns, number: int, cost: IntArray, label: int, rivals: list[int]
+    ) -> None:
+        self._network, self._above = at.network, number + 1
+        self._label, self._rivals = label, rivals
+        layer = at.network.layers[number + 1]
+        home = at.signs[number].astype(np.float32)
+        sums = layer.operator(np.float32).forward(home[None, :])[0]
+        #: The change of the sums by each neuron.
+        self._steps = np.asarray(
+            (layer.weights.T.astype(np.float32).toarray() * (-2 * home)[:, None]), dtype=np.float32
+        )
+        self._by_cost = {c: np.flatnonzero(cost == c) for c in range(1, DEAREST + 1)}
+        start = WrongSigns(frozenset(), sums, float(self._margins(sums[None, :])[0]))
+        self.levels: list[list[WrongSigns]] = [[start]]
+
+    def _margins(self, sums: Float32Array) -> FloatArray:
+        """Return the least margin for each row of sums of the next layer."""
+        layers, output = self._network.layers, self._network.output
+        signs = np.where(sums >= layers[self._above].threshold(np.float32), 1.0, -1.0)
+        for layer in layers[self._above + 1 :]:
+            value = layer.operator(np.float32).forward(signs.astype(np.float32))
+            signs = np.where(value >= layer.threshold(np.float32), 1.0, -1.0)
+        scores = signs @ output.weights.T + output.bias
+        return np.asarray((scores[:, [self._label]] - scores[:, self._rivals]).min(axis=1))
+
+    def grow(self, most: int, deadline: Deadline) -> Iterator[list[WrongSigns]]:
+        """Yield the best sets for 1, 2, .. faults."""
+        while len(self.levels) <= most and not deadline.passed():
+            self.levels.append(self._next())
+            yield self.levels[-1]
+
+    def _next(self) -> list[WrongSigns]:
+        faults = len(self.levels)
+        seen: set[frozenset[int]] = set()
+        found: list[tuple[float, WrongSigns, int]] = []
+        for cost, members in self._by_cost.items():
+            if cost > faults or not members.size:
+                continue
+            for base in self.levels[faults - cost]:
+                new = np.array(
+                    [i for i in members.tolist() if base.neurons | {i} not in seen], dtype=np.int64
+                )
+                new = new[[i not in base.neurons for i in new.tolist()]]
+                seen.update(base.neurons | {i} for i in new.tolist())
+                for start in range(0, new.size, CHUNK):
+                    part = new[start : start + CHUNK]
+                    margins = self._margins(base.sums + self._steps[part])
+                    best = np.argsort(margins, kind="stable")[:WIDTH]
+                    found += [(float(margins[k]), base, int(part[k])) for k in best]
+        found.sort(key=lambda entry: entry[0])
+        return [
+            WrongSigns(base.neurons | {i}, base.sums + self._steps[i], margin)
+            for margin, base, i in found[:WIDTH]
+        ]

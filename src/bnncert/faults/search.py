@@ -1,0 +1,353 @@
+"""The faults that a network tolerates: both sides of every scope."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bnncert.arrays import FloatArray
+from bnncert.certificate.composite import write_claim
+from bnncert.certificate.statement import region_section
+from bnncert.certificate.writing import CertificateError, write_counterexample
+from bnncert.checking.claims.faults import box_around
+from bnncert.checking.space import read_space
+from bnncert.deadline import Deadline
+from bnncert.description.model import SignZero
+from bnncert.errors import InputError
+from bnncert.faults.attack import PointAttack
+from bnncert.faults.claim import claim_of
+from bnncert.faults.points import attack_points
+from bnncert.faults.proving import FaultProver, largest
+from bnncert.faults.result import FaultBit, FaultRow, FaultsInterrupt, FaultsResult
+from bnncert.methods import REGISTRY, Options, Progress
+from bnncert.network import Network
+from bnncert.network.fault_questions import FaultProof, FaultScope, FaultSetting, PointSigns
+from bnncert.network.weight_flips import Fault, refuse_shared_weights, with_faults
+from bnncert.problem import Problem, Targets, Ties, robustness
+from bnncert.regions import Region
+from bnncert.replay import Replayer
+from bnncert.verdict import Counterexample
+
+#: The share of the time for the first proof of a question, and its least and largest seconds.
+FIRST_SHARE, LEAST_SLICE, FIRST_SLICE = 0.03, 0.2, 2.0
+
+#: The longest time for one question in the second round.
+LAST_SLICE = 15.0
+
+#: The share of the time for the attack, and its seconds if there is no limit.
+ATTACK_SHARE, ATTACK_SECONDS = 0.3, 20.0
+
+
+def tolerated_faults(
+    network: Network,
+    region: Region,
+    label: int,
+    *,
+    targets: Targets = "all",
+    ties: Ties = "violation",
+    sign_zero: SignZero | None = None,
+    layers: Sequence[int] | None = None,
+    limit: int | None = None,
+    method: str = "auto",
+    timeout: float | None = 60.0,
+    options: Options | None = None,
+    progress: Progress | None = None,
+    certificate: str | os.PathLike[str] | None = None,
+) -> FaultsResult:
+    """Find how many weight bits may flip, or thresholds be stuck, before the class can change.
+
+    A flip turns a weight w into -w; zero weights have no bit.  A neuron whose threshold is stuck
+    has any constant sign.  Each row of the answer is about the faults of one scope: those in one
+    layer, in one neuron of a layer, or anywhere.
+
+    Parameters
+    ----------
+    network
+        The network; its layers are dense.
+    region
+        The inputs that should keep their class.  A ball of radius 0 is a single input, for which
+        many scopes are decided exactly.
+    label
+        The class.
+    targets, ties, sign_zero, method, options, progress
+        Those of :func:`verify`.
+    layers
+        The layers of interest, from 1 (the output is one more than the number of hidden layers);
+        None for all of them and for faults anywhere.
+    limit
+        No more faults than these are looked at; None sets no limit.
+    timeout
+        Seconds for all scopes together; None sets no limit for the whole, only one for each
+        question.
+    certificate
+        The file for the proofs of all rows, which ``bnncert check`` accepts.
+
+    Returns
+    -------
+    FaultsResult
+        One row for each scope: `certified` faults are tolerated, `falsified` faults are not, and
+        the list of their bits.
+
+    Raises
+    ------
+    InputError
+        If an argument cannot be used, as for :func:`verify`; also for a network with convolutions
+        or max-pooling, a layer that does not exist, or a negative limit.
+    FaultsInterrupt
+        On Ctrl-C; its `result` is what was known by then.
+
+    Examples
+    --------
+    >>> import bnncert
+    >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
+    >>> found = bnncert.tolerated_faults(net, bnncert.Ball("linf", [0.5, 0.25], 0), label=0)
+    >>> row = found.row("weights", "layer", 1)
+    >>> row.certified, row.falsified, [str(bit) for bit in row.bits]
+    (0, 1, ['layer 1, neuron 0, input 0: 1 -> -1'])
+    """
+    network = network.with_sign_zero(sign_zero)
+    REGISTRY.make(method)
+    refuse_shared_weights(network)
+    if limit is not None and (not isinstance(limit, int) or limit < 0):
+        raise InputError(f"limit is {limit}; expected a number of faults >= 0")
+    problem = robustness(network, region, label, targets, ties)
+    search = _FaultSearch(problem, ties, limit, Deadline(timeout), scopes_of(network, layers))
+    with tempfile.TemporaryDirectory(prefix="bnncert-faults-") as folder:
+        wanted = None if certificate is None else Path(certificate)
+        kept = None if wanted is None else Path(folder)
+        search.prover = FaultProver(
+            problem, search.setting, ties, method, options, progress, folder=kept
+        )
+        try:
+            search.run()
+        except KeyboardInterrupt as stop:
+            raise FaultsInterrupt(search.result()) from stop
+        result = search.result()
+        return result if wanted is None else _certified(search, result, wanted, Path(folder))
+
+
+def scopes_of(network: Network, layers: Sequence[int] | None = None) -> list[FaultScope]:
+    """Return the scopes of a table: every layer, one neuron of every layer, and anywhere."""
+    depth = network.depth
+    for number in layers or ():
+        if not isinstance(number, int) or not 1 <= number <= depth + 1:
+            raise InputError(
+                f"layer is {number}; the network has the layers 1 to {depth} and the output, "
+                f"{depth + 1}"
+            )
+    chosen = range(depth + 1) if layers is None else sorted({n - 1 for n in layers})
+    scopes = [FaultScope("weights", "layer", n) for n in chosen]
+    scopes += [] if layers is not None else [FaultScope("weights", "anywhere")]
+    scopes += [FaultScope("weights", "neuron", n) for n in chosen]
+    scopes += [FaultScope("thresholds", "layer", n) for n in chosen if n < depth]
+    return scopes + ([] if layers is not None else [FaultScope("thresholds", "anywhere")])
+
+
+class _FaultSearch:
+    """The rows of one table, which are improved until both sides meet or time is up."""
+
+    prover: FaultProver
+
+    def __init__(
+        self,
+        problem: Problem,
+        ties: Ties,
+        limit: int | None,
+        deadline: Deadline,
+        scopes: Sequence[FaultScope],
+    ) -> None:
+        network, region = problem.network, problem.region
+        assert problem.label is not None
+        rivals = [t.rival for t in problem.targets if t.rival is not None]
+        self.problem, self.ties, self.deadline = problem, ties, deadline
+        # The checker derives the same questions from the same box.
+        space, _, _ = read_space(region_section(region), network)
+        self.setting = FaultSetting(network, problem.label, rivals, *box_around(space))
+        self.limit = limit
+        self.rows = {
+            scope: FaultRow(scope, _layer_name(network, scope), None, None, scope.size(network))
+            for scope in scopes
+        }
+
+    def run(self) -> None:
+        """Improve all rows."""
+        if not self._starts_robust():
+            return
+        self._falsify()
+        first = LEAST_SLICE
+        if self.deadline.seconds is not None:
+            first = max(first, FIRST_SHARE * self.deadline.seconds)
+        for scope in self.rows:
+            self._certify(scope, min(first, FIRST_SLICE))
+        self._close_gaps()
+
+    def result(self) -> FaultsResult:
+        """Return what is known."""
+        region = self.problem.region
+        return FaultsResult(
+            self.setting.label,
+            region.describe(),
+            region.to_dict(),
+            tuple(self.rows.values()),
+            self.deadline.elapsed(),
+        )
+
+    # -- no faults ----------------------------------------------------------------------------
+
+    def _starts_robust(self) -> bool:
+        """Decide the question without faults; a counterexample to it falsifies 0 faults."""
+        status, found = self.prover.without_faults(self.deadline)
+        changes: dict[str, Any] = {"falsified": 0, "counterexample": found}
+        for scope, row in self.rows.items():
+            if status == "robust":
+                changes = {"certified": 0, "proof": self.setting.proofs(scope)[0]}
+            if status in ("robust", "not_robust"):
+                self.rows[scope] = replace(row, **changes)
+        return status == "robust"
+
+    # -- the upper side -----------------------------------------------------------------------
+
+    def _falsify(self) -> None:
+        """Look for few faults that change the class, at some points of the region."""
+        share = ATTACK_SECONDS
+        if self.deadline.seconds is not None:
+            share = ATTACK_SHARE * self.deadline.seconds
+        deadline = self.deadline.within(share)
+        for point in attack_points(self.problem, self.setting):
+            pattern = next(self.problem.network.exact_patterns(point), None)
+            if pattern is None:
+                continue
+            at = PointSigns(self.problem.network, point, pattern)
+            attack = PointAttack(at, self.setting.label, self.problem.targets, deadline)
+            for scope in sorted(self.rows, key=self._effort):
+                most = self._upper(self.rows[scope]) - 1
+                for faults in attack.faults(scope, most):
+                    if len(faults) <= most and self._replay(scope, point, faults):
+                        break
+                if deadline.passed():
+                    return
+
+    def _effort(self, scope: FaultScope) -> int:
+        """Return the place of a scope in the attack: faults of the last layers are found fast."""
+        depth = self.problem.network.depth
+        fast = scope.place == "neuron" or scope.layer in (depth - 1, depth)
+        return 0 if fast else 2 if scope.place == "anywhere" else 1
+
+    def _upper(self, row: FaultRow) -> int:
+        """Return the least number of faults that is of no interest for the lower side."""
+        known = [row.limit + 1, *([] if self.limit is None else [self.limit + 1])]
+        return min(known if row.falsified is None else [*known, row.falsified])
+
+    def with_faults(self, faults: Sequence[Fault]) -> Problem:
+        """Return the question about the network with these faults."""
+        network, region = with_faults(self.problem.network, faults), self.problem.region
+        rivals = tuple(self.setting.rivals)
+        return robustness(network, region, self.setting.label, rivals, self.ties)
+
+    def _replay(self, scope: FaultScope, point: FloatArray, faults: Sequence[Fault]) -> bool:
+        """Evaluate the network with these faults exactly; keep them if the class differs."""
+        row = self.rows[scope]
+        found = replayed(self.with_faults(faults), point)
+        if found is None:
+            return False
+        bits = tuple(_bit(self.problem.network, fault) for fault in faults)
+        self.rows[scope] = replace(
+            row, falsified=len(faults), bits=bits, faults=tuple(faults), counterexample=found
+        )
+        return True
+
+    # -- the lower side -----------------------------------------------------------------------
+
+    def _certify(self, scope: FaultScope, slice_: float) -> None:
+        """Raise the certified number of faults of a scope, each question in little time."""
+        row = self.rows[scope]
+        if row.certified is None or row.is_exact:
+            return
+        # What the other side suggests is nearly always right where the proof is exact.
+        start = self._upper(row) - 1
+        if scope.place == "anywhere" and self.problem.network.depth > 1:
+            start = self.rows.get(FaultScope(scope.kind, "layer", 0), row).certified or 1
+        elif "computed" not in self.setting.proofs(scope) and scope.place != "neuron":
+            start = 1
+        for proof in self.setting.proofs(scope):
+            row = self.rows[scope]
+            assert row.certified is not None
+
+            def holds(count: int, proof: FaultProof = proof) -> bool:
+                if not self.prover.is_tolerated(scope, count, proof, self.deadline, slice_):
+                    return False
+                self.rows[scope] = replace(self.rows[scope], certified=count, proof=proof)
+                return True
+
+            largest(holds, row.certified, self._upper(row), start)
+
+    def _close_gaps(self) -> None:
+        """Try one fault more in the open rows, with more time, while some of them succeed."""
+        waiting = [scope for scope, row in self.rows.items() if not row.is_exact]
+        while waiting and not self.deadline.passed():
+            scope = waiting.pop(0)
+            row = self.rows[scope]
+            if row.certified is None or row.certified + 1 >= self._upper(row):
+                continue
+            slice_ = min(LAST_SLICE, self.deadline.remaining() / (len(waiting) + 1))
+            for proof in self.setting.proofs(scope):
+                count = row.certified + 1
+                if self.prover.is_tolerated(scope, count, proof, self.deadline, slice_):
+                    self.rows[scope] = replace(row, certified=count, proof=proof)
+                    waiting.append(scope)
+                    break
+
+
+def replayed(problem: Problem, point: FloatArray) -> Counterexample | None:
+    """Return a point at which the class differs as a counterexample, in exact arithmetic."""
+    replayer = Replayer(problem)
+    found = (replayer.confirm(target, point) for target in problem.targets)
+    return next((entry for entry in found if entry is not None), None)
+
+
+def _layer_name(network: Network, scope: FaultScope) -> int | str | None:
+    if scope.layer is None:
+        return None
+    return "output" if scope.layer == network.depth else scope.layer + 1
+
+
+def _bit(network: Network, fault: Fault) -> FaultBit:
+    """Return a fault with the weight that it changes."""
+    name = _layer_name(network, FaultScope("weights", "layer", fault.layer))
+    assert name is not None
+    if fault.input is None:
+        return FaultBit(name, fault.neuron, None, -fault.sign, fault.sign)
+    if fault.layer == network.depth:
+        weight = float(network.output.weights[fault.neuron, fault.input])
+    else:
+        rows = network.layers[fault.layer].rows
+        row = slice(rows.indptr[fault.neuron], rows.indptr[fault.neuron + 1])
+        weight = float(rows.data[row][rows.indices[row] == fault.input][0])
+    return FaultBit(name, fault.neuron, fault.input, weight, -weight)
+
+
+def _certified(
+    search: _FaultSearch, result: FaultsResult, path: Path, folder: Path
+) -> FaultsResult:
+    """Write the certificate of all rows."""
+    parts: list[Path] = []
+    seen: set[Path] = set()
+    for number, row in enumerate(result.rows):
+        if row.certified is not None and row.proof is not None:
+            for part in search.prover.parts(row.scope, row.certified, row.proof):
+                if part not in seen:
+                    seen.add(part)
+                    parts.append(part)
+        if row.counterexample is not None:
+            faulty = search.with_faults(row.faults)
+            parts.append(folder / f"replay-{number}.bnncert")
+            write_counterexample(parts[-1], faulty, faulty.network, row.counterexample)
+    try:
+        write_claim(path, claim_of(search.problem, search.ties, result.rows), parts)
+    except CertificateError as error:
+        return replace(result, no_certificate=str(error))
+    return replace(result, certificate=str(path), seconds=search.deadline.elapsed())

@@ -1,0 +1,270 @@
+r"""The questions without faults from which the tolerance of k faults follows.
+
+A scope says which faults count: flipped weights or stuck thresholds, in one layer, in one neuron of
+a layer, or anywhere.  Faults in a hidden neuron matter only if its sign is wrong, and every wrong
+sign takes at least one fault.  Three ways to prove that no k faults of a scope change the class:
+
+* "flips", at one point: the signs of a layer and the costs of changing them are known, so the
+  layers above are a network of the numbers of flips, in the L1 ball of radius k
+  (:func:`bnncert.network.weight_flips.flip_network`).
+* "wrong signs", on any region: the layer above may be wrong by twice its k largest weights.
+* "own flips", on any region: every neuron of the layer has k flips of its own.
+
+Faults in the last layer and in the output lower the margin by at most the largest losses.  Faults
+anywhere are divided among the layers, k = k_1 + .. + k_L, and every division is one question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import comb
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from bnncert.arrays import FloatArray, IntArray, SignArray
+from bnncert.network import fault_losses
+from bnncert.network.layers import OutputLayer
+from bnncert.network.network import Network
+from bnncert.network.weight_flips import FaultError, derived, flip_costs, flip_network
+from bnncert.network.widened import with_own_flips, with_raised_scores, with_wrong_signs
+
+FaultKind: TypeAlias = Literal["weights", "thresholds"]
+FaultPlace: TypeAlias = Literal["layer", "neuron", "anywhere"]
+FaultProof: TypeAlias = Literal["flips", "wrong signs", "own flips", "computed"]
+
+#: The largest number of divisions of faults among layers.
+MOST_DIVISIONS = 2000
+
+
+@dataclass(frozen=True)
+class FaultScope:
+    """Which faults count.
+
+    Attributes
+    ----------
+    kind
+        Flipped "weights" or stuck "thresholds".
+    place
+        In one "layer", in one "neuron" of a layer, or "anywhere".
+    layer
+        The layer, from 0; the output comes after the last hidden layer.  None: anywhere.
+    """
+
+    kind: FaultKind
+    place: FaultPlace
+    layer: int | None = None
+
+    def refuse_missing(self, network: Network) -> None:
+        """Raise if the network does not have this scope."""
+        last = network.depth - (self.kind == "thresholds")
+        known = self.kind in ("weights", "thresholds") and (self.place, self.kind) in SCOPES
+        if self.place == "anywhere":
+            known = known and self.layer is None
+        else:
+            known = known and type(self.layer) is int and 0 <= self.layer <= last
+        if not known:
+            raise FaultError("the network does not have the scope of faults")
+
+    @property
+    def number(self) -> int:
+        """The layer of a scope that has one."""
+        assert self.layer is not None
+        return self.layer
+
+    def size(self, network: Network) -> int:
+        """Return the number of faults that are possible together."""
+        if self.place == "anywhere":
+            layers = range(network.depth + (self.kind == "weights"))
+            return sum(FaultScope(self.kind, "layer", n).size(network) for n in layers)
+        if self.kind == "thresholds":
+            return network.layers[self.number].size
+        counts = np.count_nonzero(network.output.weights, axis=1)
+        if self.number < network.depth:
+            counts = np.diff(network.layers[self.number].rows.indptr)
+        return int(counts.max(initial=0) if self.place == "neuron" else counts.sum())
+
+
+#: The places that each kind of faults has.
+SCOPES = {
+    ("layer", "weights"),
+    ("neuron", "weights"),
+    ("anywhere", "weights"),
+    ("layer", "thresholds"),
+    ("anywhere", "thresholds"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class PointSigns:
+    """The signs of all layers at one point, where they are decided."""
+
+    network: Network
+    point: FloatArray
+    signs: tuple[SignArray, ...]
+
+    @staticmethod
+    def of(network: Network, lo: FloatArray, hi: FloatArray) -> PointSigns | None:
+        """Return the signs at the only point of a box; None if it has more or a sign is open."""
+        if np.any(lo != hi):
+            return None
+        found = list(network.exact_patterns(lo))
+        return PointSigns(network, lo, found[0]) if len(found) == 1 else None
+
+    def below(self, number: int) -> FloatArray | SignArray:
+        """Return the inputs of a layer."""
+        return self.point if number == 0 else self.signs[number - 1]
+
+    @cached_property
+    def costs(self) -> tuple[IntArray, ...]:
+        """The least number of flips that change the sign of each neuron, for all layers."""
+        parts = enumerate(zip(self.network.layers, self.signs, strict=True))
+        return tuple(flip_costs(layer, self.below(n), home) for n, (layer, home) in parts)
+
+
+@dataclass(frozen=True, eq=False)
+class FaultQuestion:
+    """A network that has to be robust: for all inputs of the region, or at most `flips` flips."""
+
+    network: Network
+    flips: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class FaultSetting:
+    """What all scopes of a question have in common: `lo` and `hi` are a box around the region."""
+
+    network: Network
+    label: int
+    rivals: Sequence[int]
+    lo: FloatArray
+    hi: FloatArray
+
+    @cached_property
+    def at_point(self) -> PointSigns | None:
+        """The signs of all layers, if the region is one point."""
+        return PointSigns.of(self.network, self.lo, self.hi)
+
+    def proofs(self, scope: FaultScope) -> tuple[FaultProof, ...]:
+        """Return the ways in which a scope can be proved, the best one first."""
+        depth, number = self.network.depth, scope.layer
+        if number is not None and number >= depth - 1:
+            return ("computed",) if self.at_point is not None else ("wrong signs",)
+        if self.at_point is not None:
+            return ("flips",)
+        return ("wrong signs",) if scope.kind == "thresholds" else ("wrong signs", "own flips")
+
+    def questions(self, scope: FaultScope, count: int, proof: FaultProof) -> list[FaultQuestion]:
+        """Return the questions whose answers prove that `count` faults are tolerated."""
+        if proof not in self.proofs(scope) or proof == "computed":
+            raise FaultError(f"the scope of faults has no proof {str(proof)[:20]!r}")
+        if count == 0:
+            return [FaultQuestion(self.network)]
+        if scope.place == "anywhere":
+            return [self._divided(scope, parts, proof) for parts in self.divisions(count)]
+        number, depth = scope.number, self.network.depth
+        if number == depth and scope.place == "neuron":
+            losses = {r: fault_losses.largest_row_loss(*self._pair(r), count) for r in self.rivals}
+            return [FaultQuestion(with_raised_scores(self.network, losses))]
+        one = scope.place == "neuron" and proof != "own flips"
+        if number >= depth - 1:
+            faults = min(count, 1) if one and number < depth else count
+            return [FaultQuestion(self._lowered(faults, number < depth, number == depth))]
+        if proof == "flips":
+            return [self._flips(scope, count)]
+        if proof == "own flips":
+            return [FaultQuestion(with_own_flips(self.network, number, count, self.lo, self.hi))]
+        return [
+            FaultQuestion(with_wrong_signs(self.network, number, min(count, 1) if one else count))
+        ]
+
+    def losses(self, scope: FaultScope, count: int) -> dict[int, Fraction]:
+        """Return the largest loss of margin over each class by faults above the layer before last.
+
+        This is exact, for the proof "computed".
+        """
+        assert self.at_point is not None
+        signs, output = self.at_point.signs[-1], self.network.output
+        losses = {}
+        for rival in self.rivals:
+            pair = (self.label, rival)
+            if scope.number == self.network.depth:
+                rows = fault_losses.weight_gains(output, pair, signs)
+                rows = rows if scope.place == "neuron" else [np.concatenate(rows)]
+                most = max(fault_losses.sum_of_largest(row, count) for row in rows)
+            else:
+                gains = fault_losses.sign_gains(output, pair, signs)
+                budget = min(count, 1) if scope.place == "neuron" else count
+                most = fault_losses.knapsack(self._costs(scope, count), gains, budget)[0][-1]
+            losses[rival] = Fraction(most, output.integers[1])
+        return losses
+
+    def divisions(self, count: int) -> list[tuple[int, ...]]:
+        """Return how `count` faults can be divided among the layers; the last part is the rest."""
+        parts = max(self.network.depth - 1, 1) + 1
+        if comb(count + parts - 1, parts - 1) > MOST_DIVISIONS:
+            raise FaultError(f"{count} faults can be divided among the layers in too many ways")
+        return list(_compositions(count, parts))
+
+    def _divided(
+        self, scope: FaultScope, parts: tuple[int, ...], proof: FaultProof
+    ) -> FaultQuestion:
+        """Return the question of faults anywhere, parts[l] of which are in layer l."""
+        single = self.network.depth == 1
+        weights = scope.kind == "weights"
+        if single and proof != "flips":
+            return FaultQuestion(self._lowered(sum(parts), True, weights))
+        network = self._lowered(parts[-1], not single, weights)
+        for number, count in enumerate(parts[:-1]):
+            if number > 0 or proof == "wrong signs":
+                network = with_wrong_signs(network, number, count)
+            elif proof == "own flips":
+                network = with_own_flips(network, number, count, self.lo, self.hi)
+        if proof != "flips":
+            return FaultQuestion(network)
+        assert self.at_point is not None
+        home, cost = (
+            self.at_point.signs[0],
+            self._costs(FaultScope(scope.kind, "layer", 0), parts[0]),
+        )
+        return FaultQuestion(flip_network(network, 0, home, cost), parts[0])
+
+    def _flips(self, scope: FaultScope, count: int) -> FaultQuestion:
+        assert self.at_point is not None
+        home, cost = self.at_point.signs[scope.number], self._costs(scope, count)
+        flips = min(count, 1) if scope.place == "neuron" else count
+        return FaultQuestion(flip_network(self.network, scope.number, home, cost), flips)
+
+    def _costs(self, scope: FaultScope, count: int) -> IntArray:
+        """Return the faults that each wrong sign takes; for one neuron, 1 if `count` suffice."""
+        assert self.at_point is not None
+        cost = self.at_point.costs[scope.number]
+        if scope.kind == "thresholds":
+            return np.ones_like(cost)
+        return np.where(cost <= count, 1, 2) if scope.place == "neuron" else cost
+
+    def _lowered(self, count: int, last: bool, weights: bool) -> Network:
+        """Return the network with margins lowered by the largest losses of `count` faults."""
+        if not count or not (last or weights):
+            return derived(self.network)
+        losses = {
+            r: fault_losses.largest_losses(*self._pair(r), count, last=last, weights=weights)
+            for r in self.rivals
+        }
+        return with_raised_scores(self.network, losses)
+
+    def _pair(self, rival: int) -> tuple[OutputLayer, tuple[int, int]]:
+        return self.network.output, (self.label, rival)
+
+
+def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
+    """Yield all lists of numbers >= 0 with this sum, the largest first numbers first."""
+    if parts == 1:
+        yield (total,)
+        return
+    for first in range(total, -1, -1):
+        for rest in _compositions(total - first, parts - 1):
+            yield (first, *rest)
