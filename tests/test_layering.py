@@ -47,6 +47,7 @@ ROOMS = (
     "checking",
     "certificate",
     "solving",
+    "unions",
     "verification",
     "radius_result",
     "radius",

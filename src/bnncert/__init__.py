@@ -45,7 +45,19 @@ if TYPE_CHECKING:
     from bnncert.quadratic import PolynomialBound, bound_polynomial, last_sign, network_input, score
     from bnncert.radius import find_radius
     from bnncert.radius_result import RadiusResult
-    from bnncert.regions import Ball, Box, Brightness, Contrast, Grid, L0Ball, Polytope, Region
+    from bnncert.regions import (
+        Ball,
+        Box,
+        Brightness,
+        BrightnessSteps,
+        Contrast,
+        Grid,
+        ImageShift,
+        L0Ball,
+        Patch,
+        Polytope,
+        Region,
+    )
     from bnncert.relaxations.moments.polynomial import Polynomial
     from bnncert.report.overview import ResultsOverview, read_results
     from bnncert.smallest import SmallestResult, find_smallest
@@ -59,12 +71,14 @@ __all__ = [
     "BnncertError",
     "Box",
     "Brightness",
+    "BrightnessSteps",
     "Contrast",
     "Counterexample",
     "Explanation",
     "FaultsResult",
     "FormatError",
     "Grid",
+    "ImageShift",
     "InputError",
     "L0Ball",
     "Limits",
@@ -74,6 +88,7 @@ __all__ = [
     "Options",
     "OutputLayer",
     "OutsideDataBoxWarning",
+    "Patch",
     "Polynomial",
     "PolynomialBound",
     "Polytope",
@@ -154,9 +169,12 @@ _HOMES = {
         "Ball",
         "Box",
         "Brightness",
+        "BrightnessSteps",
         "Contrast",
         "Grid",
+        "ImageShift",
         "L0Ball",
+        "Patch",
         "Polytope",
         "Region",
     ),

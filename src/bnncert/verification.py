@@ -17,8 +17,9 @@ from bnncert.formats.vnnlib.query import Specification
 from bnncert.methods import Options, Progress
 from bnncert.network import Network
 from bnncert.problem import Targets, Ties, from_vnnlib, robustness
-from bnncert.regions import Ball, ImagePath, Region
+from bnncert.regions import Ball, ImagePath, ImageUnion, Region
 from bnncert.solving import Announce, solve
+from bnncert.unions import UnionQuestion, solve_union
 from bnncert.verdict import Result
 
 
@@ -45,7 +46,9 @@ def verify(
     network
         The network, from :func:`load`, :func:`from_torch` or :meth:`Network.from_arrays`.
     region
-        The inputs that count: a :class:`Ball`, :class:`L0Ball`, :class:`Box` or :class:`Polytope`.
+        The inputs that count: a :class:`Ball`, :class:`L0Ball`, :class:`Box` or :class:`Polytope`,
+        or a shape of change: :class:`Brightness`, :class:`BrightnessSteps`, :class:`Contrast`,
+        :class:`Patch` or :class:`ImageShift`.
     label
         The class that all of them should have.
     targets
@@ -107,6 +110,11 @@ def verify(
     """
     network = network.with_sign_zero(sign_zero)
     _warn_outside(network, region)
+    if isinstance(region, ImageUnion):
+        _check_arithmetic(arithmetic)
+        question = UnionQuestion(network, region, label, targets, ties, sign_zero, arithmetic)
+        question = replace(question, method=method, options=options, progress=progress)
+        return solve_union(question, timeout, certificate, announce)
     executed = _executed(network, region, arithmetic)
     problem = robustness(executed, region, label, targets, ties)
     wanted = None
@@ -244,6 +252,8 @@ def bound(
     network = network.with_sign_zero(sign_zero)
     options = replace(options or Options(), mode="optimum")
     _warn_outside(network, region)
+    if isinstance(region, ImageUnion):
+        raise InputError(f"bound takes one region, not {region.norm}: use verify")
     problem = robustness(network, region, label, targets)
     return solve([problem], method, timeout, options, progress, check_centre=False)
 
@@ -270,10 +280,14 @@ def _warn_outside(network: Network, region: Region) -> None:
         )
 
 
-def _executed(network: Network, region: Region, arithmetic: Arithmetic) -> Network:
-    """Return the network with the chosen arithmetic."""
+def _check_arithmetic(arithmetic: Arithmetic) -> None:
     if arithmetic not in ("real", "float32"):
         raise InputError(f"arithmetic is {arithmetic!r}; expected real or float32")
+
+
+def _executed(network: Network, region: Region, arithmetic: Arithmetic) -> Network:
+    """Return the network with the chosen arithmetic."""
+    _check_arithmetic(arithmetic)
     if arithmetic == "float32" and isinstance(region, ImagePath):
         raise InputError(
             f"arithmetic float32 is not for {region.norm}: the images of the path are real numbers"

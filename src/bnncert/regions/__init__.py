@@ -6,6 +6,7 @@ from bnncert.regions.ball import Ball, Norm, is_l2_ball
 from bnncert.regions.box import Box
 from bnncert.regions.grid import Grid
 from bnncert.regions.image_path import Brightness, Contrast, ImagePath
+from bnncert.regions.image_union import BrightnessSteps, ImageShift, ImageUnion, Patch
 from bnncert.regions.l0_ball import BallNorm, L0Ball
 from bnncert.regions.polytope import Polytope
 from bnncert.regions.region import LARGEST_VALUE, EmptyRegionError, Point, Region
@@ -15,13 +16,17 @@ __all__ = [
     "BallNorm",
     "Box",
     "Brightness",
+    "BrightnessSteps",
     "Contrast",
     "EmptyRegionError",
     "Grid",
     "ImagePath",
+    "ImageShift",
+    "ImageUnion",
     "L0Ball",
     "LARGEST_VALUE",
     "Norm",
+    "Patch",
     "Point",
     "Polytope",
     "Region",

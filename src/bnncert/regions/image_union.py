@@ -1,0 +1,456 @@
+"""Finite unions of boxes around an image: patches, shifts, and brightness in steps of a grid.
+
+Box 0 is the image itself; the boxes 1, 2, .. belong to the positions of a patch, to the shifts or
+to the offsets.  They are made one at a time, because there may be hundreds of them.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.arrays import FloatArray, IntArray
+from bnncert.errors import InputError
+from bnncert.network.image_layout import pixel_inputs
+from bnncert.regions.ball import clip_words
+from bnncert.regions.box import Box
+from bnncert.regions.boxed_image import BoxedImage
+from bnncert.regions.grid import GridLike, GridValues, as_grid
+from bnncert.regions.region import Point, Region
+from bnncert.regions.support import box_support
+
+#: The names of unions, beside those of norms.
+UnionNorm: TypeAlias = Literal["patch", "shift", "brightness"]
+
+#: The largest difference between a number of grid steps and a whole number.
+STEP_ROUNDING = 1e-6
+
+
+class ImageUnion(Region):
+    """The image itself and finitely many boxes; the subclasses define them."""
+
+    norm: ClassVar[UnionNorm]
+    #: What the boxes are called in messages.
+    unit: ClassVar[str] = "positions"
+    #: The number that the user may state beside the radius.
+    value: float | None = None
+    stated_radius: float
+
+    def __init__(
+        self, image: npt.ArrayLike, clip_lo: npt.ArrayLike | None, clip_hi: npt.ArrayLike | None
+    ) -> None:
+        self.image = BoxedImage.of(image, clip_lo, clip_hi, f"a {self.norm}")
+        self.middle, self.clip_lo, self.clip_hi = self.image.values, self.image.lo, self.image.hi
+        self.center = np.array(self.middle)
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """The number of boxes besides the image itself."""
+
+    @abstractmethod
+    def bounds(self, number: int) -> tuple[FloatArray, FloatArray]:
+        """Return the corners of a box; number 0 is the image itself."""
+
+    @abstractmethod
+    def place_text(self, number: int) -> str:
+        """Return a box other than the image itself in words."""
+
+    def part(self, number: int) -> Box:
+        """Return one of the boxes."""
+        return Box(*self.bounds(number))
+
+    def hull(self, number: int) -> Box:
+        """Return one of the boxes without its grid."""
+        return Box(*self.bounds(number))
+
+    def _support(self, rows: Any) -> FloatArray:
+        return box_support(rows, self.lo, self.hi)
+
+    def _contains(self, point: Point) -> bool:
+        return any(self.part(k).contains(point) for k in range(self.count + 1))
+
+    def _sample(self, generator: np.random.Generator, count: int) -> FloatArray:
+        chosen = generator.integers(0, self.count + 1, count).tolist()
+        return np.concatenate([self.part(k).sample(generator, 1) for k in chosen])
+
+    def _project(self, points: FloatArray) -> FloatArray:
+        """Return the nearest points of the boxes."""
+        boxes = [self.part(k).project(points) for k in range(self.count + 1)]
+        gaps = [np.abs(b - points).max(axis=1) for b in boxes]
+        return np.asarray(np.stack(boxes)[np.argmin(gaps, axis=0), np.arange(points.shape[0])])
+
+    def _words(self) -> list[str]:
+        return [f"radius {self.stated_radius:g}, {self.count} {self.unit}", *clip_words(self)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the region as plain data."""
+        tree = {
+            "kind": "union",
+            "norm": self.norm,
+            "center": self.middle.tolist(),
+            "radius": self.stated_radius,
+            "clip_lo": None if self.clip_lo is None else self.clip_lo.tolist(),
+            "clip_hi": None if self.clip_hi is None else self.clip_hi.tolist(),
+            "value": self.value,
+            "boxes": self.count,
+        }
+        return tree if self.grid is None else {**tree, "grid": self.grid.to_dict()}
+
+
+class Patch(ImageUnion):
+    """A square of pixels has any values, or one stated value; it may be anywhere in the image.
+
+    Parameters
+    ----------
+    image
+        The image, flat or of the shape `shape`.
+    side
+        The number of pixels along a side of the patch; a patch covers all channels.
+    shape
+        The shape of the network's inputs, see :attr:`Network.input_shape`.
+    clip_lo, clip_hi
+        The data box, which limits the values of the patch.
+    value
+        The value of all inputs of the patch (default: any values in the data box).
+    grid
+        The :class:`Grid` of the values of the patch, or its step; None for real values.
+
+    Raises
+    ------
+    InputError
+        If the inputs are not an image, the side is not a number of pixels that fits into it, or
+        the values of the patch are not limited.
+
+    Examples
+    --------
+    >>> import bnncert
+    >>> patch = bnncert.Patch([[0.0, 0.5, 1.0], [0.0, 0.5, 1.0]], 2, (2, 3), 0, 1)
+    >>> patch
+    Patch(radius 2, 2 positions, data box [0, 1], 6 inputs)
+    >>> patch.contains([0.25, 0.5, 1, 1, 1, 1]), patch.contains([0.25, 0.5, 0, 1, 1, 1])
+    (True, False)
+    """
+
+    norm = "patch"
+
+    def __init__(
+        self,
+        image: npt.ArrayLike,
+        side: float,
+        shape: tuple[int, ...],
+        clip_lo: npt.ArrayLike | None = None,
+        clip_hi: npt.ArrayLike | None = None,
+        value: float | None = None,
+        grid: GridLike = None,
+    ) -> None:
+        super().__init__(image, clip_lo, clip_hi)
+        self.pixels = _pixels(self, shape)
+        height, width = self.pixels.shape[:2]
+        self.side, self.stated_radius = whole_number(side, "patch", "pixels"), float(side)
+        if self.side > min(height, width):
+            raise InputError(
+                f"radius is {self.side}; a patch of this side is larger than the image of "
+                f"{height} x {width} pixels"
+            )
+        if value is None and (self.clip_lo is None or self.clip_hi is None):
+            raise InputError("a patch needs a data box, or the value of its pixels")
+        self.value = checked_value(value, self)
+        self.grid = as_grid(grid)
+        if self.grid is not None:
+            if value is not None:
+                raise InputError("a patch of one value has no grid; leave one of them out")
+            known = [v for v in (self.clip_lo, self.clip_hi, self.middle) if v is not None]
+            refuse_off_grid(GridValues(self.grid, self.middle.size, known), self)
+        low = self.clip_lo if self.value is None else self.value
+        high = self.clip_hi if self.value is None else self.value
+        assert low is not None and high is not None
+        self._low, self._high = (
+            np.array(np.broadcast_to(v, self.middle.shape)) for v in (low, high)
+        )
+        is_used = self.side > 0
+        self.lo = np.minimum(self.middle, self._low) if is_used else self.middle
+        self.hi = np.maximum(self.middle, self._high) if is_used else self.middle
+
+    @property
+    def rows(self) -> int:
+        """The number of positions along a column of the image."""
+        return 1 + int(self.pixels.shape[0]) - self.side
+
+    @property
+    def columns(self) -> int:
+        """The number of positions along a row of the image."""
+        return 1 + int(self.pixels.shape[1]) - self.side
+
+    @property
+    def count(self) -> int:
+        """The number of positions."""
+        return self.rows * self.columns if self.side else 0
+
+    def corner(self, number: int) -> tuple[int, int]:
+        """Return row and column of the upper left pixel of a patch."""
+        return divmod(number - 1, self.columns)
+
+    def bounds(self, number: int) -> tuple[FloatArray, FloatArray]:
+        """Return the corners of a box."""
+        lo, hi = np.array(self.middle), np.array(self.middle)
+        if number:
+            row, column = self.corner(number)
+            covered = self.pixels[row : row + self.side, column : column + self.side].reshape(-1)
+            lo[covered], hi[covered] = self._low[covered], self._high[covered]
+        return lo, hi
+
+    def part(self, number: int) -> Box:
+        """Return one of the boxes, on the grid if there is one."""
+        return Box(*self.bounds(number), self.grid)
+
+    def place_text(self, number: int) -> str:
+        """Return the position of a patch in words."""
+        row, column = self.corner(number)
+        return f"patch with its upper left corner at row {row}, column {column}"
+
+    def _describe(self, radius: str) -> str:
+        values = "any values" if self.value is None else f"the value {self.value:.9g}"
+        text = f"patch of {self.side} x {self.side} pixels with {values} at {self.count} positions"
+        return text + self.image.text
+
+
+class ImageShift(ImageUnion):
+    """The image is moved by at most `steps` pixels along rows and along columns.
+
+    Parameters
+    ----------
+    image
+        The image, flat or of the shape `shape`.
+    steps
+        The largest number of pixels; all moves up to it in both directions at once count.
+    shape
+        The shape of the network's inputs.
+    clip_lo, clip_hi
+        The data box.
+    value
+        The value of the pixels that enter (default: they repeat the pixels at the edge).
+
+    Raises
+    ------
+    InputError
+        If the inputs are not an image, or the number of steps is not one of pixels that is smaller
+        than the image.
+
+    Examples
+    --------
+    >>> import bnncert
+    >>> shift = bnncert.ImageShift([[0.0, 0.5], [0.25, 1.0]], 1, (2, 2))
+    >>> shift
+    ImageShift(radius 1, 8 shifts, 4 inputs)
+    >>> shift.contains([0, 0, 0.25, 0.25]), shift.contains([0, 0, 0.25, 1])
+    (True, False)
+    """
+
+    norm = "shift"
+    unit = "shifts"
+
+    def __init__(
+        self,
+        image: npt.ArrayLike,
+        steps: float,
+        shape: tuple[int, ...],
+        clip_lo: npt.ArrayLike | None = None,
+        clip_hi: npt.ArrayLike | None = None,
+        value: float | None = None,
+    ) -> None:
+        super().__init__(image, clip_lo, clip_hi)
+        self.pixels = _pixels(self, shape)
+        height, width = self.pixels.shape[:2]
+        self.steps, self.stated_radius = whole_number(steps, "shift", "pixels"), float(steps)
+        if self.steps >= min(height, width):
+            raise InputError(
+                f"radius is {self.steps}; a shift by that many pixels moves all of the image of "
+                f"{height} x {width} pixels out"
+            )
+        self.value = checked_value(value, self)
+        reach = [self.middle.min(), self.middle.max(), *([] if value is None else [value])]
+        self.lo = np.full(self.middle.size, min(reach)) if self.steps else self.middle
+        self.hi = np.full(self.middle.size, max(reach)) if self.steps else self.middle
+
+    @property
+    def count(self) -> int:
+        """The number of shifts."""
+        return (2 * self.steps + 1) ** 2 - 1
+
+    def move(self, number: int) -> tuple[int, int]:
+        """Return by how many rows (down) and columns (to the right) the image moves."""
+        width = 2 * self.steps + 1
+        # No move is the middle one; it is number 0, and those before it come one earlier.
+        place = 2 * self.steps * (self.steps + 1) if number == 0 else number - 1
+        place += number > width * width // 2
+        down, right = divmod(place, width)
+        return down - self.steps, right - self.steps
+
+    def bounds(self, number: int) -> tuple[FloatArray, FloatArray]:
+        """Return the image after a shift twice, as the corners of a box."""
+        moved = shifted(self.middle, self.pixels, self.move(number), self.value)
+        return moved, moved
+
+    def place_text(self, number: int) -> str:
+        """Return a shift in words."""
+        down, right = self.move(number)
+        words = [
+            f"{abs(n)} {'pixel' if abs(n) == 1 else 'pixels'} {way[n < 0]}"
+            for n, way in ((down, ("down", "up")), (right, ("right", "left")))
+            if n
+        ]
+        return f"shift by {' and '.join(words)}"
+
+    def _describe(self, radius: str) -> str:
+        enters = (
+            "the edge repeated" if self.value is None else f"the value {self.value:.9g} entering"
+        )
+        plural = "" if self.steps == 1 else "s"
+        return f"shifts by at most {self.steps} pixel{plural} with {enters}" + self.image.text
+
+
+class BrightnessSteps(ImageUnion):
+    """All inputs change by the same number of grid steps, and stop at the data box.
+
+    Parameters
+    ----------
+    image
+        The image, whose values have to be on the grid.
+    radius
+        The largest offset, in input units.
+    clip_lo, clip_hi
+        The data box.
+    grid
+        The :class:`Grid`, with one step for all inputs, or its step.
+
+    Raises
+    ------
+    InputError
+        If the image is not on the grid, or the grid has several steps.
+
+    Examples
+    --------
+    >>> import bnncert
+    >>> steps = bnncert.BrightnessSteps([0.5, -0.75], 0.5, -1, 1, grid=0.25)
+    >>> steps.contains([1, -0.25]), steps.contains([0.25, -0.75])
+    (True, False)
+    """
+
+    norm = "brightness"
+    unit = "offsets"
+
+    def __init__(
+        self,
+        image: npt.ArrayLike,
+        radius: float,
+        clip_lo: npt.ArrayLike | None = None,
+        clip_hi: npt.ArrayLike | None = None,
+        grid: GridLike = None,
+    ) -> None:
+        super().__init__(image, clip_lo, clip_hi)
+        self.grid = as_grid(grid)
+        if self.grid is None:
+            raise InputError("brightness in steps needs a grid")
+        steps = np.unique(np.asarray(self.grid.step, dtype=np.float64))
+        if steps.size != 1:
+            raise InputError("brightness needs one grid step for all inputs")
+        if not 0 <= radius <= steps[0] * 2.0**20:
+            raise InputError(f"radius is {radius}; expected between 0 and 2^20 grid steps")
+        self.stated_radius = float(radius)
+        self.steps = int(np.floor(radius / steps[0] + STEP_ROUNDING))
+        known = [v for v in (self.clip_lo, self.clip_hi, self.middle) if v is not None]
+        self._levels = GridValues(self.grid, self.middle.size, known, self.stated_radius)
+        refuse_off_grid(self._levels, self)
+        self._places = self._levels.nearest(self.middle)
+        self.lo, self.hi = self._image(-self.steps), self._image(self.steps)
+
+    def _image(self, steps: int) -> FloatArray:
+        places = self._places + steps
+        if self.clip_lo is not None:
+            places = np.maximum(places, self._levels.first_from(self.clip_lo))
+        if self.clip_hi is not None:
+            places = np.minimum(places, self._levels.last_until(self.clip_hi))
+        return self._levels.at(places)
+
+    @property
+    def count(self) -> int:
+        """The number of offsets."""
+        return 2 * self.steps
+
+    def offset(self, number: int) -> int:
+        """Return the offset of a box in grid steps: 0, 1, -1, 2, -2, .."""
+        return (number + 1) // 2 * (1 if number % 2 else -1)
+
+    def bounds(self, number: int) -> tuple[FloatArray, FloatArray]:
+        """Return the image with an offset twice, as the corners of a box."""
+        moved = self._image(self.offset(number))
+        return moved, moved
+
+    def place_text(self, number: int) -> str:
+        """Return an offset in words."""
+        return f"brightness offset of {self.offset(number)} grid steps"
+
+    def _describe(self, radius: str) -> str:
+        text = f"brightness offsets up to {radius or format(self.stated_radius, '.9g')}"
+        return text + self.image.text
+
+
+def shifted(
+    image: FloatArray, pixels: IntArray, move: tuple[int, int], value: float | None
+) -> FloatArray:
+    """Return an image that moves down and to the right; `value` enters, or the edge is repeated."""
+    height, width = pixels.shape[:2]
+    rows, columns = np.arange(height) - move[0], np.arange(width) - move[1]
+    moved = np.array(image)
+    source = pixels[np.clip(rows, 0, height - 1)][:, np.clip(columns, 0, width - 1)]
+    moved[pixels.reshape(-1)] = image[source.reshape(-1)]
+    if value is not None:
+        outside_rows = (rows < 0) | (rows >= height)
+        outside_columns = (columns < 0) | (columns >= width)
+        moved[pixels[outside_rows[:, None] | outside_columns[None, :]].reshape(-1)] = value
+    return moved
+
+
+def whole_number(number: float, what: str, unit: str) -> int:
+    """Return a radius that is a number of pixels, or raise InputError."""
+    if not (number >= 0 and float(number).is_integer()):
+        raise InputError(f"radius is {number:g}; a {what} expects a number of {unit} >= 0")
+    return int(number)
+
+
+def checked_value(value: float | None, union: ImageUnion) -> float | None:
+    """Return a value for inputs after a check that it lies in the data box."""
+    if value is None:
+        return None
+    low = -np.inf if union.clip_lo is None else float(union.clip_lo.max())
+    high = np.inf if union.clip_hi is None else float(union.clip_hi.min())
+    if not (np.isfinite(value) and low <= value <= high):
+        raise InputError(
+            f"value is {value:g}; expected a number in the data box [{low:g}, {high:g}]"
+        )
+    return float(value)
+
+
+def refuse_off_grid(values: GridValues, union: ImageUnion) -> None:
+    """Raise InputError if a value of the image is not on the grid."""
+    off = np.flatnonzero(~values.has(union.middle))
+    if off.size:
+        i = int(off[0])
+        raise InputError(
+            f"input {i} = {union.middle[i]:.9g} is not on the grid; a {union.norm} needs its image "
+            "there"
+        )
+
+
+def _pixels(union: ImageUnion, shape: tuple[int, ...]) -> IntArray:
+    """Return the inputs of the pixels, after a check that the image has this shape."""
+    if int(np.prod(shape)) != union.middle.size:
+        raise InputError(
+            f"the image has {union.middle.size} values; the shape {' x '.join(map(str, shape))} "
+            f"has {int(np.prod(shape))}"
+        )
+    return pixel_inputs(shape, f"a {union.norm}")

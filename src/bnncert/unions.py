@@ -1,0 +1,399 @@
+"""Robustness on a finite union of boxes: it holds if it holds on every box.
+
+The boxes of a patch or of shifts have most inputs in common.  They are ordered by how near to a
+violation a few of their points come, so that a counterexample is found early.  With the method
+`auto` a box is first split into parts that intervals decide (:mod:`bnncert.search.box_splitting`);
+what this leaves open is answered as a question of its own.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from bnncert.account import Account, StageWork
+from bnncert.arrays import FloatArray
+from bnncert.certificate.wanted import Wanted
+from bnncert.deadline import Deadline
+from bnncert.description.model import SignZero
+from bnncert.errors import InputError
+from bnncert.float32 import Arithmetic, float32_network
+from bnncert.methods import REGISTRY, Options, Progress
+from bnncert.network import Network
+from bnncert.pictures import Original
+from bnncert.problem import Problem, Targets, Ties, robustness
+from bnncert.regions import Box
+from bnncert.regions.image_union import ImageUnion
+from bnncert.replay import OnnxRuntime, Replayer
+from bnncert.search.box_splitting import BoxSplitter
+from bnncert.solving import Announce, solve
+from bnncert.verdict import (
+    Counterexample,
+    Result,
+    Status,
+    TargetResult,
+    VerificationInterrupt,
+    overall_status,
+)
+
+#: Boxes that one box is split into at first, and in a second attempt.
+FEW_NODES, MANY_NODES = 4_000, 1_000_000
+
+#: Free inputs up to which the second attempt is worth its time.
+FEW_INPUTS = 6
+
+#: Seconds of an attack on a box that splitting does not prove, and its shortest time for a proof.
+ATTACK_SECONDS, LEAST_SECONDS = 0.3, 0.5
+
+#: Boxes that are attacked at once if splitting does not prove them: the most likely violations.
+FIRST_ATTACKS = 20
+
+#: Points of each box from which the order follows, besides its two extreme corners.
+RANDOM_CORNERS = 4
+
+#: The name of the stage in tables.
+STAGE = "splitting"
+
+
+@dataclass(frozen=True, eq=False)
+class UnionQuestion:
+    """A question about a union of boxes, and how it is answered."""
+
+    network: Network
+    union: ImageUnion
+    label: int
+    targets: Targets = "all"
+    ties: Ties = "violation"
+    sign_zero: SignZero | None = None
+    arithmetic: Arithmetic = "real"
+    method: str = "auto"
+    options: Options | None = None
+    progress: Progress | None = None
+
+    @cached_property
+    def rivals(self) -> tuple[int, ...]:
+        """The adversarial classes; the runner-up is that of the image itself."""
+        image = robustness(self.network, self.union.hull(0), self.label, self.targets, self.ties)
+        return tuple(t.rival for t in image.targets if t.rival is not None)
+
+    def problem(self, box: Box) -> Problem:
+        """Return the question about one box."""
+        network = self.network
+        if self.arithmetic == "float32":
+            network = float32_network(network, box)
+        return robustness(network, box, self.label, self.rivals, self.ties)
+
+    @cached_property
+    def runtime(self) -> OnnxRuntime | None:
+        """The model file, executed by onnxruntime, if there is one."""
+        return OnnxRuntime.of(self.network)
+
+    def report(self, text: str, done: int) -> None:
+        """Report the progress by position."""
+        if self.progress is not None:
+            self.progress(text, done, self.union.count + 1)
+
+
+@dataclass(frozen=True)
+class BoxAnswer:
+    """What is known about one target on one box."""
+
+    status: Status
+    lower: float = -math.inf
+    upper: float = math.inf
+
+
+@dataclass(eq=False)
+class UnionRun:
+    """Answers the boxes one after the other, and combines what is known."""
+
+    question: UnionQuestion
+    deadline: Deadline
+    #: The folder for the certificates of boxes; None if no certificate is wanted.
+    folder: Path | None = None
+    #: The answers for all targets, by box; the stages that decided; the certificates.
+    known: dict[int, list[BoxAnswer]] = field(default_factory=dict)
+    stages: dict[str, None] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    certificates: dict[int, Path] = field(default_factory=dict)
+    example: Counterexample | None = None
+    #: The box of the counterexample.
+    found_in: int | None = None
+    notes: dict[str, None] = field(default_factory=dict)
+    trusted: dict[str, None] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Answer as many boxes as the time allows; a counterexample ends the work."""
+        open_: list[int] = []
+        for number in self._order():
+            if self.example is not None:
+                return
+            if self._split(number, FEW_NODES):
+                continue
+            if number and len(open_) < FIRST_ATTACKS and not self.deadline.passed():
+                self._attack(number)
+            open_.append(number)
+        # The time that is left is divided among the open boxes, twice what an equal share would be.
+        while open_ and self.example is None and not self.deadline.passed():
+            left = []
+            for place, number in enumerate(open_):
+                if self.example is not None or self.deadline.passed():
+                    return
+                share = 2 * self.deadline.remaining() / (len(open_) - place)
+                if not self._decide(number, max(LEAST_SECONDS, share)):
+                    left.append(number)
+            if len(left) == len(open_):
+                return
+            open_ = left
+
+    def _order(self) -> Iterator[int]:
+        """Yield the image itself, and the boxes by the smallest margin of some of their points."""
+        yield 0
+        if self.example is not None:
+            return
+        count = self.question.union.count
+        margins = np.full(count, np.inf)
+        started = time.monotonic()
+        generator = np.random.default_rng(0)
+        for number in range(1, count + 1):
+            if self.deadline.passed():
+                break
+            self.question.report("looking for the positions near a violation", number)
+            margins[number - 1] = self._margin(number, generator)
+            if margins[number - 1] <= 0:
+                self._spend("attack", started)
+                yield number
+                if self.example is not None:
+                    return
+                started = time.monotonic()
+        self._spend("attack", started)
+        for number in (np.argsort(margins, kind="stable") + 1).tolist():
+            if not (margins[number - 1] <= 0):
+                yield number
+
+    def _margin(self, number: int, generator: np.random.Generator) -> float:
+        """Return the smallest margin in floats of a few points of a box; confirm a violation."""
+        question = self.question
+        lo, hi = question.union.bounds(number)
+        points = np.stack([lo, hi])
+        if np.any(lo < hi):
+            random = generator.random((RANDOM_CORNERS, lo.size)) < 0.5
+            points = np.concatenate([points, np.where(random, lo, hi)])
+        scores = question.network.evaluate(points)
+        margins = scores[:, [question.label]] - scores[:, list(question.rivals)]
+        if margins.min() <= 0:
+            self._confirm(number, points[np.argsort(margins.min(axis=1))])
+        return float(margins.min())
+
+    def _confirm(self, number: int, points: FloatArray) -> bool:
+        """Take the first of these points that is a counterexample in exact arithmetic."""
+        question = self.question
+        problem = question.problem(question.union.part(number))
+        only_float32 = question.arithmetic == "float32"
+        replayer = Replayer(problem, question.runtime, only_float32=only_float32)
+        for point in points[:4]:
+            for target in problem.targets:
+                found = replayer.confirm(target, point)
+                if found is not None:
+                    self._take_example(number, found, "attack")
+                    return True
+        return False
+
+    def _take_example(self, number: int, found: Counterexample, stage: str) -> None:
+        place = self.question.union.place_text(number) if number else "the image itself"
+        self.example, self.found_in = replace(found, place=place), number
+        self.stages = {"centre" if number == 0 else stage: None}
+
+    def _split(self, number: int, most_nodes: int) -> bool:
+        """Prove a box by splitting; False if it is still open."""
+        question = self.question
+        self.question.report(self._text(number), len(self.known))
+        if question.method != "auto" or number == 0 or self.deadline.passed():
+            return self._decide(number, self.deadline.remaining()) if number == 0 else False
+        started = time.monotonic()
+        # The grid is left out: what holds for all values of the box holds on the grid.
+        splitter = BoxSplitter(question.problem(question.union.hull(number)))
+        if not splitter.is_suited:
+            return False
+        answer = splitter.run(most_nodes, self.deadline)
+        self._spend(STAGE, started)
+        if answer.is_proved:
+            self.known[number] = [BoxAnswer("robust", lower=0.0)] * len(question.rivals)
+            self.stages[STAGE] = None
+            return True
+        return answer.candidates is not None and self._confirm(number, answer.candidates)
+
+    def _decide(self, number: int, seconds: float) -> bool:
+        """Answer the question about one box; False if it is still open."""
+        question = self.question
+        box = question.union.part(number)
+        free = int(np.count_nonzero(box.lo < box.hi))
+        if number and free <= FEW_INPUTS and self._split(number, MANY_NODES):
+            return True
+        limit = min(self.deadline.remaining(), seconds)
+        return self._solve(number, box, question.method, limit).status in ("robust", "not_robust")
+
+    def _attack(self, number: int) -> None:
+        """Look for a counterexample in one box for a short time."""
+        box = self.question.union.part(number)
+        if self.question.method == "auto" and np.any(box.lo < box.hi):
+            self._solve(number, box, "attack", min(self.deadline.remaining(), ATTACK_SECONDS))
+
+    def _solve(self, number: int, box: Box, method: str, limit: float) -> Result:
+        """Answer the question about one box by a method, with a certificate if one is wanted."""
+        question, wanted = self.question, None
+        file = None if self.folder is None else self.folder / f"{number}.bnncert"
+        if file is not None and method != "attack":
+            wanted = Wanted(file, question.network, question.arithmetic, question.sign_zero)
+
+        def tell(text: str, done: int, total: int) -> None:
+            question.report(f"{self._text(number)}: {text}", len(self.known))
+
+        result = solve(
+            [question.problem(box)],
+            method,
+            None if math.isinf(limit) else max(limit, 1e-3),
+            question.options,
+            tell,
+            arithmetic=question.arithmetic,
+            wanted=wanted,
+        )
+        for stage, seconds in result.account.stages.items():
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+        self.notes.update(dict.fromkeys(result.notes))
+        self.known[number] = [BoxAnswer(t.status, t.lower, t.upper) for t in result.targets]
+        if result.counterexample is not None:
+            self._take_example(number, result.counterexample, result.deciding_stage)
+        elif result.status == "robust":
+            self.stages.update(dict.fromkeys(result.deciding_stage.split(", ")))
+            self.trusted.update({t.trusted: None for t in result.targets if t.trusted})
+        if result.certificate is not None and result.status == "robust" and number:
+            self.certificates[number] = Path(result.certificate)
+        elif wanted is not None and result.trusted is not None:
+            self.trusted[result.trusted] = None
+        return result
+
+    def _text(self, number: int) -> str:
+        return self.question.union.place_text(number) if number else "the image itself"
+
+    def _spend(self, stage: str, started: float) -> None:
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - started
+
+    def robust(self) -> int:
+        """Return the number of boxes, besides the image itself, that are proved robust."""
+        return sum(
+            number > 0 and all(a.status == "robust" for a in answers)
+            for number, answers in self.known.items()
+        )
+
+    def result(self) -> Result:
+        """Return what is known about the union."""
+        question, union = self.question, self.question.union
+        total = self.deadline.elapsed()
+        targets = tuple(self._target(k, rival) for k, rival in enumerate(question.rivals))
+        status = overall_status([t.status for t in targets])
+        notes = [*question.network.notes, *self.notes]
+        if status not in ("robust", "not_robust"):
+            notes.append(f"robust at {self.robust()} of {union.count} {union.unit}")
+        work = tuple(StageWork(stage, None, seconds) for stage, seconds in self.seconds.items())
+        return Result(
+            status=status,
+            targets=targets,
+            seconds=total,
+            method=question.method,
+            counterexample=self.example,
+            label=question.label,
+            notes=tuple(dict.fromkeys(notes)),
+            original=self._original(),
+            account=Account(work).completed(total),
+        )
+
+    def _target(self, k: int, rival: int) -> TargetResult:
+        """Combine the answers of all boxes about one adversarial class."""
+        name, union = f"class {rival}", self.question.union
+        answers = [answers[k] for answers in self.known.values()]
+        robust = sum(a.status == "robust" for a in answers)
+        details = {union.unit: union.count, "robust": self.robust()}
+        found = self.example if self.example and self.example.target == name else None
+        is_complete = robust == union.count + 1
+        status: Status = "robust" if is_complete else "unknown"
+        if found is not None:
+            status = "not_robust"
+        elif not is_complete and self.deadline.passed():
+            status = "timeout"
+        upper = min((a.upper for a in answers), default=math.inf)
+        if found is not None:
+            upper = min(upper, float(found.value))
+        is_other = self.example is not None and found is None and not is_complete
+        return TargetResult(
+            name,
+            status,
+            min(a.lower for a in answers) if is_complete else -math.inf,
+            upper,
+            stage=", ".join(self.stages) if status in ("robust", "not_robust") else "",
+            rival=rival,
+            counterexample=found,
+            details=details,
+            finding="not_tried" if is_other else None,
+            at_centre=found is not None and self.found_in == 0,
+            trusted=", ".join(self.trusted) or None,
+        )
+
+    def _original(self) -> Original | None:
+        network, union = self.question.network, self.question.union
+        lo, hi = network.input_lo, network.input_hi
+        if lo is None or hi is None:
+            lo, hi = union.clip_lo, union.clip_hi
+        if lo is None or hi is None:
+            return None
+        return Original(union.middle, network.input_shape, lo, hi)
+
+
+def solve_union(
+    question: UnionQuestion,
+    timeout: float | None = None,
+    certificate: str | os.PathLike[str] | None = None,
+    announce: Announce | None = None,
+) -> Result:
+    """Answer a question about a union, and write its certificate if one is wanted.
+
+    Raises VerificationInterrupt on Ctrl-C, with what is known by then.
+    """
+    REGISTRY.make(question.method)
+    (question.options or Options()).check()
+    tell = announce or (lambda result: None)
+    deadline = Deadline(timeout)
+    if certificate is None:
+        result = _answered(UnionRun(question, deadline))
+        tell(result)
+        return result
+    if question.arithmetic == "float32":
+        raise InputError("a certificate of a union of boxes is about real arithmetic, not float32")
+    # This refuses to replace the network's file before the work begins.
+    Wanted(Path(certificate), question.network, question.arithmetic, question.sign_zero)
+    with TemporaryDirectory(prefix="bnncert-") as folder:
+        run = UnionRun(question, deadline, Path(folder))
+        result = _answered(run)
+        tell(result)
+        return _certified(run, result, Path(certificate))
+
+
+def _answered(run: UnionRun) -> Result:
+    try:
+        run.run()
+    except KeyboardInterrupt as stop:
+        raise VerificationInterrupt(run.result()) from stop
+    return run.result()
+
+
+def _certified(run: UnionRun, result: Result, path: Path) -> Result:
+    """Write the certificate of a verdict."""
+    return result

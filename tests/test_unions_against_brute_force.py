@@ -1,0 +1,221 @@
+"""Patches, shifts and brightness in steps against an enumeration of all positions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import get_args
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import bnncert
+from bnncert.deadline import Deadline
+from bnncert.problem import Ties
+from bnncert.regions import ImageUnion
+from bnncert.search.box_splitting import BoxSplitter
+from tests.brute_force import TinyNetwork, TinyQuestion, reachable_last_layers, scores_of
+from tests.every_mode import few
+from tests.strategies import questions, tiny_networks
+
+SHAPES = ((3, 3), (2, 3), (1, 2, 3), (2, 2, 3), (3, 2, 2))
+
+
+def layout(shape: tuple[int, ...]) -> np.ndarray:
+    """Return the inputs of all pixels as (height, width, channels), written out by hand."""
+    numbers = np.arange(int(np.prod(shape)))
+    if len(shape) == 2:
+        return numbers.reshape(*shape, 1)
+    if shape[0] == 1:
+        return numbers.reshape(*shape[1:], 1)
+    if shape == (3, 2, 2):
+        return np.stack([numbers[:4], numbers[4:8], numbers[8:]], axis=1).reshape(2, 2, 3)
+    return numbers.reshape(shape)
+
+
+def boxes(union: ImageUnion, shape: tuple[int, ...]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the corners of all boxes by the definition of the shape."""
+    image, pixels = union.middle, layout(shape)
+    height, width, _ = pixels.shape
+    yield image, image
+    size = int(union.stated_radius)
+    if isinstance(union, bnncert.Patch):
+        for row in range(height - size + 1 if size else 0):
+            for column in range(width - size + 1):
+                lo, hi = image.copy(), image.copy()
+                for i in range(row, row + size):
+                    for j in range(column, column + size):
+                        for k in pixels[i, j]:
+                            lo[k] = -1.5 if union.value is None else union.value
+                            hi[k] = 1.5 if union.value is None else union.value
+                yield lo, hi
+    if isinstance(union, bnncert.ImageShift):
+        for down in range(-size, size + 1):
+            for right in range(-size, size + 1):
+                moved = image.copy()
+                for i in range(height):
+                    for j in range(width):
+                        a, b = i - down, j - right
+                        inside = 0 <= a < height and 0 <= b < width
+                        source = pixels[min(max(a, 0), height - 1), min(max(b, 0), width - 1)]
+                        fill = union.value is not None and not inside
+                        moved[pixels[i, j]] = union.value if fill else image[source]
+                yield moved, moved
+
+
+@dataclass(frozen=True, eq=False)
+class UnionBruteForce(TinyQuestion):
+    """A question about a union of boxes."""
+
+    shape: tuple[int, ...]
+
+    @cached_property
+    def network(self) -> bnncert.Network:
+        return replace(self.net.build(), input_shape=self.shape)
+
+    @cached_property
+    def scores(self) -> list[list[Fraction]]:
+        assert isinstance(self.region, ImageUnion)
+        lasts: set[tuple[int, ...]] = set()
+        for lo, hi in boxes(self.region, self.shape):
+            free = np.flatnonzero(lo < hi)
+            # All numbers are multiples of 1/4, so these sums are exact.
+            bias = self.net.biases[0] + self.net.weights[0] @ np.where(lo < hi, 0.0, lo)
+            weights = (self.net.weights[0][:, free], *self.net.weights[1:])
+            small = TinyNetwork(weights, (bias, *self.net.biases[1:]), self.net.sign_zero)
+            lasts |= reachable_last_layers(small, bnncert.Box(lo[free], hi[free]))
+        return scores_of(self.net, lasts)
+
+
+@st.composite
+def union_questions(draw: st.DrawFn) -> UnionBruteForce:
+    shape = draw(st.sampled_from(SHAPES))
+    size = int(np.prod(shape))
+    net = draw(tiny_networks(inputs=size, max_depth=2))
+    quarter = st.integers(-6, 6).map(lambda v: v / 4)
+    image = np.array([draw(quarter) for _ in range(size)])
+    value = draw(st.none() | quarter)
+    most = 1 if size > 9 and value is None else 2
+    if draw(st.booleans()):
+        side = draw(st.integers(0, most))
+        region: bnncert.Region = bnncert.Patch(image, side, shape, -1.5, 1.5, value)
+    else:
+        region = bnncert.ImageShift(image, draw(st.integers(0, 1)), shape, -1.5, 1.5, value)
+    return UnionBruteForce(net, region, draw(st.integers(0, net.weights[-1].shape[0] - 1)), shape)
+
+
+def test_verdicts_agree_with_all_positions() -> None:
+    statuses: Counter[str] = Counter()
+
+    @few(30)
+    @given(question=union_questions(), data=st.data())
+    def check(question: UnionBruteForce, data: st.DataObject) -> None:
+        for ties in get_args(Ties):
+            result = question.verify(ties=ties)
+            assert result.status == question.expected(ties)
+            question.check(result, ties)
+            statuses[result.status] += 1
+            if result.counterexample is not None:
+                exact = result.counterexample.exact or [
+                    Fraction(v) for v in result.counterexample.point.tolist()
+                ]
+                assert question.region.contains(exact)
+                assert result.counterexample.place
+
+    check()
+    assert statuses["robust"] > 10 and statuses["not_robust"] > 10
+
+
+@few(30)
+@given(question=union_questions())
+def test_the_boxes_are_those_of_the_definition(question: UnionBruteForce) -> None:
+    union = question.region
+    assert isinstance(union, ImageUnion)
+    made = [union.bounds(k) for k in range(union.count + 1)]
+    assert all(np.array_equal(v, union.middle) for v in made[0])
+    expected = {(lo.tobytes(), hi.tobytes()) for lo, hi in boxes(union, question.shape)}
+    assert {(lo.tobytes(), hi.tobytes()) for lo, hi in made} == expected
+    names = [union.place_text(k) for k in range(1, union.count + 1)]
+    assert len(set(names)) == union.count
+    for lo, hi in made:
+        assert np.all(union.lo <= lo) and np.all(hi <= union.hi)
+        assert union.contains(lo) and union.contains(hi)
+
+
+def test_splitting_agrees_with_brute_force_on_boxes() -> None:
+    proved: Counter[bool] = Counter()
+
+    @few(30)
+    @given(question=questions("box"))
+    def check(question: TinyQuestion) -> None:
+        problem = bnncert.robustness(question.network, question.region, question.label)
+        answer = BoxSplitter(problem).run(200, Deadline())
+        if answer.is_proved:
+            assert question.expected() == "robust"
+        proved[answer.is_proved] += 1
+
+    check()
+    assert proved[True] > 4 and proved[False] > 4
+
+
+def test_brightness_in_steps_has_the_levels_of_the_grid() -> None:
+    levels = bnncert.Grid(1 / 127.5, -1)
+    image = np.array([0, 3, 254]) / 127.5 - 1
+    steps = bnncert.BrightnessSteps(image, 2 / 127.5, -1, 1, levels)
+    shown = [np.rint((steps.bounds(k)[0] + 1) * 127.5).tolist() for k in range(steps.count + 1)]
+    assert shown == [[0, 3, 254], [1, 4, 255], [0, 2, 253], [2, 5, 255], [0, 1, 252]]
+
+
+def test_on_a_grid_a_patch_has_only_grid_values() -> None:
+    net = bnncert.Network.from_arrays(
+        [[[4, 4, 0, 0]], [[1], [-1]]], [[-1], [0, 0]], input_shape=(2, 2)
+    )
+    image = [1, 0, 0, 0]
+    # The sum 4 a + 4 b - 1 is negative only between 0 and 1/4.
+    real = bnncert.verify(net, bnncert.Patch(image, 1, (2, 2), 0, 1), 0)
+    assert real.status == "not_robust" and real.counterexample is not None
+    assert "row 0, column 0" in real.counterexample.place
+    coarse = bnncert.Patch([1, 1, 0, 0], 1, (2, 2), 0, 1, grid=0.5)
+    assert bnncert.verify(net, coarse, 0).status == "robust"
+
+
+def test_a_misclassified_image_is_named_as_such() -> None:
+    net = bnncert.Network.from_arrays([[[1] * 4], [[1], [-1]]], [[0], [0, 0]], input_shape=(2, 2))
+    result = bnncert.verify(net, bnncert.Patch([1, 1, 1, 1], 1, (2, 2), 0, 1, value=1), 1)
+    assert result.is_misclassified and result.counterexample is not None
+    assert result.counterexample.place == "the image itself"
+
+
+@pytest.mark.parametrize("shape", [(6,), (2, 2, 2, 2), (5, 4, 4)])
+def test_inputs_that_are_no_image_are_refused(shape: tuple[int, ...]) -> None:
+    image = np.zeros(int(np.prod(shape)))
+    with pytest.raises(bnncert.InputError, match="a patch needs an image; the network's inputs"):
+        bnncert.Patch(image, 1, shape, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda x: bnncert.Patch(x, 3, (2, 3), 0, 1), "larger than the image of 2 x 3 pixels"),
+        (lambda x: bnncert.Patch(x, -1, (2, 3), 0, 1), "radius is -1; a patch expects a number"),
+        (lambda x: bnncert.Patch(x, 0.5, (2, 3), 0, 1), "radius is 0.5; a patch expects"),
+        (lambda x: bnncert.Patch(x, 1, (2, 3)), "a patch needs a data box"),
+        (lambda x: bnncert.Patch(x, 1, (2, 3), 0, 1, value=2), "value is 2; expected a number in"),
+        (lambda x: bnncert.Patch(x, 1, (3, 3), 0, 1), "the image has 6 values"),
+        (lambda x: bnncert.Patch(x, 1, (2, 3), 0, 1, 1, grid=1), "a patch of one value has no"),
+        (lambda x: bnncert.Patch(x + 0.25, 1, (2, 3), 0, 1, grid=1), "is not on the grid"),
+        (lambda x: bnncert.ImageShift(x, 2, (2, 3)), "moves all of the image of 2 x 3 pixels out"),
+        (lambda x: bnncert.ImageShift(x, -1, (2, 3)), "radius is -1; a shift expects"),
+        (lambda x: bnncert.BrightnessSteps(x, 1), "needs a grid"),
+        (lambda x: bnncert.BrightnessSteps(x, 1, grid=bnncert.Grid([1, 2] * 3)), "one grid step"),
+        (lambda x: bnncert.BrightnessSteps(x + 0.3, 1, grid=1), "is not on the grid"),
+    ],
+)
+def test_numbers_without_a_meaning_are_refused(make: object, message: str) -> None:
+    with pytest.raises(bnncert.InputError, match=message):
+        make(np.zeros(6))  # type: ignore[operator]
