@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bnncert.checking.claims.equivalence import check_equivalence
 from bnncert.checking.claims.explanation import check_explanation
 from bnncert.checking.claims.faults import check_faults
 from bnncert.checking.claims.subject import ClaimCheck, Subject
@@ -11,6 +12,7 @@ from bnncert.checking.statement import Report
 
 #: The check of each kind of claim.
 CLAIMS: dict[str, ClaimCheck] = {
+    "equivalence": check_equivalence,
     "explanation": check_explanation,
     "faults": check_faults,
 }

@@ -1,0 +1,177 @@
+"""Claims about the classes of two networks, which the caller names.
+
+The details are the hashes of both networks (`networks`), the `verdict` (equal or different), `how` it
+is shown, the `classes` of A and B if they are fixed, and the `region` (None: all inputs).
+
+* normal forms: the normal forms are equal.
+* neurons: in the product of both networks, in which equal neurons are one neuron, the scores of both
+  are the same up to what does not change a class (`bnncert.network.equal_scores`).
+* one class: two parts show that each network has the same class on the whole region.
+* product: a part about the product shows that no pair of different classes occurs.
+* point: a part about the product is an input at which the two classes occur.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bnncert.arrays import FloatArray
+from bnncert.checking.claims.stated_region import statement_on
+from bnncert.checking.claims.subject import Shown, Subject, details
+from bnncert.checking.container import RejectedError, Section, UnreadableError
+from bnncert.checking.parts import Parts
+from bnncert.checking.space import read_space
+from bnncert.checking.statement import SIGN_OF_ZERO
+from bnncert.network import Network
+from bnncert.network.disagreement import Condition, disagreement, some_disagreement
+from bnncert.network.equal_scores import scores_agree
+from bnncert.network.product import Product, product_network
+
+NAMES = ("networks", "verdict", "how", "classes", "region")
+
+#: The verdict of each way to show a claim, and whether it fixes classes and has a region.
+WAYS: dict[str, tuple[str, bool, bool | None]] = {
+    "normal forms": ("equal", False, False),
+    "neurons": ("equal", False, None),
+    "one class": ("equal", True, True),
+    "product": ("equal", False, True),
+    "point": ("different", True, True),
+}
+
+#: What claims say about irrational numbers if they rely on their enclosures.
+ENCLOSED = "irrational numbers of the networks are compared as the floats that enclose them"
+
+
+def check_equivalence(section: Section, parts: Parts, subject: Subject) -> Shown:
+    """Check a claim about the classes of two networks."""
+    found = details(section, NAMES)
+    one, two = _networks(found["networks"], subject)
+    how, classes, region = found["how"], found["classes"], found["region"]
+    if not isinstance(how, str) or how not in WAYS:
+        raise UnreadableError("section claim: the comparison is shown in an unknown way")
+    verdict, has_classes, has_region = WAYS[how]
+    if found["verdict"] != verdict:
+        raise RejectedError("the claim has another verdict than its proof")
+    if has_classes != (classes is not None) or has_region not in (None, region is not None):
+        raise UnreadableError("section claim: classes or region do not belong to it")
+    if region is None and section.arrays:
+        raise UnreadableError("section claim: a region without its fields")
+    chosen = _classes(classes, one, how) if has_classes else (0, 0)
+    place = "all inputs" if region is None else _place(section, region, one)
+    if how == "normal forms":
+        if one.content_hash != two.content_hash:
+            raise RejectedError("the normal forms differ")
+    elif how == "neurons":
+        box = None if region is None else _box(section, region, one)
+        if not scores_agree(product_network(one, two, box=box)):
+            raise RejectedError("the scores of the two networks are different functions")
+    elif how == "one class":
+        label = chosen[0]
+        rivals = [k for k in range(one.classes) if k != label]
+        goal = {"kind": "classification", "label": label, "rivals": rivals, "ties": "violation"}
+        for network in (one, two):
+            parts.take(network, statement_on(section, region, "robust", goal))
+    else:
+        product = product_network(one, two)
+        parts.take(product.network, _about(product, section, region, how, chosen))
+    return _shown(how, place, chosen, one, two)
+
+
+def _networks(hashes: Any, subject: Subject) -> tuple[Network, Network]:
+    """Return the networks that the caller names; the claim has to be about them."""
+    if subject.other is None:
+        raise RejectedError("it is about two networks; name the second one (--other)")
+    one, two = subject.network, subject.other
+    if hashes == [two.content_hash, one.content_hash] and one.content_hash != two.content_hash:
+        raise RejectedError("the two networks are named in the other order")
+    if hashes != [one.content_hash, two.content_hash]:
+        raise RejectedError("it is about other networks, or about another sign(0)")
+    if one.inputs != two.inputs or one.classes != two.classes:
+        raise RejectedError("the networks differ in their numbers of inputs or classes")
+    return one, two
+
+
+def _classes(value: Any, network: Network, how: str) -> tuple[int, int]:
+    known = isinstance(value, list) and len(value) == 2 and all(type(k) is int for k in value)
+    if not known or not all(0 <= k < network.classes for k in value):
+        raise UnreadableError("section claim: classes that the networks do not have")
+    if (value[0] == value[1]) != (how == "one class"):
+        raise RejectedError("the classes do not belong to the verdict")
+    return value[0], value[1]
+
+
+def _place(section: Section, region: Any, network: Network) -> str:
+    return read_space(statement_on(section, region, "robust", {}), network)[1]
+
+
+def _box(section: Section, region: Any, network: Network) -> tuple[FloatArray, FloatArray]:
+    """Return the bounds of a region that is a box."""
+    if region != {"region": "box"}:
+        raise UnreadableError("section claim: neurons are compared on a box or for all inputs")
+    return section.floats("lo", network.inputs), section.floats("hi", network.inputs)
+
+
+def _about(
+    product: Product, section: Section, region: Any, how: str, classes: tuple[int, int]
+) -> Section:
+    """Return the statement about the product that the claim needs."""
+    count = product.first.classes
+    if how == "point":
+        goal = _property([disagreement(count, *classes)])
+        return statement_on(section, region, "not_robust", goal)
+    goal = _property([conditions for _, _, conditions in some_disagreement(count)])
+    return statement_on(section, region, "robust", goal)
+
+
+def _property(targets: list[tuple[Condition, ...]]) -> dict[str, Any]:
+    return {
+        "kind": "targets",
+        "targets": [
+            [
+                {
+                    "scores": {str(k): str(c) for k, c in condition.scores},
+                    "constant": "0",
+                    "tie_is_fine": condition.strict,
+                }
+                for condition in target
+            ]
+            for target in targets
+        ],
+    }
+
+
+def _shown(how: str, place: str, classes: tuple[int, int], one: Network, two: Network) -> Shown:
+    """Return what an accepted claim shows, in words."""
+    zeros = {one.sign_zero, two.sign_zero}
+    zero = zeros.pop() if len(zeros) == 1 else "mixed"
+    named = ["real arithmetic", SIGN_OF_ZERO[zero]]
+    named.append("of equal scores the first counts")
+    numbers = "exact"
+    if how in ("normal forms", "neurons", "product") and (_is_enclosed(one) or _is_enclosed(two)):
+        numbers = "enclosed"
+        named.append(ENCLOSED)
+    texts = {
+        "normal forms": "the two networks have the same normal form, so they give the same class "
+        "for all inputs",
+        "one class": f"for every input in {place}: both networks give class {classes[0]}",
+        "point": f"for some input in {place}: the first network gives class {classes[0]} and the "
+        f"second one class {classes[1]}",
+    }
+    every = "for all inputs" if place == "all inputs" else f"for every input in {place}"
+    text = texts.get(how, f"{every}: both networks give the same class")
+    assumptions = {
+        "sign_zero": zero,
+        "arithmetic": "real",
+        "ties": "the first of equal scores",
+        "numbers": numbers,
+    }
+    verdict = "networks_" + WAYS[how][0]
+    return Shown(f"{text} ({', '.join(named)})", verdict, assumptions)
+
+
+def _is_enclosed(network: Network) -> bool:
+    """Whether a number of the network is irrational."""
+    low, high = network.layers[0].enclosure
+    return bool(np.any(low != high) or np.any(network.output.error > 0))

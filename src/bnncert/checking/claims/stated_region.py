@@ -1,0 +1,26 @@
+"""The region of a claim: its fields are in `details`, its arrays in the claim itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bnncert.checking.container import Section, UnreadableError
+from bnncert.checking.space import REGION_FIELDS
+
+
+def statement_on(section: Section, region: Any, verdict: str, property_: dict[str, Any]) -> Section:
+    """Return the statement that a part has to make about the region of a claim.
+
+    Parameters
+    ----------
+    section
+        The claim, whose arrays are those of its region.
+    region
+        The fields of the region, from the details of the claim.
+    verdict, property_
+        What the part has to prove.
+    """
+    if not isinstance(region, dict) or not region.keys() <= {"region", *REGION_FIELDS}:
+        raise UnreadableError("section claim: the region is not one")
+    fields = {**region, "verdict": verdict, "arithmetic": "real", "property": property_}
+    return Section("statement", fields, dict(section.arrays))
