@@ -54,6 +54,7 @@ ROOMS = (
     "smallest",
     "explanation",
     "faults",
+    "equivalence",
     "batch",
     "report",
     "competition",

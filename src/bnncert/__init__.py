@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from bnncert.version import __version__
 
 if TYPE_CHECKING:
+    from bnncert.equivalence import NetworkComparison, compare_networks
     from bnncert.errors import (
         BnncertError,
         FormatError,
@@ -84,6 +85,7 @@ __all__ = [
     "Limits",
     "Method",
     "Network",
+    "NetworkComparison",
     "Objective",
     "Options",
     "OutputLayer",
@@ -108,6 +110,7 @@ __all__ = [
     "bound",
     "bound_polynomial",
     "explain",
+    "compare_networks",
     "find_radius",
     "find_smallest",
     "from_torch",
@@ -140,6 +143,7 @@ _HOMES = {
     ),
     "bnncert.explanation": ("Explanation", "explain"),
     "bnncert.faults": ("FaultsResult", "tolerated_faults"),
+    "bnncert.equivalence": ("NetworkComparison", "compare_networks"),
     "bnncert.formats.limits": ("Limits",),
     "bnncert.formats.vnnlib.reader": ("read_vnnlib",),
     "bnncert.formats.vnnlib.query": ("Specification",),

@@ -18,7 +18,7 @@ from bnncert.network.product import Product
 from bnncert.regions import Region
 
 #: Points of the first sample, segments of one round, and rounds at most.
-SAMPLES, SEGMENTS, ROUNDS = 512, 256, 64
+SAMPLES, SEGMENTS, ROUNDS = 512, 256, 8
 
 #: Halvings of a segment: float32 numbers have 24 bits.
 HALVINGS = 24

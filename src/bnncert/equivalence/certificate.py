@@ -65,6 +65,8 @@ class ClaimWriter:
         *,
         region: Region | None = None,
         classes: tuple[int, int] | None = None,
+        excluded: dict[str, Any] | None = None,
+        all_scores: bool = True,
         parts: tuple[str, ...] = (),
     ) -> str:
         """Write the claim with its parts; return the name of the file."""
@@ -73,6 +75,8 @@ class ClaimWriter:
             "verdict": "different" if how == "point" else "equal",
             "how": how,
             "classes": None if classes is None else list(classes),
+            "excluded": excluded,
+            "all_scores": all_scores,
             "region": None,
         }
         claim = Section("claim", {"kind": "equivalence", "details": about})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from bnncert.arrays import FloatArray
 from bnncert.equivalence.classes import UNDETERMINED, exact_class
 from bnncert.network import Network
-from bnncert.network.disagreement import Condition, disagreement, some_disagreement
+from bnncert.network.disagreement import Condition, disagreement, disagreements
 from bnncert.network.product import Product
 from bnncert.problem import Problem, Target, score_objective
 from bnncert.regions import Region
@@ -85,11 +86,22 @@ def settled_difference(
     return None
 
 
-def difference_problem(product: Product, region: Region) -> Problem:
-    """Return the problem that both networks give the same class on the whole region."""
+def difference_problem(
+    product: Product,
+    region: Region,
+    first: Container[int],
+    second: Container[int],
+    *,
+    all_scores: bool,
+) -> Problem:
+    """Return the problem that both networks give the same class on the whole region.
+
+    The other parameters are those of :func:`bnncert.network.disagreement.disagreements`.
+    """
+    count = product.first.classes
     targets = tuple(
         _target(product.network, i, j, conditions)
-        for i, j, conditions in some_disagreement(product.first.classes)
+        for i, j, conditions in disagreements(count, first, second, all_scores=all_scores)
     )
     return Problem(product.network, region, targets)
 

@@ -100,14 +100,13 @@ class NetworkComparison(PrintedAsTable):
             return f"identical: the normal forms are equal; {time}"
         if self.status == "equal":
             return f"equal: the same class for {self.scope}, {_REASONS[self.how]}; {time}"
-        if self.status == "different" and self.difference is not None:
-            one, two = self.difference.classes
-            return (
-                f"different: class {one} of A and {two} of B for an input of {self.scope}; {time}"
-            )
         if self.status == "different" and self.inputs is not None:
             count = f"{self.inputs.differing.size} of {self.inputs.count} inputs"
             return f"different: the classes of {count}; {time}"
+        if self.status == "different" and self.difference is not None:
+            one, two = self.difference.classes
+            place = f"an input of {self.scope}"
+            return f"different: class {one} of A and {two} of B for {place}; {time}"
         open_ = [t for t in self.targets if t.status not in ("robust", "not_robust")]
         left = f", {len(open_)} of {len(self.targets)} pairs of classes open" if open_ else ""
         return f"{self.status}: no difference found for {self.scope}{left}; {time}"
@@ -160,7 +159,7 @@ class NetworkComparison(PrintedAsTable):
 
 _REASONS: dict[str, str] = {
     "neurons": "because the networks have the same neurons in another form",
-    "one class": "because each network has only this class there",
+    "one class": "because each network has one class there",
     "product": "proved for both networks together",
     "inputs": "evaluated exactly",
 }

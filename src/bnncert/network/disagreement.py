@@ -12,10 +12,8 @@ and for B with j.  They imply a further one, in which the neurons that both netw
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
-
-#: With more conditions than this for all pairs of classes, only those about i and j are used.
-MOST_CONDITIONS = 4000
 
 
 @dataclass(frozen=True)
@@ -46,18 +44,28 @@ def _class(start: int, count: int, best: int) -> tuple[Condition, ...]:
     return tuple(Condition(((start + k, 1), (start + best, -1)), k < best) for k in others)
 
 
-def some_disagreement(count: int) -> list[tuple[int, int, tuple[Condition, ...]]]:
-    """Return conditions for all pairs (i, j); if the classes differ, those of one pair all hold.
+def disagreements(
+    count: int, first: Container[int], second: Container[int], *, all_scores: bool
+) -> list[tuple[int, int, tuple[Condition, ...]]]:
+    """Return the conditions for all pairs of different classes (i, j).
 
-    With many classes these are necessary conditions only: scores of other classes than i and j are
-    not compared.
+    Parameters
+    ----------
+    count
+        The number of classes.
+    first, second
+        The classes that A and B can give; others are left out.
+    all_scores
+        Whether the conditions compare i and j with all classes.  Else they compare only i and j
+        with each other, so they are necessary, but not sufficient for a disagreement.
     """
-    pairs = [(i, j) for i in range(count) for j in range(count) if i != j]
-    if len(pairs) * (2 * count - 1) <= MOST_CONDITIONS:
-        return [(i, j, disagreement(count, i, j)) for i, j in pairs]
     made = []
-    for i, j in pairs:
-        both, *single = disagreement(count, i, j)
-        kept = [c for c in single if {k % count for k, _ in c.scores} == {i, j}]
-        made.append((i, j, (both, *kept)))
+    for i in range(count):
+        for j in range(count):
+            if i == j or i not in first or j not in second:
+                continue
+            both, *single = disagreement(count, i, j)
+            if not all_scores:
+                single = [c for c in single if {k % count for k, _ in c.scores} == {i, j}]
+            made.append((i, j, (both, *single)))
     return made

@@ -1,13 +1,16 @@
 """Claims about the classes of two networks, which the caller names.
 
-The details are the hashes of both networks (`networks`), the `verdict` (equal or different), `how` it
-is shown, the `classes` of A and B if they are fixed, and the `region` (None: all inputs).
+The details are the hashes of both networks (`networks`), the `verdict` (equal or different), `how`
+it is shown, the `classes` of A and B if they are fixed, the `region` (None: all inputs), and for a
+product the `excluded` classes and whether the conditions compare `all_scores`.
 
 * normal forms: the normal forms are equal.
-* neurons: in the product of both networks, in which equal neurons are one neuron, the scores of both
-  are the same up to what does not change a class (`bnncert.network.equal_scores`).
+* neurons: in the product of both networks, in which equal neurons are one neuron, the scores of
+  both are the same up to what does not change a class (`bnncert.network.equal_scores`).
 * one class: two parts show that each network has the same class on the whole region.
-* product: a part about the product shows that no pair of different classes occurs.
+* product: a part about the product shows that no pair of different classes occurs.  Parts before it
+  may show that a network does not give some classes, because their scores are below that of a
+  `label`; `excluded` has the label and the classes of A and B.
 * point: a part about the product is an input at which the two classes occur.
 """
 
@@ -25,11 +28,11 @@ from bnncert.checking.parts import Parts
 from bnncert.checking.space import read_space
 from bnncert.checking.statement import SIGN_OF_ZERO
 from bnncert.network import Network
-from bnncert.network.disagreement import Condition, disagreement, some_disagreement
+from bnncert.network.disagreement import Condition, disagreement, disagreements
 from bnncert.network.equal_scores import scores_agree
-from bnncert.network.product import Product, product_network
+from bnncert.network.product import product_network
 
-NAMES = ("networks", "verdict", "how", "classes", "region")
+NAMES = ("networks", "verdict", "how", "classes", "region", "excluded", "all_scores")
 
 #: The verdict of each way to show a claim, and whether it fixes classes and has a region.
 WAYS: dict[str, tuple[str, bool, bool | None]] = {
@@ -56,6 +59,8 @@ def check_equivalence(section: Section, parts: Parts, subject: Subject) -> Shown
         raise RejectedError("the claim has another verdict than its proof")
     if has_classes != (classes is not None) or has_region not in (None, region is not None):
         raise UnreadableError("section claim: classes or region do not belong to it")
+    if how != "product" and (found["excluded"] is not None or found["all_scores"] is not True):
+        raise UnreadableError("section claim: excluded classes or all_scores do not belong to it")
     if region is None and section.arrays:
         raise UnreadableError("section claim: a region without its fields")
     chosen = _classes(classes, one, how) if has_classes else (0, 0)
@@ -68,14 +73,15 @@ def check_equivalence(section: Section, parts: Parts, subject: Subject) -> Shown
         if not scores_agree(product_network(one, two, box=box)):
             raise RejectedError("the scores of the two networks are different functions")
     elif how == "one class":
-        label = chosen[0]
-        rivals = [k for k in range(one.classes) if k != label]
-        goal = {"kind": "classification", "label": label, "rivals": rivals, "ties": "violation"}
+        others = [k for k in range(one.classes) if k != chosen[0]]
         for network in (one, two):
-            parts.take(network, statement_on(section, region, "robust", goal))
+            parts.take(network, _below(section, region, chosen[0], others))
+    elif how == "point":
+        network = product_network(one, two).network
+        goal = _property([disagreement(one.classes, *chosen)])
+        parts.take(network, statement_on(section, region, "not_robust", goal))
     else:
-        product = product_network(one, two)
-        parts.take(product.network, _about(product, section, region, how, chosen))
+        _check_product(section, parts, one, two)
     return _shown(how, place, chosen, one, two)
 
 
@@ -113,16 +119,31 @@ def _box(section: Section, region: Any, network: Network) -> tuple[FloatArray, F
     return section.floats("lo", network.inputs), section.floats("hi", network.inputs)
 
 
-def _about(
-    product: Product, section: Section, region: Any, how: str, classes: tuple[int, int]
-) -> Section:
-    """Return the statement about the product that the claim needs."""
-    count = product.first.classes
-    if how == "point":
-        goal = _property([disagreement(count, *classes)])
-        return statement_on(section, region, "not_robust", goal)
-    goal = _property([conditions for _, _, conditions in some_disagreement(count)])
+def _below(section: Section, region: Any, label: int, classes: list[int]) -> Section:
+    """Return the statement that some classes score less than the label on the region."""
+    goal = {"kind": "classification", "label": label, "rivals": classes, "ties": "violation"}
     return statement_on(section, region, "robust", goal)
+
+
+def _check_product(section: Section, parts: Parts, one: Network, two: Network) -> None:
+    """Check that no pair of different classes occurs."""
+    found, count = section.fields["details"], one.classes
+    region, excluded, all_scores = found["region"], found["excluded"], found["all_scores"]
+    if not isinstance(all_scores, bool):
+        raise UnreadableError("section claim: all_scores is neither true nor false")
+    possible = [set(range(count)), set(range(count))]
+    if excluded is not None:
+        if not isinstance(excluded, dict) or excluded.keys() != {"label", "A", "B"}:
+            raise UnreadableError("section claim: excluded is not label, A and B")
+        for name, network, left in zip("AB", (one, two), possible, strict=True):
+            if excluded[name] != []:
+                parts.take(network, _below(section, region, excluded["label"], excluded[name]))
+                # The part has shown that these are classes other than the label.
+                left -= set(excluded[name])
+    product = product_network(one, two)
+    pairs = disagreements(count, *possible, all_scores=all_scores)
+    goal = _property([conditions for _, _, conditions in pairs])
+    parts.take(product.network, statement_on(section, region, "robust", goal))
 
 
 def _property(targets: list[tuple[Condition, ...]]) -> dict[str, Any]:
