@@ -45,7 +45,7 @@ def ask(
     return found
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_on_a_grid_the_answer_is_that_of_enumeration(
     seed: int, tmp_path_factory: pytest.TempPathFactory
@@ -57,14 +57,18 @@ def test_on_a_grid_the_answer_is_that_of_enumeration(
     region = bnncert.Box([-1.0] * size, [1.0] * size, bnncert.Grid(step, -1.0))
     values = [-1.0, 0.0, 1.0] if step == 1.0 else [-1.0, 1.0]
     pairs = pairs_on_grid(one, two, values)
-    found = ask(one, two, region, tmp_path_factory.mktemp("grid"))
+    with pytest.MonkeyPatch.context() as patch:
+        if rng.random() < 0.5:
+            # As with many classes, i and j are compared with each other only at first.
+            patch.setattr("bnncert.equivalence.on_region.MOST_CONDITIONS", 0)
+        found = ask(one, two, region, tmp_path_factory.mktemp("grid"))
     assert (found.status in EQUAL) == all(a == b for a, b in pairs)
     assert found.status in (*EQUAL, "different")
     if found.difference is not None:
         assert found.difference.classes in pairs
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_on_a_region_the_answer_is_that_of_brute_force(
     seed: int, tmp_path_factory: pytest.TempPathFactory

@@ -29,7 +29,7 @@ def grid_points(rng: np.random.Generator, inputs: int, count: int) -> list[list[
     return [[Fraction(int(v), 4) for v in rng.integers(-8, 9, inputs)] for _ in range(count)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=16, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_the_scores_of_the_product_are_those_of_both(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -55,7 +55,7 @@ def test_the_scores_of_the_product_are_those_of_both(seed: int) -> None:
             ]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=16, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_a_rewritten_network_adds_no_neuron(seed: int) -> None:
     """Permuted, negated and duplicated neurons are those of the first network."""

@@ -26,7 +26,7 @@ from bnncert.checking.claims.subject import Shown, Subject, details
 from bnncert.checking.container import RejectedError, Section, UnreadableError
 from bnncert.checking.parts import Parts
 from bnncert.checking.space import read_space
-from bnncert.checking.statement import SIGN_OF_ZERO
+from bnncert.checking.statement import SIGN_OF_ZERO, Statement
 from bnncert.network import Network
 from bnncert.network.disagreement import Condition, disagreement, disagreements
 from bnncert.network.equal_scores import scores_agree
@@ -64,6 +64,7 @@ def check_equivalence(section: Section, parts: Parts, subject: Subject) -> Shown
     if region is None and section.arrays:
         raise UnreadableError("section claim: a region without its fields")
     chosen = _classes(classes, one, how) if has_classes else (0, 0)
+    statement: Statement | None = None
     place = "all inputs" if region is None else _place(section, region, one)
     if how == "normal forms":
         if one.content_hash != two.content_hash:
@@ -75,14 +76,15 @@ def check_equivalence(section: Section, parts: Parts, subject: Subject) -> Shown
     elif how == "one class":
         others = [k for k in range(one.classes) if k != chosen[0]]
         for network in (one, two):
-            parts.take(network, _below(section, region, chosen[0], others))
+            statement = parts.take(network, _below(section, region, chosen[0], others))
     elif how == "point":
         network = product_network(one, two).network
         goal = _property([disagreement(one.classes, *chosen)])
         parts.take(network, statement_on(section, region, "not_robust", goal))
     else:
-        _check_product(section, parts, one, two)
-    return _shown(how, place, chosen, one, two)
+        statement = _check_product(section, parts, one, two)
+    inputs = "shown" if statement is None else statement.assumptions["inputs"]
+    return _shown(how, place, chosen, inputs, one, two)
 
 
 def _networks(hashes: Any, subject: Subject) -> tuple[Network, Network]:
@@ -125,8 +127,8 @@ def _below(section: Section, region: Any, label: int, classes: list[int]) -> Sec
     return statement_on(section, region, "robust", goal)
 
 
-def _check_product(section: Section, parts: Parts, one: Network, two: Network) -> None:
-    """Check that no pair of different classes occurs."""
+def _check_product(section: Section, parts: Parts, one: Network, two: Network) -> Statement:
+    """Check that no pair of different classes occurs; return what the last part states."""
     found, count = section.fields["details"], one.classes
     region, excluded, all_scores = found["region"], found["excluded"], found["all_scores"]
     if not isinstance(all_scores, bool):
@@ -143,7 +145,7 @@ def _check_product(section: Section, parts: Parts, one: Network, two: Network) -
     product = product_network(one, two)
     pairs = disagreements(count, *possible, all_scores=all_scores)
     goal = _property([conditions for _, _, conditions in pairs])
-    parts.take(product.network, statement_on(section, region, "robust", goal))
+    return parts.take(product.network, statement_on(section, region, "robust", goal))
 
 
 def _property(targets: list[tuple[Condition, ...]]) -> dict[str, Any]:
@@ -163,7 +165,9 @@ def _property(targets: list[tuple[Condition, ...]]) -> dict[str, Any]:
     }
 
 
-def _shown(how: str, place: str, classes: tuple[int, int], one: Network, two: Network) -> Shown:
+def _shown(
+    how: str, place: str, classes: tuple[int, int], inputs: str, one: Network, two: Network
+) -> Shown:
     """Return what an accepted claim shows, in words."""
     zeros = {one.sign_zero, two.sign_zero}
     zero = zeros.pop() if len(zeros) == 1 else "mixed"
@@ -173,6 +177,8 @@ def _shown(how: str, place: str, classes: tuple[int, int], one: Network, two: Ne
     if how in ("normal forms", "neurons", "product") and (_is_enclosed(one) or _is_enclosed(two)):
         numbers = "enclosed"
         named.append(ENCLOSED)
+    if inputs != "shown":
+        named.append("not shown: that the region has an input")
     texts = {
         "normal forms": "the two networks have the same normal form, so they give the same class "
         "for all inputs",
@@ -187,6 +193,7 @@ def _shown(how: str, place: str, classes: tuple[int, int], one: Network, two: Ne
         "arithmetic": "real",
         "ties": "the first of equal scores",
         "numbers": numbers,
+        "inputs": inputs,
     }
     verdict = "networks_" + WAYS[how][0]
     return Shown(f"{text} ({', '.join(named)})", verdict, assumptions)
