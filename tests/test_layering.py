@@ -55,6 +55,7 @@ ROOMS = (
     "explanation",
     "faults",
     "equivalence",
+    "counting",
     "batch",
     "report",
     "competition",

@@ -19,6 +19,7 @@ from bnncert.version import __version__
 
 if TYPE_CHECKING:
     from bnncert.equivalence import NetworkComparison, compare_networks
+    from bnncert.counting import CountResult, count
     from bnncert.errors import (
         BnncertError,
         FormatError,
@@ -74,6 +75,7 @@ __all__ = [
     "Brightness",
     "BrightnessSteps",
     "Contrast",
+    "CountResult",
     "Counterexample",
     "Explanation",
     "FaultsResult",
@@ -109,6 +111,7 @@ __all__ = [
     "__version__",
     "bound",
     "bound_polynomial",
+    "count",
     "explain",
     "compare_networks",
     "find_radius",
@@ -134,6 +137,7 @@ __all__ = [
 #: The modules that define the names above.  They are imported on use, because importing all of
 #: them takes a second.
 _HOMES = {
+    "bnncert.counting": ("CountResult", "count"),
     "bnncert.errors": (
         "BnncertError",
         "FormatError",

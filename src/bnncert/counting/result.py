@@ -1,0 +1,172 @@
+"""What a count of the grid points with another class has found."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from bnncert.arrays import FloatArray
+from bnncert.description.rationals import float_above, float_below
+from bnncert.text_table import PrintedAsTable, TextTable
+from bnncert.verdict import InterruptWithResult
+
+#: Counts with more digits are shown in powers of ten.
+MOST_SHOWN_DIGITS = 15
+
+
+def count_digits(count: int) -> str:
+    """Return all digits of a count; Python itself refuses to write very long integers."""
+    return str(Decimal(count))
+
+
+def count_text(count: int) -> str:
+    """Return a count as tables show it: all digits with commas, or about 1.23e+456."""
+    if abs(count) < 10**MOST_SHOWN_DIGITS:
+        return f"{count:,}"
+    return f"about {Decimal(count):.3e}"
+
+
+@dataclass(frozen=True)
+class ShareEstimate:
+    """An estimate of the share of changed points from uniform random points of the region.
+
+    Attributes
+    ----------
+    samples, changed
+        The number of points drawn, and how many of them certainly have another class.
+    undecided
+        The points whose class is not decided, see :class:`CountResult`.
+    confidence
+        The level of the interval: it contains the true share with at least this probability.
+    low, high
+        The Clopper-Pearson interval of the share.
+    """
+
+    samples: int
+    changed: int
+    undecided: int
+    confidence: float
+    low: float
+    high: float
+
+    @property
+    def share(self) -> float:
+        """The share of changed points among those drawn."""
+        return self.changed / self.samples
+
+
+@dataclass(frozen=True, eq=False)
+class CountResult(PrintedAsTable):
+    """Bounds of the number of points whose class changes: lower <= number <= upper.
+
+    ``print`` and notebooks show the bounds, their shares and the estimate.
+
+    Attributes
+    ----------
+    label
+        The class that the points should have.
+    total
+        The number of points of the region.
+    lower, upper
+        The certified bounds of the number of changed points.
+    estimate
+        The estimate from random points; None if none were drawn.
+    nodes, leaves
+        The parts of the region that the search looked at, and those that it decided.
+    seconds
+        The time of the whole search.
+    witness
+        A point with another class, if one was met.
+    certificate
+        The file of the certificate; None if none was written.
+    no_certificate
+        Why a requested certificate was not written.
+    """
+
+    label: int
+    total: int
+    lower: int
+    upper: int
+    estimate: ShareEstimate | None
+    nodes: int
+    leaves: int
+    seconds: float
+    witness: FloatArray | None = None
+    certificate: str | None = None
+    no_certificate: str = ""
+
+    def __repr__(self) -> str:
+        return f"CountResult({self.sentence()})"
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the bounds meet."""
+        return self.lower == self.upper
+
+    @property
+    def number(self) -> int | None:
+        """The number of changed points, if it is known."""
+        return self.lower if self.is_exact else None
+
+    @property
+    def lower_share(self) -> float:
+        """The lower bound as a share of all points, rounded down."""
+        return float_below(Fraction(self.lower, self.total))
+
+    @property
+    def upper_share(self) -> float:
+        """The upper bound as a share of all points, rounded up."""
+        return float_above(Fraction(self.upper, self.total))
+
+    def sentence(self) -> str:
+        """Return the answer in words."""
+        total = f"of {count_text(self.total)} point{'s' * (self.total != 1)}"
+        if self.is_exact:
+            verb = "has" if self.lower == 1 else "have"
+            return f"{total}, exactly {count_text(self.lower)} {verb} another class"
+        bounds = f"at least {count_text(self.lower)} and at most {count_text(self.upper)}"
+        return f"{total}, {bounds} have another class"
+
+    def table(self) -> TextTable:
+        """Return the bounds and the estimate as counts and as shares."""
+        rows = [
+            ["at least", count_text(self.lower), f"{self.lower_share:.6g}"],
+            ["at most", count_text(self.upper), f"{self.upper_share:.6g}"],
+        ]
+        if self.estimate is not None:
+            rows.append(["estimate", *self._estimated(self.estimate)])
+        below = [f"{self.nodes:,} nodes, {self.leaves:,} leaves, {self.seconds:.2f} s"]
+        return TextTable(self.sentence(), ["bound", "points", "share"], rows, below)
+
+    def _estimated(self, found: ShareEstimate) -> list[str]:
+        """Return the cells of the estimate: both ends of the interval."""
+        low, high = (int(Fraction(share) * self.total) for share in (found.low, found.high))
+        points = f"{count_text(low)} to {count_text(high)}"
+        return [points, f"{found.low:.4g} to {found.high:.4g} ({found.confidence:.4g})"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON; counts are texts of digits, since they can be very long."""
+        return {
+            "label": self.label,
+            "total": count_digits(self.total),
+            "lower": count_digits(self.lower),
+            "upper": count_digits(self.upper),
+            "exact": self.is_exact,
+            "lower_share": self.lower_share,
+            "upper_share": self.upper_share,
+            "estimate": None
+            if self.estimate is None
+            else {**asdict(self.estimate), "share": self.estimate.share},
+            "nodes": self.nodes,
+            "leaves": self.leaves,
+            "seconds": self.seconds,
+            "witness": None if self.witness is None else self.witness.tolist(),
+            "certificate": self.certificate,
+            "no_certificate": self.no_certificate,
+        }
+
+
+class CountInterrupt(InterruptWithResult[CountResult]):
+    """Ctrl-C during a count."""
