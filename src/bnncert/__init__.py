@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from bnncert.version import __version__
 
 if TYPE_CHECKING:
-    from bnncert.equivalence import NetworkComparison, compare_networks
     from bnncert.counting import CountResult, count
+    from bnncert.equivalence import NetworkComparison, compare_networks
     from bnncert.errors import (
         BnncertError,
         FormatError,
@@ -111,9 +111,9 @@ __all__ = [
     "__version__",
     "bound",
     "bound_polynomial",
+    "compare_networks",
     "count",
     "explain",
-    "compare_networks",
     "find_radius",
     "find_smallest",
     "from_torch",

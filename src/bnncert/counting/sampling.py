@@ -12,7 +12,7 @@ from bnncert.arrays import FloatArray, IntArray
 from bnncert.counting.grid_points import GridPoints, change_counts
 from bnncert.counting.result import ShareEstimate
 from bnncert.counting.ties import TieBreaking
-from bnncert.counting.upper_layers import CHANGED, OPEN, UpperLayers
+from bnncert.counting.upper_layers import CHANGED, OPEN, LayersAbove
 from bnncert.deadline import Deadline
 from bnncert.network import Network
 from bnncert.problem import Problem
@@ -65,7 +65,7 @@ def _change_shares(others: list[int], most: int) -> FloatArray:
 class Sampling:
     """Draws and evaluates points in exact arithmetic."""
 
-    def __init__(self, problem: Problem, points: GridPoints, circuit: UpperLayers) -> None:
+    def __init__(self, problem: Problem, points: GridPoints, circuit: LayersAbove) -> None:
         self._network: Network = problem.network
         self._points, self._circuit = points, circuit
         self._break_ties = TieBreaking(problem.network, problem.targets)

@@ -23,7 +23,7 @@ from bnncert.counting.items import count_ways, first_change_counts, single_items
 from bnncert.counting.splitting import SplitChoice
 from bnncert.counting.ties import TieBreaking
 from bnncert.counting.tree import Kind, Record
-from bnncert.counting.upper_layers import CHANGED, OPEN, UNCHANGED, KnownSigns, UpperLayers
+from bnncert.counting.upper_layers import CHANGED, OPEN, UNCHANGED, KnownSigns, LayersAbove
 from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.network import Network
 from bnncert.network.layers import TIED, UNDECIDED
@@ -82,7 +82,7 @@ class CountSearch:
         network = problem.network
         self.network: Network = network
         self.points, self.deadline = points, deadline
-        self.circuit = UpperLayers(network, problem.targets)
+        self.circuit = LayersAbove(network, problem.targets)
         self._break_ties = TieBreaking(network, problem.targets)
         self.layer = IntegerFirstLayer.of(network.layers[0], points)
         neurons = network.layers[0].size

@@ -73,7 +73,7 @@ class KnownSigns:
     least: FloatArray
 
 
-class UpperLayers:
+class LayersAbove:
     """The layers above the first and the margins."""
 
     def __init__(self, network: Network, targets: tuple[Target, ...]) -> None:
