@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -145,3 +148,29 @@ def test_images_of_one_size_and_another_shape(images: Path, run: Run) -> None:
     answer = run("verify", "flat.npz", "images", "--radius", "1", "--scale", "0", "255")
     assert answer.code == 2 and answer.err.count("\n") == 1
     assert "images/9.png: image of another shape than 0.png: 56 x 14 pixels" in answer.err
+
+
+@pytest.mark.parametrize("command", ["verify", "radius"])
+def test_the_answers_before_an_interrupt_are_in_the_json(
+    images: Path, run: Run, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    module = importlib.import_module(f"bnncert.commands.{command}")
+    name = {"verify": "verify_api", "radius": "find_radius"}[command]
+    ask, asked = getattr(module, name), []
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        asked.append(arguments)
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return ask(*arguments, **options)
+
+    monkeypatch.setattr(module, name, interrupted)
+    # The process ends at once after Ctrl-C.
+    monkeypatch.setattr("bnncert.cli._end_interrupted", lambda: sys.exit(130))
+    limits = {"verify": ("--radius", "0.25px"), "radius": ("--max", "0.25px")}[command]
+    answer = run(command, "demo:sparse", "images", *limits, "--json", "all.json")
+    assert answer.code == 130
+    assert "(interrupted after 2 of 4 images)" in answer.out
+    tree = json.loads((images.parent / "all.json").read_text())
+    assert tree["interrupted"] is True
+    assert [one["input"] for one in tree["images"]] == ["images/0.png", "images/1.png"]

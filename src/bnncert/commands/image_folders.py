@@ -12,7 +12,7 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from bnncert.commands.output import refuse_clashes
+from bnncert.commands.output import refuse_clashes, write_json
 from bnncert.commands.progress import LiveLine
 from bnncert.commands.question import AskedPoints, CommandQuestion
 from bnncert.commands.results import network_tree, result_tree, totals_text
@@ -52,10 +52,23 @@ class FolderView(Generic[ResultT]):
         """Return the last line."""
         raise NotImplementedError
 
+    def tree(
+        self, answered: Sequence[tuple[CommandQuestion, ResultT]], about: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return all answers for JSON; `about` is what they have in common."""
+        raise NotImplementedError
+
     def answer(
-        self, ask: Callable[[CommandQuestion], ResultT], progress: LiveLine
-    ) -> list[tuple[CommandQuestion, ResultT]]:
-        """Ask about one image after the other; after Ctrl-C show the total so far and re-raise."""
+        self,
+        ask: Callable[[CommandQuestion], ResultT],
+        progress: LiveLine,
+        about: dict[str, Any],
+        json_: str | None,
+    ) -> None:
+        """Ask about one image after the other, and write all answers to the target of --json.
+
+        After Ctrl-C the total and the JSON are those of the finished images.
+        """
         names, started = self.points.data.names, time.monotonic()
         # All questions are made first: a wrong label is reported before the first answer.
         questions = list(self.points.questions())
@@ -72,13 +85,16 @@ class FolderView(Generic[ResultT]):
                     text = Text.assemble(start, self.line(result), f"  {result.seconds:.2f} s")
                     console = self.talk.answer if self.lines_are_answers else self.talk.details
                     console.print(text, soft_wrap=True)
+        except KeyboardInterrupt:
+            write_json(json_, {**self.tree(answered, about), "interrupted": True})
+            raise
         finally:
             with progress.paused():
                 total = self.total([r for _, r in answered], time.monotonic() - started)
                 if len(answered) < len(questions):
                     total += f" (interrupted after {len(answered)} of {len(questions)} images)"
                 self.talk.answer.print(total, soft_wrap=True)
-        return answered
+        write_json(json_, self.tree(answered, about))
 
     def _title(self, question: CommandQuestion) -> str:
         """Return the line above the answers."""
@@ -115,14 +131,14 @@ class VerifiedFolder(FolderView[Result]):
         return totals_text(results, seconds)
 
     def tree(
-        self, answered: Sequence[tuple[CommandQuestion, Result]], extra: dict[str, Any]
+        self, answered: Sequence[tuple[CommandQuestion, Result]], about: dict[str, Any]
     ) -> dict[str, Any]:
         """Return all answers for JSON."""
         return {
             **network_tree(self.points.network),
             "input": self.points.text,
             "images": [
-                result_tree(q.network, r, q.region, {"input": q.where, "labels": q.labels, **extra})
+                result_tree(q.network, r, q.region, {"input": q.where, "labels": q.labels, **about})
                 for q, r in answered
             ],
         }

@@ -90,5 +90,7 @@ def write_json(target: str | None, tree: dict[str, Any]) -> None:
     text = json_text(tree) + "\n"
     if target == "-":
         sys.stdout.write(text)
+        # After Ctrl-C the process ends without flushing its buffers.
+        sys.stdout.flush()
         return
     write_atomically(target, text)

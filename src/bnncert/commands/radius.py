@@ -179,11 +179,12 @@ def radius(
         if points.is_folder:
             text = limit_text(ctx, settings.timeout, " for each image")
             folder = RadiiOfFolder(points, talk, model.name, text)
-            tree = _search_folder(asked, folder, json_, {**how, "timeout": limit})
+            _search_folder(asked, folder, json_, {**how, "timeout": limit})
         else:
             how["timeout"] = remaining(settings.timeout)
             tree = _search_one(asked, question, talk, json_, how)
-    write_json(json_, tree)
+    if not points.is_folder:
+        write_json(json_, tree)
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,7 +261,7 @@ def _search_one(
 
 def _search_folder(
     asked: _SearchSetup, folder: RadiiOfFolder, json_: str | None, how: dict[str, Any]
-) -> dict[str, Any]:
+) -> None:
     """Search around all images of a folder; the time limit holds for each."""
     outputs = asked.outputs
     files = (outputs.certificate, outputs.save_counterexample, outputs.resume)
@@ -273,9 +274,8 @@ def _search_folder(
         found: RadiusResult | SmallestResult = find(**how)
         return found
 
-    answered = folder.answer(ask, how["progress"])
     about = {**network_tree(folder.points.network), **asked.how, "ties": asked.ties}
-    return folder.tree(answered, about)
+    folder.answer(ask, how["progress"], about, json_)
 
 
 def _refuse_useless(ctx: typer.Context, point: CentreOptions, search: SearchOptions) -> None:

@@ -240,9 +240,8 @@ def _verify_folder(
                 progress=progress,
             )
 
-        answered = folder.answer(ask, progress)
-    extra = {"seed": settings.seed, "arithmetic": arithmetic}
-    write_json(outputs.json_, folder.tree(answered, extra))
+        about = {"seed": settings.seed, "arithmetic": arithmetic}
+        folder.answer(ask, progress, about, outputs.json_)
 
 
 def _query(network: Network, model: Path, spec: Path) -> _Asked:
