@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import threading
@@ -18,8 +19,8 @@ from bnncert.commands.clock import is_command_line
 from bnncert.commands.completion import SHELLS, install_script, prepare, script, with_shell
 from bnncert.commands.help_topics import TopicCommand, write_commands
 from bnncert.commands.interrupts import INTERRUPTED, leaving_on_interrupt
-from bnncert.commands.project_defaults import find_defaults
-from bnncert.errors import BnncertError
+from bnncert.commands.project_defaults import ProjectDefaults, find_defaults
+from bnncert.errors import BnncertError, InputError
 from bnncert.version import __version__
 
 
@@ -67,6 +68,24 @@ class _Commands(TyperGroup):
             raise _SystemError from error
         return outcome
 
+
+class _Command(TopicCommand):
+    """A command whose errors about defaults of the project name their file."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            defaults: ProjectDefaults | None = ctx.meta.get(_DEFAULTS)
+            named = error if defaults is None else defaults.naming_file(error, ctx)
+            if named is error:
+                raise
+            raise named from error
+
+
+#: Where contexts keep the defaults of the project.
+_DEFAULTS = "bnncert.defaults"
 
 _STYLE: dict[str, Any] = {
     "context_settings": {"help_option_names": ["-h", "--help"]},
@@ -152,7 +171,7 @@ def _imported(name: str) -> Any:
     with leaving_on_interrupt():
         function = _ENTRIES[name].function
     single = typer.Typer(**_STYLE)
-    single.command(name, cls=TopicCommand, epilog=_ENTRIES[name].example)(function)
+    single.command(name, cls=_Command, epilog=_ENTRIES[name].example)(function)
     return typer.main.get_command(single)
 
 
@@ -171,6 +190,7 @@ def _set_defaults(ctx: Any, name: str, command: Any, arguments: list[str]) -> No
     values = defaults.values(ctx, name, options)
     # The context of the command takes its defaults from this map.
     ctx.default_map = {name: values}
+    ctx.meta[_DEFAULTS] = defaults
     if ctx.params.get("verbose") or not {"-v", "--verbose"}.isdisjoint(arguments):
         shown = ", ".join(f"{options_name} = {value}" for options_name, value in values.items())
         print(f"defaults of {defaults.path}: {shown or 'none'}", file=sys.stderr)
@@ -204,7 +224,7 @@ def main() -> None:
             # The reader of a pipe has closed it, which is not an error.
             code = 0
         else:
-            _complain(str(cause))
+            _complain(_system_text(cause))
     except typer.Exit as error:
         code = error.exit_code
     except usage_error as error:
@@ -229,6 +249,14 @@ def _leave(code: int) -> None:
             stream.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _system_text(error: BaseException) -> str:
+    """Return the message of the operating system, with the name of what could not be written."""
+    if isinstance(error, OSError) and error.filename is None and error.errno == errno.ENOSPC:
+        # Files are written by functions that name them.
+        return f"standard output: cannot be written ({error.strerror})"
+    return str(error)
 
 
 def _end_interrupted() -> NoReturn:

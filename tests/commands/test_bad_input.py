@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -266,3 +268,18 @@ def test_a_page_has_the_suffix_of_a_page(run: Run, folder: Path) -> None:
     assert (outcome.code, outcome.err.count("\n")) == (2, 1)
     assert outcome.err.startswith("bnncert: r.pdf: the page is HTML")
     assert not Path("r.pdf").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device /dev/full")
+def test_a_full_standard_output_is_named() -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "bnncert", "methods"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    message = "bnncert: standard output: cannot be written (No space left on device)\n"
+    assert (done.returncode, done.stderr) == (2, message)

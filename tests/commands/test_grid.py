@@ -145,7 +145,7 @@ def test_few_inputs_change(folder: Path, run: Run, more: tuple[str, ...], status
         (("1px",), "--radius is '1px'; --norm l0 expects the number of inputs that may change"),
         (
             ("1", "--within", "far"),
-            "--within is 'far'; expected finite numbers >= 0, also as in 1px or 0.25delta",
+            "--within is 'far'; expected finite numbers >= 0, also as in 8/255, 1px or 0.25delta",
         ),
         (
             ("1", "--grid", "0.75"),

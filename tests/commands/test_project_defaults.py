@@ -74,6 +74,8 @@ def test_values_of_other_files_and_other_meanings_are_kept(folder: Path, run: Ru
         ('norm = "l7"', "norm is 'l7'; "),
         ('seed = "many"', "seed is 'many'; "),
         ("clip = [1]", "clip is [1]; "),
+        ("timeout = [1]", "timeout is [1]; expected a single value"),
+        ("[verify]\nseed = [1, 2]", "[verify] seed is [1, 2]; expected a single value"),
         ("[verify.seed]\na = 1", "[verify] seed is {'a': 1}; expected a value"),
         ("help = true", "help is not an option"),
         ("seed = ", "not TOML ("),
@@ -84,6 +86,28 @@ def test_mistakes_name_the_file_and_the_key(
 ) -> None:
     write(text)
     assert refused(run).startswith(f"{folder / 'bnncert.toml'}: {message}")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('radius = "wide"', "radius is 'wide'; expected finite numbers >= 0"),
+        ('[verify]\nradius = "wide"', "radius is 'wide'; expected finite numbers >= 0"),
+        ('radius = 0.1\ntargets = "none"', "targets is 'none'; expected all, runner-up, or"),
+        ("radius = 0.1\nseed = -3", "seed is -3; expected an integer >= 0"),
+    ],
+)
+def test_values_that_the_command_refuses_name_the_file(
+    folder: Path, run: Run, text: str, message: str
+) -> None:
+    write(text)
+    assert refused(run, *ASKED).startswith(f"{folder / 'bnncert.toml'}: {message}")
+
+
+def test_a_mistake_on_the_command_line_does_not_name_the_file(folder: Path, run: Run) -> None:
+    write("radius = 0.1")
+    assert refused(run, *ASKED, "--radius", "far").startswith("--radius is 'far'; ")
+    assert refused(run, *ASKED, "--seed", "-1").startswith("--seed is -1; ")
 
 
 def test_a_flag_is_true_or_false(folder: Path, run: Run) -> None:

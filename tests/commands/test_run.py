@@ -567,3 +567,13 @@ def test_workers_end_with_their_parent(
     if sent == signal.SIGINT:
         assert (ended.code, ended.err) == (130, "bnncert: interrupted\n")
         assert "1 of 3 instances are in r.sqlite; the same command" in ended.out
+
+
+def test_bundled_images_are_named_as_the_user_names_them(
+    folder: Path, run: Callable[..., Outcome]
+) -> None:
+    asked = ("demo:sparse", "--data", "demo", "--radius", "0.1px", "--out", "r.sqlite")
+    for count in ("0", "101"):
+        answer = run(*asked, "--count", count)
+        assert answer.code == 2
+        assert answer.err == f"bnncert: demo: count is {count}; from 0 on it holds 100\n"

@@ -55,6 +55,7 @@ UNREAD = {
     "restarts of milp": (("verify", "--method", "milp", "--restarts", "3"), "attack"),
     "pixel step of bab": (("verify", "--method", "bab", "--pixel-step", "1"), "attack"),
     "memory of interval": (("verify", "--method", "interval", "--memory-limit", "1"), "bab"),
+    "processes of lp": (("verify", "--method", "lp", "--processes", "2"), "bab"),
     "form of a radius": (("radius", "--method", "bab", "--form", "soft"), "milp"),
 }
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -354,3 +355,25 @@ def test_ctrl_c_ends_a_long_run_at_once(long_runs: dict[str, subprocess.Popen[st
         assert process.returncode == 130
         assert err == "bnncert: interrupted\n"
         assert "of 9 targets are decided" in out.splitlines()[-1]
+
+
+@pytest.mark.parametrize(("given", "processes"), [((), 0), (("--processes", "3"), 3)])
+def test_the_number_of_processes_reaches_the_methods(
+    folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...], processes: int
+) -> None:
+    seen = []
+    ask = bnncert.verify
+
+    def verify(*arguments: Any, options: bnncert.Options, **others: Any) -> bnncert.Result:
+        seen.append(options.processes)
+        return ask(*arguments, options=options, **others)
+
+    monkeypatch.setattr("bnncert.commands.verify.verify_api", verify)
+    assert run("verify", "net.npz", "x.npy", "--radius", "0.1", *given).code == 0
+    assert seen == [processes]
+
+
+def test_a_negative_number_of_processes_is_refused(folder: Path, run: Run) -> None:
+    answer = run("verify", "net.npz", "x.npy", "--radius", "0.1", "--processes", "-1")
+    assert answer.err == "bnncert: --processes is -1; expected an integer >= 0\n"
+    assert answer.code == 2

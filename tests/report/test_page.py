@@ -619,6 +619,12 @@ def test_bad_files_are_one_line_and_exit_code_2(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1 and "Traceback" not in done.stderr
 
 
+def test_a_missing_results_file_is_named_before_what_to_write(tmp_path: Path) -> None:
+    done = run(str(tmp_path / "none.sqlite"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith("none.sqlite: no such file\n")
+
+
 def test_a_locked_file_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bnncert.batch.store.BUSY_SECONDS", 0.1)
     results = write_results(tmp_path / "r.sqlite", [{}])

@@ -121,3 +121,43 @@ def test_the_values_of_weights(data: list[float], text: str) -> None:
 
 def test_the_methods_fit_a_wide_terminal() -> None:
     assert max(map(len, lines(methods_table(), width=140))) <= 140
+
+
+RESULT = Result(
+    status="not_robust",
+    targets=(
+        TargetResult("class 3", "robust", 171.8, 200.1, 0.25, "interval"),
+        TargetResult("class 12", "not_robust", -1.25, -0.5, 10.75, "sdp, attack"),
+    ),
+    seconds=11.0,
+    method="auto",
+)
+
+
+@pytest.mark.parametrize(
+    ("width", "columns"),
+    [
+        (100, ["target", "answer", "lower bound", "upper bound", "seconds", "decided by"]),
+        (52, ["target", "answer", "lower bound", "upper bound", "decided by"]),
+        (40, ["target", "answer", "lower bound", "upper bound"]),
+        (30, ["target", "answer", "lower bound"]),
+    ],
+)
+def test_narrow_terminals_have_fewer_columns_and_no_cell_is_cut(
+    width: int, columns: list[str]
+) -> None:
+    found = lines(result_table(RESULT), width)
+    words = " ".join(found).split()
+    assert max(map(len, found)) <= width
+    assert all(word in words for title in columns for word in title.split())
+    assert ("seconds" in words) == ("seconds" in columns)
+    assert {"robust", "171.8", "-1.25", "12"} <= set(words)
+    assert ("10.75" in words) == ("seconds" in columns)
+    assert "…" not in "".join(found)
+
+
+def test_words_that_do_not_fit_are_wrapped() -> None:
+    found = lines(result_table(RESULT), 12)
+    assert max(map(len, found)) <= 12
+    # The words are broken where their column ends, and nothing is lost.
+    assert "".join(line[:3].strip() for line in found[4:7]) == "class3"

@@ -1,6 +1,7 @@
 """Radii, grid steps and data boxes as users write them, on the command line and in configurations.
 
-A radius is in input units, in pixel steps (`1px`), or in the paper's delta (`0.25 delta`):
+A radius is in input units, in pixel steps (`1px`), or in the paper's delta (`0.25 delta`); its
+number may be a fraction (`8/255`), which becomes the nearest float:
 
 delta_inf = 127.5 eps      delta_2 = 255 eps      for data in [-1, 1]
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Literal
 
 import numpy as np
@@ -86,8 +88,14 @@ def read_step(value: object, line: int = 0) -> Radius | None:
     return None if step is None or step.number == 0 or step.unit == "delta" else step
 
 
+def _number(text: str) -> float:
+    """Return a decimal number, or the float nearest to a fraction of whole numbers."""
+    above, bar, below = text.partition("/")
+    return float(Fraction(int(above), int(below))) if bar else float(text)
+
+
 def read_radius(value: object, line: int = 0, name: str = "radius") -> Radius | None:
-    """Return the radius of a number or a text like `0.25 delta`, or None if it is not one.
+    """Return the radius of a number or a text like `0.25 delta` or `8/255`, or None.
 
     `line` is the line of the configuration, and `name` the name of the number in messages.
     """
@@ -99,8 +107,8 @@ def read_radius(value: object, line: int = 0, name: str = "radius") -> Radius | 
         elif text.endswith("delta"):
             text, unit = text[:-5], "delta"
         try:
-            number = float(text)
-        except ValueError:
+            number = _number(text)
+        except (ValueError, ZeroDivisionError, OverflowError):
             return None
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         try:

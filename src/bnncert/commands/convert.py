@@ -20,7 +20,10 @@ def convert(
     sign_zero: SignZeroOption = None,
     layers: Annotated[
         Path | None,
-        typer.Option("--layers", help="JSON file with the layers of a PyTorch checkpoint."),
+        typer.Option(
+            "--layers",
+            help="JSON file with the layers of a PyTorch checkpoint or of Keras weights.",
+        ),
     ] = None,
 ) -> None:
     """Convert a network file; the result is the same network, threshold by threshold."""

@@ -26,7 +26,14 @@ TOPICS: dict[str, tuple[str, ...]] = {
         *("--hidden", "--conv", "--stride", "--zeros", "--binarise-input", "--epochs", "--batch"),
         *("--lr", "--patience", "--robust"),
     ),
-    "Limits": ("--timeout", "--memory-limit", "--workers", "--scheduler", "--started"),
+    "Limits": (
+        "--timeout",
+        "--memory-limit",
+        "--processes",
+        "--workers",
+        "--scheduler",
+        "--started",
+    ),
     "Output": (
         *("--out", "--json", "--certificate", "--certificates", "--witness", "--checkpoint"),
         *("--save-counterexample", "--resume", "--again", "--force", "--dry-run", "--csv"),

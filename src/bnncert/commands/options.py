@@ -89,6 +89,13 @@ MemoryOption = Annotated[
         "quarter of it for the tables of elimination.",
     ),
 ]
+ProcessesOption = Annotated[
+    int,
+    typer.Option(
+        "--processes",
+        help="Processes that search together (default: 0, one for each core, at most eight).",
+    ),
+]
 CouplingOption = Annotated[
     Literal["auto", "on", "off"],
     typer.Option("--coupling", help="The input in relaxations (auto: to decide a sign)."),
@@ -158,6 +165,7 @@ FLAGS = {
     "restarts": "--restarts",
     "pixel_step": "--pixel-step",
     "memory": "--memory-limit",
+    "processes": "--processes",
 }
 
 
@@ -239,7 +247,9 @@ class BallOptions(PointOptions):
     radius: Annotated[
         str | None,
         typer.Option(
-            "--radius", help="Radius in input units, in pixels as in 1px, or as in 0.25delta."
+            "--radius",
+            help="Radius in input units as in 0.1 or 8/255, in pixels as in 1px, or as in "
+            "0.25delta.",
         ),
     ] = None
     within: WithinOption = None
@@ -270,6 +280,7 @@ class MethodOptions:
         typer.Option("--pixel-step", help="Spacing of admissible values for attack, e.g. 1."),
     ] = None
     memory: MemoryOption = 4.0
+    processes: ProcessesOption = 0
 
     def options(self) -> Options:
         """Return the options of the methods after a check of their ranges."""
@@ -277,7 +288,7 @@ class MethodOptions:
 
         chosen: dict[str, Any] = vars(self).copy()
         del chosen["timeout"], chosen["sign_zero"]
-        return Options(processes=0, **chosen).check(FLAGS)
+        return Options(**chosen).check(FLAGS)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,9 @@ OWN_VALUES = {
     "vnncomp": ("--timeout",),
 }
 
+#: Options whose values are lists with commas.
+LISTS = frozenset({"--radius", "--targets", "--mean", "--std", "--hidden"})
+
 
 @dataclass(frozen=True)
 class ProjectDefaults:
@@ -59,6 +62,19 @@ class ProjectDefaults:
             found[options[flag].name] = self._checked(ctx, place, options[flag], value)
         return found
 
+    def naming_file(self, error: InputError, ctx: Any) -> InputError:
+        """Return the error of a command; if it is about a value of this file, it names the file.
+
+        `ctx` is the context of the command.  Messages about an option begin with its flag.
+        """
+        flag, _, rest = str(error).partition(" ")
+        for parameter in ctx.command.params:
+            source = ctx.get_parameter_source(parameter.name)
+            # Compared by name, because versions of typer have enumerations of their own.
+            if flag in parameter.opts and source is not None and source.name == "DEFAULT_MAP":
+                return InputError(f"{self.path}: {flag[2:]} {rest}")
+        return error
+
     def refuse_unknown(self) -> None:
         """Raise if a key is not an option of any command, or a table not a command."""
         known = [flag for flags in TOPICS.values() for flag in flags if flag != "--help"]
@@ -85,6 +101,8 @@ class ProjectDefaults:
             raise InputError(f"{self.path}: {place} is {value!r}; expected {expected}")
         if isinstance(value, list) and option.nargs == 1 and not option.multiple:
             # Such as targets = [1, 2] for --targets 1,2.
+            if LISTS.isdisjoint(option.opts):
+                raise InputError(f"{self.path}: {place} is {value!r}; expected a single value")
             value = ",".join(map(str, value))
         try:
             option.process_value(ctx, value)

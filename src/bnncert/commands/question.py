@@ -140,7 +140,7 @@ def balls_option(
 
 
 def _expected(name: str, text: str) -> str:
-    return f"--{name} is {text!r}; expected finite numbers >= 0, also as in 1px or 0.25delta"
+    return f"--{name} is {text!r}; expected finite numbers >= 0, also as in 8/255, 1px or 0.25delta"
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ from bnncert.batch.recorded import read_recorded
 from bnncert.commands.console import PlainConsole
 from bnncert.commands.output import refuse_clashes, refuse_unwritable
 from bnncert.errors import InputError
+from bnncert.formats.reading import check_regular
 from bnncert.report.csv_export import CSV_FILES, write_csv
 from bnncert.report.latex_export import write_latex
 from bnncert.report.other_summary import other_lines
@@ -36,6 +37,8 @@ def report(
 ) -> None:
     """Make a page of a results file that anyone can open, or tables for a paper."""
     if out is None and csv is None and latex is None:
+        # A missing file is the first mistake to correct.
+        check_regular(results)
         raise InputError("nothing to write; give -o PAGE.html, --csv DIR or --latex DIR")
     if details < 0:
         raise InputError(f"--details is {details}; expected a number >= 0")

@@ -70,8 +70,8 @@ class PointsOptions:
         str,
         typer.Option(
             "--radius",
-            help="Radii R1,R2,.. in input units, in pixels as in 1px, or as in 0.25delta; numbers "
-            "of inputs for --norm l0.",
+            help="Radii R1,R2,.. in input units as in 0.1 or 8/255, in pixels as in 1px, or as in "
+            "0.25delta; numbers of inputs for --norm l0.",
         ),
     ]
     count: Annotated[
@@ -155,6 +155,9 @@ def _plan(
             raise InputError(f"{points.data} is one point; leave out --first and --count")
         selection = Selection(index, 1)
     data = read_data(source, points.labels, network)
+    if source != points.data:
+        # Messages name the bundled images as the user does, and not a file of the package.
+        data = replace(data, where=points.data)
     pixels = read_scale(scaling.scale, scaling.mean, scaling.std)
     if pixels is not None:
         network, data = pixels.on(network), data.as_pixels()

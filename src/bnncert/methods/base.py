@@ -104,6 +104,7 @@ class Options:
             ("restarts", self.restarts is None or self.restarts >= 1, "at least 1"),
             ("pixel_step", self.pixel_step is None or self.pixel_step > 0, "a number > 0"),
             ("memory", self.memory > 0, "a number of GB > 0"),
+            ("processes", self.processes >= 0, "an integer >= 0"),
         ):
             if not fits:
                 shown = (names or {}).get(name, name)

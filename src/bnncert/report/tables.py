@@ -50,6 +50,8 @@ def result_table(result: Result) -> Table:
     table = plain_table(
         *("target", "answer", "lower bound", "upper bound", "seconds", "decided by"),
         left=("target", "answer", "decided by"),
+        one_line=("target", "answer"),
+        optional=("seconds", "decided by", "upper bound"),
     )
     for t in result.targets:
         table.add_row(
