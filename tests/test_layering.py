@@ -56,6 +56,7 @@ ROOMS = (
     "faults",
     "equivalence",
     "counting",
+    "copies",
     "batch",
     "report",
     "competition",

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from bnncert.version import __version__
 
 if TYPE_CHECKING:
+    from bnncert.copies import InputPair, RelationResult, check_fair, check_monotone
     from bnncert.counting import CountResult, count
     from bnncert.equivalence import NetworkComparison, compare_networks
     from bnncert.errors import (
@@ -83,6 +84,7 @@ __all__ = [
     "Grid",
     "ImageShift",
     "InputError",
+    "InputPair",
     "L0Ball",
     "Limits",
     "Method",
@@ -100,6 +102,7 @@ __all__ = [
     "REGISTRY",
     "RadiusResult",
     "Region",
+    "RelationResult",
     "Result",
     "ResultsOverview",
     "SmallestResult",
@@ -111,6 +114,8 @@ __all__ = [
     "__version__",
     "bound",
     "bound_polynomial",
+    "check_fair",
+    "check_monotone",
     "compare_networks",
     "count",
     "explain",
@@ -137,6 +142,7 @@ __all__ = [
 #: The modules that define the names above.  They are imported on use, because importing all of
 #: them takes a second.
 _HOMES = {
+    "bnncert.copies": ("InputPair", "RelationResult", "check_fair", "check_monotone"),
     "bnncert.counting": ("CountResult", "count"),
     "bnncert.errors": (
         "BnncertError",

@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 
 from bnncert.arrays import FloatArray
-from bnncert.checking.claims.stated_region import statement_on
+from bnncert.checking.claims.stated_region import no_violation, statement_on
 from bnncert.checking.claims.subject import Shown, Subject, details
 from bnncert.checking.container import RejectedError, Section, UnreadableError
 from bnncert.checking.parts import Parts
 from bnncert.checking.space import read_space
 from bnncert.checking.statement import SIGN_OF_ZERO, Statement
 from bnncert.network import Network
-from bnncert.network.disagreement import Condition, disagreement, disagreements
+from bnncert.network.disagreement import disagreement, disagreements
 from bnncert.network.equal_scores import scores_agree
 from bnncert.network.product import product_network
 
@@ -79,7 +79,7 @@ def check_equivalence(section: Section, parts: Parts, subject: Subject) -> Shown
             statement = parts.take(network, _below(section, region, chosen[0], others))
     elif how == "point":
         network = product_network(one, two).network
-        goal = _property([disagreement(one.classes, *chosen)])
+        goal = no_violation([disagreement(one.classes, *chosen)])
         parts.take(network, statement_on(section, region, "not_robust", goal))
     else:
         statement = _check_product(section, parts, one, two)
@@ -144,25 +144,8 @@ def _check_product(section: Section, parts: Parts, one: Network, two: Network) -
                 left -= set(excluded[name])
     product = product_network(one, two)
     pairs = disagreements(count, *possible, all_scores=all_scores)
-    goal = _property([conditions for _, _, conditions in pairs])
+    goal = no_violation([conditions for _, _, conditions in pairs])
     return parts.take(product.network, statement_on(section, region, "robust", goal))
-
-
-def _property(targets: list[tuple[Condition, ...]]) -> dict[str, Any]:
-    return {
-        "kind": "targets",
-        "targets": [
-            [
-                {
-                    "scores": {str(k): str(c) for k, c in condition.scores},
-                    "constant": "0",
-                    "tie_is_fine": condition.strict,
-                }
-                for condition in target
-            ]
-            for target in targets
-        ],
-    }
 
 
 def _shown(

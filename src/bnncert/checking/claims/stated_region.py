@@ -6,6 +6,7 @@ from typing import Any
 
 from bnncert.checking.container import Section, UnreadableError
 from bnncert.checking.space import REGION_FIELDS
+from bnncert.network.disagreement import Condition
 
 
 def statement_on(section: Section, region: Any, verdict: str, property_: dict[str, Any]) -> Section:
@@ -24,3 +25,21 @@ def statement_on(section: Section, region: Any, verdict: str, property_: dict[st
         raise UnreadableError("section claim: the region is not one")
     fields = {**region, "verdict": verdict, "arithmetic": "real", "property": property_}
     return Section("statement", fields, dict(section.arrays))
+
+
+def no_violation(targets: list[tuple[Condition, ...]]) -> dict[str, Any]:
+    """Return the property that in none of the targets all conditions hold."""
+    return {
+        "kind": "targets",
+        "targets": [
+            [
+                {
+                    "scores": {str(k): str(c) for k, c in condition.scores},
+                    "constant": "0",
+                    "tie_is_fine": condition.strict,
+                }
+                for condition in target
+            ]
+            for target in targets
+        ],
+    }

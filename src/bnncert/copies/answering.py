@@ -1,0 +1,179 @@
+"""The answer to a question about two copies: part after part, until one fails."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from bnncert.copies.certificate import RelationWriter
+from bnncert.copies.changes import PairQuestion
+from bnncert.copies.pair import InputPair, replayed_pair
+from bnncert.copies.parts import PairPart, make_parts
+from bnncert.copies.result import PartResult, RelationInterrupt, RelationResult, RelationStatus
+from bnncert.deadline import TIME_IS_UP, Deadline
+from bnncert.methods import Options, Progress
+from bnncert.solving import solve
+from bnncert.verdict import Counterexample, Result, VerificationInterrupt
+
+#: Called with an answer before its certificate is written.
+AnnounceRelation: TypeAlias = Callable[[RelationResult], None]
+
+WORDS: dict[str, RelationStatus] = {
+    "robust": "holds",
+    "not_robust": "fails",
+    "unknown": "unknown",
+    "timeout": "timeout",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Asking:
+    """How a question is answered: those of :func:`bnncert.verify`."""
+
+    method: str = "auto"
+    timeout: float | None = None
+    options: Options | None = None
+    progress: Progress | None = None
+    certificate: str | os.PathLike[str] | None = None
+    announce: AnnounceRelation | None = None
+
+
+@dataclass(eq=False)
+class _RelationRun:
+    """The state of one question."""
+
+    question: PairQuestion
+    words: str
+    asking: Asking
+    parts: Sequence[PairPart]
+    deadline: Deadline
+    answers: list[PartResult] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    #: The part that fails, the point of its product, and the two inputs.
+    failure: tuple[int, Counterexample, InputPair] | None = None
+    #: Whether all certificates of parts could be written.
+    certified: bool = True
+
+    def result(self, status: RelationStatus | None = None) -> RelationResult:
+        """Return what is known now."""
+        return RelationResult(
+            status or self._status(),
+            self.words,
+            self.question.changes,
+            self.question.names,
+            tuple(self.answers),
+            len(self.parts),
+            self.deadline.elapsed(),
+            None if self.failure is None else self.failure[2],
+            tuple(dict.fromkeys(self.notes)),
+        )
+
+    def _status(self) -> RelationStatus:
+        if self.failure is not None:
+            return "fails"
+        found = {answer.status for answer in self.answers}
+        if found == {"holds"} and len(self.answers) == len(self.parts):
+            return "holds"
+        late = "timeout" in found or len(self.answers) < len(self.parts)
+        return "timeout" if late else "unknown"
+
+    def answer(self, writer: RelationWriter | None) -> None:
+        """Answer the parts in order; a failure ends the work."""
+        for number, part in enumerate(self.parts):
+            left = self.deadline.remaining()
+            if left <= 0:
+                return
+            before = self.deadline.elapsed()
+            try:
+                found = solve(
+                    [part.problem],
+                    self.asking.method,
+                    None if left == math.inf else left,
+                    self.asking.options,
+                    self._progress(number),
+                    wanted=None if writer is None else writer.part(number, part),
+                )
+            except VerificationInterrupt as stop:
+                self._take(number, part, stop.result, self.deadline.elapsed() - before)
+                raise RelationInterrupt(self.result("unknown")) from stop
+            self._take(number, part, found, self.deadline.elapsed() - before)
+            if self.failure is not None:
+                return
+            if writer is not None and found.certificate is None and found.status == "robust":
+                self.certified = False
+                self.notes += [f"{part.name}: {found.notes[-1]}"] if found.notes else []
+
+    def _take(self, number: int, part: PairPart, found: Result, seconds: float) -> None:
+        """Keep the answer for a part, and the pair of inputs if it fails."""
+        status, point = WORDS[found.status], found.counterexample
+        if point is not None:
+            pair = replayed_pair(self.question.network, part, point, self.question.relation)
+            if pair is None:
+                # The product and the network have to agree; without that there is no answer.
+                status = "unknown"
+                self.notes.append(f"{part.name}: the network itself does not confirm a pair")
+            else:
+                self.failure = number, point, pair
+        if status == "holds" and found.certificate is None:
+            solvers = dict.fromkeys(t.trusted for t in found.targets if t.trusted is not None)
+            self.notes += [f"the proof relies on {solver}" for solver in solvers]
+        stage = found.deciding_stage if status in ("holds", "fails") else ""
+        self.answers.append(PartResult(part.name, status, found.lower, found.upper, seconds, stage))
+
+    def _progress(self, number: int) -> Progress | None:
+        """Return a progress that names the part, if there are several."""
+        show = self.asking.progress
+        if show is None or len(self.parts) == 1:
+            return show
+
+        def shown(text: str, done: int, total: int) -> None:
+            assert show is not None
+            show(f"part {number + 1} of {len(self.parts)}: {text}", done, total)
+
+        return shown
+
+    def certificate(self, writer: RelationWriter, result: RelationResult) -> RelationResult:
+        """Write the certificate of an answer; return the result with its name or a note."""
+        question = self.question
+        if result.status == "holds" and self.certified:
+            if self.deadline.passed():
+                return replace(result, notes=(*result.notes, f"no certificate: {TIME_IS_UP}"))
+            return replace(result, certificate=writer.write(question, len(self.parts)))
+        if self.failure is not None:
+            number, point, pair = self.failure
+            part = self.parts[number]
+            name = writer.write_failure(question, number, part, point, pair.classes)
+            return replace(result, certificate=name)
+        return result
+
+
+def answer(question: PairQuestion, words: str, asking: Asking) -> RelationResult:
+    """Answer a question about two copies of a network.
+
+    Parameters
+    ----------
+    question
+        The question.
+    words
+        The property in words.
+    asking
+        How it is answered.
+    """
+    deadline = Deadline(asking.timeout)
+    with RelationWriter.into(asking.certificate, question.network) as writer:
+        run = _RelationRun(question, words, asking, make_parts(question), deadline)
+        try:
+            run.answer(writer)
+            result = run.result()
+        except RelationInterrupt:
+            raise
+        except KeyboardInterrupt as stop:
+            raise RelationInterrupt(run.result("unknown")) from stop
+        if asking.announce is not None:
+            asking.announce(result)
+        if writer is not None:
+            result = replace(run.certificate(writer, result), seconds=deadline.elapsed())
+    return result

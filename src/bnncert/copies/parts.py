@@ -1,0 +1,183 @@
+"""The problems about the product of two copies from which a relation follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+
+from bnncert.arrays import FloatArray
+from bnncert.copies.changes import Change, PairQuestion, categories
+from bnncert.description.rationals import float_above
+from bnncert.errors import InputError
+from bnncert.network import Network
+from bnncert.network.disagreement import Condition
+from bnncert.network.product import Product
+from bnncert.network.two_copies import Relation, increase_product, values_product
+from bnncert.problem import Problem, Target, score_objective
+from bnncert.regions import Box, EmptyRegionError, Grid, Polytope, Region
+
+#: The largest number of problems of one question.
+MOST_PARTS = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class PairPart:
+    """A small change on a part of the region, as a problem about the product of two copies."""
+
+    name: str
+    change: Change
+    problem: Problem
+
+    def pair(self, point: Sequence[Any]) -> tuple[tuple[Fraction, ...], tuple[Fraction, ...]]:
+        """Return the two inputs of the network that a point of the product consists of."""
+        exact = tuple(Fraction(float(v)) if isinstance(v, float) else Fraction(v) for v in point)
+        size = len(exact) - (len(self.change.features) if self.change.values else 1)
+        first, second = exact[:size], list(exact[:size])
+        for k, f in enumerate(self.change.features):
+            second[f] = exact[size + k] if self.change.values else exact[f] + exact[size]
+        return first, tuple(second)
+
+
+@dataclass(frozen=True, eq=False)
+class _Bounds:
+    """The bounds of a region, its grid, and further inputs of the product."""
+
+    lo: FloatArray
+    hi: FloatArray
+    step: FloatArray | None
+    origin: FloatArray | None
+
+    @staticmethod
+    def of(box: Box) -> _Bounds:
+        grid = box.values
+        if grid is None:
+            return _Bounds(box.lo.copy(), box.hi.copy(), None, None)
+        return _Bounds(box.lo.copy(), box.hi.copy(), grid.step.copy(), grid.origin.copy())
+
+    def fixed(self, inputs: Sequence[int], values: Sequence[float]) -> _Bounds:
+        """Return the bounds with some inputs at fixed values, which the grid begins with."""
+        made = _Bounds(*(None if v is None else v.copy() for v in vars(self).values()))  # type: ignore[arg-type]
+        chosen = list(inputs)
+        made.lo[chosen] = made.hi[chosen] = values
+        if made.origin is not None:
+            made.origin[chosen] = values
+        return made
+
+    def extended(self, inputs: Sequence[int]) -> _Bounds:
+        """Return the bounds with copies of some inputs as further ones."""
+        chosen = [*range(self.lo.size), *inputs]
+        return _Bounds(*(None if v is None else v[chosen] for v in vars(self).values()))  # type: ignore[arg-type]
+
+    @property
+    def grid(self) -> Grid | None:
+        """The grid, with numbers for each input."""
+        return None if self.step is None or self.origin is None else Grid(self.step, self.origin)
+
+
+def make_parts(question: PairQuestion) -> list[PairPart]:
+    """Return the problems that together decide a question, one change after the other."""
+    network, box, one_hot = question.network, question.box, question.one_hot
+    cells = list(product(*(categories(group, box) for group in one_hot)))
+    if not cells:
+        raise EmptyRegionError("the region is empty: no category of a one-hot group is in it")
+    count = len(cells) * sum(max(1, len(c.values) - 1) for c in question.changes)
+    if count > MOST_PARTS:
+        raise InputError(f"the question has {count} parts; at most {MOST_PARTS} are answered")
+    made = []
+    for change in question.changes:
+        both = (
+            values_product(network, change.features)
+            if change.values
+            else increase_product(network, change.features[0])
+        )
+        targets = _targets(both, question.relation)
+        for cell in cells:
+            bounds, words = _Bounds.of(box), []
+            for group, chosen in zip(one_hot, cell, strict=True):
+                bounds = bounds.fixed(group, [float(f == chosen) for f in group])
+                words.append(f"{question.names[chosen]} = 1")
+            for name, region in _regions(change, bounds, question.names):
+                _refuse_other_grid(region, box)
+                problem = Problem(both.network, region, targets)
+                made.append(PairPart(", ".join([name, *words]), change, problem))
+    return made
+
+
+def _targets(both: Product, relation: Relation) -> tuple[Target, ...]:
+    """Return the ways to violate the relation as targets."""
+    found = relation.violations(both.first.classes)
+    return tuple(_target(both.network, name, conditions) for name, conditions in found)
+
+
+def _target(network: Network, name: str, conditions: Sequence[Condition]) -> Target:
+    """Return conditions on the scores of the product as a target."""
+    objectives = (
+        score_objective(
+            network,
+            {k: Fraction(c) for k, c in condition.scores},
+            tie_is_fine=condition.strict,
+            name=name,
+        )
+        for condition in conditions
+    )
+    return Target(name, tuple(objectives))
+
+
+def _regions(change: Change, bounds: _Bounds, names: Sequence[str]) -> Iterator[tuple[str, Region]]:
+    """Yield the regions of the product for one change, with their names."""
+    size = bounds.lo.size
+    if change.values:
+        wide = bounds.extended(change.features)
+        new = [size + k for k in range(len(change.features))]
+        for before, after in pairwise(change.values):
+            fixed = wide.fixed([*change.features, *new], [*before, *after])
+            yield _pair_name(change, before, after, names), Box(fixed.lo, fixed.hi, fixed.grid)
+        return
+    f = change.features[0]
+    low, high = Fraction(float(bounds.lo[f])), Fraction(float(bounds.hi[f]))
+    wide = bounds.extended([f])
+    if change.step is None:
+        wide.lo[size], wide.hi[size] = 0.0, float_above(high - low)
+        yield f"{names[f]} by any amount", _below(wide, f, size)
+        return
+    wide.lo[size] = wide.hi[size] = change.step
+    last = high - Fraction(change.step)
+    name = f"{names[f]} by {change.step:.9g}"
+    if Fraction(float(last)) != last:
+        yield name, _below(wide, f, size)
+        return
+    wide.hi[f] = float(last)
+    if wide.step is not None and wide.origin is not None:
+        wide.step[size], wide.origin[size] = change.step, 0.0
+    yield name, Box(wide.lo, wide.hi, wide.grid)
+
+
+def _below(bounds: _Bounds, feature: int, increase: int) -> Polytope:
+    """Return the region in which the feature with its increase is at most its upper bound."""
+    row = np.zeros((1, bounds.lo.size))
+    row[0, [feature, increase]] = 1.0
+    return Polytope(row, bounds.hi[[feature]], bounds.lo, bounds.hi)
+
+
+def _pair_name(
+    change: Change, before: Sequence[float], after: Sequence[float], names: Sequence[str]
+) -> str:
+    if len(change.features) == 1:
+        return f"{names[change.features[0]]} from {before[0]:.9g} to {after[0]:.9g}"
+    one, two = (names[change.features[list(v).index(1.0)]] for v in (before, after))
+    return f"from {one} to {two}"
+
+
+def _refuse_other_grid(region: Region, box: Box) -> None:
+    """Raise if the grid of a part is one of numbers of another type."""
+    one, two = region.values, box.values
+    if one is not None and two is not None and one.dtype != two.dtype:
+        raise InputError(
+            f"the values that change are {one.dtype.name} numbers and those of the region's grid "
+            f"{two.dtype.name}; give bounds and steps that are float32 numbers"
+        )
