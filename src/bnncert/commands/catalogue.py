@@ -58,6 +58,12 @@ ENTRIES = (
         "bnncert radius demo:sparse demo:0 --max 0.004",
     ),
     Entry(
+        "faults",
+        "Find how many weight bits may flip, or thresholds be stuck, before the class can change.",
+        ASK,
+        "bnncert faults demo:sparse demo:1 --layer 2 --layer 3",
+    ),
+    Entry(
         "run",
         "Verify many points at many radii; the same command again continues an interrupted run.",
         MANY,

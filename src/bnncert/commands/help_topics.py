@@ -16,7 +16,7 @@ TOPICS: dict[str, tuple[str, ...]] = {
     ),
     "Region": (
         *("--norm", "--radius", "--within", "--grid", "--clip", "--delta", "--max", "--tolerance"),
-        *("--exact", "--targets", "--ties", "--sign-zero", "--arithmetic"),
+        *("--exact", "--targets", "--ties", "--sign-zero", "--arithmetic", "--layer", "--most"),
     ),
     "Method": (
         *("--method", "--coupling", "--solver", "--sparsity", "--form", "--samples", "--restarts"),
@@ -27,12 +27,8 @@ TOPICS: dict[str, tuple[str, ...]] = {
         *("--lr", "--patience", "--robust"),
     ),
     "Limits": (
-        "--timeout",
-        "--memory-limit",
-        "--processes",
-        "--workers",
-        "--scheduler",
-        "--started",
+        *("--timeout", "--question-timeout", "--memory-limit", "--processes", "--workers"),
+        *("--scheduler", "--started"),
     ),
     "Output": (
         *("--out", "--json", "--certificate", "--certificates", "--witness", "--checkpoint"),

@@ -35,8 +35,8 @@ from bnncert.verdict import Counterexample
 #: The share of the time for the first proof of a question, and its least and largest seconds.
 FIRST_SHARE, LEAST_SLICE, FIRST_SLICE = 0.03, 0.2, 2.0
 
-#: The longest time for one question in the second round.
-LAST_SLICE = 15.0
+#: The longest time for one verification in the second round, if nothing else is asked for.
+QUESTION_SECONDS = 10.0
 
 #: The share of the time for the attack, and its seconds if there is no limit.
 ATTACK_SHARE, ATTACK_SECONDS = 0.3, 20.0
@@ -53,7 +53,8 @@ def tolerated_faults(
     layers: Sequence[int] | None = None,
     limit: int | None = None,
     method: str = "auto",
-    timeout: float | None = 60.0,
+    timeout: float | None = None,
+    question_timeout: float = QUESTION_SECONDS,
     options: Options | None = None,
     progress: Progress | None = None,
     certificate: str | os.PathLike[str] | None = None,
@@ -81,8 +82,10 @@ def tolerated_faults(
     limit
         No more faults than these are looked at; None sets no limit.
     timeout
-        Seconds for all scopes together; None sets no limit for the whole, only one for each
-        question.
+        Seconds for all scopes together; None sets no limit.
+    question_timeout
+        Seconds for one verification, at most; a number of faults that is not decided in this time
+        stays open.
     certificate
         The file for the proofs of all rows, which ``bnncert check`` accepts.
 
@@ -114,14 +117,18 @@ def tolerated_faults(
     refuse_shared_weights(network)
     if limit is not None and (not isinstance(limit, int) or limit < 0):
         raise InputError(f"limit is {limit}; expected a number of faults >= 0")
+    if not question_timeout > 0:
+        raise InputError(f"question timeout is {question_timeout}; expected seconds > 0")
     problem = robustness(network, region, label, targets, ties)
     search = _FaultSearch(problem, ties, limit, Deadline(timeout), scopes_of(network, layers))
+    search.question_seconds = question_timeout
     with tempfile.TemporaryDirectory(prefix="bnncert-faults-") as folder:
         wanted = None if certificate is None else Path(certificate)
         kept = None if wanted is None else Path(folder)
         search.prover = FaultProver(
-            problem, search.setting, ties, method, options, progress, folder=kept
+            problem, search.setting, ties, method, options, search.told, folder=kept
         )
+        search.progress = progress
         try:
             search.run()
         except KeyboardInterrupt as stop:
@@ -151,6 +158,10 @@ class _FaultSearch:
     """The rows of one table, which are improved until both sides meet or time is up."""
 
     prover: FaultProver
+    question_seconds = QUESTION_SECONDS
+    progress: Progress | None = None
+    #: What is done at the moment, for the progress.
+    stage = "no faults"
 
     def __init__(
         self,
@@ -178,11 +189,12 @@ class _FaultSearch:
         if not self._starts_robust():
             return
         self._falsify()
-        first = LEAST_SLICE
+        first = FIRST_SLICE
         if self.deadline.seconds is not None:
-            first = max(first, FIRST_SHARE * self.deadline.seconds)
-        for scope in self.rows:
-            self._certify(scope, min(first, FIRST_SLICE))
+            first = max(LEAST_SLICE, FIRST_SHARE * self.deadline.seconds)
+        # What holds for stuck thresholds of a layer is tried first for its weights.
+        for scope in sorted(self.rows, key=lambda scope: scope.kind == "weights"):
+            self._certify(scope, min(first, FIRST_SLICE, self.question_seconds))
         self._close_gaps()
 
     def result(self) -> FaultsResult:
@@ -195,6 +207,11 @@ class _FaultSearch:
             tuple(self.rows.values()),
             self.deadline.elapsed(),
         )
+
+    def told(self, text: str, done: int, total: int) -> None:
+        """Report the progress of one verification."""
+        if self.progress is not None:
+            self.progress(f"{self.stage}: {text}", done, total)
 
     # -- no faults ----------------------------------------------------------------------------
 
@@ -224,6 +241,8 @@ class _FaultSearch:
             at = PointSigns(self.problem.network, point, pattern)
             attack = PointAttack(at, self.setting.label, self.problem.targets, deadline)
             for scope in sorted(self.rows, key=self._effort):
+                self.stage = f"{scope.kind}, {self.rows[scope].name}"
+                self.told("faults that change the class", 0, 0)
                 most = self._upper(self.rows[scope]) - 1
                 for faults in attack.faults(scope, most):
                     if len(faults) <= most and self._replay(scope, point, faults):
@@ -272,12 +291,14 @@ class _FaultSearch:
         if scope.place == "anywhere" and self.problem.network.depth > 1:
             start = self.rows.get(FaultScope(scope.kind, "layer", 0), row).certified or 1
         elif "computed" not in self.setting.proofs(scope) and scope.place != "neuron":
-            start = 1
+            stuck = FaultScope("thresholds", "layer", scope.layer)
+            start = self.rows.get(stuck, row).certified or 1
         for proof in self.setting.proofs(scope):
             row = self.rows[scope]
             assert row.certified is not None
 
             def holds(count: int, proof: FaultProof = proof) -> bool:
+                self.stage = f"{scope.kind}, {self.rows[scope].name}, {count} faults"
                 if not self.prover.is_tolerated(scope, count, proof, self.deadline, slice_):
                     return False
                 self.rows[scope] = replace(self.rows[scope], certified=count, proof=proof)
@@ -293,7 +314,8 @@ class _FaultSearch:
             row = self.rows[scope]
             if row.certified is None or row.certified + 1 >= self._upper(row):
                 continue
-            slice_ = min(LAST_SLICE, self.deadline.remaining() / (len(waiting) + 1))
+            slice_ = min(self.question_seconds, self.deadline.remaining() / (len(waiting) + 1))
+            self.stage = f"{scope.kind}, {row.name}, {row.certified + 1} faults"
             for proof in self.setting.proofs(scope):
                 count = row.certified + 1
                 if self.prover.is_tolerated(scope, count, proof, self.deadline, slice_):

@@ -1,0 +1,206 @@
+"""`bnncert faults`: how many weight bits may flip before the class can change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from bnncert.batch.labelled_points import OWN
+from bnncert.commands.clock import finite_limit, limit_text, remaining
+from bnncert.commands.grouping import grouped
+from bnncert.commands.options import (
+    BallShape,
+    CertificateOption,
+    GridOption,
+    InputArgument,
+    JsonOption,
+    MethodOption,
+    MethodOptions,
+    ModelArgument,
+    PointOptions,
+    ScalingOptions,
+    TalkOptions,
+    TiesOption,
+    WithinOption,
+)
+from bnncert.commands.output import json_path, refuse_unwritable, write_json
+from bnncert.commands.progress import LiveLine, watch
+from bnncert.commands.question import CommandQuestion, read_network, read_points, with_argument
+from bnncert.commands.results import network_tree
+from bnncert.commands.talk import Talk
+from bnncert.commands.unused import refuse_unread
+from bnncert.errors import InputError
+from bnncert.faults import FaultRow, FaultsInterrupt, FaultsResult, tolerated_faults
+from bnncert.faults.search import QUESTION_SECONDS
+from bnncert.network import Network
+
+#: Faults that are listed without -v.
+MOST_LISTED = 4
+
+
+@dataclass(frozen=True)
+class FaultBallOptions(PointOptions):
+    """A labelled point and the ball around it, which is the point alone by default."""
+
+    norm: Annotated[
+        Literal["linf", "l2", "l1", "l0"], typer.Option("--norm", help="Norm of the ball.")
+    ] = "linf"
+    radius: Annotated[
+        str,
+        typer.Option(
+            "--radius",
+            help="Radius of the inputs that should keep their class, in input units or as in 1px "
+            "(default: the point alone).",
+        ),
+    ] = "0"
+    within: WithinOption = None
+    grid: GridOption = None
+
+
+@dataclass(frozen=True)
+class FaultOptions:
+    """Which faults are looked at."""
+
+    layer: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--layer",
+            help="Only this layer, from 1; the output comes after the hidden layers. Can be "
+            "repeated (default: all layers, and faults anywhere).",
+        ),
+    ] = None
+    most: Annotated[
+        int | None,
+        typer.Option("--most", help="No more faults than these are looked at."),
+    ] = None
+    question_timeout: Annotated[
+        float,
+        typer.Option("--question-timeout", help="Seconds for one verification, at most."),
+    ] = QUESTION_SECONDS
+
+
+@dataclass(frozen=True)
+class FaultOutputs:
+    """The files that `faults` writes."""
+
+    certificate: CertificateOption = None
+    json_: JsonOption = None
+
+
+@grouped
+def faults(
+    *,
+    ctx: typer.Context,
+    model: ModelArgument,
+    place: InputArgument = None,
+    point: FaultBallOptions,
+    scaling: ScalingOptions,
+    chosen: FaultOptions,
+    ties: TiesOption = "violation",
+    method: MethodOption = "auto",
+    settings: MethodOptions,
+    outputs: FaultOutputs,
+    talking: TalkOptions,
+) -> None:
+    """Find how many weight bits may flip, or thresholds be stuck, before the class can change."""
+    refuse_unread(ctx, method)
+    talk = Talk.of(ctx, talking, stderr=outputs.json_ == "-")
+    point, options = with_argument(point, place), settings.options()
+    files = (outputs.certificate, json_path(outputs.json_))
+    refuse_unwritable(*files, read=(model, point.input_, point.labels))
+    network = read_network(model, settings.sign_zero)
+    question = _read(network, point, scaling)
+    title = f"{model.name}, {question.title}: {question.label_text}, {question.ball_text}"
+    opening = talk.details.later(f"{title}; {limit_text(ctx, settings.timeout)}")
+    about = {
+        **network_tree(question.network),
+        **{"input": question.where, "labels": question.labels, "ties": ties, "method": method},
+        "seed": settings.seed,
+    }
+    with watch(talk.watching, finite_limit(settings.timeout), opening) as progress:
+        shown = _ShownFaults(talk, progress, outputs, about)
+        try:
+            found = tolerated_faults(
+                *(question.network, question.region, question.label),
+                targets=question.targets,
+                ties=ties,
+                layers=chosen.layer or None,
+                limit=chosen.most,
+                method=method,
+                timeout=remaining(settings.timeout),
+                question_timeout=chosen.question_timeout,
+                options=options,
+                progress=progress,
+                certificate=outputs.certificate,
+            )
+        except FaultsInterrupt as stop:
+            shown(stop.result, is_interrupted=True)
+            raise
+        shown(found)
+
+
+def _read(network: Network, point: FaultBallOptions, scaling: ScalingOptions) -> CommandQuestion:
+    """Return the ball around the one point that the options describe."""
+    if point.input_ is None:
+        raise InputError("--input is missing; give the point whose class should not change")
+    if point.label is None and point.labels is None:
+        # The network's decision should not change, whether or not it is right.
+        point = replace(point, labels=OWN)
+    shape = BallShape(point.norm, point.radius, point.within, point.grid)
+    points = read_points(network, point, shape, scaling)
+    if points.is_folder:
+        raise InputError(f"{point.input_}: faults are looked at for one point; give --index")
+    return points.question(points.index)
+
+
+@dataclass(frozen=True, eq=False)
+class _ShownFaults:
+    """Prints a result and writes it as JSON."""
+
+    talk: Talk
+    progress: LiveLine
+    outputs: FaultOutputs
+    about: dict[str, Any]
+
+    def __call__(self, found: FaultsResult, *, is_interrupted: bool = False) -> None:
+        """Print the table, the faults and where the certificate is."""
+        self.progress.open()
+        with self.progress.paused():
+            self._print(found)
+            if is_interrupted:
+                line = f"interrupted after {found.seconds:.2f} s: the search is not finished"
+                self.talk.details.print(line)
+        write_json(self.outputs.json_, {**self.about, **found.to_dict()})
+
+    def _print(self, found: FaultsResult) -> None:
+        console = self.talk.details
+        self.talk.answer.print(str(found.table()), soft_wrap=True, highlight=False)
+        rows = [row for row in found.rows if row.counterexample is not None]
+        if rows and rows[0].falsified == 0:
+            console.print("the class is another one without any fault", soft_wrap=True)
+        elif rows and not self.talk.verbose:
+            fewest = min(rows, key=lambda row: row.falsified or 0)
+            console.print(_changes(fewest, MOST_LISTED), soft_wrap=True)
+        for row in rows if self.talk.verbose else ():
+            console.print(_changes(row), soft_wrap=True)
+        if any(not row.is_exact for row in found.rows):
+            line = "open: the numbers between certified and falsified are undecided"
+            console.print(line, soft_wrap=True)
+        if found.certificate is not None:
+            size = Path(found.certificate).stat().st_size
+            console.print(f"certificate: {found.certificate} ({size} bytes)", soft_wrap=True)
+        elif self.outputs.certificate is not None:
+            console.print(f"no certificate: {found.no_certificate or 'no answer'}", soft_wrap=True)
+
+
+def _changes(row: FaultRow, most: int | None = None) -> str:
+    """Return the faults of a row in one line, with the class that they lead to."""
+    assert row.counterexample is not None
+    bits = "; ".join(map(str, row.bits[:most]))
+    if most is not None and len(row.bits) > most:
+        bits += f"; and {len(row.bits) - most} more (all of them with -v or --json)"
+    count = f"{row.falsified} fault{'s' * (row.falsified != 1)}"
+    return f"{row.scope.kind}, {row.name}: {count} for {row.counterexample.target}: {bits}"
