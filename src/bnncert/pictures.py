@@ -136,8 +136,13 @@ class Original:
         if after is not None:
             shown += [(captions[1], shades(after, 0.0, 1.0))]
             shown += [("difference", difference(before, after))]
-        figures = "".join(_figure(caption, pixels) for caption, pixels in shown)
-        return f'<div style="display:flex">{figures}</div>'
+        return figures(shown)
+
+
+def figures(shown: list[tuple[str, npt.NDArray[np.uint8]]]) -> str:
+    """Return pictures with their captions side by side, as HTML."""
+    parts = "".join(_figure(caption, pixels) for caption, pixels in shown)
+    return f'<div style="display:flex">{parts}</div>'
 
 
 def _figure(caption: str, pixels: npt.NDArray[np.uint8]) -> str:

@@ -58,6 +58,12 @@ ENTRIES = (
         "bnncert radius demo:sparse demo:0 --max 0.004",
     ),
     Entry(
+        "explain",
+        "Find inputs that suffice for the class of an image, and show that each is needed.",
+        ASK,
+        "bnncert explain demo:sparse demo:0 --radius 8px",
+    ),
+    Entry(
         "faults",
         "Find how many weight bits may flip, or thresholds be stuck, before the class can change.",
         ASK,

@@ -212,8 +212,8 @@ class CentreOptions(PointOptions):
 
 
 @dataclass(frozen=True)
-class ScalingOptions:
-    """The data box, how pixels enter the network, and the adversarial classes."""
+class PixelOptions:
+    """The data box, and how pixels enter the network."""
 
     clip: Annotated[
         tuple[float, float] | None,
@@ -234,6 +234,12 @@ class ScalingOptions:
     std: Annotated[
         str | None, typer.Option("--std", help="Of --mean: one number, or one for each channel.")
     ] = None
+
+
+@dataclass(frozen=True)
+class ScalingOptions(PixelOptions):
+    """The data box, how pixels enter the network, and the adversarial classes."""
+
     targets: Annotated[
         str, typer.Option("--targets", help="all, runner-up, or classes as in 3 or 1,2.")
     ] = "all"

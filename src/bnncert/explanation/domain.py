@@ -18,8 +18,7 @@ import numpy as np
 
 from bnncert.arrays import BoolArray, FloatArray
 from bnncert.errors import InputError
-from bnncert.network import Network
-from bnncert.regions import Ball
+from bnncert.regions import Ball, Grid
 
 
 class Domain:
@@ -29,8 +28,8 @@ class Domain:
     ----------
     ball
         An L-inf ball around the image, with its data box and grid.
-    text
-        The domain in words; None makes them.
+    radius
+        The radius as the user wrote it, for the description.
 
     Raises
     ------
@@ -48,7 +47,7 @@ class Domain:
         The grid of their values, if there is one.
     """
 
-    def __init__(self, ball: Ball, text: str | None = None) -> None:
+    def __init__(self, ball: Ball, radius: str = "") -> None:
         if ball.norm != "linf":
             raise InputError(f"an explanation needs norm linf; the norm is {ball.norm}")
         self.image, self.grid = ball.middle, ball.grid
@@ -68,7 +67,8 @@ class Domain:
                 f"[{lo[i]:.9g}, {hi[i]:.9g}]"
             )
         self.lo, self.hi = lo, hi
-        self.text = text or _words(ball)
+        #: The domain in words.
+        self.text = _words(ball, radius)
         values = self.everything.values
         if values is not None and not np.all(values.has(self.image)):
             i = int(np.flatnonzero(~values.has(self.image))[0])
@@ -93,12 +93,13 @@ class Domain:
         return Ball("linf", self.image, self._radius, lo, hi, self.grid)
 
 
-def data_box_ball(network: Network, image: FloatArray) -> Ball:
-    """Return the ball around an image that contains the data box of a network."""
-    lo, hi = network.input_lo, network.input_hi
+def data_box_ball(
+    image: FloatArray, lo: FloatArray | None, hi: FloatArray | None, grid: Grid | None = None
+) -> Ball:
+    """Return a ball around an image that contains the data box."""
     if lo is None or hi is None:
         raise InputError("the network states no data box; give a radius or a data box")
-    return Ball("linf", image, _reach(image, lo, hi), lo, hi)
+    return Ball("linf", image, _reach(image, lo, hi), lo, hi, grid)
 
 
 def _reach(image: FloatArray, lo: FloatArray, hi: FloatArray) -> float:
@@ -107,10 +108,12 @@ def _reach(image: FloatArray, lo: FloatArray, hi: FloatArray) -> float:
     return math.nextafter(reach, math.inf)
 
 
-def _words(ball: Ball) -> str:
+def _words(ball: Ball, radius: str) -> str:
     lo, hi = ball.clip_lo, ball.clip_hi
-    covered = lo is not None and hi is not None and ball.radius >= _reach(ball.middle, lo, hi)
-    words = [] if covered else [f"within {ball.stated_radius:.6g} of the image"]
+    largest = max(ball.radius, ball.stated_radius)
+    covered = lo is not None and hi is not None and largest >= _reach(ball.middle, lo, hi)
+    radius = radius or f"{ball.stated_radius:.6g}"
+    words = [] if covered else [f"within {radius} of the image"]
     if lo is not None and hi is not None:
         words.append(f"in [{lo.min():.6g}, {hi.max():.6g}]")
     grid = "" if ball.grid is None else f", {ball.grid.describe()}"

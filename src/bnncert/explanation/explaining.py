@@ -139,7 +139,7 @@ def explain(
 def _domain(network: Network, point: FloatArray, domain: Ball | Domain | None) -> Domain:
     """Return the domain of a question, which has to be one around the image."""
     if domain is None:
-        domain = data_box_ball(network, point)
+        domain = data_box_ball(point, network.input_lo, network.input_hi)
     if isinstance(domain, Ball):
         domain = Domain(domain)
     if not np.array_equal(domain.image, point):

@@ -93,10 +93,14 @@ class Explanation(PrintedAsTable):
     @property
     def summary(self) -> str:
         """The answer in a few words."""
-        text = f"{len(self.kept)} of {self.inputs} inputs suffice for class {self.label}"
+        kept, needed = len(self.kept), len(self.witnesses)
+        verb = "suffices" if kept == 1 else "suffice"
+        text = f"{kept} of {self.inputs} inputs {verb} for class {self.label}"
+        if not kept:
+            return f"class {self.label} for all values of all {self.inputs} inputs"
         if self.minimal:
-            return f"{text}, each of them is needed" if self.kept else f"{text}: all may change"
-        return f"{text}, {len(self.open)} of them are not shown to be needed"
+            return f"{text}, and {'it' if kept == 1 else 'each of them'} is needed"
+        return f"{text}; {needed} of them {'is' if needed == 1 else 'are'} shown to be needed"
 
     def table(self) -> TextTable:
         """Return the verifications of the search."""

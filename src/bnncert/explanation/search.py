@@ -34,8 +34,9 @@ from bnncert.verdict import Counterexample, Result
 #: to the limit of the caller.
 LEAST, FACTOR = 5.0, 4.0
 
-#: The share of the remaining time of the search that one verification has at most.
-SHARE = 0.3
+#: The share of the remaining time of the search that one verification has at most, and its seconds
+#: at least.  The search ends if this is less than a share of the longest proof.
+SHARE, SHORTEST, LATE_SHARE = 0.3, 0.05, 0.5
 
 #: A group of at most this share of the inputs is small.  After PATIENCE undecided small groups in a
 #: row no others are verified, because the influence of the next ones is larger.
@@ -99,7 +100,7 @@ class Search:
         """
         size, undecided, misses = max(1, int(self.free.sum()) // 2), order.size + 1, 0
         small = max(1, int(SMALL_SHARE * order.size))
-        while not self.deadline.passed() and misses < PATIENCE:
+        while not self._is_late and misses < PATIENCE:
             waiting = order[~(self.free | self._needed | self._undecided)[order]]
             if not waiting.size:
                 break
@@ -151,10 +152,7 @@ class Search:
 
     def _ask(self, added: IntArray) -> Result:
         """Decide whether further inputs are free together with those that are."""
-        free = with_free(self.free, added)
-        seconds = min(self._limit, max(LEAST, FACTOR * self._longest))
-        if self.deadline.seconds is not None:
-            seconds = min(seconds, max(SHARE * self.deadline.remaining(), 0.05))
+        free, seconds = with_free(self.free, added), max(self._seconds, SHORTEST)
         path = self.part.next_file()
         wanted = None
         if path is not None:
@@ -174,6 +172,17 @@ class Search:
         step = (int(free.sum()), int(added.size), result.status, stage, result.seconds)
         self.steps.append(ExplanationStep(*step))
         return result
+
+    @property
+    def _seconds(self) -> float:
+        """The seconds for the next verification."""
+        seconds = min(self._limit, max(LEAST, FACTOR * self._longest))
+        return min(seconds, SHARE * self.deadline.remaining())
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether the next verification would be much shorter than the longest proof."""
+        return self.deadline.passed() or self._seconds < LATE_SHARE * self._longest
 
     def _learn(self, added: IntArray, found: Counterexample) -> None:
         """Keep the witness if the counterexample changes one of the added inputs only."""

@@ -1,0 +1,227 @@
+"""`bnncert explain`: inputs that suffice for the class of an image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bnncert.batch.labelled_points import OWN
+from bnncert.commands.clock import finite_limit, limit_text, remaining
+from bnncert.commands.grouping import grouped
+from bnncert.commands.options import (
+    BallShape,
+    CertificateOption,
+    GridOption,
+    InputArgument,
+    JsonOption,
+    MethodOption,
+    MethodOptions,
+    ModelArgument,
+    PixelOptions,
+    PointOptions,
+    ScalingOptions,
+    TalkOptions,
+    TiesOption,
+)
+from bnncert.commands.output import json_path, refuse_unwritable, write_json
+from bnncert.commands.progress import LiveLine, watch
+from bnncert.commands.question import CommandQuestion, read_network, read_points, with_argument
+from bnncert.commands.results import network_tree
+from bnncert.commands.talk import Talk
+from bnncert.commands.unused import refuse_unread
+from bnncert.errors import InputError
+from bnncert.explanation import Explanation, ExplanationInterrupt
+from bnncert.explanation import explain as explain_api
+from bnncert.explanation.domain import Domain, data_box_ball
+from bnncert.explanation.explaining import QUESTION_SECONDS
+from bnncert.network import Network
+from bnncert.regions import Ball
+from bnncert.report.kept_picture import KeptPicture
+
+#: The radius of the ball that is read if only its data box counts.
+ANY_RADIUS = "1e9"
+
+#: Kept inputs up to which they are listed.
+MOST_LISTED = 20
+
+
+@dataclass(frozen=True)
+class DomainOptions:
+    """The values of inputs that are not kept."""
+
+    radius: Annotated[
+        str | None,
+        typer.Option(
+            "--radius",
+            help="By how much inputs that are not kept may change, in input units or as in 8px "
+            "(default: anything in the data box).",
+        ),
+    ] = None
+    grid: GridOption = None
+
+
+@dataclass(frozen=True)
+class ExplainOutputs:
+    """The files that `explain` writes."""
+
+    picture: Annotated[
+        str | None,
+        typer.Option(
+            "--picture",
+            metavar="FILE|-",
+            help="Write the image with the kept inputs marked: .png or .html; - shows it here.",
+        ),
+    ] = None
+    certificate: CertificateOption = None
+    json_: JsonOption = None
+
+    @property
+    def picture_file(self) -> Path | None:
+        """The file of the picture, if it is not the terminal."""
+        return None if self.picture in (None, "-") else Path(str(self.picture))
+
+
+@grouped
+def explain(
+    *,
+    ctx: typer.Context,
+    model: ModelArgument,
+    place: InputArgument = None,
+    point: PointOptions,
+    domain: DomainOptions,
+    pixels: PixelOptions,
+    ties: TiesOption = "violation",
+    method: MethodOption = "auto",
+    settings: MethodOptions,
+    question_timeout: Annotated[
+        float,
+        typer.Option("--question-timeout", help="Seconds for one verification, at most."),
+    ] = QUESTION_SECONDS,
+    outputs: ExplainOutputs,
+    talking: TalkOptions,
+) -> None:
+    """Find inputs that suffice for the class of an image, and show that each is needed."""
+    refuse_unread(ctx, method)
+    talk = Talk.of(ctx, talking, stderr=outputs.json_ == "-")
+    point, options = with_argument(point, place), settings.options()
+    files = (outputs.certificate, outputs.picture_file, json_path(outputs.json_))
+    refuse_unwritable(*files, read=(model, point.input_, point.labels))
+    network = read_network(model, settings.sign_zero)
+    question, values = _read(network, point, domain, pixels)
+    picture = _picture(outputs, question, values)
+    title = f"{model.name}, {question.title}: {question.label_text}, other inputs {values.text}"
+    opening = talk.details.later(f"{title}; {limit_text(ctx, settings.timeout)}")
+    about = {
+        **network_tree(question.network),
+        **{"input": question.where, "labels": question.labels, "ties": ties, "method": method},
+        "seed": settings.seed,
+    }
+    with watch(talk.watching, finite_limit(settings.timeout), opening) as progress:
+        shown = _Shown(talk, progress, picture, outputs, about)
+        try:
+            found = explain_api(
+                *(question.network, values.image, question.label),
+                domain=values,
+                ties=ties,
+                sign_zero=settings.sign_zero,
+                method=method,
+                timeout=remaining(settings.timeout),
+                question_timeout=question_timeout,
+                options=options,
+                progress=progress,
+                certificate=outputs.certificate,
+            )
+        except ExplanationInterrupt as stop:
+            shown(stop.result, is_interrupted=True)
+            raise
+        except InputError as error:
+            raise InputError(f"{question.where}: {error}") from error
+        shown(found)
+
+
+def _read(
+    network: Network, point: PointOptions, domain: DomainOptions, pixels: PixelOptions
+) -> tuple[CommandQuestion, Domain]:
+    """Return the image with its class, and the values that other inputs may take."""
+    if point.input_ is None:
+        raise InputError("--input is missing; give the image that is to be explained")
+    if point.label is None and point.labels is None:
+        # The network's decision is explained, whether or not it is right.
+        point = replace(point, labels=OWN)
+    shape = BallShape("linf", domain.radius or ANY_RADIUS, None, domain.grid)
+    points = read_points(network, point, shape, ScalingOptions(**vars(pixels)))
+    if points.is_folder:
+        raise InputError(f"{point.input_}: an explanation is about one image; give --index")
+    question = points.question(points.index)
+    ball = question.region
+    assert isinstance(ball, Ball)
+    try:
+        if domain.radius is None:
+            whole = data_box_ball(ball.middle, ball.clip_lo, ball.clip_hi, ball.grid)
+            return question, Domain(whole)
+        return question, Domain(ball, question.unit.text(ball.stated_radius))
+    except InputError as error:
+        raise InputError(f"{question.where}: {error}") from error
+
+
+def _picture(
+    outputs: ExplainOutputs, question: CommandQuestion, domain: Domain
+) -> KeptPicture | None:
+    """Return what draws the picture, if one is wanted."""
+    if outputs.picture is None:
+        return None
+    network = question.network
+    lo, hi = network.input_lo, network.input_hi
+    if lo is None or hi is None:
+        lo, hi = domain.lo, domain.hi
+    shape = question.image_shape or network.input_shape
+    return KeptPicture(outputs.picture_file, shape, domain.image, lo, hi)
+
+
+@dataclass(frozen=True, eq=False)
+class _Shown:
+    """Prints an explanation and writes its files."""
+
+    talk: Talk
+    progress: LiveLine
+    picture: KeptPicture | None
+    outputs: ExplainOutputs
+    about: dict[str, Any]
+
+    def __call__(self, found: Explanation, *, is_interrupted: bool = False) -> None:
+        """Print the answer, write the picture and the JSON."""
+        self.progress.open()
+        with self.progress.paused():
+            self._print(found)
+            if is_interrupted:
+                line = f"interrupted after {found.seconds:.2f} s: the search is not finished"
+                self.talk.details.print(line)
+        write_json(self.outputs.json_, {**self.about, **found.to_dict()})
+
+    def _print(self, found: Explanation) -> None:
+        console = self.talk.details
+        if self.talk.verbose:
+            console.print(str(found.table()), soft_wrap=True)
+        self.talk.answer.print(f"{found.summary}, in {found.seconds:.2f} s", soft_wrap=True)
+        if 0 < len(found.kept) <= MOST_LISTED:
+            console.print(f"kept inputs: {', '.join(map(str, found.kept))}")
+        console.print(f"other inputs: {found.domain.text}", soft_wrap=True)
+        if found.out_of_time and not found.minimal:
+            console.print("the time limit ended the search; a longer one may give a smaller set")
+        elif not found.minimal:
+            line = "some verifications are undecided; see --question-timeout"
+            console.print(line)
+        picture = self.picture
+        if picture is not None and picture.path is None:
+            for line in picture.lines(found, colour=console.is_terminal):
+                console.print(line, soft_wrap=True)
+        elif picture is not None:
+            console.print(picture.write(found), soft_wrap=True)
+        if found.certificate is not None:
+            size = Path(found.certificate).stat().st_size
+            console.print(f"certificate: {found.certificate} ({size} bytes)", soft_wrap=True)
+        elif self.outputs.certificate is not None:
+            console.print(f"no certificate: {found.no_certificate or 'no proof'}", soft_wrap=True)
