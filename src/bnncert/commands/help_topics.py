@@ -32,8 +32,17 @@ TOPICS: dict[str, tuple[str, ...]] = {
     ),
     "Output": (
         *("--out", "--json", "--certificate", "--certificates", "--witness", "--checkpoint"),
-        *("--save-counterexample", "--resume", "--again", "--force", "--dry-run", "--csv"),
-        *("--latex", "--details", "--title", "--explain", "--quiet", "--verbose", "--help"),
+        *("--save-counterexample", "--picture", "--resume", "--again", "--force", "--dry-run"),
+        *(
+            "--csv",
+            "--latex",
+            "--details",
+            "--title",
+            "--explain",
+            "--quiet",
+            "--verbose",
+            "--help",
+        ),
     ),
 }
 
