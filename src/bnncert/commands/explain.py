@@ -93,13 +93,13 @@ def explain(
     point: PointOptions,
     domain: DomainOptions,
     pixels: PixelOptions,
-    ties: TiesOption = "violation",
-    method: MethodOption = "auto",
     settings: MethodOptions,
     question_timeout: Annotated[
         float,
         typer.Option("--question-timeout", help="Seconds for one verification, at most."),
     ] = QUESTION_SECONDS,
+    method: MethodOption = "auto",
+    ties: TiesOption = "violation",
     outputs: ExplainOutputs,
     talking: TalkOptions,
 ) -> None:
@@ -216,8 +216,8 @@ class _Shown:
             console.print(line)
         picture = self.picture
         if picture is not None and picture.path is None:
-            for line in picture.lines(found, colour=console.is_terminal):
-                console.print(line, soft_wrap=True)
+            for row in picture.lines(found, colour=console.is_terminal):
+                console.print(row, soft_wrap=True)
         elif picture is not None:
             console.print(picture.write(found), soft_wrap=True)
         if found.certificate is not None:

@@ -19,21 +19,22 @@ import numpy as np
 import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray, IntArray
+from bnncert.deadline import Deadline
 from bnncert.explanation.domain import Domain
 from bnncert.network import Network
 from bnncert.problem import Target
 
 #: Rounds in which the weights of neurons are computed; each chooses an equal share of the inputs.
-MOST_ROUNDS = 800
+MOST_ROUNDS = 200
 
 #: Neurons with an effect of 0 count as this share of the average.
 LEAST_EFFECT = 0.05
 
 
 def least_influence_first(
-    network: Network, domain: Domain, targets: tuple[Target, ...]
+    network: Network, domain: Domain, targets: tuple[Target, ...], deadline: Deadline
 ) -> IntArray:
-    """Return all inputs, those of least influence first."""
+    """Return all inputs, those of least influence first; after the deadline, roughly so."""
     first = network.layers[0]
     distance = _distance(first, domain.image)
     sign = np.where(distance >= 0, 1.0, -1.0)
@@ -52,7 +53,9 @@ def least_influence_first(
         weight = effect * np.exp(np.where(left > 0, -left, left / 4) / scale)
         cost = down * (falling @ weight) + up * (rising @ weight)
         cost[~waiting] = np.inf
-        best = np.argsort(cost, kind="stable")[: min(count, int(waiting.sum()))]
+        left_over = int(waiting.sum())
+        size = left_over if deadline.passed() else min(count, left_over)
+        best = np.argsort(cost, kind="stable")[:size]
         chosen.append(best)
         waiting[best] = False
         left -= falling[best].T @ down[best] + rising[best].T @ up[best]

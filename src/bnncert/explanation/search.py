@@ -87,7 +87,8 @@ class Search:
         if self.part.path is not None:
             # The image alone has a certificate; without one nothing is known at a time limit.
             self._ask(np.zeros(0, dtype=np.int64))
-        order = least_influence_first(self._problem.network, self._domain, self._problem.targets)
+        problem = self._problem
+        order = least_influence_first(problem.network, self._domain, problem.targets, self.deadline)
         self._free_by_intervals(order)
         self._look_for_witnesses(attack=True)
         self._grow(order)
