@@ -290,5 +290,5 @@ def test_a_time_limit_leaves_the_question_open(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("bnncert.equivalence.boundary.BoundarySearch.run", lambda *_: None)
     found = bnncert.compare_networks(one, two, timeout=0.2, method="propagation")
     assert found.status == "timeout" and found.seconds < 1.2
-    assert "no difference found for the data box" in found.summary()
+    assert "no difference found on the data box" in found.summary()
     assert found.targets and found.first_difference.startswith("layer 2, neuron 7: +1 from")

@@ -89,9 +89,9 @@ ENTRIES = (
     ),
     Entry(
         "compare",
-        "Print what changed between two results files; exit code 1 if they contradict each other.",
+        "Compare two networks or two results files; exit code 1 if they differ or contradict.",
         MANY,
-        "bnncert compare before.sqlite after.sqlite -o changes.html",
+        "bnncert compare model.npz export.onnx",
     ),
     Entry(
         "vnncomp",

@@ -29,6 +29,15 @@ def check(
             "--model", parser=model_file, metavar="<path>", help="The network file it is about."
         ),
     ],
+    other: Annotated[
+        Path | None,
+        typer.Option(
+            "--other",
+            parser=model_file,
+            metavar="<path>",
+            help="The second network file of a certificate about two.",
+        ),
+    ] = None,
     sign_zero: Annotated[
         Literal["plus", "minus", "either"] | None,
         typer.Option(
@@ -42,15 +51,20 @@ def check(
     json_: JsonOption = None,
 ) -> None:
     """Check a certificate in exact arithmetic: exit code 0 accepted, 1 rejected, 2 unreadable."""
-    refuse_unwritable(json_path(json_), read=(certificate, model))
+    refuse_unwritable(json_path(json_), read=(certificate, model, other))
     if timeout is not None and not timeout > 0:
         raise InputError(f"--timeout is {timeout}; expected a number of seconds > 0")
     check_regular(certificate)
     to_stderr = json_ == "-"
     network = load(model)
+    second = None if other is None else load(other)
     tree: dict[str, Any] = {"certificate": str(certificate), "model": str(model)}
+    if other is not None:
+        tree["other"] = str(other)
     try:
-        report = check_certificate(certificate, network, sign_zero=sign_zero, timeout=timeout)
+        report = check_certificate(
+            certificate, network, other=second, sign_zero=sign_zero, timeout=timeout
+        )
     except UnreadableError as error:
         raise FormatError(f"{certificate}: {error}") from error
     except OSError as error:

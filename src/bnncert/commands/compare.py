@@ -1,7 +1,8 @@
-"""`bnncert compare`: what changed between two results files."""
+"""`bnncert compare`: two networks, or what changed between two results files."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,9 +13,19 @@ from bnncert.atomic import write_atomically
 from bnncert.batch.comparison import Comparison, compare_results
 from bnncert.batch.recorded import read_recorded
 from bnncert.batch.store import SQLITE_MAGIC
+from bnncert.commands.bundled_names import NETWORKS, model_file
+from bnncert.commands.completion import among
 from bnncert.commands.console import wide_console
-from bnncert.commands.options import JsonOption
+from bnncert.commands.grouping import grouped
+from bnncert.commands.options import JsonOption, TalkOptions
 from bnncert.commands.output import json_path, refuse_unwritable, write_json
+from bnncert.commands.talk import Talk
+from bnncert.commands.two_networks import (
+    NETWORK_PARAMETERS,
+    TwoNetworksOptions,
+    compare_two_networks,
+)
+from bnncert.commands.unused import given_options
 from bnncert.errors import InputError
 from bnncert.formats.reading import check_regular
 from bnncert.report.comparison import ChangeTable, comparison_tree, headline, sections
@@ -25,24 +36,67 @@ from bnncert.report.plain_table import plain_table
 MOST_ROWS = 20
 
 
+@grouped
 def compare(
-    before: Annotated[Path, typer.Argument(help="Results file of run or experiment, called A.")],
-    after: Annotated[Path, typer.Argument(help="Another one, called B.")],
+    *,
+    ctx: typer.Context,
+    before: Annotated[
+        Path,
+        typer.Argument(
+            parser=model_file,
+            metavar="before",
+            help="Results file of run or experiment, or a network, called A.",
+            autocompletion=among(tuple(NETWORKS), files=True),
+        ),
+    ],
+    after: Annotated[
+        Path,
+        typer.Argument(
+            parser=model_file,
+            metavar="after",
+            help="Another one of the same kind, called B.",
+            autocompletion=among(tuple(NETWORKS), files=True),
+        ),
+    ],
+    networks: TwoNetworksOptions,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Where to write a page (.html).")
+        Path | None,
+        typer.Option("-o", "--out", help="Results files: where to write a page (.html)."),
     ] = None,
     json_: JsonOption = None,
+    talking: TalkOptions,
 ) -> None:
-    """Print what changed between two results files; exit code 1 if they contradict each other."""
+    """Compare two networks or two results files; exit code 1 if they differ or contradict."""
+    files = before, after
+    kinds = [_kind(path) for path in files]
+    if kinds == ["other", "other"]:
+        _refuse_given(ctx, ("out",), "of two results files", "two networks")
+        talk = Talk.of(ctx, talking, stderr=json_ == "-")
+        compare_two_networks(ctx, files, networks, talk, json_)
+        return
+    for path, kind in zip(files, kinds, strict=True):
+        if kind != "results":
+            raise InputError(
+                f"{path}: not a results file; compare takes two networks, or two results files, "
+                "which run and experiment write"
+            )
+    _refuse_given(ctx, NETWORK_PARAMETERS, "of two networks", "two results files")
+    _compare_results(before, after, out, json_)
+
+
+def _refuse_given(ctx: typer.Context, names: Sequence[str], owner: str, compared: str) -> None:
+    """Raise if options are given that belong to the other kind of files."""
+    given = given_options(ctx)
+    for name in names:
+        if name in given:
+            raise InputError(f"{given[name]} belongs to a comparison {owner}; these are {compared}")
+
+
+def _compare_results(before: Path, after: Path, out: Path | None, json_: str | None) -> None:
+    """Print what changed between two results files."""
     refuse_unwritable(out, json_path(json_), read=(before, after))
     if out is not None and out.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"{out}: the page is HTML; give it a name that ends in .html")
-    for path in (before, after):
-        if _kind(path) != "results":
-            raise InputError(
-                f"{path}: not a results file; compare takes two results files, which run and "
-                "experiment write"
-            )
     comparison = compare_results(read_recorded(before), read_recorded(after))
     if out is not None:
         # Written first: the reader of the output may close the pipe.

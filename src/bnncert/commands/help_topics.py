@@ -11,7 +11,17 @@ from bnncert.commands.catalogue import ENTRIES, Entry
 #: The options of all commands by topic, in the order in which `--help` shows them.
 TOPICS: dict[str, tuple[str, ...]] = {
     "Input": (
-        *("--model", "--layers", "--network", "--input", "--index", "--data", "--first", "--count"),
+        *(
+            "--model",
+            "--other",
+            "--layers",
+            "--network",
+            "--input",
+            "--index",
+            "--data",
+            "--first",
+            "--count",
+        ),
         *("--label", "--labels", "--scale", "--mean", "--std", "--data-dir", "--limit", "--only"),
     ),
     "Region": (

@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from bnncert.network import Network
 from bnncert.network.product import Product
 from bnncert.problem import Problem
 from bnncert.regions import Region
-from bnncert.verdict import Counterexample
 
 #: Fields of a statement that a claim does not have.
 PART_ONLY = ("verdict", "network", "sizes", "sign_zero", "arithmetic", "property")
@@ -97,8 +95,7 @@ class ClaimWriter:
     def write_difference(self, product: Product, region: Region, found: Difference) -> str:
         """Write the claim that the networks differ at an input of the region."""
         problem = pair_problem(product, region, found.classes)
-        name = problem.targets[0].name
-        point = Counterexample(found.point, found.exact, name, Fraction(0), found.scores[0])
+        point = found.as_counterexample(problem.targets[0].name)
         write_counterexample(self.folder / "point", problem, product.network, point)
         return self.write("point", region=region, classes=found.classes, parts=("point",))
 

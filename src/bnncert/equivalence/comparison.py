@@ -20,7 +20,7 @@ from bnncert.equivalence.difference import difference_at
 from bnncert.equivalence.findings import Findings
 from bnncert.equivalence.inputs import compare_inputs
 from bnncert.equivalence.on_region import RegionComparison
-from bnncert.equivalence.result import ComparisonInterrupt, NetworkComparison
+from bnncert.equivalence.result import ALL_INPUTS, ComparisonInterrupt, NetworkComparison
 from bnncert.errors import InputError
 from bnncert.methods import REGISTRY, Options, Progress
 from bnncert.network import Network
@@ -28,9 +28,6 @@ from bnncert.network.equal_scores import scores_agree
 from bnncert.network.product import Product, product_network
 from bnncert.regions import Box, Region
 from bnncert.verdict import VerificationInterrupt
-
-#: The scope of an answer that does not depend on the region.
-ALL_INPUTS = "all inputs"
 
 
 def compare_networks(
@@ -177,7 +174,7 @@ def _has_other_box(first: Network, second: Network) -> bool:
 def _scope(region: Region | None, rows: FloatArray | None, *, default: bool) -> str:
     if region is None:
         return ALL_INPUTS if rows is None else f"the {rows.shape[0]} given inputs"
-    return f"the data box ({region.describe()})" if default else region.describe()
+    return f"the data box ({region.describe()})" if default else f"the {region.describe()}"
 
 
 def _by_neurons(findings: Findings, region: Region | None) -> Product | None:

@@ -16,6 +16,7 @@ from bnncert.network.disagreement import Condition, disagreement, disagreements
 from bnncert.network.product import Product
 from bnncert.problem import Problem, Target, score_objective
 from bnncert.regions import Region
+from bnncert.verdict import Counterexample
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +42,10 @@ class Difference:
 
     def __repr__(self) -> str:
         return f"Difference({self.point.size} inputs, classes {self.classes})"
+
+    def as_counterexample(self, target: str = "") -> Counterexample:
+        """Return the input as a counterexample to the claim that the classes are equal."""
+        return Counterexample(self.point, self.exact, target, Fraction(0), self.scores[0])
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data; the decimal numbers convert back to the same floats."""

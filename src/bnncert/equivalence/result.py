@@ -13,6 +13,9 @@ from bnncert.verdict import InterruptWithResult, TargetResult
 
 Status: TypeAlias = Literal["identical", "equal", "different", "unknown", "timeout"]
 
+#: The scope of an answer that does not depend on a region.
+ALL_INPUTS = "all inputs"
+
 #: What decided a comparison.
 How: TypeAlias = Literal["normal forms", "neurons", "one class", "product", "inputs", ""]
 
@@ -99,7 +102,8 @@ class NetworkComparison(PrintedAsTable):
         if self.status == "identical":
             return f"identical: the normal forms are equal; {time}"
         if self.status == "equal":
-            return f"equal: the same class for {self.scope}, {_REASONS[self.how]}; {time}"
+            place = self.scope if self.scope == ALL_INPUTS else f"every input of {self.scope}"
+            return f"equal: the same class for {place}, {_REASONS[self.how]}; {time}"
         if self.status == "different" and self.inputs is not None:
             count = f"{self.inputs.differing.size} of {self.inputs.count} inputs"
             return f"different: the classes of {count}; {time}"
@@ -109,7 +113,7 @@ class NetworkComparison(PrintedAsTable):
             return f"different: class {one} of A and {two} of B for {place}; {time}"
         open_ = [t for t in self.targets if t.status not in ("robust", "not_robust")]
         left = f", {len(open_)} of {len(self.targets)} pairs of classes open" if open_ else ""
-        return f"{self.status}: no difference found for {self.scope}{left}; {time}"
+        return f"{self.status}: no difference found on {self.scope}{left}; {time}"
 
     @property
     def first_difference(self) -> str:
@@ -118,26 +122,21 @@ class NetworkComparison(PrintedAsTable):
 
     def table(self) -> TextTable:
         """Return the layers with their differences, and the answer."""
-        rows = [
-            [
-                layer.layer,
-                str(layer.first),
-                str(layer.second),
-                "-" if layer.differing is None else str(layer.differing),
-                str(shared),
-            ]
-            for layer, shared in zip(self.layers, self._shared_texts(), strict=True)
-        ]
-        heads = ["layer", "neurons of A", "of B", "differ", "shared"]
+        rows = []
+        for layer in self.layers:
+            differing = "-" if layer.differing is None else str(layer.differing)
+            rows.append([layer.layer, str(layer.first), str(layer.second), differing])
+        heads = ["layer", "neurons of A", "of B", "differ"]
+        if self.shared:
+            heads.append("shared")
+            # The output has no neurons that could be shared.
+            shared = [*map(str, self.shared), ""]
+            rows = [[*row, cell] for row, cell in zip(rows, shared, strict=True)]
         below = [f"first difference: {self.first_difference}"] if self.first_difference else []
         below += [f"note: {note}" for note in self.notes]
         if self.certificate is not None:
             below.append(f"certificate: {self.certificate}")
         return TextTable(self.summary(), heads, rows, below)
-
-    def _shared_texts(self) -> list[str]:
-        known = [str(n) for n in self.shared]
-        return known + [""] * (len(self.layers) - len(known))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
