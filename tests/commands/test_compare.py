@@ -127,6 +127,6 @@ def test_bad_input(files: Path, run: Run) -> None:
             answer = run("compare", *words)
             assert answer.code == 2 and answer.out == "" and answer.err.count("\n") == 1
             assert answer.err.startswith(f"bnncert: {name}: ")
-    assert "compare takes two results files" in run("compare", "net.npz", "net.npz").err
+    assert "or two results files" in run("compare", "a.sqlite", "net.npz").err
     assert "ends in .html" in run("compare", "a.sqlite", "b.sqlite", "-o", "c.txt").err
     assert "this command reads it" in run("compare", "a.sqlite", "b.sqlite", "-o", "a.sqlite").err

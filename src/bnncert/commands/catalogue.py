@@ -91,7 +91,7 @@ ENTRIES = (
         "compare",
         "Compare two networks or two results files; exit code 1 if they differ or contradict.",
         MANY,
-        "bnncert compare model.npz export.onnx",
+        "bnncert compare demo:sparse network.onnx",
     ),
     Entry(
         "vnncomp",
