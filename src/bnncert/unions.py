@@ -30,8 +30,7 @@ from bnncert.methods import REGISTRY, Options, Progress
 from bnncert.network import Network
 from bnncert.pictures import Original
 from bnncert.problem import Problem, Targets, Ties, robustness
-from bnncert.regions import Box
-from bnncert.regions.image_union import ImageUnion
+from bnncert.regions import Box, BrightnessSteps, ImageUnion
 from bnncert.replay import OnnxRuntime, Replayer
 from bnncert.search.box_splitting import BoxSplitter
 from bnncert.solving import Announce, solve
@@ -121,6 +120,8 @@ class UnionRun:
     folder: Path | None = None
     #: The answers for all targets, by box; the stages that decided; the certificates.
     known: dict[int, list[BoxAnswer]] = field(default_factory=dict)
+    #: The boxes that splitting proved, which the checker can prove again.
+    split: set[int] = field(default_factory=set)
     stages: dict[str, None] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     certificates: dict[int, Path] = field(default_factory=dict)
@@ -215,9 +216,11 @@ class UnionRun:
     def _split(self, number: int, most_nodes: int) -> bool:
         """Prove a box by splitting; False if it is still open."""
         question = self.question
-        self.question.report(self._text(number), len(self.known))
-        if question.method != "auto" or number == 0 or self.deadline.passed():
-            return self._decide(number, self.deadline.remaining()) if number == 0 else False
+        self.question.report(self.text(number), len(self.known))
+        if number == 0:
+            return self._decide(number, self.deadline.remaining())
+        if question.method != "auto" or self.deadline.passed():
+            return False
         started = time.monotonic()
         # The grid is left out: what holds for all values of the box holds on the grid.
         splitter = BoxSplitter(question.problem(question.union.hull(number)))
@@ -228,6 +231,7 @@ class UnionRun:
         if answer.is_proved:
             self.known[number] = [BoxAnswer("robust", lower=0.0)] * len(question.rivals)
             self.stages[STAGE] = None
+            self.split.add(number)
             return True
         return answer.candidates is not None and self._confirm(number, answer.candidates)
 
@@ -252,10 +256,12 @@ class UnionRun:
         question, wanted = self.question, None
         file = None if self.folder is None else self.folder / f"{number}.bnncert"
         if file is not None and method != "attack":
+            # A certificate is about all values of the box, not only about those of a grid.
+            box = question.union.hull(number)
             wanted = Wanted(file, question.network, question.arithmetic, question.sign_zero)
 
         def tell(text: str, done: int, total: int) -> None:
-            question.report(f"{self._text(number)}: {text}", len(self.known))
+            question.report(f"{self.text(number)}: {text}", len(self.known))
 
         result = solve(
             [question.problem(box)],
@@ -275,13 +281,14 @@ class UnionRun:
         elif result.status == "robust":
             self.stages.update(dict.fromkeys(result.deciding_stage.split(", ")))
             self.trusted.update({t.trusted: None for t in result.targets if t.trusted})
-        if result.certificate is not None and result.status == "robust" and number:
+        if result.certificate is not None and result.status == "robust":
             self.certificates[number] = Path(result.certificate)
         elif wanted is not None and result.trusted is not None:
             self.trusted[result.trusted] = None
         return result
 
-    def _text(self, number: int) -> str:
+    def text(self, number: int) -> str:
+        """Return a box in words."""
         return self.question.union.place_text(number) if number else "the image itself"
 
     def _spend(self, stage: str, started: float) -> None:
@@ -293,6 +300,10 @@ class UnionRun:
             number > 0 and all(a.status == "robust" for a in answers)
             for number, answers in self.known.items()
         )
+
+    def uncertified(self) -> list[int]:
+        """Return the boxes of a robust verdict that have no proof for the checker."""
+        return [k for k in self.known if k not in self.split and k not in self.certificates]
 
     def result(self) -> Result:
         """Return what is known about the union."""
@@ -395,5 +406,32 @@ def _answered(run: UnionRun) -> Result:
 
 
 def _certified(run: UnionRun, result: Result, path: Path) -> Result:
-    """Write the certificate of a verdict."""
-    return result
+    """Write the certificate of a verdict, or say why there is none."""
+    # Imported on use, because most verifications do not write a certificate.
+    from bnncert.certificate.union_claim import write_union, write_union_counterexample
+    from bnncert.certificate.writing import CertificateError
+
+    question, union = run.question, run.question.union
+    try:
+        if isinstance(union, BrightnessSteps):
+            raise CertificateError("no certificate: brightness in steps of a grid has none")
+        if result.counterexample is not None:
+            assert run.found_in is not None and run.folder is not None
+            problem = question.problem(union.hull(run.found_in))
+            write_union_counterexample(
+                *(path, problem, union, question.network, run.found_in, result.counterexample),
+                *(run.folder, question.sign_zero),
+            )
+        elif result.status == "robust":
+            missing = run.uncertified()
+            if missing:
+                text = f"{len(missing)} of {union.count} {union.unit}, first {run.text(missing[0])}"
+                raise CertificateError(f"no certificate for {text}")
+            problem = question.problem(union.hull(0))
+            write_union(path, problem, union, question.network, run.certificates)
+        else:
+            return result
+    except CertificateError as error:
+        trusted = ", ".join(run.trusted) or "bnncert" if result.status == "robust" else None
+        return replace(result, notes=(*result.notes, str(error)), trusted=trusted)
+    return replace(result, certificate=str(path))

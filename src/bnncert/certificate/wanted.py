@@ -14,6 +14,7 @@ from bnncert.float32 import Arithmetic
 from bnncert.methods import Context
 from bnncert.network import Network
 from bnncert.problem import Problem
+from bnncert.regions import ImagePath
 from bnncert.verdict import Result
 
 
@@ -35,10 +36,15 @@ class Wanted:
     def write(self, problem: Problem, result: Result, context: Context) -> Result:
         """Write the certificate of a verdict; if that fails, name the trusted solvers."""
         # Imported on use, because most verifications do not write a certificate.
+        from bnncert.certificate.path_claim import write_path
         from bnncert.certificate.writing import CertificateError, write_counterexample, write_proof
 
         try:
-            if result.status == "robust":
+            if isinstance(problem.region, ImagePath):
+                if result.status != "robust" and result.counterexample is None:
+                    return result
+                write_path(self.path, problem, self.network, result.counterexample)
+            elif result.status == "robust":
                 write_proof(
                     self.path,
                     problem,

@@ -68,6 +68,8 @@ CLAIM_ARRAYS: tuple[str, ...] = (
     "values",
     # Faults, and the grid of explanations.
     *REGION_ARRAYS,
+    # Contrast.
+    "pivot",
 )
 
 #: The fields and the arrays that a section can have.

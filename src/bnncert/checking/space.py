@@ -120,22 +120,22 @@ def read_space(section: Section, network: Network) -> tuple[Space, str, str]:
         matrix = section.floats("matrix", right.size * size).reshape(right.size, size)
         if np.count_nonzero(matrix) > MOST_COEFFICIENTS:
             raise RejectedError(f"the inequalities have more than {MOST_COEFFICIENTS} coefficients")
-    radius = _radius(section.fields["radius"]) if "radius" in section.fields else 0.0
+    radius = read_radius(section.fields["radius"]) if "radius" in section.fields else 0.0
     # The largest change of each input of a ball; None if only the data box limits it.
     reach = _reach(section, kind, radius, size)
     known = ("clip_lo", "clip_hi", "lo", "hi", "center")
     grid = StatedGrid.read(section, size, [given[k] for k in known if k in given])
     if grid is not None:
         given |= grid.box(given, reach)
-    _refuse_wide(np.concatenate([*given.values(), [reach or 0.0]]))
-    _refuse_wide(np.concatenate([matrix.ravel(), right]))
+    refuse_wide(np.concatenate([*given.values(), [reach or 0.0]]))
+    refuse_wide(np.concatenate([matrix.ravel(), right]))
     whole, shift = scaled(np.concatenate([*given.values(), [reach or 0.0]]))
     exact = dict(zip(given, whole[:-1].reshape(len(given), size), strict=True))
     if "center" in exact:
         space = _ball(kind, None if reach is None else whole[-1], exact, shift)
         if kind == "l0":
             space = replace(space, radius=int(radius))
-        box = _data_box(given.get("clip_lo"), given.get("clip_hi"), network)
+        box = data_box_words(given.get("clip_lo"), given.get("clip_hi"), network)
         words = f"{_ball_words(kind, radius, reach, size)} {box}"
         words += "" if radius else ", which is one point"
     else:
@@ -177,7 +177,7 @@ def _reach(section: Section, kind: str, radius: float, size: int) -> float | Non
         return radius
     if not (radius.is_integer() and radius <= size):
         raise RejectedError("the radius of an l0 ball is not a number of inputs")
-    return _radius(section.fields["within"]) if "within" in section.fields else None
+    return read_radius(section.fields["within"]) if "within" in section.fields else None
 
 
 def _ball(kind: str, reach: int | None, exact: dict[str, Objects], shift: int) -> Space:
@@ -215,7 +215,7 @@ def _ball_words(kind: str, radius: float, reach: float | None, size: int) -> str
     )
 
 
-def _radius(value: Any) -> float:
+def read_radius(value: Any) -> float:
     """Return the radius, which is a float in every claim."""
     exact = exactly(value)
     try:
@@ -227,14 +227,14 @@ def _radius(value: Any) -> float:
     return radius
 
 
-def _refuse_wide(numbers: Floats) -> None:
+def refuse_wide(numbers: Floats) -> None:
     """Reject floats that need too many bits over a common power of two."""
     _, exponents = np.frexp(numbers[numbers != 0])
     if exponents.size and int(exponents.max() - exponents.min()) + 53 > MOST_BITS:
         raise RejectedError("the region's numbers differ too much in size")
 
 
-def _data_box(lo: Floats | None, hi: Floats | None, network: Network) -> str:
+def data_box_words(lo: Floats | None, hi: Floats | None, network: Network) -> str:
     """Return the data box of a ball in words, and whether it is the network's own."""
     own = _interval(network.input_lo, network.input_hi)
     mine = _interval(lo, hi)

@@ -110,7 +110,7 @@ class Statement:
         space, place, box = read_space(section, network)
         if arithmetic == "float32" and not space.has_float32():
             raise RejectedError("the region has no input of float32 numbers")
-        targets, words, ties = _property(section.fields.get("property"), network)
+        targets, words, ties = read_property(section.fields.get("property"), network)
         assumptions = {
             "sign_zero": network.sign_zero,
             "arithmetic": arithmetic,
@@ -152,7 +152,7 @@ def _refuse_other_network(section: Section, network: Network) -> None:
 # -- the property -----------------------------------------------------------------------------
 
 
-def _property(value: Any, network: Network) -> tuple[list[list[ScoreFunction]], str, str]:
+def read_property(value: Any, network: Network) -> tuple[list[list[ScoreFunction]], str, str]:
     """Return the functions of all targets, the property in words, and the meaning of a tie."""
     kind = value.get("kind") if isinstance(value, dict) else None
     if kind == "classification" and value.keys() == {"kind", "label", "rivals", "ties"}:

@@ -108,17 +108,26 @@ class ImagePath(Region):
         return box_support(rows, self.lo, self.hi)
 
     def _contains(self, point: Point) -> bool:
+        return self._places(point) is not None
+
+    def place_of(self, point: Point) -> Fraction:
+        """Return a t at which a point of the path lies, the nearest to the image itself."""
+        places = self._places(point)
+        assert places is not None
+        return min(max(places[0], self.nominal), places[1])
+
+    def _places(self, point: Point) -> tuple[Fraction, Fraction] | None:
         """Intersect the intervals of t at which the inputs have their values."""
         least, largest = self.first, self.last
         for x, a, d, lo, hi in zip(map(Fraction, point), *self.line, *self.bounds, strict=True):
             if (lo is not None and x < lo) or (hi is not None and x > hi):
-                return False
+                return None
             at_lo, at_hi = x == lo, x == hi
             if at_lo and at_hi:
                 continue
             if d == 0:
                 if not (a == x or (at_lo and a < x) or (at_hi and a > x)):
-                    return False
+                    return None
                 continue
             t = (x - a) / d
             # At a side of the data box, all t beyond the one that reaches it have this value.
@@ -128,8 +137,8 @@ class ImagePath(Region):
             if not (at_hi if rising else at_lo):
                 largest = min(largest, t)
             if least > largest:
-                return False
-        return True
+                return None
+        return least, largest
 
     def _sample(self, generator: np.random.Generator, count: int) -> FloatArray:
         shares = generator.uniform(float(self.first), float(self.last), size=(count, 1))

@@ -453,4 +453,10 @@ def _pixels(union: ImageUnion, shape: tuple[int, ...]) -> IntArray:
             f"the image has {union.middle.size} values; the shape {' x '.join(map(str, shape))} "
             f"has {int(np.prod(shape))}"
         )
-    return pixel_inputs(shape, f"a {union.norm}")
+    pixels = pixel_inputs(shape)
+    if pixels is None:
+        raise InputError(
+            f"a {union.norm} needs an image; the network's inputs have the shape "
+            f"{' x '.join(map(str, shape))}"
+        )
+    return pixels

@@ -5,8 +5,10 @@ from __future__ import annotations
 from bnncert.checking.claims.equivalence import check_equivalence
 from bnncert.checking.claims.explanation import check_explanation
 from bnncert.checking.claims.faults import check_faults
+from bnncert.checking.claims.path import check_path
 from bnncert.checking.claims.subject import ClaimCheck, Subject
 from bnncert.checking.claims.two_copies import check_two_copies
+from bnncert.checking.claims.union import check_union
 from bnncert.checking.container import Section, UnreadableError
 from bnncert.checking.parts import Parts
 from bnncert.checking.statement import Report
@@ -16,7 +18,9 @@ CLAIMS: dict[str, ClaimCheck] = {
     "equivalence": check_equivalence,
     "explanation": check_explanation,
     "faults": check_faults,
+    "path": check_path,
     "two copies": check_two_copies,
+    "union": check_union,
 }
 
 

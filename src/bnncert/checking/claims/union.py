@@ -1,0 +1,170 @@
+"""Check of a claim about a patch at every position, or about shifts of an image.
+
+The checker lists all boxes of the claim by itself.  A box is proved by halving it, unless the claim
+lists its number: then a part is the ordinary certificate of this box.  Box 0 is the image itself.
+For a counterexample the claim names a box, and the part is the counterexample in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from bnncert.arrays import FloatArray, IntArray
+from bnncert.checking.box_splits import SplitCheck
+from bnncert.checking.claims.classified import (
+    COMMON,
+    ClassifiedImage,
+    refuse_arrays,
+    stated_radius,
+)
+from bnncert.checking.claims.subject import Shown, Subject, details
+from bnncert.checking.container import RejectedError, Section, UnreadableError, exactly
+from bnncert.checking.parts import Parts
+from bnncert.network.image_layout import pixel_inputs
+
+DETAILS = (*COMMON, "value", "parts", "place")
+
+#: A box by its corners.
+Corners: TypeAlias = tuple[FloatArray, FloatArray]
+
+
+def check_union(section: Section, parts: Parts, subject: Subject) -> Shown:
+    """Check every box of a claim."""
+    network, found = subject.network, details(section, DETAILS)
+    refuse_arrays(section, ())
+    claim = ClassifiedImage.read(section, found, subject)
+    if found["norm"] not in ("patch", "shift"):
+        raise UnreadableError("section claim: the norm is neither patch nor shift")
+    pixels = pixel_inputs(network.input_shape)
+    if pixels is None:
+        raise RejectedError("the inputs of the network are not an image")
+    size, value = stated_radius(found["radius"]), _value(found["value"], claim)
+    smaller = min(pixels.shape[:2])
+    if not size.is_integer() or size > smaller - (found["norm"] == "shift"):
+        raise RejectedError("the radius is not a number of pixels that fits into the image")
+    if found["norm"] == "patch":
+        boxes = list(_patches(claim, pixels, int(size), value))
+        words = _patch_words(int(size), value, len(boxes) - 1)
+    else:
+        boxes = list(_shifts(claim, pixels, int(size), value))
+        words = _shift_words(int(size), value)
+    listed, place = found["parts"], found["place"]
+    if claim.verdict == "robust":
+        if place is not None:
+            raise UnreadableError("section claim: a robust claim with a counterexample")
+        _check_all(section, claim, boxes, listed, parts, subject)
+    else:
+        if listed != [] or type(place) is not int or not 0 <= place < len(boxes):
+            raise UnreadableError("section claim: the box of the counterexample does not exist")
+        parts.take(network, _statement(claim, boxes[place], section))
+    return Shown(claim.statement(words, network), claim.verdict, claim.assumptions)
+
+
+def _check_all(
+    section: Section,
+    claim: ClassifiedImage,
+    boxes: list[Corners],
+    listed: Any,
+    parts: Parts,
+    subject: Subject,
+) -> None:
+    """Check that the property holds on all boxes."""
+    if not isinstance(listed, list) or not all(type(k) is int for k in listed):
+        raise UnreadableError("section claim: the parts are not a list of boxes")
+    if any(a >= b for a, b in pairwise(listed)) or (
+        listed and not 0 <= listed[0] <= listed[-1] < len(boxes)
+    ):
+        raise RejectedError("the boxes with a part are not in ascending order, or do not exist")
+    network, own = subject.network, set(listed)
+    if len(own) < len(boxes):
+        splits = SplitCheck(network, claim.functions, section.budget)
+        for number, box in enumerate(section.budget.timed(boxes)):
+            if number not in own:
+                splits.refuse_unproved(*box)
+    for number in listed:
+        parts.take(network, _statement(claim, boxes[number], section))
+
+
+def _statement(claim: ClassifiedImage, box: Corners, section: Section) -> Section:
+    """Return the statement of an ordinary certificate about one box."""
+    fields = {
+        "verdict": claim.verdict,
+        "arithmetic": "real",
+        "region": "box",
+        "property": claim.property,
+    }
+    return Section("statement", fields, {"lo": box[0], "hi": box[1]}, section.budget)
+
+
+def _value(stated: Any, claim: ClassifiedImage) -> float | None:
+    """Return the stated value of pixels, which lies in the data box."""
+    if stated is None:
+        return None
+    exact = exactly(stated)
+    value = float(exact)
+    if value != exact:
+        raise UnreadableError("section claim: the value is not a float64 number")
+    if (claim.lower is not None and value < claim.lower.max()) or (
+        claim.upper is not None and value > claim.upper.min()
+    ):
+        raise RejectedError("the value lies outside the data box")
+    return value
+
+
+def _patches(
+    claim: ClassifiedImage, pixels: IntArray, side: int, value: float | None
+) -> Iterator[Corners]:
+    """Yield the image itself, and the box of the patch at every position, row by row."""
+    image = claim.image
+    yield image, image
+    low, high = (claim.lower, claim.upper) if value is None else (value, value)
+    if low is None or high is None:
+        raise RejectedError("a patch of any values has no data box")
+    lows, highs = (np.broadcast_to(v, image.shape) for v in (low, high))
+    height, width = pixels.shape[:2]
+    if side == 0:
+        return
+    for top in range(height - side + 1):
+        for left in range(width - side + 1):
+            is_inside = np.zeros(image.size, dtype=bool)
+            is_inside[pixels[top : top + side, left : left + side].ravel()] = True
+            yield np.where(is_inside, lows, image), np.where(is_inside, highs, image)
+
+
+def _shifts(
+    claim: ClassifiedImage, pixels: IntArray, most: int, value: float | None
+) -> Iterator[Corners]:
+    """Yield the image itself, and all shifts of it: by rows, then by columns."""
+    yield claim.image, claim.image
+    height, width = pixels.shape[:2]
+    picture = claim.image[pixels]
+    # The image in a frame of what may enter.
+    frame = ((most, most), (most, most), (0, 0))
+    if value is None:
+        wide = np.pad(picture, frame, mode="edge")
+    else:
+        wide = np.pad(picture, frame, constant_values=value)
+    for down in range(-most, most + 1):
+        for right in range(-most, most + 1):
+            if down or right:
+                rows, columns = most - down, most - right
+                moved = np.empty(claim.image.size)
+                moved[pixels] = wide[rows : rows + height, columns : columns + width]
+                yield moved, moved
+
+
+def _patch_words(side: int, value: float | None, count: int) -> str:
+    values = "any values in the data box" if value is None else f"the value {value!r}"
+    return (
+        f"the image itself and every image in which one square of {side} x {side} pixels has "
+        f"{values} ({count} positions)"
+    )
+
+
+def _shift_words(most: int, value: float | None) -> str:
+    enters = "with the edge repeated" if value is None else f"with the value {value!r} entering"
+    return f"the image itself and every shift of it by up to {most} rows and columns {enters}"

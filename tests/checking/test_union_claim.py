@@ -1,0 +1,221 @@
+"""Claims about patches and shifts: accepted if they are true, and changed ones are rejected."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+import bnncert
+from bnncert.certificate.union_claim import write_union
+from bnncert.checking import check
+from bnncert.checking.container import Section, read_sections
+from bnncert.regions import ImageUnion
+from tests.checking.test_path_claim import verdict
+from tests.every_mode import few
+from tests.test_unions_against_brute_force import UnionBruteForce, union_questions
+
+#: Class 0 if the sum of all pixels is at least 0; the second neuron has no effect.
+NET = bnncert.Network.from_arrays(
+    [[[1, 1, 1, 1], [1, 1, 0, 0]], [[1, 0], [-1, 0]]],
+    [[0, 1], [0, 0]],
+    input_lo=-1,
+    input_hi=1,
+    input_shape=(2, 2),
+)
+
+IMAGE = [1.0, 1.0, 0.5, 0.5]
+
+
+def test_a_robust_claim_without_parts_is_accepted_only_if_it_is_true(tmp_path: Path) -> None:
+    """A box at whose boundary a sum is zero may need a part, so that not all are accepted."""
+    accepted: Counter[tuple[bool, bool]] = Counter()
+    file = tmp_path / "claim.bnncert"
+
+    @few(30)
+    @given(question=union_questions())
+    def agree(question: UnionBruteForce) -> None:
+        union, network = question.region, question.network
+        assert isinstance(union, ImageUnion)
+        problem = bnncert.robustness(network, union.hull(0), question.label)
+        write_union(file, problem, union, network, {})
+        is_true = question.expected() == "robust"
+        is_accepted = verdict(file, network) == "robust"
+        assert is_true or not is_accepted
+        accepted[is_true, is_accepted] += 1
+
+    agree()
+    assert accepted[True, True] > 5 and accepted[False, False] > 5
+
+
+def test_verdicts_come_with_certificates(tmp_path: Path) -> None:
+    certified: Counter[tuple[str, bool]] = Counter()
+    file = tmp_path / "proof.bnncert"
+
+    @few(20)
+    @given(question=union_questions())
+    def accept(question: UnionBruteForce) -> None:
+        result = question.verify(certificate=file)
+        certified[result.status, result.certificate is not None] += 1
+        if result.certificate is not None:
+            assert check(file, question.network).verdict == result.status
+
+    accept()
+    assert certified["robust", True] > 3 and certified["not_robust", True] > 3
+    assert not certified["not_robust", False]
+
+
+def test_every_box_may_have_a_part_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "proof.bnncert"
+    patch = bnncert.Patch(IMAGE, 1, (2, 2), -1, 1)
+    # Methods other than auto do not split boxes.
+    result = bnncert.verify(NET, patch, 0, method="milp", certificate=file)
+    assert result.status == "robust" and result.certificate is not None
+    claim, *sections = read_sections(file)
+    assert claim.fields["details"]["parts"] == [0, 1, 2, 3, 4]
+    assert sum(section.name == "statement" for section in sections) == 5
+    assert "one square of 1 x 1 pixels has any values" in check(file, NET).statement
+
+
+def _write(path: Path, sections: list[Section]) -> None:
+    from bnncert.checking.container import Writer
+
+    with path.open("wb") as file:
+        writer = Writer(file)
+        for section in sections:
+            writer.add(section)
+        writer.end()
+
+
+def _parts(sections: list[Section]) -> list[list[Section]]:
+    """Return the parts of a file."""
+    found: list[list[Section]] = []
+    for section in sections:
+        if section.name == "statement":
+            found.append([])
+        found[-1].append(section)
+    return found
+
+
+def test_parts_that_are_missing_exchanged_or_doubled_are_rejected(tmp_path: Path) -> None:
+    file, other = tmp_path / "proof.bnncert", tmp_path / "other.bnncert"
+    bnncert.verify(NET, bnncert.Patch(IMAGE, 1, (2, 2), -1, 1), 0, method="milp", certificate=file)
+    bnncert.verify(NET, bnncert.Box([0.5] * 4, IMAGE), 0, certificate=other)
+    claim, *sections = read_sections(file)
+    parts = _parts(sections)
+    assert verdict(file, NET) == "robust"
+    strange = list(read_sections(other))
+    for chosen in (
+        parts[1:],
+        parts[:-1],
+        [*parts, parts[0]],
+        [parts[0], parts[0], *parts[2:]],
+        [parts[0], parts[2], parts[1], *parts[3:]],
+        [strange, *parts[1:]],
+    ):
+        _write(file, [claim, *(section for part in chosen for section in part)])
+        assert verdict(file, NET) is None
+
+
+def _detail(name: str, value: Any) -> Callable[[Section], None]:
+    def change(section: Section) -> None:
+        section.fields["details"][name] = value
+
+    return change
+
+
+def _array(name: str, value: Any) -> Callable[[Section], None]:
+    def change(section: Section) -> None:
+        if value is None:
+            del section.arrays[name]
+        else:
+            section.arrays[name] = np.asarray(value, dtype=np.float64)
+
+    return change
+
+
+#: Changes of a true claim about a patch of one pixel that make it false or unreadable.
+CHANGES = [
+    _detail("network", "0" * 64),
+    _detail("verdict", "not_robust"),
+    _detail("verdict", 1),
+    _detail("norm", "brightness"),
+    _detail("radius", "2"),
+    _detail("radius", "3"),
+    _detail("radius", "1/2"),
+    _detail("radius", "-1"),
+    _detail("label", 1),
+    _detail("rivals", [0]),
+    _detail("rivals", []),
+    _detail("ties", None),
+    _detail("value", "2"),
+    _detail("value", "1/3"),
+    _detail("value", 0.5),
+    _detail("parts", [1]),
+    _detail("parts", [9]),
+    _detail("parts", None),
+    _detail("place", 1),
+    _detail("more", 0),
+    _array("image", [-1, -1, 0.5, 0.5]),
+    _array("image", [1, 1, 0.5]),
+    _array("image", [2, 1, 0.5, 0.5]),
+    _array("image", None),
+    _array("clip_lo", None),
+    _array("clip_lo", [-9] * 4),
+    _array("clip_hi", None),
+    _array("clip_hi", [0.5] * 4),
+    _array("pivot", [0] * 4),
+]
+
+
+@pytest.mark.parametrize("number", range(len(CHANGES)))
+def test_a_changed_claim_is_rejected(number: int, tmp_path: Path) -> None:
+    file = tmp_path / "claim.bnncert"
+    patch = bnncert.Patch(IMAGE, 1, (2, 2), -1, 1)
+    assert bnncert.verify(NET, patch, 0, certificate=file).certificate == str(file)
+    claim, *sections = read_sections(file)
+    assert verdict(file, NET) == "robust"
+    changed = deepcopy(claim)
+    CHANGES[number](changed)
+    _write(file, [changed, *sections])
+    assert verdict(file, NET) is None
+
+
+def test_a_counterexample_belongs_to_the_box_that_the_claim_names(tmp_path: Path) -> None:
+    file = tmp_path / "proof.bnncert"
+    patch = bnncert.Patch([1.0, 0.5, -0.25, -0.25], 1, (2, 2), -1, 1)
+    result = bnncert.verify(NET, patch, 0, certificate=file)
+    assert result.status == "not_robust" and verdict(file, NET) == "not_robust"
+    assert "or some image in which one square" in check(file, NET).statement
+    claim, *sections = read_sections(file)
+    place = claim.fields["details"]["place"]
+    for changed in (None, 0, place + 1, place - 1, 5, True):
+        if changed != place:
+            claim.fields["details"]["place"] = changed
+            _write(file, [claim, *sections])
+            assert verdict(file, NET) is None
+    claim.fields["details"]["place"] = place
+    _write(file, [claim])
+    assert verdict(file, NET) is None
+
+
+def test_a_network_without_an_image_has_no_such_claim(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    file = tmp_path / "proof.bnncert"
+    bnncert.verify(NET, bnncert.ImageShift(IMAGE, 1, (2, 2), -1, 1), 0, certificate=file)
+    assert verdict(file, NET) == "robust"
+    assert verdict(file, replace(NET, input_shape=(4,))) is None
+
+
+def test_float32_has_no_certificate_of_a_union(tmp_path: Path) -> None:
+    patch = bnncert.Patch(IMAGE, 1, (2, 2), -1, 1)
+    with pytest.raises(bnncert.InputError, match="real arithmetic, not float32"):
+        bnncert.verify(NET, patch, 0, arithmetic="float32", certificate=tmp_path / "c")
+    assert bnncert.verify(NET, patch, 0, arithmetic="float32").status == "robust"
