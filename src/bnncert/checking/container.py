@@ -66,10 +66,13 @@ CLAIM_ARRAYS: tuple[str, ...] = (
     # Explanations.
     *("image", "domain_lo", "domain_hi", "kept", "needed", "targets", "starts", "changed"),
     "values",
-    # Faults, and the grid of explanations.
+    # Faults, counts, and the grid of explanations.
     *REGION_ARRAYS,
     # Contrast.
     "pivot",
+    # Counts.
+    *("kinds", "split_items", "split_at", "open_sizes", "open", "group_sizes", "groups"),
+    "witness",
 )
 
 #: The fields and the arrays that a section can have.

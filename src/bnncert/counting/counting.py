@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, field
+import tempfile
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from bnncert.arrays import FloatArray
+from bnncert.certificate.wanted import Wanted
 from bnncert.counting.grid_points import GridPoints
+from bnncert.counting.proof import write_count
 from bnncert.counting.result import CountInterrupt, CountResult, ShareEstimate, count_text
 from bnncert.counting.sampling import Sampling
 from bnncert.counting.search import CountSearch
+from bnncert.counting.tree import Kind
 from bnncert.deadline import Deadline
 from bnncert.description.model import SignZero
 from bnncert.errors import InputError
@@ -104,14 +109,21 @@ def count(
     Options(seed=seed).check()
     network = network.with_sign_zero(sign_zero)
     problem = robustness(network, region, label, targets, ties)
+    wanted = None if certificate is None else Wanted(Path(certificate), network, "real", None)
     run = _Counting(problem, GridPoints.of(region), deadline, progress or _silent)
-    try:
-        run.draw(samples, confidence, seed)
-        run.prove()
-        run.search.run(run.report)
-    except KeyboardInterrupt as stop:
-        raise CountInterrupt(run.result()) from stop
-    return run.result()
+    with tempfile.TemporaryDirectory() as folder:
+        part = None if wanted is None else replace(wanted, path=Path(folder) / "part.bnncert")
+        try:
+            run.draw(samples, confidence, seed)
+            run.prove(part)
+            run.search.run(run.report)
+        except KeyboardInterrupt as stop:
+            raise CountInterrupt(run.result()) from stop
+        result = run.result()
+        if wanted is None:
+            return result
+        reason = run.write(wanted.path, ties, result)
+    return replace(result, certificate=None if reason else str(wanted.path), no_certificate=reason)
 
 
 def _silent(text: str, done: int, total: int) -> None:
@@ -129,6 +141,9 @@ class _Counting:
     search: CountSearch = field(init=False)
     estimate: ShareEstimate | None = None
     witness: FloatArray | None = None
+    #: The proof for the whole region, and why it was not written.
+    part: Path | None = None
+    no_part: str = ""
 
     def __post_init__(self) -> None:
         self.search = CountSearch(self.problem, self.points, self.deadline)
@@ -147,13 +162,19 @@ class _Counting:
             self.estimate = sampling(seed, samples, confidence, limit)
             self.witness = sampling.witness
 
-    def prove(self) -> None:
+    def prove(self, wanted: Wanted | None) -> None:
         """Try to prove that no point of a large region is changed, or find one that is."""
         if self.witness is not None or self.search.is_easy or self.deadline.passed():
             return
         limit = self._share(PROOF_SHARE, PROOF_SECONDS)
         try:
-            result = solve([self.problem], "auto", limit.remaining(), progress=self.progress)
+            result = solve(
+                [self.problem],
+                "auto",
+                limit.remaining(),
+                progress=self.progress,
+                wanted=wanted,
+            )
         except VerificationInterrupt as stop:
             self._learn(stop.result)
             raise
@@ -162,8 +183,17 @@ class _Counting:
     def _learn(self, result: Result) -> None:
         if result.status == "robust":
             self.search.close_root()
+            self.part = None if result.certificate is None else Path(result.certificate)
+            self.no_part = "" if self.part else ", ".join(result.notes)
         elif result.counterexample is not None:
             self.witness = result.counterexample.point
+
+    def write(self, path: Path, ties: Ties, result: CountResult) -> str:
+        """Write the certificate; return why it was not written, or nothing."""
+        if self.search.root.kind == Kind.PROVED and self.part is None:
+            return self.no_part or "the proof for the whole region was not written"
+        witness = result.witness
+        return write_count(path, self.problem, ties, self.search, result.lower, witness, self.part)
 
     def report(self, lower: int, upper: int) -> None:
         """Show the bounds."""

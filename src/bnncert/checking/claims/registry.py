@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bnncert.checking.claims.count import check_count
 from bnncert.checking.claims.equivalence import check_equivalence
 from bnncert.checking.claims.explanation import check_explanation
 from bnncert.checking.claims.faults import check_faults
@@ -15,6 +16,7 @@ from bnncert.checking.statement import Report
 
 #: The check of each kind of claim.
 CLAIMS: dict[str, ClaimCheck] = {
+    "count": check_count,
     "equivalence": check_equivalence,
     "explanation": check_explanation,
     "faults": check_faults,

@@ -1,0 +1,201 @@
+"""The claim that at least and at most so many grid points of a region have another class.
+
+The claim has a tree in preorder.  A node splits the alternatives of an item, or drops first-layer
+neurons that have one sign and merges items with equal weights; a leaf is decided by propagation or
+by evaluation of all its cells, and the checker does both again.  A part is needed only if a proof
+for the whole region shows that no point has another class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from bnncert.checking.claims.count_items import read_items
+from bnncert.checking.claims.count_layers import OTHER, SAME, CountedFirstLayer, CountedNetwork
+from bnncert.checking.claims.count_parts import CountedFrame, CountedPart
+from bnncert.checking.claims.stated_region import statement_on
+from bnncert.checking.claims.subject import Shown, Subject, details
+from bnncert.checking.container import REGION_ARRAYS, RejectedError, Section, UnreadableError
+from bnncert.checking.counterexample import signs_at
+from bnncert.checking.geometry import Geometry
+from bnncert.checking.parts import Parts
+from bnncert.checking.space import Space, read_space
+from bnncert.checking.sparse import Integers
+from bnncert.checking.statement import SIGN_OF_ZERO, TIES, read_property
+from bnncert.network import Network
+from bnncert.network.layers import TIED, UNDECIDED
+
+FIELDS = ("network", "label", "rivals", "ties", "region", "total", "lower", "upper")
+
+#: The kinds of nodes.
+OPEN, UNCHANGED, CHANGED, ENUMERATED, SPLIT, MERGED, PROVED = range(7)
+
+#: Hexadecimal digits of a number, at most.
+MOST_DIGITS = 2**18
+
+#: Numbers up to this one are written out.
+MOST_SHOWN = 10**15
+
+
+def check_count(section: Section, parts: Parts, subject: Subject) -> Shown:
+    """Check a claim about a number of points."""
+    found, network = details(section, FIELDS), subject.network
+    subject.refuse_other_hash(found["network"])
+    total, lower, upper = (_number(found[name]) for name in ("total", "lower", "upper"))
+    claim = {"kind": "classification", **{k: found[k] for k in ("label", "rivals", "ties")}}
+    arrays = {k: v for k, v in section.arrays.items() if k in REGION_ARRAYS}
+    region = Section("claim", {}, arrays, section.budget)
+    needed = statement_on(region, found["region"], "robust", claim)
+    space, place, box = read_space(needed, network)
+    targets, _, ties = read_property(claim, network)
+    counted = CountedNetwork(network, targets)
+    walk = _Walk(section, counted, _root(space, network))
+    least, most = walk.run(parts, network, needed)
+    if "witness" in section.arrays:
+        _refuse_same(section.floats("witness", network.inputs).tolist(), space, network, counted)
+        least = max(least, 1)
+    if total != walk.total:
+        raise RejectedError("the region has another number of points")
+    if lower > least or upper < most:
+        raise RejectedError("the tree does not show the numbers of the claim")
+    rivals = found["rivals"]
+    names = "another class"
+    if len(rivals) < network.classes - 1:
+        names = f"class {', '.join(map(str, rivals))} instead of the label"
+    verb = "has" if lower == 1 else "have"
+    numbers = f"at least {_text(lower)} and at most {_text(upper)} have"
+    if lower == upper:
+        numbers = f"exactly {_text(lower)} {verb}"
+    settings = f"real arithmetic, {SIGN_OF_ZERO[network.sign_zero]}, {TIES[ties]}"
+    return Shown(
+        f"of the {_text(total)} grid points in {place}: {numbers} {names} than {found['label']} "
+        f"({settings})",
+        "count",
+        {
+            "sign_zero": network.sign_zero,
+            "arithmetic": "real",
+            "ties": ties,
+            "data_box": box,
+            "inputs": "shown",
+        },
+    )
+
+
+def _number(text: Any) -> int:
+    """Read a number >= 0 in hexadecimal digits, which can be very long."""
+    known = isinstance(text, str) and 0 < len(text) <= MOST_DIGITS and text.isascii()
+    if not known or not set(text) <= set("0123456789abcdef"):
+        raise UnreadableError("section claim: a number of points is not one")
+    return int(text, 16)
+
+
+def _text(number: int) -> str:
+    """Return a number in digits, or rounded if the text would be long."""
+    if number < MOST_SHOWN:
+        return f"{number:,}"
+    # Python's logarithm takes integers of any size.
+    exponent = int(number.bit_length() * 0.30102999566398) - 8
+    exponent += len(str(number // 10**exponent)) - 1
+    return f"about {float(Fraction(number, 10**exponent)):.3f}e+{exponent}"
+
+
+def _root(space: Space, network: Network) -> CountedPart:
+    """Return the whole region."""
+    items, shift, budget = read_items(space)
+    layer = CountedFirstLayer(network.layers[0], shift)
+    neurons = network.layers[0].size
+    frame = CountedFrame(layer, np.arange(neurons), layer.columns, items, budget)
+    return CountedPart(frame, tuple(items), np.zeros(neurons, dtype=np.int8))
+
+
+class _Walk:
+    """Goes through the tree in preorder."""
+
+    def __init__(self, section: Section, network: CountedNetwork, root: CountedPart) -> None:
+        self.section, self.network, self.root = section, network, root
+        self.total = root.points
+
+    def run(self, parts: Parts, network: Network, needed: Section) -> tuple[int, int]:
+        """Check all nodes; return the least and the largest number of points that they show."""
+        kinds = self.section.integers("kinds")
+        splits = iter(_pairs(self.section))
+        mergers = self._mergers()
+        least = same = 0
+        stack = [self.root]
+        for kind in self.section.budget.timed(kinds.tolist()):
+            if not stack:
+                raise RejectedError("the tree continues after its end")
+            part = stack.pop()
+            if kind == SPLIT:
+                first, second = part.split(*next(splits, (-1, -1)))
+                stack += [second, first]
+            elif kind == MERGED:
+                found = next(mergers, None)
+                if found is None:
+                    raise RejectedError("a merger is missing")
+                stack.append(part.merged(*found))
+            elif kind == PROVED:
+                if part is not self.root:
+                    raise RejectedError("a part is only for the whole region")
+                parts.take(network, needed)
+                same += part.points
+            else:
+                new_least, new_same = self._leaf(part, kind)
+                least, same = least + new_least, same + new_same
+        if stack:
+            raise RejectedError("the tree does not cover all points")
+        if next(splits, None) is not None or next(mergers, None) is not None:
+            raise RejectedError("there are numbers that do not belong to a node")
+        return least, self.total - same
+
+    def _leaf(self, part: CountedPart, kind: int) -> tuple[int, int]:
+        """Return how many points of a leaf have another class, and how many have not."""
+        if kind == OPEN or not part.points:
+            return 0, 0
+        if kind == ENUMERATED:
+            return part.enumerated(self.network, self.section.budget)
+        states = self.network.states(part.first_signs())
+        verdict = self.network.verdict(states[-1])
+        if kind == UNCHANGED and verdict == SAME:
+            return 0, part.points
+        if kind == CHANGED and verdict == OTHER:
+            return part.points, 0
+        raise RejectedError("a leaf is not decided, or of an unknown kind")
+
+    def _mergers(self) -> Iterator[tuple[Integers, Integers]]:
+        """Yield the open neurons and the groups of every merger."""
+        open_, groups = self.section.integers("open"), self.section.integers("groups")
+        sizes, numbers = self.section.integers("open_sizes"), self.section.integers("group_sizes")
+        if sizes.size != numbers.size or np.any(sizes < 0) or np.any(numbers < 1):
+            raise UnreadableError("section claim: mergers without sizes")
+        if sizes.sum() != open_.size or numbers.sum() != groups.size:
+            raise UnreadableError("section claim: mergers of another size")
+        ends, last = np.cumsum(sizes), np.cumsum(numbers)
+        for k in range(sizes.size):
+            yield open_[ends[k] - sizes[k] : ends[k]], groups[last[k] - numbers[k] : last[k]]
+
+
+def _pairs(section: Section) -> list[tuple[int, int]]:
+    """Return the item and the number of alternatives of every split."""
+    items, places = section.integers("split_items"), section.integers("split_at")
+    if items.size != places.size:
+        raise UnreadableError("section claim: splits of another size")
+    return list(zip(items.tolist(), places.tolist(), strict=True))
+
+
+def _refuse_same(
+    point: list[float], space: Space, network: Network, counted: CountedNetwork
+) -> None:
+    """Reject a witness that does not have another class."""
+    exact = [Fraction(x) for x in point]
+    if not space.contains(exact):
+        raise RejectedError("the witness lies outside the region")
+    common = max(x.denominator for x in exact)
+    signs = signs_at(Geometry(network.layers[0], space), exact, common)
+    tied = np.flatnonzero(signs == TIED)
+    if np.any(signs == UNDECIDED) or counted.decide(signs, tied) != OTHER:
+        raise RejectedError("the witness does not have another class")
