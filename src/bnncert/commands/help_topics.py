@@ -41,18 +41,10 @@ TOPICS: dict[str, tuple[str, ...]] = {
         *("--scheduler", "--started"),
     ),
     "Output": (
-        *("--out", "--json", "--certificate", "--certificates", "--witness", "--checkpoint"),
-        *("--save-counterexample", "--picture", "--resume", "--again", "--force", "--dry-run"),
-        *(
-            "--csv",
-            "--latex",
-            "--details",
-            "--title",
-            "--explain",
-            "--quiet",
-            "--verbose",
-            "--help",
-        ),
+        *("--out", "--results", "--json", "--certificate", "--certificates", "--witness"),
+        *("--checkpoint", "--save-counterexample", "--picture", "--resume", "--again", "--force"),
+        *("--dry-run", "--csv", "--latex", "--details", "--title", "--explain", "--quiet"),
+        *("--verbose", "--help"),
     ),
 }
 

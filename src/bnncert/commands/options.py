@@ -104,6 +104,14 @@ CertificateOption = Annotated[
     Path | None,
     typer.Option("--certificate", help="Write a proof of the verdict for `bnncert check`."),
 ]
+ResultsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--results",
+        help="Add the answer to a results file (.sqlite) for `bnncert report`; it is created if it "
+        "does not exist, and an older answer to the same question is replaced.",
+    ),
+]
 BallNormOption = Annotated[
     Literal["linf", "l2", "l1", "l0"],
     typer.Option("--norm", help="Norm of the ball; l0: at most --radius inputs change."),

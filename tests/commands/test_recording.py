@@ -1,0 +1,102 @@
+"""`--results`: answers of explain, faults and count in a results file, and in its report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bnncert
+from bnncert.batch.recorded import read_recorded
+from bnncert.commands.options import BallShape, PointOptions, ScalingOptions
+from bnncert.commands.question import CommandQuestion, read_network, read_question
+from bnncert.commands.recording import Recording
+from bnncert.errors import FormatError
+from bnncert.report.other_answers import shown_counts, shown_explanations, shown_faults
+
+
+@pytest.fixture
+def question(folder: Path) -> CommandQuestion:
+    """Return the ball of radius 1/4 around (1, 0), on a grid, in which the class is the same."""
+    shape = BallShape("linf", "0.25", grid="0.125")
+    point = PointOptions(input_="x.npy")
+    return read_question(read_network(Path("net.npz"), None), point, shape, ScalingOptions())
+
+
+def test_answers_of_the_functions_are_read_by_the_report(question: CommandQuestion) -> None:
+    network, ball, label = question.network, question.region, question.label
+    path = Path("r.sqlite")
+    explained = bnncert.explain(network, ball.middle, label, certificate="set.bnncert")
+    recording = Recording(path, "explain", question, explained.domain.text, {"ties": "violation"})
+    assert recording.add("minimal", explained.summary, explained.to_dict()).startswith(
+        "results: r.sqlite (1 answer of "
+    )
+    tolerated = bnncert.tolerated_faults(network, ball, label)
+    recording = Recording(path, "faults", question, question.ball_text, {})
+    recording.add("exact", repr(tolerated), tolerated.to_dict())
+    counted = bnncert.count(network, ball, label, samples=100)
+    recording = Recording(path, "count", question, question.ball_text, {})
+    assert "(3 answers of" in recording.add("exact", counted.sentence(), counted.to_dict())
+
+    recorded = read_recorded(path)
+    assert [other.input_name for other in recorded.others] == ["x.npy"] * 3
+    (one,) = shown_explanations(recorded)
+    assert (one.kept, one.inputs, one.is_minimal) == (explained.kept, 2, explained.minimal)
+    assert one.answer.certificate == "set.bnncert"
+    rows = shown_faults(recorded)
+    assert [row.certified for row in rows] == [row.certified for row in tolerated.rows]
+    assert [row.bits for row in rows] == [tuple(map(str, row.bits)) for row in tolerated.rows]
+    (total,) = shown_counts(recorded)
+    assert (int(total.lower), int(total.upper), int(total.total)) == (0, 0, 25)
+    assert total.estimate is not None
+    (stored,) = recorded.inputs({one.answer.input_hash}).values()
+    assert np.array_equal(stored.point, ball.middle)
+    assert recorded.network(one.answer.model_hash).name == "net.npz"
+
+
+def test_the_same_question_has_one_answer(question: CommandQuestion) -> None:
+    path, tree = Path("r.sqlite"), {"seconds": 1.0, "certificate": None}
+    for asked in (question, question, replace(question, label=1), replace(question, targets=(1,))):
+        Recording(path, "count", asked, "a ball", {}).add("exact", "", tree)
+    smaller = read_question(
+        question.network, PointOptions(input_="x.npy"), BallShape("linf", "0.125"), ScalingOptions()
+    )
+    # The same words for another region, and other settings.
+    Recording(path, "count", smaller, "a ball", {}).add("exact", "", tree)
+    Recording(path, "count", question, "a ball", {"ties": "robust"}).add("exact", "", tree)
+    assert len(read_recorded(path).others) == 5
+
+
+def test_whole_points_are_left_out(question: CommandQuestion) -> None:
+    tree = {
+        **{"seconds": 1.0, "certificate": None, "witness": [0.5] * 2, "region": {"center": [1]}},
+        "rows": [{"certified": 3, "counterexample": {"input": [0.5] * 2}}],
+    }
+    Recording(Path("r.sqlite"), "faults", question, "a ball", {}).add("open", "", tree)
+    (other,) = read_recorded(Path("r.sqlite")).others
+    assert other.tree == {"seconds": 1.0, "certificate": None, "rows": [{"certified": 3}]}
+
+
+def test_certificates_are_named_from_the_folder_of_the_file(question: CommandQuestion) -> None:
+    for name in ("results", "proofs"):
+        Path(name).mkdir()
+    tree = {"seconds": 1.0, "certificate": "proofs/a.bnncert"}
+    path = Path("results/r.sqlite")
+    Recording(path, "count", question, "a ball", {}).add("exact", "", tree)
+    (other,) = read_recorded(path).others
+    assert other.certificate == "../proofs/a.bnncert"
+
+
+def test_without_a_file_nothing_is_written(question: CommandQuestion, folder: Path) -> None:
+    before = sorted(folder.iterdir())
+    assert Recording(None, "count", question, "a ball", {}).add("exact", "", {}) == ""
+    assert sorted(folder.iterdir()) == before
+
+
+def test_another_file_is_refused_before_the_work(question: CommandQuestion) -> None:
+    Path("notes.txt").write_text("text")
+    with pytest.raises(FormatError, match=r"notes\.txt: not a bnncert results file; it was not"):
+        Recording(Path("notes.txt"), "count", question, "a ball", {})
+    assert Path("notes.txt").read_text() == "text"
