@@ -15,6 +15,7 @@ from bnncert.commands.question import CommandQuestion, read_network, read_questi
 from bnncert.commands.recording import Recording
 from bnncert.errors import FormatError
 from bnncert.report.other_answers import shown_counts, shown_explanations, shown_faults
+from tests.commands.diamond import Run
 
 
 @pytest.fixture
@@ -100,3 +101,27 @@ def test_another_file_is_refused_before_the_work(question: CommandQuestion) -> N
     with pytest.raises(FormatError, match=r"notes\.txt: not a bnncert results file; it was not"):
         Recording(Path("notes.txt"), "count", question, "a ball", {})
     assert Path("notes.txt").read_text() == "text"
+
+
+def test_faults_of_several_inputs_in_one_report(folder: Path, run: Run) -> None:
+    np.save("x.npy", np.array([[1.0, 0.0], [1.5, 0.25]]))
+    asked = ("faults", "net.npz", "--input", "x.npy", "--results", "r.sqlite")
+    first = run(*asked, "--index", "0")
+    assert (first.code, first.err) == (0, "")
+    assert first.out.splitlines()[-1] == "results: r.sqlite (1 answer of explain, faults and count)"
+    assert run(*asked, "--index", "1").code == 0
+    # A repeated question replaces the older answer.
+    again = run(*asked, "--index", "0")
+    assert again.out.splitlines()[-1].startswith("results: r.sqlite (2 answers of ")
+    assert run("report", "r.sqlite", "-o", "page.html").code == 0
+    page = Path("page.html").read_text("utf-8")
+    assert "Weight faults" in page and "x.npy [0]" in page and "x.npy [1]" in page
+    recorded = read_recorded(Path("r.sqlite"))
+    assert {one.answer.status for one in shown_faults(recorded)} == {"exact"}
+
+
+def test_files_of_another_kind_are_refused_by_the_command(folder: Path, run: Run) -> None:
+    Path("notes.txt").write_text("text")
+    answer = run("faults", "net.npz", "--input", "x.npy", "--results", "notes.txt")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == "bnncert: notes.txt: not a bnncert results file; it was not changed\n"

@@ -510,7 +510,7 @@ def test_a_page_of_explanations_faults_and_counts(browser: Any, tmp_path: Path) 
     assert browser.execute_script(f"return {heads}.map(e => e.innerText)") == names
     sizes = "return [...document.querySelectorAll('img.kept')].map(e => [e.naturalWidth, e.width])"
     assert [width for width, _ in browser.execute_script(sizes)] == [28, 28]
-    assert count(browser, "figure.faults .bar") == 3
+    assert count(browser, "figure.faults .bar") == 2
     for width in (360, 1280):
         with screen(browser, width):
             # Tables scroll by themselves, and the page does not.

@@ -21,6 +21,7 @@ from bnncert.commands.options import (
     MethodOptions,
     ModelArgument,
     PointOptions,
+    ResultsOption,
     ScalingOptions,
     TalkOptions,
     TiesOption,
@@ -29,6 +30,7 @@ from bnncert.commands.options import (
 from bnncert.commands.output import json_path, refuse_unwritable, write_json
 from bnncert.commands.progress import LiveLine, watch
 from bnncert.commands.question import CommandQuestion, read_network, read_points, with_argument
+from bnncert.commands.recording import Recording
 from bnncert.commands.results import network_tree
 from bnncert.commands.talk import Talk
 from bnncert.commands.unused import refuse_unread
@@ -87,6 +89,7 @@ class FaultOutputs:
     """The files that `faults` writes."""
 
     certificate: CertificateOption = None
+    results: ResultsOption = None
     json_: JsonOption = None
 
 
@@ -109,7 +112,7 @@ def faults(
     refuse_unread(ctx, method)
     talk = Talk.of(ctx, talking, stderr=outputs.json_ == "-")
     point, options = with_argument(point, place), settings.options()
-    files = (outputs.certificate, json_path(outputs.json_))
+    files = (outputs.certificate, outputs.results, json_path(outputs.json_))
     refuse_unwritable(*files, read=(model, point.input_, point.labels))
     network = read_network(model, settings.sign_zero)
     question = _read(network, point, scaling)
@@ -120,8 +123,10 @@ def faults(
         **{"input": question.where, "labels": question.labels, "ties": ties, "method": method},
         "seed": settings.seed,
     }
+    asked = {"ties": ties, "layers": chosen.layer, "most": chosen.most}
+    recording = Recording(outputs.results, "faults", question, question.ball_text, asked)
     with watch(talk.watching, finite_limit(settings.timeout), opening) as progress:
-        shown = _ShownFaults(talk, progress, outputs, about)
+        shown = _ShownFaults(talk, progress, outputs, about, recording)
         try:
             found = tolerated_faults(
                 *(question.network, question.region, question.label),
@@ -164,6 +169,7 @@ class _ShownFaults:
     progress: LiveLine
     outputs: FaultOutputs
     about: dict[str, Any]
+    recording: Recording
 
     def __call__(self, found: FaultsResult, *, is_interrupted: bool = False) -> None:
         """Print the table, the faults and where the certificate is."""
@@ -173,7 +179,16 @@ class _ShownFaults:
             if is_interrupted:
                 line = f"interrupted after {found.seconds:.2f} s: the search is not finished"
                 self.talk.details.print(line)
+            else:
+                self._record(found)
         write_json(self.outputs.json_, {**self.about, **found.to_dict()})
+
+    def _record(self, found: FaultsResult) -> None:
+        """Add the answer to the results file, if there is one."""
+        status = "exact" if all(row.is_exact for row in found.rows) else "open"
+        line = self.recording.add(status, found.table().above, found.to_dict())
+        if line:
+            self.talk.details.print(line, soft_wrap=True)
 
     def _print(self, found: FaultsResult) -> None:
         console = self.talk.details

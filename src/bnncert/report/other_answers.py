@@ -61,7 +61,16 @@ class ShownFaults:
     certified: int | None
     falsified: int | None
     is_exact: bool
+    #: The number of faults that the scope has room for.
+    limit: int
     bits: tuple[str, ...]
+
+    @property
+    def certified_text(self) -> str:
+        """The certified number, or that all faults together are tolerated."""
+        if self.certified is None:
+            return "-"
+        return f"all {self.limit}" if self.certified == self.limit else str(self.certified)
 
     @property
     def exact_text(self) -> str:
@@ -166,6 +175,7 @@ def _fault_rows(answer: OtherAnswer, tree: Mapping[str, Any]) -> list[ShownFault
             certified=None if row["certified"] is None else _whole(row["certified"]),
             falsified=None if row["falsified"] is None else _whole(row["falsified"]),
             is_exact=row["exact"] is True,
+            limit=_whole(row["limit"]),
             bits=tuple(_bit(bit) for bit in row["bits"]),
         )
         for row in tree["rows"]

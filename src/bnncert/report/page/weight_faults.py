@@ -15,7 +15,7 @@ from bnncert.report.page.svg import WIDTH, AxisScale
 TEXT = (
     "Certified: no set of so many faults changes the class of any input of the region. Falsified: "
     "the listed faults change it. Both are exact if falsified is certified + 1, or if all faults "
-    "together are tolerated."
+    "together are tolerated; those have no bar."
 )
 
 _BAR, _STEP, _NAMES = 16, 24, 166
@@ -33,7 +33,7 @@ def fault_section(recorded: Recorded, page: Path) -> str:
             *cells.question(one.answer),
             escape(one.faults),
             escape(one.scope),
-            "-" if one.certified is None else str(one.certified),
+            one.certified_text,
             "-" if one.falsified is None else str(one.falsified),
             one.exact_text,
             _bits(one.bits),
@@ -57,11 +57,14 @@ def _bits(bits: Sequence[str]) -> str:
 
 
 def _charts(recorded: Recorded, found: Sequence[ShownFaults]) -> str:
-    """Return a chart for each network, region and kind of fault."""
+    """Return a chart for each network, region and kind of fault.
+
+    Numbers of scopes in which all faults are tolerated would make the other bars too short to read.
+    """
     groups: dict[tuple[str, str, str], dict[str, list[int]]] = {}
     for one in found:
         place = (one.answer.model_hash, one.answer.region, one.faults)
-        if one.certified is not None:
+        if one.certified is not None and one.certified < one.limit:
             groups.setdefault(place, {}).setdefault(one.scope, []).append(one.certified)
     charts = []
     for (model, region, kind), scopes in groups.items():
