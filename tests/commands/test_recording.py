@@ -125,3 +125,17 @@ def test_files_of_another_kind_are_refused_by_the_command(folder: Path, run: Run
     answer = run("faults", "net.npz", "--input", "x.npy", "--results", "notes.txt")
     assert (answer.code, answer.out) == (2, "")
     assert answer.err == "bnncert: notes.txt: not a bnncert results file; it was not changed\n"
+
+
+def test_explanations_of_images_in_one_report(folder: Path, run: Run) -> None:
+    asked = ("--radius", "0.25px", "--results", "r.sqlite", "--certificate", "0.bnncert")
+    answer = run("explain", "demo:sparse", "demo:0", *asked)
+    assert (answer.code, answer.err) == (0, "")
+    small = run("explain", "net.npz", "x.npy", "--results", "r.sqlite")
+    assert "results: r.sqlite (2 answers of " in small.out
+    assert run("report", "r.sqlite", "-o", "page.html").code == 0
+    page = Path("page.html").read_text("utf-8")
+    # The point of the small network is not a picture.
+    assert page.count("<img class=kept") == 1
+    assert 'href="./0.bnncert"' in page and ">x.npy</th>" in page
+    assert "mnist_sparse.npz" in page and "net.npz" in page

@@ -22,6 +22,7 @@ from bnncert.commands.options import (
     ModelArgument,
     PixelOptions,
     PointOptions,
+    ResultsOption,
     ScalingOptions,
     TalkOptions,
     TiesOption,
@@ -29,6 +30,7 @@ from bnncert.commands.options import (
 from bnncert.commands.output import json_path, refuse_unwritable, write_json
 from bnncert.commands.progress import LiveLine, watch
 from bnncert.commands.question import CommandQuestion, read_network, read_points, with_argument
+from bnncert.commands.recording import Recording
 from bnncert.commands.results import network_tree
 from bnncert.commands.talk import Talk
 from bnncert.commands.unused import refuse_unread
@@ -76,6 +78,7 @@ class ExplainOutputs:
         ),
     ] = None
     certificate: CertificateOption = None
+    results: ResultsOption = None
     json_: JsonOption = None
 
     @property
@@ -107,7 +110,7 @@ def explain(
     refuse_unread(ctx, method)
     talk = Talk.of(ctx, talking, stderr=outputs.json_ == "-")
     point, options = with_argument(point, place), settings.options()
-    files = (outputs.certificate, outputs.picture_file, json_path(outputs.json_))
+    files = (outputs.certificate, outputs.results, outputs.picture_file, json_path(outputs.json_))
     refuse_unwritable(*files, read=(model, point.input_, point.labels))
     network = read_network(model, settings.sign_zero)
     question, values = _read(network, point, domain, pixels)
@@ -119,8 +122,9 @@ def explain(
         **{"input": question.where, "labels": question.labels, "ties": ties, "method": method},
         "seed": settings.seed,
     }
+    recording = Recording(outputs.results, "explain", question, values.text, {"ties": ties})
     with watch(talk.watching, finite_limit(settings.timeout), opening) as progress:
-        shown = _Shown(talk, progress, picture, outputs, about)
+        shown = _Shown(talk, progress, picture, outputs, about, recording)
         try:
             found = explain_api(
                 *(question.network, values.image, question.label),
@@ -190,6 +194,7 @@ class _Shown:
     picture: KeptPicture | None
     outputs: ExplainOutputs
     about: dict[str, Any]
+    recording: Recording
 
     def __call__(self, found: Explanation, *, is_interrupted: bool = False) -> None:
         """Print the answer, write the picture and the JSON."""
@@ -199,7 +204,16 @@ class _Shown:
             if is_interrupted:
                 line = f"interrupted after {found.seconds:.2f} s: the search is not finished"
                 self.talk.details.print(line)
+            else:
+                self._record(found)
         write_json(self.outputs.json_, {**self.about, **found.to_dict()})
+
+    def _record(self, found: Explanation) -> None:
+        """Add the answer to the results file, if there is one."""
+        status = "minimal" if found.minimal else "sufficient"
+        line = self.recording.add(status, found.summary, found.to_dict())
+        if line:
+            self.talk.details.print(line, soft_wrap=True)
 
     def _print(self, found: Explanation) -> None:
         console = self.talk.details
