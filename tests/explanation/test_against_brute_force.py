@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import product
+from unittest import mock
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
 from bnncert.arrays import BoolArray
+from bnncert.explanation import enumeration
+from bnncert.explanation.enumeration import MOST_POINTS
 from bnncert.explanation.witnesses import with_free
 from tests.brute_force import (
     TinyNetwork,
@@ -93,9 +97,16 @@ ways = given(
 )
 
 
-@few(8)
+@pytest.mark.parametrize("most", [0, MOST_POINTS])
+@few(6)
 @ways
-def test_inputs_on_a_grid(seed: int, sign_zero: str, ties: str) -> None:
+def test_inputs_on_a_grid(most: int, seed: int, sign_zero: str, ties: str) -> None:
+    """Regions are decided by methods, or by the enumeration of their points."""
+    with mock.patch.object(enumeration, "MOST_POINTS", most):
+        check_on_a_grid(seed, sign_zero, ties)
+
+
+def check_on_a_grid(seed: int, sign_zero: str, ties: str) -> None:
     rng = np.random.default_rng(seed)
     for _ in range(MOST_DRAWS):
         size = int(rng.integers(2, 7))
@@ -109,7 +120,7 @@ def test_inputs_on_a_grid(seed: int, sign_zero: str, ties: str) -> None:
                 return
 
 
-@few(12)
+@few(8)
 @ways
 def test_real_inputs(seed: int, sign_zero: str, ties: str) -> None:
     rng = np.random.default_rng(seed)

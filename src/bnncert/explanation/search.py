@@ -8,7 +8,7 @@ larger F: that input is needed for good.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,9 @@ from bnncert.arrays import BoolArray, IntArray
 from bnncert.certificate.wanted import Wanted
 from bnncert.deadline import Deadline
 from bnncert.description.model import SignZero
+from bnncert.errors import BnncertError
 from bnncert.explanation.domain import Domain
+from bnncert.explanation.enumeration import Enumeration
 from bnncert.explanation.influence import least_influence_first
 from bnncert.explanation.result import ExplanationStep
 from bnncert.explanation.witnesses import Witnesses, with_free
@@ -28,7 +30,7 @@ from bnncert.problem import Problem
 from bnncert.replay import OnnxRuntime
 from bnncert.smallest.lower_side import LowerSide
 from bnncert.solving import solve
-from bnncert.verdict import Counterexample, Result
+from bnncert.verdict import Counterexample, Status
 
 #: Seconds of a verification: at least LEAST, and FACTOR times those of the longest proof so far, up
 #: to the limit of the caller.
@@ -41,6 +43,15 @@ SHARE, SHORTEST, LATE_SHARE = 0.3, 0.05, 0.5
 #: A group of at most this share of the inputs is small.  After PATIENCE undecided small groups in a
 #: row no others are verified, because the influence of the next ones is larger.
 SMALL_SHARE, PATIENCE = 1 / 200, 3
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The answer about one region, and what decided it."""
+
+    status: Status
+    method: str
+    counterexample: Counterexample | None = None
 
 
 class Search:
@@ -81,6 +92,7 @@ class Search:
         self._longest = 0.0
         runtime = OnnxRuntime.of(problem.network)
         self._search = Witnesses(problem, domain, runtime, deadline)
+        self._points = Enumeration(problem, domain, deadline)
 
     def run(self) -> None:
         """Free as many inputs as the time allows, and look for witnesses of the others."""
@@ -151,28 +163,47 @@ class Search:
         bounds = stability(self._problem.network, self._domain.region(free))
         return all(interval_proof(target, bounds[-1])[1] for target in self._problem.targets)
 
-    def _ask(self, added: IntArray) -> Result:
+    def _ask(self, added: IntArray) -> Answer:
         """Decide whether further inputs are free together with those that are."""
-        free, seconds = with_free(self.free, added), max(self._seconds, SHORTEST)
+        free, started = with_free(self.free, added), self.deadline.elapsed()
+        answer = self._by_enumeration(free) or self._by_method(free, int(added.size))
+        seconds = self.deadline.elapsed() - started
+        if answer.status == "robust":
+            self._longest = max(self._longest, seconds)
+        step = (int(free.sum()), int(added.size), answer.status, answer.method, seconds)
+        self.steps.append(ExplanationStep(*step))
+        return answer
+
+    def _by_enumeration(self, free: BoolArray) -> Answer | None:
+        """Return the answer for a region of few grid points; None if it needs a method."""
+        if not self._points.fits(free):
+            return None
+        is_decided, point = self._points.violation(free)
+        if point is not None:
+            found = self._search.confirm(free, point[None, :])
+            return None if found is None else Answer("not_robust", "enumeration", found)
+        # A certificate needs the proof of a method.
+        if not is_decided or self.part.path is not None:
+            return None
+        return Answer("robust", "enumeration")
+
+    def _by_method(self, free: BoolArray, added: int) -> Answer:
+        """Return the answer of the method."""
+        seconds = max(self._seconds, SHORTEST)
         path = self.part.next_file()
         wanted = None
         if path is not None:
             wanted = Wanted(path, self._problem.network, "real", self._sign_zero)
         problem = self._search.question(free)
         result = solve(
-            [problem], self._method, seconds, self._options, self._tell(added.size), wanted=wanted
+            [problem], self._method, seconds, self._options, self._tell(added), wanted=wanted
         )
         if result.status == "robust" and wanted is not None and result.certificate is None:
             # A proof without a certificate is not used, so that the certificate shows the result.
             self.part.reason = result.notes[-1] if result.notes else ""
             result = replace(result, status="unknown")
         self.part.finish(int(free.sum()), result)
-        if result.status == "robust":
-            self._longest = max(self._longest, result.seconds)
-        stage = result.deciding_stage
-        step = (int(free.sum()), int(added.size), result.status, stage, result.seconds)
-        self.steps.append(ExplanationStep(*step))
-        return result
+        return Answer(result.status, result.deciding_stage, result.counterexample)
 
     @property
     def _seconds(self) -> float:
@@ -188,6 +219,11 @@ class Search:
     def _learn(self, added: IntArray, found: Counterexample) -> None:
         """Keep the witness if the counterexample changes one of the added inputs only."""
         changed, found = self._search.narrow(self.free, added, found)
+        if not changed.size:
+            raise BnncertError(
+                "contradiction: a region was proved, but there is a counterexample in it; please "
+                "report this"
+            )
         if changed.size == 1:
             self.witnesses[int(changed[0])] = found
 
