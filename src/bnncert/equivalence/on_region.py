@@ -100,10 +100,11 @@ class RegionComparison:
         label = exact_class(self.product.first, center)
         if label == UNDETERMINED or exact_class(self.product.second, center) != label:
             return difference_at(self.product.first, self.product.second, region, center)
-        share = EXCLUSION_SHARE * self.deadline.remaining()
-        end = self.deadline.within(min(MOST_EXCLUSION_SECONDS, share))
+        share = min(MOST_EXCLUSION_SECONDS, EXCLUSION_SHARE * self.deadline.remaining())
         self.label = label
         for name, network in (("A", self.product.first), ("B", self.product.second)):
+            # Each network has half of the time.
+            end = self.deadline.within(share / 2)
             problem = robustness(network, region, label)
             result = self._solve(problem, network, name, end)
             found = self._at_counterexample(region, result)
