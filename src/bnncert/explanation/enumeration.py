@@ -70,7 +70,7 @@ class Enumeration:
         """Whether the region of free inputs has few points."""
         if self._values is None or not self._is_exact_above:
             return False
-        return float(np.prod(self._counts[free])) <= self._most
+        return bool(np.prod(self._counts[free]) <= self._most)
 
     def violation(self, free: BoolArray) -> tuple[bool, FloatArray | None]:
         """Return whether the region is decided, and a point with another class if it has one."""

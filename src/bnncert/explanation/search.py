@@ -46,7 +46,7 @@ SMALL_SHARE, PATIENCE = 1 / 200, 3
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class RegionAnswer:
     """The answer about one region, and what decided it."""
 
     status: Status
@@ -163,7 +163,7 @@ class Search:
         bounds = stability(self._problem.network, self._domain.region(free))
         return all(interval_proof(target, bounds[-1])[1] for target in self._problem.targets)
 
-    def _ask(self, added: IntArray) -> Answer:
+    def _ask(self, added: IntArray) -> RegionAnswer:
         """Decide whether further inputs are free together with those that are."""
         free, started = with_free(self.free, added), self.deadline.elapsed()
         answer = self._by_enumeration(free) or self._by_method(free, int(added.size))
@@ -174,20 +174,20 @@ class Search:
         self.steps.append(ExplanationStep(*step))
         return answer
 
-    def _by_enumeration(self, free: BoolArray) -> Answer | None:
+    def _by_enumeration(self, free: BoolArray) -> RegionAnswer | None:
         """Return the answer for a region of few grid points; None if it needs a method."""
         if not self._points.fits(free):
             return None
         is_decided, point = self._points.violation(free)
         if point is not None:
             found = self._search.confirm(free, point[None, :])
-            return None if found is None else Answer("not_robust", "enumeration", found)
+            return None if found is None else RegionAnswer("not_robust", "enumeration", found)
         # A certificate needs the proof of a method.
         if not is_decided or self.part.path is not None:
             return None
-        return Answer("robust", "enumeration")
+        return RegionAnswer("robust", "enumeration")
 
-    def _by_method(self, free: BoolArray, added: int) -> Answer:
+    def _by_method(self, free: BoolArray, added: int) -> RegionAnswer:
         """Return the answer of the method."""
         seconds = max(self._seconds, SHORTEST)
         path = self.part.next_file()
@@ -203,7 +203,7 @@ class Search:
             self.part.reason = result.notes[-1] if result.notes else ""
             result = replace(result, status="unknown")
         self.part.finish(int(free.sum()), result)
-        return Answer(result.status, result.deciding_stage, result.counterexample)
+        return RegionAnswer(result.status, result.deciding_stage, result.counterexample)
 
     @property
     def _seconds(self) -> float:
