@@ -2,7 +2,9 @@ r"""A beam search for few wrong signs of one layer that change the class at a po
 
 A set S of wrong signs changes the sums of the next layer by -2 sum_{i in S} x_i w_i; the class
 follows from these sums.  For every number of faults the search keeps the sets with the smallest
-margins, and extends them by one neuron.
+margins, and extends them by one neuron.  If the next layer is the last one, sets are compared by a
+smooth margin, with tanh(distance from the threshold / WIDTH_OF_SIGN) in the place of signs: it
+also counts neurons that come near to their thresholds.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ from bnncert.network.fault_questions import PointSigns
 
 #: Sets that are kept for each number of faults, and how many faults one more neuron may take.
 WIDTH, DEAREST = 24, 3
+
+#: The distance from a threshold within which a smooth sign differs from the sign.
+WIDTH_OF_SIGN = 2.0
 
 #: Rows of sums that are evaluated together.
 CHUNK = 4096
@@ -73,6 +78,16 @@ class Beam:
         scores = signs @ output.weights.T + output.bias
         return np.asarray((scores[:, [self._label]] - scores[:, self._rivals]).min(axis=1))
 
+    def _ranks(self, sums: Float32Array) -> FloatArray:
+        """Return the numbers by which sets are compared, the smallest being the best."""
+        layers, output = self._network.layers, self._network.output
+        if self._above + 1 < len(layers):
+            return self._margins(sums)
+        limit = layers[self._above].threshold(np.float32)
+        signs = np.tanh((sums - limit) / np.float32(WIDTH_OF_SIGN))
+        scores = signs @ output.weights.T.astype(np.float32) + output.bias.astype(np.float32)
+        return np.asarray((scores[:, [self._label]] - scores[:, self._rivals]).min(axis=1))
+
     def grow(self, most: int, deadline: Deadline) -> Iterator[list[WrongSigns]]:
         """Yield the best sets for 1, 2, .. faults."""
         while len(self.levels) <= most and not deadline.passed():
@@ -84,21 +99,21 @@ class Beam:
         seen: set[frozenset[int]] = set()
         found: list[tuple[float, WrongSigns, int]] = []
         for cost, members in self._by_cost.items():
-            if cost > faults or not members.size:
+            if cost > faults:
                 continue
             for base in self.levels[faults - cost]:
-                new = np.array(
-                    [i for i in members.tolist() if base.neurons | {i} not in seen], dtype=np.int64
-                )
-                new = new[[i not in base.neurons for i in new.tolist()]]
-                seen.update(base.neurons | {i} for i in new.tolist())
-                for start in range(0, new.size, CHUNK):
+                new = [i for i in members.tolist() if i not in base.neurons]
+                new = [i for i in new if base.neurons | {i} not in seen]
+                seen.update(base.neurons | {i} for i in new)
+                for start in range(0, len(new), CHUNK):
                     part = new[start : start + CHUNK]
-                    margins = self._margins(base.sums + self._steps[part])
-                    best = np.argsort(margins, kind="stable")[:WIDTH]
-                    found += [(float(margins[k]), base, int(part[k])) for k in best]
+                    ranks = self._ranks(base.sums + self._steps[part])
+                    best = np.argsort(ranks, kind="stable")[:WIDTH]
+                    found += [(float(ranks[k]), base, part[k]) for k in best]
         found.sort(key=lambda entry: entry[0])
-        return [
-            WrongSigns(base.neurons | {i}, base.sums + self._steps[i], margin)
-            for margin, base, i in found[:WIDTH]
-        ]
+        best_sets = [(b.neurons | {i}, b.sums + self._steps[i]) for _, b, i in found[:WIDTH]]
+        if not best_sets:
+            return []
+        margins = self._margins(np.stack([sums for _, sums in best_sets]))
+        made = [WrongSigns(*entry, float(m)) for entry, m in zip(best_sets, margins, strict=True)]
+        return sorted(made, key=lambda entry: entry.margin)

@@ -62,10 +62,10 @@ class FaultProver:
             return self._is_computed(scope, count)
         try:
             questions = self.setting.questions(scope, count, proof)
+            return all(self._is_robust(question, deadline, slice_) for question in questions)
         except FaultError:
             # The faults can be divided among the layers in too many ways.
             return False
-        return all(self._is_robust(question, deadline, slice_) for question in questions)
 
     def parts(self, scope: FaultScope, count: int, proof: FaultProof) -> list[Path]:
         """Return the certificates of the questions that a proved count needs."""

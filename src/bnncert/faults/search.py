@@ -25,7 +25,14 @@ from bnncert.faults.proving import FaultProver, largest
 from bnncert.faults.result import FaultBit, FaultRow, FaultsInterrupt, FaultsResult
 from bnncert.methods import REGISTRY, Options, Progress
 from bnncert.network import Network
-from bnncert.network.fault_questions import FaultProof, FaultScope, FaultSetting, PointSigns
+from bnncert.network.fault_questions import (
+    FaultKind,
+    FaultPlace,
+    FaultProof,
+    FaultScope,
+    FaultSetting,
+    PointSigns,
+)
 from bnncert.network.weight_flips import Fault, refuse_shared_weights, with_faults
 from bnncert.problem import Problem, Targets, Ties, robustness
 from bnncert.regions import Region
@@ -189,6 +196,7 @@ class _FaultSearch:
         if not self._starts_robust():
             return
         self._falsify()
+        self._share_faults()
         first = FIRST_SLICE
         if self.deadline.seconds is not None:
             first = max(LEAST_SLICE, FIRST_SHARE * self.deadline.seconds)
@@ -250,6 +258,25 @@ class _FaultSearch:
                 if deadline.passed():
                     return
 
+    def _share_faults(self) -> None:
+        """Use the faults of one neuron for its layer, and those of a layer for faults anywhere."""
+        for scope in self.rows:
+            for other in list(self.rows.values()):
+                inner = other.scope
+                within = scope.place == "anywhere" or (
+                    scope.place == "layer" and inner.layer == scope.layer
+                )
+                if inner.kind != scope.kind or not within or other.falsified is None:
+                    continue
+                if other.falsified < self._upper(self.rows[scope]):
+                    self.rows[scope] = replace(
+                        self.rows[scope],
+                        falsified=other.falsified,
+                        bits=other.bits,
+                        faults=other.faults,
+                        counterexample=other.counterexample,
+                    )
+
     def _effort(self, scope: FaultScope) -> int:
         """Return the place of a scope in the attack: faults of the last layers are found fast."""
         depth = self.problem.network.depth
@@ -282,17 +309,11 @@ class _FaultSearch:
     # -- the lower side -----------------------------------------------------------------------
 
     def _certify(self, scope: FaultScope, slice_: float) -> None:
-        """Raise the certified number of faults of a scope, each question in little time."""
+        """Raise the certified number of faults of a scope, with `slice_` seconds for a question."""
         row = self.rows[scope]
         if row.certified is None or row.is_exact:
             return
-        # What the other side suggests is nearly always right where the proof is exact.
-        start = self._upper(row) - 1
-        if scope.place == "anywhere" and self.problem.network.depth > 1:
-            start = self.rows.get(FaultScope(scope.kind, "layer", 0), row).certified or 1
-        elif "computed" not in self.setting.proofs(scope) and scope.place != "neuron":
-            stuck = FaultScope("thresholds", "layer", scope.layer)
-            start = self.rows.get(stuck, row).certified or 1
+        start = self._first_count(scope)
         for proof in self.setting.proofs(scope):
             row = self.rows[scope]
             assert row.certified is not None
@@ -306,22 +327,38 @@ class _FaultSearch:
 
             largest(holds, row.certified, self._upper(row), start)
 
+    def _first_count(self, scope: FaultScope) -> int:
+        """Return a number of faults that is likely to be certified."""
+        row, depth = self.rows[scope], self.problem.network.depth
+
+        def certified(kind: FaultKind, layer: int | None) -> int:
+            place: FaultPlace = "anywhere" if layer is None else "layer"
+            return self.rows.get(FaultScope(kind, place, layer), row).certified or 1
+
+        if scope.place == "anywhere" and depth > 1:
+            return certified(scope.kind, 0)
+        exact = "computed" in self.setting.proofs(scope)
+        if exact or (scope.place == "neuron" and scope.layer != depth):
+            # The other side, or all weights of a neuron.
+            return self._upper(row) - 1
+        if scope.place == "neuron":
+            return certified("weights", depth)
+        return max(certified("thresholds", scope.layer), certified(scope.kind, None))
+
     def _close_gaps(self) -> None:
-        """Try one fault more in the open rows, with more time, while some of them succeed."""
+        """Continue with the open rows, with more time, while some of them improve."""
         waiting = [scope for scope, row in self.rows.items() if not row.is_exact]
         while waiting and not self.deadline.passed():
             scope = waiting.pop(0)
-            row = self.rows[scope]
-            if row.certified is None or row.certified + 1 >= self._upper(row):
-                continue
-            slice_ = min(self.question_seconds, self.deadline.remaining() / (len(waiting) + 1))
-            self.stage = f"{scope.kind}, {row.name}, {row.certified + 1} faults"
-            for proof in self.setting.proofs(scope):
-                count = row.certified + 1
-                if self.prover.is_tolerated(scope, count, proof, self.deadline, slice_):
-                    self.rows[scope] = replace(row, certified=count, proof=proof)
-                    waiting.append(scope)
-                    break
+            before = self.rows[scope].certified
+            # A row ends with two or three questions that stay open.
+            share = self.deadline.remaining() / (2 * len(waiting) + 2)
+            self._certify(scope, min(self.question_seconds, share))
+            if self.rows[scope].certified != before and not self.rows[scope].is_exact:
+                waiting.append(scope)
+        for scope in self.rows:
+            # What other rows have proved; no further question is asked.
+            self._certify(scope, 0.0)
 
 
 def replayed(problem: Problem, point: FloatArray) -> Counterexample | None:

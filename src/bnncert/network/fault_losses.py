@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from bnncert.arrays import IntArray, SignArray
 from bnncert.network.layers import OutputLayer
+from bnncert.network.sum_ranges import LastSigns
 
 #: Integers, also large ones, in units of one over the common denominator of the output's weights.
 Gains: TypeAlias = npt.NDArray[Any]
@@ -26,23 +27,40 @@ MOST_SMALL = 2**62
 
 
 def largest_losses(
-    output: OutputLayer, pair: tuple[int, int], count: int, *, last: bool, weights: bool
+    output: OutputLayer, pair: tuple[int, int], count: int, last: LastSigns, *, weights: bool
 ) -> Fraction:
-    """Return an upper bound of the loss by `count` faults at any signs of the last layer.
+    """Return an upper bound of the loss by `count` faults in the last layer.
 
-    `last` allows wrong signs of last-layer neurons, `weights` flips of the output's weights.
+    `last` has the signs and the faults that a wrong sign takes.  `weights` allows flips of the
+    output's weights, too, whose gains depend on signs that may be wrong.
     """
     first, second = (output.integers[0][k] for k in pair)
-    parts = [first - second] if last else []
-    parts += [first, second] if weights else []
-    most = sum_of_largest(np.abs(np.concatenate(parts)), count)
+    gains, cost = _signed(first - second, last.state), last.cost
+    if weights:
+        gains = np.concatenate([gains, np.abs(first), np.abs(second)])
+        cost = np.concatenate([cost, np.ones(2 * first.size, dtype=np.int64)])
+    most = knapsack(cost, gains, count)[0][-1]
     return Fraction(2 * most, output.integers[1]) + _doubt(output, pair, count)
 
 
-def largest_row_loss(output: OutputLayer, pair: tuple[int, int], count: int) -> Fraction:
-    """Return an upper bound of the loss by `count` flips of weights in one row of the output."""
-    most = max(sum_of_largest(np.abs(output.integers[0][k]), count) for k in pair)
+def largest_output_losses(
+    output: OutputLayer, pair: tuple[int, int], count: int, last: LastSigns, *, one_row: bool
+) -> Fraction:
+    """Return an upper bound of the loss by `count` flips of the output's weights.
+
+    With `one_row` all flips are in the row of one class.
+    """
+    first, second = (output.integers[0][k] for k in pair)
+    rows = [_signed(first, last.state), _signed(-second, last.state)]
+    rows = rows if one_row else [np.concatenate(rows)]
+    most = max(sum_of_largest(row, count) for row in rows)
     return Fraction(2 * most, output.integers[1]) + _doubt(output, pair, count)
+
+
+def _signed(coefficients: Gains, state: SignArray) -> Gains:
+    """Return c_i x_i for known signs, and |c_i| for unknown ones."""
+    known = coefficients * state.astype(np.int64)
+    return np.asarray(np.where(state == 0, np.abs(coefficients), known))
 
 
 def sign_gains(output: OutputLayer, pair: tuple[int, int], signs: SignArray) -> Gains:

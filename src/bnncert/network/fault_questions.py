@@ -10,14 +10,16 @@ sign takes at least one fault.  Three ways to prove that no k faults of a scope 
 * "wrong signs", on any region: the layer above may be wrong by twice its k largest weights.
 * "own flips", on any region: every neuron of the layer has k flips of its own.
 
-Faults in the last layer and in the output lower the margin by at most the largest losses.  Faults
-anywhere are divided among the layers, k = k_1 + .. + k_L, and every division is one question.
+Faults in the last layer and in the output lower the margin by at most the largest losses, for which
+interval arithmetic says what signs are known on the region (:mod:`bnncert.network.sum_ranges`).
+Faults anywhere are divided among the layers, k = k_1 + .. + k_L, and every division is one
+question.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import comb
@@ -27,8 +29,8 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.network import fault_losses
-from bnncert.network.layers import OutputLayer
 from bnncert.network.network import Network
+from bnncert.network.sum_ranges import last_signs_on
 from bnncert.network.weight_flips import FaultError, derived, flip_costs, flip_network
 from bnncert.network.widened import with_own_flips, with_raised_scores, with_wrong_signs
 
@@ -157,29 +159,31 @@ class FaultSetting:
             return ("flips",)
         return ("wrong signs",) if scope.kind == "thresholds" else ("wrong signs", "own flips")
 
-    def questions(self, scope: FaultScope, count: int, proof: FaultProof) -> list[FaultQuestion]:
-        """Return the questions whose answers prove that `count` faults are tolerated."""
+    def questions(
+        self, scope: FaultScope, count: int, proof: FaultProof
+    ) -> Iterator[FaultQuestion]:
+        """Yield the questions whose answers prove that `count` faults are tolerated."""
         if proof not in self.proofs(scope) or proof == "computed":
             raise FaultError(f"the scope of faults has no proof {str(proof)[:20]!r}")
         if count == 0:
-            return [FaultQuestion(self.network)]
-        if scope.place == "anywhere":
-            return [self._divided(scope, parts, proof) for parts in self.divisions(count)]
-        number, depth = scope.number, self.network.depth
-        if number == depth and scope.place == "neuron":
-            losses = {r: fault_losses.largest_row_loss(*self._pair(r), count) for r in self.rivals}
-            return [FaultQuestion(with_raised_scores(self.network, losses))]
-        one = scope.place == "neuron" and proof != "own flips"
-        if number >= depth - 1:
-            faults = min(count, 1) if one and number < depth else count
-            return [FaultQuestion(self._lowered(faults, number < depth, number == depth))]
+            yield FaultQuestion(self.network)
+        elif scope.place == "anywhere":
+            for parts in self.divisions(count):
+                yield self._divided(scope, parts, proof)
+        else:
+            yield self._single(scope, count, proof)
+
+    def _single(self, scope: FaultScope, count: int, proof: FaultProof) -> FaultQuestion:
+        """Return the question of faults in one layer or in one neuron."""
+        number = scope.number
+        if number >= self.network.depth - 1:
+            return FaultQuestion(self._lowered(scope, count))
         if proof == "flips":
-            return [self._flips(scope, count)]
+            return self._flips(scope, count)
         if proof == "own flips":
-            return [FaultQuestion(with_own_flips(self.network, number, count, self.lo, self.hi))]
-        return [
-            FaultQuestion(with_wrong_signs(self.network, number, min(count, 1) if one else count))
-        ]
+            return FaultQuestion(with_own_flips(self.network, number, count, self.lo, self.hi))
+        wrong = min(count, 1) if scope.place == "neuron" else count
+        return FaultQuestion(with_wrong_signs(self.network, number, wrong))
 
     def losses(self, scope: FaultScope, count: int) -> dict[int, Fraction]:
         """Return the largest loss of margin over each class by faults above the layer before last.
@@ -214,10 +218,15 @@ class FaultSetting:
     ) -> FaultQuestion:
         """Return the question of faults anywhere, parts[l] of which are in layer l."""
         single = self.network.depth == 1
-        weights = scope.kind == "weights"
         if single and proof != "flips":
-            return FaultQuestion(self._lowered(sum(parts), True, weights))
-        network = self._lowered(parts[-1], not single, weights)
+            return FaultQuestion(self._lowered(scope, sum(parts)))
+        wide = self.network
+        for number, count in enumerate(parts[:-1]):
+            wide = wide if single else with_wrong_signs(wide, number, count)
+        if single:
+            network = self._lowered(FaultScope(scope.kind, "layer", 1), parts[-1])
+        else:
+            network = self._lowered(scope, parts[-1], wide)
         for number, count in enumerate(parts[:-1]):
             if number > 0 or proof == "wrong signs":
                 network = with_wrong_signs(network, number, count)
@@ -239,25 +248,41 @@ class FaultSetting:
         return FaultQuestion(flip_network(self.network, scope.number, home, cost), flips)
 
     def _costs(self, scope: FaultScope, count: int) -> IntArray:
-        """Return the faults that each wrong sign takes; for one neuron, 1 if `count` suffice."""
         assert self.at_point is not None
-        cost = self.at_point.costs[scope.number]
-        if scope.kind == "thresholds":
-            return np.ones_like(cost)
-        return np.where(cost <= count, 1, 2) if scope.place == "neuron" else cost
+        return _priced(scope, self.at_point.costs[scope.number], count)
 
-    def _lowered(self, count: int, last: bool, weights: bool) -> Network:
-        """Return the network with margins lowered by the largest losses of `count` faults."""
-        if not count or not (last or weights):
+    def _lowered(self, scope: FaultScope, count: int, wide: Network | None = None) -> Network:
+        """Return the network with margins lowered by faults in the last layer or the output.
+
+        `wide` is a network that allows the faults in lower layers; None if there are none.
+        """
+        output, depth = self.network.output, self.network.depth
+        if not count or (scope.kind == "thresholds" and scope.layer == depth):
             return derived(self.network)
-        losses = {
-            r: fault_losses.largest_losses(*self._pair(r), count, last=last, weights=weights)
-            for r in self.rivals
-        }
+        last = last_signs_on(self.network if wide is None else wide, self.lo, self.hi)
+        losses = {}
+        for rival in self.rivals:
+            pair = (self.label, rival)
+            if scope.layer == depth:
+                one = scope.place == "neuron"
+                losses[rival] = fault_losses.largest_output_losses(
+                    output, pair, count, last, one_row=one
+                )
+                continue
+            budget = min(count, 1) if scope.place == "neuron" else count
+            priced = replace(last, cost=_priced(scope, last.cost, count))
+            weights = scope.kind == "weights" and scope.place == "anywhere"
+            losses[rival] = fault_losses.largest_losses(
+                output, pair, budget, priced, weights=weights
+            )
         return with_raised_scores(self.network, losses)
 
-    def _pair(self, rival: int) -> tuple[OutputLayer, tuple[int, int]]:
-        return self.network.output, (self.label, rival)
+
+def _priced(scope: FaultScope, cost: IntArray, count: int) -> IntArray:
+    """Return the faults that each wrong sign takes; for one neuron, 1 if `count` suffice."""
+    if scope.kind == "thresholds":
+        return np.ones_like(cost)
+    return np.where(cost <= count, 1, 2) if scope.place == "neuron" else cost
 
 
 def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
