@@ -70,6 +70,19 @@ ENTRIES = (
         "bnncert faults demo:sparse demo:1 --layer 2 --layer 3",
     ),
     Entry(
+        "monotone",
+        "Decide whether a class or score is monotone in a feature, with a pair of inputs if not.",
+        ASK,
+        "bnncert monotone demo:sparse --feature 95 --label 7 --step 1 --input demo:0 "
+        "--radius 0.002",
+    ),
+    Entry(
+        "fair",
+        "Decide whether protected attributes can change the class, with a pair of inputs if so.",
+        ASK,
+        "bnncert fair demo:sparse --protect 406=-1,1 --input demo:0 --radius 0.002",
+    ),
+    Entry(
         "run",
         "Verify many points at many radii; the same command again continues an interrupted run.",
         MANY,

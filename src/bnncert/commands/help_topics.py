@@ -23,10 +23,12 @@ TOPICS: dict[str, tuple[str, ...]] = {
             "--count",
         ),
         *("--label", "--labels", "--scale", "--mean", "--std", "--data-dir", "--limit", "--only"),
+        *("--table", "--feature", "--protect", "--one-hot"),
     ),
     "Region": (
         *("--norm", "--radius", "--within", "--grid", "--clip", "--delta", "--max", "--tolerance"),
         *("--exact", "--targets", "--ties", "--sign-zero", "--arithmetic", "--layer", "--most"),
+        *("--step", "--score", "--decreasing"),
     ),
     "Method": (
         *("--method", "--coupling", "--solver", "--sparsity", "--form", "--samples", "--restarts"),

@@ -46,7 +46,7 @@ class _RelationRun:
     """The state of one question."""
 
     question: PairQuestion
-    words: str
+    words: tuple[str, str]
     asking: Asking
     parts: Sequence[PairPart]
     deadline: Deadline
@@ -61,7 +61,7 @@ class _RelationRun:
         """Return what is known now."""
         return RelationResult(
             status or self._status(),
-            self.words,
+            *self.words,
             self.question.changes,
             self.question.names,
             tuple(self.answers),
@@ -150,7 +150,7 @@ class _RelationRun:
         return result
 
 
-def answer(question: PairQuestion, words: str, asking: Asking) -> RelationResult:
+def answer(question: PairQuestion, words: tuple[str, str], asking: Asking) -> RelationResult:
     """Answer a question about two copies of a network.
 
     Parameters
@@ -158,7 +158,7 @@ def answer(question: PairQuestion, words: str, asking: Asking) -> RelationResult
     question
         The question.
     words
-        The property in words.
+        The property in words, and its negation.
     asking
         How it is answered.
     """

@@ -22,6 +22,9 @@ from bnncert.regions import Box
 #: The largest number of values of one feature that are looked at one by one.
 MOST_VALUES = 4096
 
+#: The largest number of values that are written out in words.
+MOST_WORDS = 4
+
 
 @dataclass(frozen=True)
 class Change:
@@ -50,16 +53,16 @@ class Change:
     def words(self, names: Sequence[str]) -> str:
         """Return the change in words."""
         if len(self.features) > 1:
-            return f"one-hot group {', '.join(names[f] for f in self.features)}"
+            return f"which of {', '.join(names[f] for f in self.features)} is 1"
         name = names[self.features[0]]
         if self.step is not None:
-            return f"{name} by multiples of {self.step:.9g}"
+            return f"{name} (steps of {self.step:.9g})"
         if not self.values:
-            return f"{name} by any amount"
+            return f"{name} (real values)"
         shown = [f"{v[0]:.9g}" for v in self.values]
-        if len(shown) > 4:
-            return f"{name} among {len(shown)} values from {shown[0]} to {shown[-1]}"
-        return f"{name} among {', '.join(shown)}"
+        if len(shown) > MOST_WORDS:
+            return f"{name} ({len(shown)} values from {shown[0]} to {shown[-1]})"
+        return f"{name} (values {', '.join(shown)})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""

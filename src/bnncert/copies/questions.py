@@ -107,7 +107,8 @@ def check_monotone(
     change = feature_change(f, box, shown[f], step, values)
     what = f"score {relation.score}" if score is not None else f"class {relation.label}"
     way = "increasing" if increasing else "decreasing"
-    words = f"{what} is monotonically {way} in {change.words(shown)}"
+    goal = f"monotonically {way} in {change.words(shown)}"
+    words = (f"{what} is {goal}", f"{what} is not {goal}")
     question = PairQuestion(network, box, (change,), groups, relation, shown)
     asking = Asking(method, timeout, options, progress, certificate, announce)
     return answer(question, words, asking)
@@ -210,7 +211,8 @@ def check_fair(
             raise InputError(
                 f"feature {mixed[0]} is a column of a one-hot group; protect the whole group"
             )
-    words = f"the class does not depend on {' and '.join(c.words(shown) for c in changes)}"
+    what = " and ".join(change.words(shown) for change in changes)
+    words = (f"the class does not depend on {what}", f"the class depends on {what}")
     question = PairQuestion(network, box, tuple(changes), others, Relation(), shown)
     asking = Asking(method, timeout, options, progress, certificate, announce)
     return answer(question, words, asking)

@@ -58,8 +58,8 @@ class RelationResult(PrintedAsTable):
     ----------
     status
         "holds", "fails" (with a pair of inputs), "unknown" or "timeout".
-    question
-        The property in words.
+    statement, negation
+        The property in words, and what is true if it fails.
     changes
         What changes between the two inputs.
     names
@@ -79,7 +79,8 @@ class RelationResult(PrintedAsTable):
     """
 
     status: RelationStatus
-    question: str
+    statement: str
+    negation: str
     changes: tuple[Change, ...]
     names: tuple[str, ...]
     parts: tuple[PartResult, ...]
@@ -94,11 +95,14 @@ class RelationResult(PrintedAsTable):
 
     def summary(self) -> str:
         """Return the answer in one line."""
+        time = f"{self.seconds:.2f} s"
+        if self.status == "holds":
+            return f"holds: {self.statement}; {time}"
+        if self.status == "fails":
+            return f"fails: {self.negation}; {time}"
         done = sum(part.status == "holds" for part in self.parts)
-        text = f"{self.status}: {self.question}; "
-        if self.status in ("unknown", "timeout") and self.count > 1:
-            text += f"{done} of {self.count} parts proved, "
-        return f"{text}{self.seconds:.2f} s"
+        parts = f"{done} of {self.count} parts proved, " if self.count > 1 else ""
+        return f"{self.status}: undecided whether {self.statement}; {parts}{time}"
 
     @property
     def lower(self) -> float:
@@ -144,7 +148,7 @@ class RelationResult(PrintedAsTable):
         """Return plain data for JSON."""
         return {
             "status": self.status,
-            "question": self.question,
+            "statement": self.statement,
             "changes": [change.to_dict() for change in self.changes],
             "names": list(self.names),
             "lower": finite_or_none(self.lower),
