@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from bnncert.batch.labelled_points import OWN
+from bnncert.commands.answer_view import AnswerView
 from bnncert.commands.clock import finite_limit, limit_text, remaining
 from bnncert.commands.grouping import grouped
 from bnncert.commands.options import (
@@ -27,8 +28,8 @@ from bnncert.commands.options import (
     TalkOptions,
     TiesOption,
 )
-from bnncert.commands.output import json_path, refuse_unwritable, write_json
-from bnncert.commands.progress import LiveLine, watch
+from bnncert.commands.output import json_path, refuse_unwritable
+from bnncert.commands.progress import watch
 from bnncert.commands.question import CommandQuestion, read_network, read_points, with_argument
 from bnncert.commands.recording import Recording
 from bnncert.commands.results import network_tree
@@ -124,7 +125,9 @@ def explain(
     }
     recording = Recording(outputs.results, "explain", question, values.text, {"ties": ties})
     with watch(talk.watching, finite_limit(settings.timeout), opening) as progress:
-        shown = _Shown(talk, progress, picture, outputs, about, recording)
+        view = _ExplanationView(
+            *(talk, progress, outputs.json_, about, recording, outputs.certificate), picture
+        )
         try:
             found = explain_api(
                 *(question.network, values.image, question.label),
@@ -139,11 +142,11 @@ def explain(
                 certificate=outputs.certificate,
             )
         except ExplanationInterrupt as stop:
-            shown(stop.result, is_interrupted=True)
+            view.show_interrupted(stop.result)
             raise
         except InputError as error:
             raise InputError(f"{question.where}: {error}") from error
-        shown(found)
+        view.show(found)
 
 
 def _read(
@@ -186,36 +189,17 @@ def _picture(
 
 
 @dataclass(frozen=True, eq=False)
-class _Shown:
-    """Prints an explanation and writes its files."""
+class _ExplanationView(AnswerView[Explanation]):
+    """Prints an explanation and writes its picture."""
 
-    talk: Talk
-    progress: LiveLine
     picture: KeptPicture | None
-    outputs: ExplainOutputs
-    about: dict[str, Any]
-    recording: Recording
 
-    def __call__(self, found: Explanation, *, is_interrupted: bool = False) -> None:
-        """Print the answer, write the picture and the JSON."""
-        self.progress.open()
-        with self.progress.paused():
-            self._print(found)
-            if is_interrupted:
-                line = f"interrupted after {found.seconds:.2f} s: the search is not finished"
-                self.talk.details.print(line)
-            else:
-                self._record(found)
-        write_json(self.outputs.json_, {**self.about, **found.to_dict()})
+    def summary(self, found: Explanation) -> tuple[str, str]:
+        """Return whether the set is minimal."""
+        return "minimal" if found.minimal else "sufficient", found.summary
 
-    def _record(self, found: Explanation) -> None:
-        """Add the answer to the results file, if there is one."""
-        status = "minimal" if found.minimal else "sufficient"
-        line = self.recording.add(status, found.summary, found.to_dict())
-        if line:
-            self.talk.details.print(line, soft_wrap=True)
-
-    def _print(self, found: Explanation) -> None:
+    def print_answer(self, found: Explanation) -> None:
+        """Print the answer and write the picture."""
         console = self.talk.details
         if self.talk.verbose:
             console.print(str(found.table()), soft_wrap=True)
@@ -234,8 +218,3 @@ class _Shown:
                 console.print(row, soft_wrap=True)
         elif picture is not None:
             console.print(picture.write(found), soft_wrap=True)
-        if found.certificate is not None:
-            size = Path(found.certificate).stat().st_size
-            console.print(f"certificate: {found.certificate} ({size} bytes)", soft_wrap=True)
-        elif self.outputs.certificate is not None:
-            console.print(f"no certificate: {found.no_certificate or 'no proof'}", soft_wrap=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from bnncert.batch.labelled_points import OWN
+from bnncert.commands.answer_view import AnswerView
 from bnncert.commands.clock import finite_limit, limit_text, remaining
 from bnncert.commands.grouping import grouped
 from bnncert.commands.options import (
@@ -27,8 +27,8 @@ from bnncert.commands.options import (
     TiesOption,
     WithinOption,
 )
-from bnncert.commands.output import json_path, refuse_unwritable, write_json
-from bnncert.commands.progress import LiveLine, watch
+from bnncert.commands.output import json_path, refuse_unwritable
+from bnncert.commands.progress import watch
 from bnncert.commands.question import CommandQuestion, read_network, read_points, with_argument
 from bnncert.commands.recording import Recording
 from bnncert.commands.results import network_tree
@@ -126,7 +126,7 @@ def faults(
     asked = {"ties": ties, "layers": chosen.layer, "most": chosen.most}
     recording = Recording(outputs.results, "faults", question, question.ball_text, asked)
     with watch(talk.watching, finite_limit(settings.timeout), opening) as progress:
-        shown = _ShownFaults(talk, progress, outputs, about, recording)
+        view = _FaultsView(*(talk, progress, outputs.json_, about, recording, outputs.certificate))
         try:
             found = tolerated_faults(
                 *(question.network, question.region, question.label),
@@ -142,9 +142,9 @@ def faults(
                 certificate=outputs.certificate,
             )
         except FaultsInterrupt as stop:
-            shown(stop.result, is_interrupted=True)
+            view.show_interrupted(stop.result)
             raise
-        shown(found)
+        view.show(found)
 
 
 def _read(network: Network, point: FaultBallOptions, scaling: ScalingOptions) -> CommandQuestion:
@@ -162,35 +162,16 @@ def _read(network: Network, point: FaultBallOptions, scaling: ScalingOptions) ->
 
 
 @dataclass(frozen=True, eq=False)
-class _ShownFaults:
-    """Prints a result and writes it as JSON."""
+class _FaultsView(AnswerView[FaultsResult]):
+    """Prints how many faults are tolerated."""
 
-    talk: Talk
-    progress: LiveLine
-    outputs: FaultOutputs
-    about: dict[str, Any]
-    recording: Recording
-
-    def __call__(self, found: FaultsResult, *, is_interrupted: bool = False) -> None:
-        """Print the table, the faults and where the certificate is."""
-        self.progress.open()
-        with self.progress.paused():
-            self._print(found)
-            if is_interrupted:
-                line = f"interrupted after {found.seconds:.2f} s: the search is not finished"
-                self.talk.details.print(line)
-            else:
-                self._record(found)
-        write_json(self.outputs.json_, {**self.about, **found.to_dict()})
-
-    def _record(self, found: FaultsResult) -> None:
-        """Add the answer to the results file, if there is one."""
+    def summary(self, found: FaultsResult) -> tuple[str, str]:
+        """Return whether all numbers are exact."""
         status = "exact" if all(row.is_exact for row in found.rows) else "open"
-        line = self.recording.add(status, found.table().above, found.to_dict())
-        if line:
-            self.talk.details.print(line, soft_wrap=True)
+        return status, found.table().above
 
-    def _print(self, found: FaultsResult) -> None:
+    def print_answer(self, found: FaultsResult) -> None:
+        """Print the table, and the faults that change the class."""
         console = self.talk.details
         self.talk.answer.print(str(found.table()), soft_wrap=True, highlight=False)
         rows = [row for row in found.rows if row.counterexample is not None]
@@ -204,11 +185,6 @@ class _ShownFaults:
         if any(not row.is_exact for row in found.rows):
             line = "open: the numbers between certified and falsified are undecided"
             console.print(line, soft_wrap=True)
-        if found.certificate is not None:
-            size = Path(found.certificate).stat().st_size
-            console.print(f"certificate: {found.certificate} ({size} bytes)", soft_wrap=True)
-        elif self.outputs.certificate is not None:
-            console.print(f"no certificate: {found.no_certificate or 'no answer'}", soft_wrap=True)
 
 
 def _changes(row: FaultRow, most: int | None = None) -> str:
