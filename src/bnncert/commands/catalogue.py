@@ -70,6 +70,12 @@ ENTRIES = (
         "bnncert faults demo:sparse demo:1 --layer 2 --layer 3",
     ),
     Entry(
+        "count",
+        "Count the grid points of a region whose class changes, with certified bounds.",
+        ASK,
+        "bnncert count demo:sparse demo:0 --norm l0 --radius 2 --within 8px --grid 1px",
+    ),
+    Entry(
         "monotone",
         "Decide whether a class or score is monotone in a feature, with a pair of inputs if not.",
         ASK,

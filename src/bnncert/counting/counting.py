@@ -12,7 +12,14 @@ from bnncert.arrays import FloatArray
 from bnncert.certificate.wanted import Wanted
 from bnncert.counting.grid_points import GridPoints
 from bnncert.counting.proof import write_count
-from bnncert.counting.result import CountInterrupt, CountResult, ShareEstimate, count_text
+from bnncert.counting.result import (
+    CountInterrupt,
+    CountResult,
+    ShareEstimate,
+    count_text,
+    lower_count,
+    upper_count,
+)
 from bnncert.counting.sampling import Sampling
 from bnncert.counting.search import CountSearch
 from bnncert.counting.tree import Kind
@@ -198,7 +205,7 @@ class _Counting:
     def report(self, lower: int, upper: int) -> None:
         """Show the bounds."""
         total = count_text(self.search.total)
-        bounds = f"at least {count_text(lower)}, at most {count_text(upper)} of {total} points"
+        bounds = f"at least {lower_count(lower)}, at most {upper_count(upper)} of {total} points"
         self.progress(bounds, 0, 0)
 
     def result(self) -> CountResult:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
 from typing import Any
 
 from bnncert.arrays import FloatArray
 from bnncert.description.rationals import float_above, float_below
+from bnncert.rounded_bounds import lower_text, rounded, upper_text
 from bnncert.text_table import PrintedAsTable, TextTable
 from bnncert.verdict import InterruptWithResult
 
-#: Counts with more digits are shown in powers of ten.
-MOST_SHOWN_DIGITS = 15
+#: Counts with more digits are shown in powers of ten, with a few digits.
+MOST_SHOWN_DIGITS, SHOWN_DIGITS = 15, 4
 
 
 def count_digits(count: int) -> str:
@@ -21,11 +23,21 @@ def count_digits(count: int) -> str:
     return str(Decimal(count))
 
 
-def count_text(count: int) -> str:
-    """Return a count as tables show it: all digits with commas, or about 1.23e+456."""
+def count_text(count: int, rounding: str = ROUND_HALF_EVEN) -> str:
+    """Return a count with commas, or a long one in powers of ten, rounded as `decimal` names it."""
     if abs(count) < 10**MOST_SHOWN_DIGITS:
         return f"{count:,}"
-    return f"about {Decimal(count):.3e}"
+    return f"about {rounded(Fraction(count), SHOWN_DIGITS, rounding):.3e}"
+
+
+def lower_count(count: int) -> str:
+    """Return a lower bound, rounded down if it is long."""
+    return count_text(count, ROUND_FLOOR)
+
+
+def upper_count(count: int) -> str:
+    """Return an upper bound, rounded up if it is long."""
+    return count_text(count, ROUND_CEILING)
 
 
 @dataclass(frozen=True)
@@ -126,25 +138,29 @@ class CountResult(PrintedAsTable):
         if self.is_exact:
             verb = "has" if self.lower == 1 else "have"
             return f"{total}, exactly {count_text(self.lower)} {verb} another class"
-        bounds = f"at least {count_text(self.lower)} and at most {count_text(self.upper)}"
+        bounds = f"at least {lower_count(self.lower)} and at most {upper_count(self.upper)}"
         return f"{total}, {bounds} have another class"
 
     def table(self) -> TextTable:
         """Return the bounds and the estimate as counts and as shares."""
         rows = [
-            ["at least", count_text(self.lower), f"{self.lower_share:.6g}"],
-            ["at most", count_text(self.upper), f"{self.upper_share:.6g}"],
+            ["at least", lower_count(self.lower), lower_text(self.lower_share, 6)],
+            ["at most", upper_count(self.upper), upper_text(self.upper_share, 6)],
         ]
         if self.estimate is not None:
             rows.append(["estimate", *self._estimated(self.estimate)])
         below = [f"{self.nodes:,} nodes, {self.leaves:,} leaves, {self.seconds:.2f} s"]
+        if self.estimate is not None:
+            drawn, changed = self.estimate.samples, self.estimate.changed
+            level = f"level {self.estimate.confidence:.6g}"
+            below.insert(0, f"estimate: {changed:,} of {drawn:,} random points, {level}")
         return TextTable(self.sentence(), ["bound", "points", "share"], rows, below)
 
     def _estimated(self, found: ShareEstimate) -> list[str]:
         """Return the cells of the estimate: both ends of the interval."""
-        low, high = (int(Fraction(share) * self.total) for share in (found.low, found.high))
-        points = f"{count_text(low)} to {count_text(high)}"
-        return [points, f"{found.low:.4g} to {found.high:.4g} ({found.confidence:.4g})"]
+        low, high = (Fraction(share) * self.total for share in (found.low, found.high))
+        points = f"{lower_count(math.floor(low))} to {upper_count(math.ceil(high))}"
+        return [points, f"{lower_text(found.low, 4)} to {upper_text(found.high, 4)}"]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON; counts are texts of digits, since they can be very long."""

@@ -67,7 +67,7 @@ def check_count(section: Section, parts: Parts, subject: Subject) -> Shown:
     if len(rivals) < network.classes - 1:
         names = f"class {', '.join(map(str, rivals))} instead of the label"
     verb = "has" if lower == 1 else "have"
-    numbers = f"at least {_text(lower)} and at most {_text(upper)} have"
+    numbers = f"at least {_text(lower)} and at most {_text(upper, up=True)} have"
     if lower == upper:
         numbers = f"exactly {_text(lower)} {verb}"
     settings = f"real arithmetic, {SIGN_OF_ZERO[network.sign_zero]}, {TIES[ties]}"
@@ -93,14 +93,16 @@ def _number(text: Any) -> int:
     return int(text, 16)
 
 
-def _text(number: int) -> str:
-    """Return a number in digits, or rounded if the text would be long."""
+def _text(number: int, *, up: bool = False) -> str:
+    """Return a number in digits, or rounded down or up if the text would be long."""
     if number < MOST_SHOWN:
         return f"{number:,}"
-    # Python's logarithm takes integers of any size.
-    exponent = int(number.bit_length() * 0.30102999566398) - 8
-    exponent += len(str(number // 10**exponent)) - 1
-    return f"about {float(Fraction(number, 10**exponent)):.3f}e+{exponent}"
+    # Decimal digits before the last four, or one less.
+    exponent = max(0, (number.bit_length() - 1) * 30102 // 100000 - 3)
+    while number >= 10 ** (exponent + 4):
+        exponent += 1
+    first = -(-number // 10**exponent) if up else number // 10**exponent
+    return f"about {first / 1000:.3f}e+{exponent + 3}"
 
 
 def _root(space: Space, network: Network) -> CountedPart:

@@ -1,0 +1,179 @@
+"""`bnncert count`: how many grid points of a region have another class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from bnncert.batch.labelled_points import OWN
+from bnncert.commands.clock import DEFAULT_LIMIT, finite_limit, limit_text, remaining
+from bnncert.commands.grouping import grouped
+from bnncert.commands.options import (
+    BallShape,
+    CertificateOption,
+    GridOption,
+    InputArgument,
+    JsonOption,
+    ModelArgument,
+    PointOptions,
+    ScalingOptions,
+    SeedOption,
+    SignZeroOption,
+    TalkOptions,
+    TiesOption,
+    TimeoutOption,
+    WithinOption,
+)
+from bnncert.commands.output import json_path, refuse_unwritable, write_json
+from bnncert.commands.progress import LiveLine, watch
+from bnncert.commands.question import CommandQuestion, read_network, read_points, with_argument
+from bnncert.commands.results import network_tree
+from bnncert.commands.talk import Talk
+from bnncert.counting import CountInterrupt, CountResult
+from bnncert.counting import count as count_points
+from bnncert.counting.counting import CONFIDENCE, SAMPLES
+from bnncert.errors import InputError
+from bnncert.network import Network
+
+
+@dataclass(frozen=True)
+class CountBallOptions(PointOptions):
+    """A labelled point and the points of a grid around it."""
+
+    norm: Annotated[
+        Literal["linf", "l0"],
+        typer.Option("--norm", help="Norm of the ball; l0: at most --radius inputs change."),
+    ] = "linf"
+    radius: Annotated[
+        str | None,
+        typer.Option(
+            "--radius", help="Radius in input units, in pixels as in 1px, or for l0 a number."
+        ),
+    ] = None
+    within: WithinOption = None
+    grid: GridOption = None
+
+
+@dataclass(frozen=True)
+class CountSettings:
+    """The limits of the search, and the random points."""
+
+    timeout: TimeoutOption = DEFAULT_LIMIT
+    samples: Annotated[
+        int, typer.Option("--samples", help="Random points for the estimate; 0 for none.")
+    ] = SAMPLES
+    confidence: Annotated[
+        float, typer.Option("--confidence", help="Level of the interval of the estimate.")
+    ] = CONFIDENCE
+    seed: SeedOption = 0
+    sign_zero: SignZeroOption = None
+
+
+@dataclass(frozen=True)
+class CountOutputs:
+    """The files that `count` writes."""
+
+    certificate: CertificateOption = None
+    json_: JsonOption = None
+
+
+@grouped
+def count(
+    *,
+    ctx: typer.Context,
+    model: ModelArgument,
+    place: InputArgument = None,
+    point: CountBallOptions,
+    scaling: ScalingOptions,
+    ties: TiesOption = "violation",
+    settings: CountSettings,
+    outputs: CountOutputs,
+    talking: TalkOptions,
+) -> None:
+    """Count the grid points of a region whose class changes, with certified bounds."""
+    talk = Talk.of(ctx, talking, stderr=outputs.json_ == "-")
+    point = with_argument(point, place)
+    files = (outputs.certificate, json_path(outputs.json_))
+    refuse_unwritable(*files, read=(model, point.input_, point.labels))
+    network = read_network(model, settings.sign_zero)
+    question = _read(network, point, scaling)
+    title = f"{model.name}, {question.title}: {question.label_text}, {question.ball_text}"
+    opening = talk.details.later(f"{title}; {limit_text(ctx, settings.timeout)}")
+    about = {
+        **network_tree(question.network),
+        **{"input": question.where, "labels": question.labels, "ties": ties},
+        **{"region": question.region.to_dict(), "seed": settings.seed},
+    }
+    with watch(talk.watching, finite_limit(settings.timeout), opening) as progress:
+        shown = _ShownCount(talk, progress, outputs, about)
+        try:
+            found = count_points(
+                *(question.network, question.region, question.label),
+                targets=question.targets,
+                ties=ties,
+                samples=settings.samples,
+                confidence=settings.confidence,
+                seed=settings.seed,
+                timeout=remaining(settings.timeout),
+                progress=progress,
+                certificate=outputs.certificate,
+            )
+        except CountInterrupt as stop:
+            shown(stop.result, is_interrupted=True)
+            raise
+        shown(found)
+
+
+def _read(network: Network, point: CountBallOptions, scaling: ScalingOptions) -> CommandQuestion:
+    """Return the ball around the one point that the options describe."""
+    if point.input_ is None:
+        raise InputError("--input is missing; give the point around which points are counted")
+    if point.radius is None:
+        raise InputError("--radius is missing; give the radius of the ball")
+    if point.grid is None:
+        raise InputError(
+            "--grid is missing; without it a ball has infinitely many points (1px: integer pixels)"
+        )
+    if point.label is None and point.labels is None:
+        # Points whose class differs from the network's answer are counted.
+        point = replace(point, labels=OWN)
+    shape = BallShape(point.norm, point.radius, point.within, point.grid)
+    points = read_points(network, point, shape, scaling)
+    if points.is_folder:
+        raise InputError(f"{point.input_}: points are counted around one image; give --index")
+    return points.question(points.index)
+
+
+@dataclass(frozen=True, eq=False)
+class _ShownCount:
+    """Prints a result and writes it as JSON."""
+
+    talk: Talk
+    progress: LiveLine
+    outputs: CountOutputs
+    about: dict[str, Any]
+
+    def __call__(self, found: CountResult, *, is_interrupted: bool = False) -> None:
+        """Print the bounds and where the certificate is."""
+        self.progress.open()
+        with self.progress.paused():
+            self._print(found)
+            if is_interrupted:
+                line = f"interrupted after {found.seconds:.2f} s: the search is not finished"
+                self.talk.details.print(line)
+        write_json(self.outputs.json_, {**self.about, **found.to_dict()})
+
+    def _print(self, found: CountResult) -> None:
+        console = self.talk.details
+        if self.talk.quiet:
+            self.talk.answer.print(found.sentence(), soft_wrap=True, highlight=False)
+            return
+        console.print(str(found.table()), soft_wrap=True, highlight=False)
+        if found.certificate is not None:
+            size = Path(found.certificate).stat().st_size
+            console.print(f"certificate: {found.certificate} ({size} bytes)", soft_wrap=True)
+        elif found.no_certificate:
+            console.print(f"no certificate: {found.no_certificate}", soft_wrap=True)
