@@ -94,3 +94,12 @@ def test_ctrl_c_prints_what_is_known(
     assert "the search is not finished" in answer.out
     tree = json.loads((folder / "b.json").read_text())
     assert (tree["lower"], tree["upper"], tree["exact"]) == ("1", "25", False)
+
+
+def test_a_results_file_has_the_count(folder: Path, run: Run) -> None:
+    answer = run("count", "net.npz", *POINT, *GRID, "--samples", "30", "--results", "r.sqlite")
+    assert answer.code == 0 and "r.sqlite" in answer.out
+    shown = run("report", "r.sqlite", "--csv", "tables")
+    assert shown.code == 0
+    texts = [path.read_text() for path in (folder / "tables").glob("*.csv")]
+    assert any(",25," in text and "exact" in text for text in texts)

@@ -19,6 +19,7 @@ from bnncert.commands.options import (
     JsonOption,
     ModelArgument,
     PointOptions,
+    ResultsOption,
     ScalingOptions,
     SeedOption,
     SignZeroOption,
@@ -30,6 +31,7 @@ from bnncert.commands.options import (
 from bnncert.commands.output import json_path, refuse_unwritable, write_json
 from bnncert.commands.progress import LiveLine, watch
 from bnncert.commands.question import CommandQuestion, read_network, read_points, with_argument
+from bnncert.commands.recording import Recording
 from bnncert.commands.results import network_tree
 from bnncert.commands.talk import Talk
 from bnncert.counting import CountInterrupt, CountResult
@@ -77,6 +79,7 @@ class CountOutputs:
     """The files that `count` writes."""
 
     certificate: CertificateOption = None
+    results: ResultsOption = None
     json_: JsonOption = None
 
 
@@ -96,7 +99,7 @@ def count(
     """Count the grid points of a region whose class changes, with certified bounds."""
     talk = Talk.of(ctx, talking, stderr=outputs.json_ == "-")
     point = with_argument(point, place)
-    files = (outputs.certificate, json_path(outputs.json_))
+    files = (outputs.certificate, outputs.results, json_path(outputs.json_))
     refuse_unwritable(*files, read=(model, point.input_, point.labels))
     network = read_network(model, settings.sign_zero)
     question = _read(network, point, scaling)
@@ -107,8 +110,10 @@ def count(
         **{"input": question.where, "labels": question.labels, "ties": ties},
         **{"region": question.region.to_dict(), "seed": settings.seed},
     }
+    text = question.ball_text
+    recording = Recording(outputs.results, "count", question, text, {"ties": ties})
     with watch(talk.watching, finite_limit(settings.timeout), opening) as progress:
-        shown = _ShownCount(talk, progress, outputs, about)
+        shown = _ShownCount(talk, progress, outputs, about, recording)
         try:
             found = count_points(
                 *(question.network, question.region, question.label),
@@ -155,6 +160,7 @@ class _ShownCount:
     progress: LiveLine
     outputs: CountOutputs
     about: dict[str, Any]
+    recording: Recording
 
     def __call__(self, found: CountResult, *, is_interrupted: bool = False) -> None:
         """Print the bounds and where the certificate is."""
@@ -164,7 +170,16 @@ class _ShownCount:
             if is_interrupted:
                 line = f"interrupted after {found.seconds:.2f} s: the search is not finished"
                 self.talk.details.print(line)
+            else:
+                self._record(found)
         write_json(self.outputs.json_, {**self.about, **found.to_dict()})
+
+    def _record(self, found: CountResult) -> None:
+        """Add the answer to the results file, if there is one."""
+        status = "exact" if found.is_exact else "open"
+        line = self.recording.add(status, found.sentence(), found.to_dict())
+        if line:
+            self.talk.details.print(line, soft_wrap=True)
 
     def _print(self, found: CountResult) -> None:
         console = self.talk.details

@@ -32,7 +32,7 @@ TOPICS: dict[str, tuple[str, ...]] = {
     ),
     "Method": (
         *("--method", "--coupling", "--solver", "--sparsity", "--form", "--samples", "--restarts"),
-        *("--pixel-step", "--seed"),
+        *("--pixel-step", "--seed", "--confidence"),
     ),
     "Training": (
         *("--hidden", "--conv", "--stride", "--zeros", "--binarise-input", "--epochs", "--batch"),

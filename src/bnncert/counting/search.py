@@ -29,8 +29,8 @@ from bnncert.network import Network
 from bnncert.network.layers import TIED, UNDECIDED
 from bnncert.problem import Problem
 
-#: The most cells that are enumerated at once, and the most multiplications for it.
-MOST_CELLS, MOST_WORK = 2**18, 2**32
+#: The most cells that are enumerated at once, and the most multiplications and numbers for it.
+MOST_CELLS, MOST_WORK, MOST_NUMBERS = 2**18, 2**31, 2**22
 
 #: Parts with fewer cells are enumerated without merging items before.
 FEW_CELLS = 2**10
@@ -162,7 +162,7 @@ class CountSearch:
             child = self._merged(part)
             if child is not None:
                 return [child]
-        if cells == 1 or (cells <= MOST_CELLS and cells * self.circuit.work(known) <= MOST_WORK):
+        if cells == 1 or (cells <= MOST_CELLS and self._is_cheap(part, known, cells)):
             self._enumerate(part, known)
             return []
         bounds = np.zeros((2, frame.open.size))
@@ -174,6 +174,12 @@ class CountSearch:
         item, at = choice.best()
         kept, rest = _split(part, item, at)
         return [_counted(kept), _counted(rest)]
+
+    def _is_cheap(self, part: CountPart, known: KnownSigns, cells: int) -> bool:
+        """Whether the cells of a part can be enumerated with little time and memory."""
+        moves = sum(item.size - 1 for item in part.items)
+        numbers = moves * int(np.count_nonzero(part.signs == 0))
+        return cells * self.circuit.work(known) <= MOST_WORK and numbers <= MOST_NUMBERS
 
     def _split_by_first_change(self, part: CountPart, order: list[int]) -> list[CountPart]:
         """Split a part by which item of an order is the first that changes, if one does."""
