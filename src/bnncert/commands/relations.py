@@ -220,7 +220,8 @@ def _show(talk: Talk, result: RelationResult) -> None:
         talk.details.print(f"  both replayed in {replayed} arithmetic", soft_wrap=True)
     for part in result.parts:
         if part.status in ("unknown", "timeout"):
-            bounds = f"lower bound {part.lower:.6g}, upper bound {part.upper:.6g}"
+            low, high = part.bound_texts()
+            bounds = f"lower bound {low}, upper bound {high}"
             talk.details.print(f"  open: {part.name}, {bounds}", soft_wrap=True)
     for note in result.notes:
         talk.details.print(f"note: {note}", soft_wrap=True)

@@ -11,6 +11,7 @@ import numpy as np
 
 from bnncert.copies.changes import Change
 from bnncert.copies.pair import InputPair
+from bnncert.rounded_bounds import lower_text, upper_text
 from bnncert.text_table import PrintedAsTable, TextTable
 from bnncert.verdict import InterruptWithResult, finite_or_none
 
@@ -43,6 +44,13 @@ class PartResult:
     upper: float = math.inf
     seconds: float = 0.0
     stage: str = ""
+
+    def bound_texts(self) -> tuple[str, str]:
+        """Return the bounds, rounded outwards; "-" for unknown ones."""
+        return (
+            lower_text(self.lower) if math.isfinite(self.lower) else "-",
+            upper_text(self.upper) if math.isfinite(self.upper) else "-",
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data (infinite bounds become None)."""
@@ -113,7 +121,7 @@ class RelationResult(PrintedAsTable):
     def table(self) -> TextTable:
         """Return the answers of the parts."""
         rows = [
-            [p.name, p.status, p.stage, *map(_bound, (p.lower, p.upper)), f"{p.seconds:.2f}"]
+            [p.name, p.status, p.stage, *p.bound_texts(), f"{p.seconds:.2f}"]
             for p in self.parts[:MOST_ROWS]
         ]
         heads = ["part", "answer", "decided by", "lower bound", "upper bound", "seconds"]
@@ -159,10 +167,6 @@ class RelationResult(PrintedAsTable):
             "notes": list(self.notes),
             "certificate": self.certificate,
         }
-
-
-def _bound(value: float) -> str:
-    return f"{value:.6g}" if math.isfinite(value) else "-"
 
 
 class RelationInterrupt(InterruptWithResult[RelationResult]):
