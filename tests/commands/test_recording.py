@@ -139,3 +139,16 @@ def test_explanations_of_images_in_one_report(folder: Path, run: Run) -> None:
     assert page.count("<img class=kept") == 1
     assert 'href="./0.bnncert"' in page and ">x.npy</th>" in page
     assert "mnist_sparse.npz" in page and "net.npz" in page
+
+
+def test_counts_in_a_report(folder: Path, run: Run) -> None:
+    asked = ("count", "net.npz", "x.npy", "--grid", "0.5", "--results", "r.sqlite")
+    answer = run(*asked, "--radius", "1")
+    assert (answer.code, answer.err) == (0, "")
+    assert run(*asked, "--radius", "0.5", "--samples", "0").code == 0
+    assert run("report", "r.sqlite", "-o", "page.html").code == 0
+    assert "Counts" in Path("page.html").read_text("utf-8")
+    first, second = shown_counts(read_recorded(Path("r.sqlite")))
+    assert (int(first.total), int(second.total)) == (25, 9)
+    assert first.is_exact and first.lower > second.lower
+    assert first.estimate is not None and second.estimate is None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from bnncert.batch.labelled_points import OWN
+from bnncert.commands.answer_view import AnswerView
 from bnncert.commands.clock import DEFAULT_LIMIT, finite_limit, limit_text, remaining
 from bnncert.commands.grouping import grouped
 from bnncert.commands.options import (
@@ -28,8 +28,8 @@ from bnncert.commands.options import (
     TimeoutOption,
     WithinOption,
 )
-from bnncert.commands.output import json_path, refuse_unwritable, write_json
-from bnncert.commands.progress import LiveLine, watch
+from bnncert.commands.output import json_path, refuse_unwritable
+from bnncert.commands.progress import watch
 from bnncert.commands.question import CommandQuestion, read_network, read_points, with_argument
 from bnncert.commands.recording import Recording
 from bnncert.commands.results import network_tree
@@ -113,7 +113,7 @@ def count(
     text = question.ball_text
     recording = Recording(outputs.results, "count", question, text, {"ties": ties})
     with watch(talk.watching, finite_limit(settings.timeout), opening) as progress:
-        shown = _ShownCount(talk, progress, outputs, about, recording)
+        view = _CountView(talk, progress, outputs.json_, about, recording, outputs.certificate)
         try:
             found = count_points(
                 *(question.network, question.region, question.label),
@@ -127,9 +127,9 @@ def count(
                 certificate=outputs.certificate,
             )
         except CountInterrupt as stop:
-            shown(stop.result, is_interrupted=True)
+            view.show_interrupted(stop.result)
             raise
-        shown(found)
+        view.show(found)
 
 
 def _read(network: Network, point: CountBallOptions, scaling: ScalingOptions) -> CommandQuestion:
@@ -153,42 +153,15 @@ def _read(network: Network, point: CountBallOptions, scaling: ScalingOptions) ->
 
 
 @dataclass(frozen=True, eq=False)
-class _ShownCount:
-    """Prints a result and writes it as JSON."""
+class _CountView(AnswerView[CountResult]):
+    """Prints the bounds of a count."""
 
-    talk: Talk
-    progress: LiveLine
-    outputs: CountOutputs
-    about: dict[str, Any]
-    recording: Recording
+    def summary(self, found: CountResult) -> tuple[str, str]:
+        """Return whether the count is exact."""
+        return "exact" if found.is_exact else "open", found.sentence()
 
-    def __call__(self, found: CountResult, *, is_interrupted: bool = False) -> None:
-        """Print the bounds and where the certificate is."""
-        self.progress.open()
-        with self.progress.paused():
-            self._print(found)
-            if is_interrupted:
-                line = f"interrupted after {found.seconds:.2f} s: the search is not finished"
-                self.talk.details.print(line)
-            else:
-                self._record(found)
-        write_json(self.outputs.json_, {**self.about, **found.to_dict()})
-
-    def _record(self, found: CountResult) -> None:
-        """Add the answer to the results file, if there is one."""
-        status = "exact" if found.is_exact else "open"
-        line = self.recording.add(status, found.sentence(), found.to_dict())
-        if line:
-            self.talk.details.print(line, soft_wrap=True)
-
-    def _print(self, found: CountResult) -> None:
-        console = self.talk.details
+    def print_answer(self, found: CountResult) -> None:
+        """Print the bounds, and with -q only a sentence."""
         if self.talk.quiet:
             self.talk.answer.print(found.sentence(), soft_wrap=True, highlight=False)
-            return
-        console.print(str(found.table()), soft_wrap=True, highlight=False)
-        if found.certificate is not None:
-            size = Path(found.certificate).stat().st_size
-            console.print(f"certificate: {found.certificate} ({size} bytes)", soft_wrap=True)
-        elif found.no_certificate:
-            console.print(f"no certificate: {found.no_certificate}", soft_wrap=True)
+        self.talk.details.print(str(found.table()), soft_wrap=True, highlight=False)
