@@ -70,7 +70,8 @@ class Enumeration:
         """Whether the region of free inputs has few points."""
         if self._values is None or not self._is_exact_above:
             return False
-        return bool(np.prod(self._counts[free]) <= self._most)
+        # The product itself may be too large for a float.
+        return bool(np.log2(self._counts[free]).sum() <= np.log2(max(self._most, 0.5)) + 1e-9)
 
     def violation(self, free: BoolArray) -> tuple[bool, FloatArray | None]:
         """Return whether the region is decided, and a point with another class if it has one."""

@@ -156,9 +156,10 @@ def _checked_path(path: Path, network: Network) -> Path:
 
 def _refuse_other_class(problem: Problem) -> None:
     """Raise if the image does not have the label, in exact arithmetic."""
-    replayer = Replayer(problem)
-    for target in problem.targets:
-        found = replayer.confirm(target, problem.region.center)
+    replayer, centre = Replayer(problem), problem.region.center
+    values = replayer.value(problem.targets, centre) or [0.0] * len(problem.targets)
+    for target, value in zip(problem.targets, values, strict=True):
+        found = replayer.confirm(target, centre) if value <= 0 else None
         if found is None:
             continue
         label, rival = problem.label, target.rival

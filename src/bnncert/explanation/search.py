@@ -40,6 +40,12 @@ LEAST, FACTOR = 5.0, 4.0
 #: at least.  The search ends if this is less than a share of the longest proof.
 SHARE, SHORTEST, LATE_SHARE = 0.3, 0.05, 0.5
 
+#: Seconds for the image alone, and their share of the remaining time, at most.
+FIRST, FIRST_SHARE = 60.0, 0.5
+
+#: Seconds of a search for witnesses of all inputs, and its share of the remaining time, at most.
+WITNESS_SECONDS, WITNESS_SHARE = 10.0, 0.1
+
 #: A group of at most this share of the inputs is small.  After PATIENCE undecided small groups in a
 #: row no others are verified, because the influence of the next ones is larger.
 SMALL_SHARE, PATIENCE = 1 / 200, 3
@@ -189,7 +195,11 @@ class Search:
 
     def _by_method(self, free: BoolArray, added: int) -> RegionAnswer:
         """Return the answer of the method."""
-        seconds = max(self._seconds, SHORTEST)
+        # Without the certificate of the image alone there may be none at the end.
+        seconds = (
+            self._seconds if np.any(free) else min(FIRST_SHARE * self.deadline.remaining(), FIRST)
+        )
+        seconds = max(seconds, SHORTEST)
         path = self.part.next_file()
         wanted = None
         if path is not None:
@@ -232,9 +242,10 @@ class Search:
         waiting = np.flatnonzero(~(self.free | self._needed))
         if not waiting.size or self.deadline.passed():
             return
+        end = self.deadline.within(min(WITNESS_SECONDS, WITNESS_SHARE * self.deadline.remaining()))
         if attack:
-            self._search.attack(self.free)
-        for i, witness in self._search.find(self.free, waiting):
+            self._search.attack(self.free, end)
+        for i, witness in self._search.find(self.free, waiting, end):
             self.witnesses[i] = witness
 
     def _tell(self, added: int) -> Progress | None:

@@ -21,9 +21,11 @@ from bnncert.problem import Problem
 from bnncert.replay import OnnxRuntime, Replayer
 from bnncert.verdict import Counterexample
 
-#: Points of low margin that are kept, points of one batch, and values of an input on a grid up to
-#: which all of them are tried.
-MOST_POINTS, BATCH, FEW_VALUES = 6, 512, 4
+#: Points of low margin that are kept, and values of an input on a grid up to which all are tried.
+MOST_POINTS, FEW_VALUES = 6, 4
+
+#: Points of one batch, at most and at least, and the multiplications for one.
+LARGEST_BATCH, LEAST_BATCH, BATCH_WORK = 512, 4, 1e8
 
 #: Gradient steps and points of an attack on a region.
 ATTACK_STEPS, ATTACK_POINTS = 12, 32
@@ -48,6 +50,8 @@ class Witnesses:
         self._deadline = deadline
         whole = domain.everything
         self._lo, self._hi = whole.lo, whole.hi
+        work = sum(layer.weights.nnz for layer in problem.network.layers)
+        self._batch = int(np.clip(BATCH_WORK / max(work, 1), LEAST_BATCH, LARGEST_BATCH))
         #: Points of low margin, the lowest first; inputs that are not free are as in the image.
         self._points: FloatArray = domain.image[None, :].copy()
 
@@ -71,13 +75,13 @@ class Witnesses:
                 return found
         return None
 
-    def attack(self, free: BoolArray) -> None:
+    def attack(self, free: BoolArray, deadline: Deadline) -> None:
         """Look for points of low margin in the region of free inputs, and keep them."""
         problem = self.question(free)
         options = Options(restarts=ATTACK_POINTS, iterations=ATTACK_STEPS)
-        context = Context(options, self._deadline, Replayer(problem, self._runtime))
+        context = Context(options, deadline, Replayer(problem, self._runtime))
         search = Attack(problem, context)
-        search.run(self._deadline, 1)
+        search.run(deadline, 1)
         self.keep(problem.region.project(search.lowest_points))
 
     def keep(self, points: FloatArray) -> None:
@@ -86,17 +90,19 @@ class Witnesses:
         order = np.argsort(self.margins(every).min(axis=1), kind="stable")
         self._points = every[order[:MOST_POINTS]]
 
-    def find(self, free: BoolArray, inputs: IntArray) -> Iterator[tuple[int, Counterexample]]:
+    def find(
+        self, free: BoolArray, inputs: IntArray, deadline: Deadline
+    ) -> Iterator[tuple[int, Counterexample]]:
         """Yield inputs with a counterexample in the region in which they are free in addition."""
         found: set[int] = set()
         for base in self._points:
             for columns, points in self._changed(base, inputs):
-                if self._deadline.passed():
+                if deadline.passed():
                     return
                 low = self.margins(points).min(axis=1)
                 for row in np.flatnonzero(low <= 1e-6).tolist():
                     i = int(columns[row])
-                    if i in found or self._deadline.passed():
+                    if i in found or deadline.passed():
                         continue
                     witness = self.confirm(with_free(free, [i]), points[row][None, :])
                     if witness is not None:
@@ -106,8 +112,8 @@ class Witnesses:
     def _changed(self, base: FloatArray, inputs: IntArray) -> Iterator[tuple[IntArray, FloatArray]]:
         """Yield batches of points in which one input differs from the base, and that input."""
         columns, values = self._moves(inputs)
-        for start in range(0, columns.size, BATCH):
-            part = slice(start, start + BATCH)
+        for start in range(0, columns.size, self._batch):
+            part = slice(start, start + self._batch)
             rows = np.repeat(base[None, :], columns[part].size, axis=0)
             rows[np.arange(columns[part].size), columns[part]] = values[part]
             yield columns[part], rows
@@ -141,8 +147,9 @@ class Witnesses:
             changed = added[point[added] != image[added]]
             if changed.size <= 1 or self._deadline.passed():
                 break
-            undone = np.repeat(point[None, :], changed.size, axis=0)
-            undone[np.arange(changed.size), changed] = image[changed]
+            some = changed[: self._batch]
+            undone = np.repeat(point[None, :], some.size, axis=0)
+            undone[np.arange(some.size), some] = image[some]
             low = self.margins(undone).min(axis=1)
             best = int(np.argmin(low))
             if low[best] > 0:
