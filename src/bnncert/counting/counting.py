@@ -171,7 +171,7 @@ class _Counting:
 
     def prove(self, wanted: Wanted | None) -> None:
         """Try to prove that no point of a large region is changed, or find one that is."""
-        if self.witness is not None or self.search.is_easy or self.deadline.passed():
+        if self.witness is not None or self.search.is_easy() or self.deadline.passed():
             return
         limit = self._share(PROOF_SHARE, PROOF_SECONDS)
         try:

@@ -149,7 +149,9 @@ class CountResult(PrintedAsTable):
         ]
         if self.estimate is not None:
             rows.append(["estimate", *self._estimated(self.estimate)])
-        below = [f"{self.nodes:,} nodes, {self.leaves:,} leaves, {self.seconds:.2f} s"]
+        nodes = f"{self.nodes:,} node{'s' * (self.nodes != 1)}"
+        leaves = f"{self.leaves:,} lea{'f' if self.leaves == 1 else 'ves'}"
+        below = [f"{nodes}, {leaves}, {self.seconds:.2f} s"]
         if self.estimate is not None:
             drawn, changed = self.estimate.samples, self.estimate.changed
             level = f"level {self.estimate.confidence:.6g}"

@@ -115,10 +115,16 @@ class CountSearch:
         """Whether no part is left to look at."""
         return not self._heap
 
-    @property
     def is_easy(self) -> bool:
-        """Whether the cells of the whole region are few enough to be enumerated."""
-        return self.total <= EASY_POINTS
+        """Return whether the region has few points, or propagation decides it, which is tried."""
+        if self.total <= EASY_POINTS or self.is_finished:
+            return True
+        part = self._heap[0][2]
+        known, _, _ = self._propagated(part)
+        if known.verdict != OPEN:
+            self._close(part, known.verdict)
+            self._heap.clear()
+        return known.verdict != OPEN
 
     def close_root(self) -> None:
         """Count all points as unchanged, by a proof for the whole region."""
@@ -148,12 +154,7 @@ class CountSearch:
     def _look_at(self, part: CountPart) -> list[CountPart]:
         """Decide a part, or return the parts that it is split into."""
         frame, items = part.frame, part.items
-        neurons = np.flatnonzero(part.signs == 0)
-        low, high = frame.bounds(items, neurons)
-        part.signs[neurons] = frame.settle(low, high, neurons)
-        first = frame.signs.copy()
-        first[frame.open] = part.signs
-        known = self.circuit.propagate(first)
+        known, low, high = self._propagated(part)
         if known.verdict != OPEN:
             self._close(part, known.verdict)
             return []
@@ -165,15 +166,25 @@ class CountSearch:
         if cells == 1 or (cells <= MOST_CELLS and self._is_cheap(part, known, cells)):
             self._enumerate(part, known)
             return []
-        bounds = np.zeros((2, frame.open.size))
-        bounds[:, neurons] = low, high
-        choice = SplitChoice(frame, items, self.circuit.influence(known)[frame.open], *bounds)
+        choice = SplitChoice(frame, items, self.circuit.influence(known)[frame.open], low, high)
         order = choice.unchanged_items()
         if order:
             return self._split_by_first_change(part, order)
         item, at = choice.best()
         kept, rest = _split(part, item, at)
         return [_counted(kept), _counted(rest)]
+
+    def _propagated(self, part: CountPart) -> tuple[KnownSigns, FloatArray, FloatArray]:
+        """Return what propagation shows, and bounds of the sums, 0 for neurons with known signs."""
+        frame = part.frame
+        neurons = np.flatnonzero(part.signs == 0)
+        bounds = np.zeros((2, frame.open.size))
+        bounds[:, neurons] = frame.bounds(part.items, neurons)
+        low, high = bounds
+        part.signs[neurons] = frame.settle(low[neurons], high[neurons], neurons)
+        first = frame.signs.copy()
+        first[frame.open] = part.signs
+        return self.circuit.propagate(first), low, high
 
     def _is_cheap(self, part: CountPart, known: KnownSigns, cells: int) -> bool:
         """Whether the cells of a part can be enumerated with little time and memory."""
