@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from bnncert.copies.certificate import RelationWriter
 from bnncert.copies.changes import PairQuestion
 from bnncert.copies.pair import InputPair, replayed_pair
-from bnncert.copies.parts import PairPart, make_parts
+from bnncert.copies.parts import PairPart, make_parts, part_count
 from bnncert.copies.result import PartResult, RelationInterrupt, RelationResult, RelationStatus
 from bnncert.deadline import TIME_IS_UP, Deadline
 from bnncert.methods import Options, Progress
@@ -48,12 +48,12 @@ class _RelationRun:
     question: PairQuestion
     words: tuple[str, str]
     asking: Asking
-    parts: Sequence[PairPart]
+    count: int
     deadline: Deadline
     answers: list[PartResult] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    #: The part that fails, the point of its product, and the two inputs.
-    failure: tuple[int, Counterexample, InputPair] | None = None
+    #: The number of the part that fails, the part, the point of its product, and the two inputs.
+    failure: tuple[int, PairPart, Counterexample, InputPair] | None = None
     #: Whether all certificates of parts could be written.
     certified: bool = True
 
@@ -65,9 +65,9 @@ class _RelationRun:
             self.question.changes,
             self.question.names,
             tuple(self.answers),
-            len(self.parts),
+            self.count,
             self.deadline.elapsed(),
-            None if self.failure is None else self.failure[2],
+            None if self.failure is None else self.failure[3],
             tuple(dict.fromkeys(self.notes)),
         )
 
@@ -75,14 +75,14 @@ class _RelationRun:
         if self.failure is not None:
             return "fails"
         found = {answer.status for answer in self.answers}
-        if found == {"holds"} and len(self.answers) == len(self.parts):
+        if found == {"holds"} and len(self.answers) == self.count:
             return "holds"
-        late = "timeout" in found or len(self.answers) < len(self.parts)
+        late = "timeout" in found or len(self.answers) < self.count
         return "timeout" if late else "unknown"
 
     def answer(self, writer: RelationWriter | None) -> None:
         """Answer the parts in order; a failure ends the work."""
-        for number, part in enumerate(self.parts):
+        for number, part in enumerate(make_parts(self.question)):
             left = self.deadline.remaining()
             if left <= 0:
                 return
@@ -116,7 +116,7 @@ class _RelationRun:
                 status = "unknown"
                 self.notes.append(f"{part.name}: the network itself does not confirm a pair")
             else:
-                self.failure = number, point, pair
+                self.failure = number, part, point, pair
         if status == "holds" and found.certificate is None:
             solvers = dict.fromkeys(t.trusted for t in found.targets if t.trusted is not None)
             self.notes += [f"the proof relies on {solver}" for solver in solvers]
@@ -126,12 +126,12 @@ class _RelationRun:
     def _progress(self, number: int) -> Progress | None:
         """Return a progress that names the part, if there are several."""
         show = self.asking.progress
-        if show is None or len(self.parts) == 1:
+        if show is None or self.count == 1:
             return show
 
         def shown(text: str, done: int, total: int) -> None:
             assert show is not None
-            show(f"part {number + 1} of {len(self.parts)}: {text}", done, total)
+            show(f"part {number + 1} of {self.count}: {text}", done, total)
 
         return shown
 
@@ -141,10 +141,9 @@ class _RelationRun:
         if result.status == "holds" and self.certified:
             if self.deadline.passed():
                 return replace(result, notes=(*result.notes, f"no certificate: {TIME_IS_UP}"))
-            return replace(result, certificate=writer.write(question, len(self.parts)))
+            return replace(result, certificate=writer.write(question, self.count))
         if self.failure is not None:
-            number, point, pair = self.failure
-            part = self.parts[number]
+            number, part, point, pair = self.failure
             name = writer.write_failure(question, number, part, point, pair.classes)
             return replace(result, certificate=name)
         return result
@@ -164,7 +163,7 @@ def answer(question: PairQuestion, words: tuple[str, str], asking: Asking) -> Re
     """
     deadline = Deadline(asking.timeout)
     with RelationWriter.into(asking.certificate, question.network) as writer:
-        run = _RelationRun(question, words, asking, make_parts(question), deadline)
+        run = _RelationRun(question, words, asking, part_count(question), deadline)
         try:
             run.answer(writer)
             result = run.result()

@@ -14,11 +14,10 @@ from bnncert.arrays import FloatArray
 from bnncert.copies.changes import Change, PairQuestion, categories
 from bnncert.description.rationals import float_above
 from bnncert.errors import InputError
-from bnncert.network import Network
-from bnncert.network.disagreement import Condition
 from bnncert.network.product import Product
 from bnncert.network.two_copies import Relation, increase_product, values_product
-from bnncert.problem import Problem, Target, score_objective
+from bnncert.problem import Problem, Target
+from bnncert.problem.conditions import condition_target
 from bnncert.regions import Box, EmptyRegionError, Grid, Polytope, Region
 
 #: The largest number of problems of one question.
@@ -79,16 +78,20 @@ class _Bounds:
         return None if self.step is None or self.origin is None else Grid(self.step, self.origin)
 
 
-def make_parts(question: PairQuestion) -> list[PairPart]:
-    """Return the problems that together decide a question, one change after the other."""
-    network, box, one_hot = question.network, question.box, question.one_hot
-    cells = list(product(*(categories(group, box) for group in one_hot)))
+def part_count(question: PairQuestion) -> int:
+    """Return the number of problems of a question; raise if there are none or too many."""
+    cells = len(_cells(question))
     if not cells:
         raise EmptyRegionError("the region is empty: no category of a one-hot group is in it")
-    count = len(cells) * sum(max(1, len(c.values) - 1) for c in question.changes)
+    count = cells * sum(max(1, len(c.values) - 1) for c in question.changes)
     if count > MOST_PARTS:
         raise InputError(f"the question has {count} parts; at most {MOST_PARTS} are answered")
-    made = []
+    return count
+
+
+def make_parts(question: PairQuestion) -> Iterator[PairPart]:
+    """Yield the problems that together decide a question, one change after the other."""
+    network, box = question.network, question.box
     for change in question.changes:
         both = (
             values_product(network, change.features)
@@ -96,36 +99,26 @@ def make_parts(question: PairQuestion) -> list[PairPart]:
             else increase_product(network, change.features[0])
         )
         targets = _targets(both, question.relation)
-        for cell in cells:
+        for cell in _cells(question):
             bounds, words = _Bounds.of(box), []
-            for group, chosen in zip(one_hot, cell, strict=True):
+            for group, chosen in zip(question.one_hot, cell, strict=True):
                 bounds = bounds.fixed(group, [float(f == chosen) for f in group])
                 words.append(f"{question.names[chosen]} = 1")
             for name, region in _regions(change, bounds, question.names):
                 _refuse_other_grid(region, box)
                 problem = Problem(both.network, region, targets)
-                made.append(PairPart(", ".join([name, *words]), change, problem))
-    return made
+                yield PairPart(", ".join([name, *words]), change, problem)
+
+
+def _cells(question: PairQuestion) -> list[tuple[int, ...]]:
+    """Return the categories of the one-hot groups that do not change, in all combinations."""
+    return list(product(*(categories(group, question.box) for group in question.one_hot)))
 
 
 def _targets(both: Product, relation: Relation) -> tuple[Target, ...]:
     """Return the ways to violate the relation as targets."""
     found = relation.violations(both.first.classes)
-    return tuple(_target(both.network, name, conditions) for name, conditions in found)
-
-
-def _target(network: Network, name: str, conditions: Sequence[Condition]) -> Target:
-    """Return conditions on the scores of the product as a target."""
-    objectives = (
-        score_objective(
-            network,
-            {k: Fraction(c) for k, c in condition.scores},
-            tie_is_fine=condition.strict,
-            name=name,
-        )
-        for condition in conditions
-    )
-    return Target(name, tuple(objectives))
+    return tuple(condition_target(both.network, name, conditions) for name, conditions in found)
 
 
 def _regions(change: Change, bounds: _Bounds, names: Sequence[str]) -> Iterator[tuple[str, Region]]:

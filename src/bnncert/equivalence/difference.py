@@ -12,9 +12,10 @@ import numpy as np
 from bnncert.arrays import FloatArray
 from bnncert.equivalence.classes import UNDETERMINED, exact_class
 from bnncert.network import Network
-from bnncert.network.disagreement import Condition, disagreement, disagreements
+from bnncert.network.disagreement import disagreement, disagreements
 from bnncert.network.product import Product
-from bnncert.problem import Problem, Target, score_objective
+from bnncert.problem import Problem
+from bnncert.problem.conditions import condition_target
 from bnncert.regions import Region
 from bnncert.verdict import Counterexample
 
@@ -105,7 +106,7 @@ def difference_problem(
     """
     count = product.first.classes
     targets = tuple(
-        _target(product.network, i, j, conditions)
+        condition_target(product.network, _pair_name(i, j), conditions)
         for i, j, conditions in disagreements(count, first, second, all_scores=all_scores)
     )
     return Problem(product.network, region, targets)
@@ -114,18 +115,9 @@ def difference_problem(
 def pair_problem(product: Product, region: Region, classes: tuple[int, int]) -> Problem:
     """Return the problem that A does not give one class where B gives the other."""
     conditions = disagreement(product.first.classes, *classes)
-    return Problem(product.network, region, (_target(product.network, *classes, conditions),))
+    target = condition_target(product.network, _pair_name(*classes), conditions)
+    return Problem(product.network, region, (target,))
 
 
-def _target(network: Network, i: int, j: int, conditions: tuple[Condition, ...]) -> Target:
-    name = f"A {i}, B {j}"
-    objectives = tuple(
-        score_objective(
-            network,
-            {k: Fraction(c) for k, c in condition.scores},
-            tie_is_fine=condition.strict,
-            name=name,
-        )
-        for condition in conditions
-    )
-    return Target(name, objectives)
+def _pair_name(i: int, j: int) -> str:
+    return f"A {i}, B {j}"
