@@ -7,11 +7,14 @@ from typing import Annotated
 
 import typer
 
+from bnncert.atomic import write_atomically
 from bnncert.batch.recorded import read_recorded
 from bnncert.commands.console import PlainConsole
 from bnncert.commands.output import refuse_clashes, refuse_unwritable
 from bnncert.errors import InputError
 from bnncert.formats.reading import check_regular
+from bnncert.report.competition import ResultsTable, totals
+from bnncert.report.competition_page import competition_page
 from bnncert.report.csv_export import CSV_FILES, write_csv
 from bnncert.report.latex_export import write_latex
 from bnncert.report.other_summary import other_lines
@@ -19,7 +22,12 @@ from bnncert.report.page import write_page
 
 
 def report(
-    results: Annotated[Path, typer.Argument(help="SQLite file of run, experiment, or --results.")],
+    results: Annotated[
+        Path,
+        typer.Argument(
+            help="SQLite file of run, experiment or --results; or results.csv of vnncomp."
+        ),
+    ],
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Where to write the page (.html).")
     ] = None,
@@ -48,6 +56,9 @@ def report(
     tables = [] if csv is None else [csv / name for name in CSV_FILES]
     tables += [] if latex is None else latex.glob("*.tex")
     refuse_clashes([out, *tables], (results,))
+    if results.suffix.lower() == ".csv":
+        _report_category(results, out, title, {"--csv": csv, "--latex": latex})
+        return
     recorded = read_recorded(results)
     console = PlainConsole()
     written = []
@@ -62,3 +73,20 @@ def report(
         console.print(line, soft_wrap=True)
     for path in written:
         console.print(f"{path} ({path.stat().st_size} bytes)", soft_wrap=True)
+
+
+def _report_category(
+    results: Path, out: Path | None, title: str | None, folders: dict[str, Path | None]
+) -> None:
+    """Write the page of a results.csv; `folders` are options that it has no files for."""
+    for option, folder in folders.items():
+        if folder is not None:
+            raise InputError(f"{results}: {option} is for results files; the page needs only -o")
+    check_regular(results)
+    lines = ResultsTable(results).lines()
+    if not lines or out is None:
+        raise InputError(f"{results}: holds no results yet")
+    write_atomically(out, competition_page(lines, results.name, title))
+    console = PlainConsole()
+    console.print(f"{totals(lines)}, {results}", soft_wrap=True)
+    console.print(f"{out} ({out.stat().st_size} bytes)", soft_wrap=True)

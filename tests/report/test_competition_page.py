@@ -1,0 +1,72 @@
+"""The page of a results.csv that `bnncert vnncomp` has written."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bnncert.report.competition import Line, ResultsTable
+from bnncert.report.competition_page import competition_page
+from tests.in_process import Outcome, command_line
+
+LINE = Line(
+    *("traffic", "onnx/net.onnx", "vnnlib/q1.vnnlib", 60.0, "auto", "q1.txt", "m", "q"),
+    **{"word": "unsat", "seconds": 1.25, "stage": "sdp", "certificate": 1000, "memory": 2 * 10**9},
+)
+LINES = (
+    LINE,
+    replace(LINE, vnnlib="q2.vnnlib.gz", word="sat", file="q2", certificate=None, replayed="exact"),
+    replace(LINE, category="cctsdb", word="timeout", file="q3", seconds=60.5, certificate=0),
+)
+
+
+def cells(page: str) -> list[list[str]]:
+    lines = re.findall(r"<tr>(.*?)</tr>", page)
+    return [re.findall(r"<t[hd]>(.*?)</t[hd]>", line) for line in lines]
+
+
+def test_the_page_has_categories_and_instances() -> None:
+    page = competition_page(LINES, "results.csv")
+    heads, traffic, other, _, first, second, *_ = cells(page)
+    assert heads[:4] == ["category", "instances", "sat", "unsat"]
+    assert traffic == ["traffic", "2", "1", "1", "0", "0", "0", "2.5", "1.25", "1"]
+    assert other == ["cctsdb", "1", "0", "0", "0", "1", "0", "60.5", "60.50", "0"]
+    assert first[:5] == ["net.onnx", "q1", "unsat", "1.25", "60"]
+    assert second[:3] == ["net.onnx", "q2", "sat"] and second[6:8] == ["exact", "-"]
+    assert "<h1>VNN-COMP: traffic, cctsdb</h1>" in page
+    assert "1 sat, 1 unsat, 0 unknown, 1 timeout, 0 error of 3 in 63.0 s (results.csv)" in page
+
+
+def test_nothing_of_the_file_becomes_markup() -> None:
+    evil = "<script>x</script>"
+    lines = [replace(LINE, category=evil, onnx=evil, vnnlib=evil, stage=evil, reason=evil)]
+    assert "<script>" not in competition_page(lines, evil, evil)
+
+
+def test_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    report = command_line(monkeypatch, capsys, "report")
+
+    def refused(*arguments: str) -> str:
+        answer: Outcome = report(*arguments)
+        assert (answer.code, answer.out, answer.err.count("\n")) == (2, "", 1)
+        return answer.err
+
+    table = ResultsTable(Path("results.csv"))
+    for line in LINES:
+        table.put(line)
+    answer = report("results.csv", "-o", "page.html", "--title", "Mine")
+    assert (answer.code, answer.err) == (0, "")
+    assert "<h1>Mine</h1>" in Path("page.html").read_text("utf-8")
+    assert answer.out.startswith("1 sat, 1 unsat, ")
+    assert "--csv is for results files" in refused("results.csv", "-o", "p.html", "--csv", "dir")
+    assert "none.csv: no such file" in refused("none.csv", "-o", "p.html")
+    Path("other.csv").write_text("a,b\n")
+    assert "other.csv:1: not a row that" in refused("other.csv", "-o", "p.html")
+    Path("empty.csv").write_text("")
+    assert "empty.csv: holds no results yet" in refused("empty.csv", "-o", "p.html")
