@@ -19,7 +19,7 @@ from bnncert.deadline import Deadline
 from bnncert.network.fault_questions import PointSigns
 
 #: Sets that are kept for each number of faults, and how many faults one more neuron may take.
-WIDTH, DEAREST = 24, 3
+WIDTH, DEAREST = 24, 24
 
 #: The distance from a threshold within which a smooth sign differs from the sign.
 WIDTH_OF_SIGN = 2.0
@@ -101,7 +101,8 @@ class Beam:
         for cost, members in self._by_cost.items():
             if cost > faults:
                 continue
-            for base in self.levels[faults - cost]:
+            # A dear neuron is added to fewer sets.
+            for base in self.levels[faults - cost][: max(WIDTH // cost, 2)]:
                 new = [i for i in members.tolist() if i not in base.neurons]
                 new = [i for i in new if base.neurons | {i} not in seen]
                 seen.update(base.neurons | {i} for i in new)

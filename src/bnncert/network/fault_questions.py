@@ -227,19 +227,19 @@ class FaultSetting:
             network = self._lowered(FaultScope(scope.kind, "layer", 1), parts[-1])
         else:
             network = self._lowered(scope, parts[-1], wide)
+        # The lowest layer with faults; below it all signs are those without faults.
+        first = next((n for n, count in enumerate(parts[:-1]) if count), 0)
         for number, count in enumerate(parts[:-1]):
-            if number > 0 or proof == "wrong signs":
+            if number > first or proof == "wrong signs":
                 network = with_wrong_signs(network, number, count)
             elif proof == "own flips":
                 network = with_own_flips(network, number, count, self.lo, self.hi)
-        if proof != "flips":
+        if proof != "flips" or not parts[first]:
             return FaultQuestion(network)
         assert self.at_point is not None
-        home, cost = (
-            self.at_point.signs[0],
-            self._costs(FaultScope(scope.kind, "layer", 0), parts[0]),
-        )
-        return FaultQuestion(flip_network(network, 0, home, cost), parts[0])
+        mine = FaultScope(scope.kind, "layer", first)
+        home, cost = self.at_point.signs[first], self._costs(mine, parts[first])
+        return FaultQuestion(flip_network(network, first, home, cost), parts[first])
 
     def _flips(self, scope: FaultScope, count: int) -> FaultQuestion:
         assert self.at_point is not None

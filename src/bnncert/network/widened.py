@@ -27,9 +27,11 @@ from bnncert.network.weight_flips import derived
 
 def with_wrong_signs(network: Network, number: int, count: int) -> Network:
     """Return a network that allows `count` wrong signs in a layer below the last one."""
+    if not count:
+        return network
     layer = network.layers[number + 1]
     slack = 2 * _largest_sums(layer, np.ones(layer.inputs), count).astype(np.int64)
-    return _with_layer(network, number + 1, _widened(layer, slack)) if count else network
+    return _with_layer(network, number + 1, _widened(layer, slack))
 
 
 def with_own_flips(
