@@ -50,6 +50,7 @@ ROOMS = (
     "unions",
     "verification",
     "radius_result",
+    "shape_radius",
     "radius",
     "smallest",
     "explanation",

@@ -13,9 +13,9 @@ first moved towards the centre while it remains a counterexample.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -31,8 +31,21 @@ from bnncert.problem import Problem, Targets, Ties, robustness
 from bnncert.radius_result import Probe as Probe
 from bnncert.radius_result import RadiusInterrupt as RadiusInterrupt
 from bnncert.radius_result import RadiusResult as RadiusResult
-from bnncert.regions import LARGEST_VALUE, Ball, Norm, Region
+from bnncert.regions import (
+    LARGEST_VALUE,
+    Ball,
+    Brightness,
+    ChangeNorm,
+    Contrast,
+    ImagePath,
+    ImageShift,
+    ImageUnion,
+    Norm,
+    Patch,
+    Region,
+)
 from bnncert.replay import OnnxRuntime, Replayer
+from bnncert.shape_radius import ShapeSearch
 from bnncert.verdict import Counterexample, Result
 from bnncert.verification import verify
 
@@ -59,10 +72,11 @@ def find_radius(
     network: Network,
     point: npt.ArrayLike,
     label: int,
-    norm: Norm = "linf",
+    norm: ChangeNorm = "linf",
     *,
     clip_lo: npt.ArrayLike | None = None,
     clip_hi: npt.ArrayLike | None = None,
+    value: float | None = None,
     targets: Targets = "all",
     ties: Ties = "violation",
     sign_zero: SignZero | None = None,
@@ -84,9 +98,12 @@ def find_radius(
     label
         The class that the inputs around the point should have.
     norm
-        The norm of the balls: "linf", "l2" or "l1".
+        The norm of the balls: "linf", "l2" or "l1"; or a shape of change: "brightness",
+        "contrast", "patch" or "shift".
     clip_lo, clip_hi
         The data box, which must contain the point (default: none).
+    value
+        The value of :class:`Contrast`, :class:`Patch` or :class:`ImageShift`.
     targets, ties, sign_zero, method, options, progress
         Those of :func:`verify`.
     maximum
@@ -127,6 +144,14 @@ def find_radius(
         raise InputError(f"tolerance is {tolerance}; expected a finite number > 0")
     if maximum is not None and not 0 < maximum <= LARGEST_VALUE:
         raise InputError(f"the largest radius is {maximum}; expected a number > 0")
+    if norm == "brightness" or norm == "contrast" or norm == "patch" or norm == "shift":
+        region = partial(_shape, network, point, norm, clip_lo, clip_hi, value)
+        setup = ShapeSearch(network, region, norm, label, targets, ties, maximum, method)
+        return replace(setup, options=options, progress=progress).run(timeout)
+
+    if norm == "l0" or value is not None:
+        wrong = f"norm is {norm!r}" if norm == "l0" else f"value is {value}"
+        raise InputError(f"{wrong}; the norms linf, l2 and l1 have radii without a value")
     deadline = Deadline(timeout)
     centre = Ball(norm, point, 0.0, clip_lo, clip_hi)
     search = Bisection(centre, maximum, tolerance)
@@ -136,6 +161,27 @@ def find_radius(
     except KeyboardInterrupt as stop:
         raise RadiusInterrupt(search.result(label, deadline)) from stop
     return search.result(label, deadline)
+
+
+def _shape(
+    network: Network,
+    point: npt.ArrayLike,
+    norm: ChangeNorm,
+    clip_lo: npt.ArrayLike | None,
+    clip_hi: npt.ArrayLike | None,
+    value: float | None,
+    radius: float,
+) -> ImagePath | ImageUnion:
+    """Return the region of a shape of change."""
+    if norm == "brightness":
+        if value is not None:
+            raise InputError("value belongs to contrast, patch or shift, not to brightness")
+        return Brightness(point, radius, clip_lo, clip_hi)
+    if norm == "contrast":
+        return Contrast(point, radius, clip_lo, clip_hi, value)
+    if norm == "patch":
+        return Patch(point, radius, network.input_shape, clip_lo, clip_hi, value)
+    return ImageShift(point, radius, network.input_shape, clip_lo, clip_hi, value)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
 
-from bnncert.regions import Norm
+from bnncert.regions import ChangeNorm
 from bnncert.text_table import PrintedAsTable, TextTable
 from bnncert.verdict import Counterexample, InterruptWithResult, Status, finite_or_none
 
@@ -72,7 +72,7 @@ class RadiusResult(PrintedAsTable):
         The nearest counterexample that was found.
     """
 
-    norm: Norm
+    norm: ChangeNorm
     label: int
     lower: float
     upper: float

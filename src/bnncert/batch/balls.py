@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,30 +12,48 @@ from bnncert.arrays import FloatArray
 from bnncert.batch.radii import Radius
 from bnncert.errors import InputError
 from bnncert.network import Network
-from bnncert.regions import Ball, BallNorm, Grid, L0Ball
+from bnncert.regions import (
+    SHAPES,
+    Ball,
+    Brightness,
+    BrightnessSteps,
+    Change,
+    ChangeNorm,
+    Contrast,
+    Grid,
+    ImageShift,
+    L0Ball,
+    Patch,
+)
+from bnncert.regions.change import GRIDLESS, VALUED
 
 
 @dataclass(frozen=True, eq=False)
 class Balls:
     """The common properties of all balls of a question, without centre and radius."""
 
-    norm: BallNorm
+    norm: ChangeNorm
     #: The data box, or None.
     lo: Any
     hi: Any
     grid: Grid | None = None
     #: The largest change of an input in an L0 ball; None if only the data box limits it.
     within: float | None = None
+    #: The value of a shape of change; None is its default.
+    value: float | None = None
+    #: The shape of the inputs, for patches and shifts.
+    shape: tuple[int, ...] = ()
 
     @staticmethod
     def of(
         network: Network,
         name: str,
-        norm: BallNorm,
+        norm: ChangeNorm,
         clip: tuple[float, float] | None = None,
         *,
         grid: Radius | None = None,
         within: Radius | None = None,
+        value: float | None = None,
     ) -> Balls:
         """Return the balls for a network, which messages call `name`.
 
@@ -48,6 +66,19 @@ class Balls:
             if norm != "l0":
                 raise InputError(f"within belongs to norm l0; the norm is {norm}")
             reach = within.in_units(network, name, "linf", clip)
+        if value is not None and norm not in VALUED:
+            raise InputError(f"value belongs to norm {' or '.join(VALUED)}; the norm is {norm}")
+        if grid is not None and norm in GRIDLESS:
+            raise InputError(f"norm {norm} has no grid; leave it out")
+        if norm in SHAPES:
+            made = Balls(norm, lo, hi, value=value, shape=network.input_shape)
+            if grid is None and norm in ("brightness", "contrast"):
+                return made
+            if grid is None:
+                lo, hi = (None if v is None else _as_float32(v) for v in (lo, hi))
+                return replace(made, lo=lo, hi=hi)
+            gridded = Balls.of(network, name, "linf", clip, grid=grid)
+            return replace(gridded, norm=norm, value=value, shape=network.input_shape)
         if grid is None and norm != "l0":
             return Balls(norm, lo, hi)
         # A model reads its pixels as float32 numbers; unchanged pixels have exactly these values.
@@ -65,13 +96,25 @@ class Balls:
 
     def centre(self, point: FloatArray) -> FloatArray:
         """Return the point with the values that the network reads."""
-        return point if self.grid is None and self.norm != "l0" else _as_float32(point)
+        is_real = self.grid is None and self.norm not in ("l0", "patch", "shift")
+        return point if is_real else _as_float32(point)
 
-    def around(self, centre: FloatArray, radius: float) -> Ball | L0Ball:
-        """Return the ball around a centre; the radius of an L0 ball is a number of inputs."""
+    def around(self, centre: FloatArray, radius: float) -> Change:
+        """Return the ball or shape around a centre; some radii are numbers of inputs or pixels."""
+        box, value = (self.lo, self.hi), self.value
         if self.norm == "l0":
-            return L0Ball(centre, radius, self.lo, self.hi, self.within, self.grid)
-        return Ball(self.norm, centre, radius, self.lo, self.hi, self.grid)
+            return L0Ball(centre, radius, *box, self.within, self.grid)
+        if self.norm == "brightness" and self.grid is not None:
+            return BrightnessSteps(centre, radius, *box, self.grid)
+        if self.norm == "brightness":
+            return Brightness(centre, radius, *box)
+        if self.norm == "contrast":
+            return Contrast(centre, radius, *box, value)
+        if self.norm == "patch":
+            return Patch(centre, radius, self.shape, *box, value, self.grid)
+        if self.norm == "shift":
+            return ImageShift(centre, radius, self.shape, *box, value)
+        return Ball(self.norm, centre, radius, *box, self.grid)
 
 
 def _as_float32(values: npt.ArrayLike) -> FloatArray:

@@ -50,6 +50,7 @@ def _is_grid(value: Any) -> bool:
 _TESTS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("radius", "seconds"), _is_length),
     "within": lambda value: value is None or _is_length(value),
+    "value": lambda value: value is None or finite_number(value) is not None,
     "grid": lambda value: value is None or _is_grid(value),
 }
 

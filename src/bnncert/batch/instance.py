@@ -11,7 +11,8 @@ from bnncert.deadline import Deadline
 from bnncert.errors import InputError
 from bnncert.methods import REGISTRY, Options
 from bnncert.problem import Targets, Ties
-from bnncert.regions import Ball, BallNorm, L0Ball
+from bnncert.regions import SHAPES, Change, ChangeNorm
+from bnncert.regions.change import is_union
 from bnncert.relaxations.linear import Form
 
 
@@ -19,7 +20,7 @@ from bnncert.relaxations.linear import Form
 class Settings:
     """Settings that many instances share."""
 
-    norm: BallNorm = "linf"
+    norm: ChangeNorm = "linf"
     targets: Targets = "all"
     ties: Ties = "violation"
     method: str = "auto"
@@ -37,12 +38,18 @@ class Settings:
     grid: Radius | None = None
     #: By how much an input may change (norm l0); None: anything in the data box.
     within: Radius | None = None
+    #: The value of a shape of change; None is its default.
+    value: float | None = None
 
     def __post_init__(self) -> None:
         # Checked here, so that a mistake is reported before the first instance is answered.
         engine = REGISTRY.make(self.method)
-        if self.norm not in engine.regions.split(", "):
-            raise InputError(f"method {self.method} has no {self.norm} ball; only {engine.regions}")
+        union = is_union(self.norm, on_grid=self.grid is not None)
+        if ("box" if union else self.norm) not in engine.regions.split(", "):
+            kind = self.norm if self.norm in SHAPES else f"{self.norm} ball"
+            raise InputError(f"method {self.method} has no {kind}; only {engine.regions}")
+        if union and self.question == "bound":
+            raise InputError(f"a bound takes one region, not {self.norm}")
         if self.question == "bound" and self.ties != "violation":
             raise InputError("ties have no meaning for a bound; leave them out")
         Deadline(self.timeout)
@@ -51,7 +58,8 @@ class Settings:
     @property
     def norm_text(self) -> str:
         """The norm, with the reach of single inputs if it is limited."""
-        return self.norm if self.within is None else f"{self.norm} within {self.within.text}"
+        value = "" if self.value is None else f" value {self.value:.9g}"
+        return self.norm + value + ("" if self.within is None else f" within {self.within.text}")
 
     @property
     def method_text(self) -> str:
@@ -100,7 +108,7 @@ class Instance:
     """One question: whether every point of a ball is classified as its label."""
 
     key: InstanceKey
-    ball: Ball | L0Ball
+    ball: Change
     #: The network's own class of the centre.
     predicted: int
     settings: Settings

@@ -103,8 +103,15 @@ class _Subject:
 
     def balls(self, settings: Settings) -> Balls:
         """Return the common properties of the balls around the points."""
-        given = {"grid": settings.grid, "within": settings.within}
-        return Balls.of(self.network, self.name, settings.norm, self.clip, **given)
+        return Balls.of(
+            self.network,
+            self.name,
+            settings.norm,
+            self.clip,
+            grid=settings.grid,
+            within=settings.within,
+            value=settings.value,
+        )
 
 
 def plan_run(
@@ -267,6 +274,7 @@ def _common_key(subject: _Subject, settings: Settings, balls: Balls) -> Instance
         question=settings.question,
         grid=_grid_text(balls.grid),
         within=balls.within,
+        value=balls.value,
     )
 
 

@@ -18,7 +18,8 @@ import numpy as np
 from bnncert.batch.radius_text import RadiusUnit
 from bnncert.errors import InputError
 from bnncert.network import Network
-from bnncert.regions import BallNorm
+from bnncert.regions import ChangeNorm
+from bnncert.regions.change import RADIUS_MEANING
 
 #: Deltas per input unit.
 DELTAS = {"linf": 127.5, "l2": 255.0}
@@ -42,14 +43,14 @@ class Radius:
         return f"{self.number:.9g}" if self.unit == "input" else f"{self.number:g} {self.unit}"
 
     def in_units(
-        self, network: Network, name: str, norm: BallNorm, clip: tuple[float, float] | None
+        self, network: Network, name: str, norm: ChangeNorm, clip: tuple[float, float] | None
     ) -> float:
         """Return the radius in input units; raise InputError if its unit is not defined."""
         if self.unit == "input":
             return self.number
         what = f"{self.name} is {self.text}"
-        if norm == "l0":
-            raise InputError(f"{what}; norm l0 expects the number of inputs that may change")
+        if norm in RADIUS_MEANING:
+            raise InputError(f"{what}; norm {norm} expects {RADIUS_MEANING[norm]}")
         if self.unit == "px":
             if network.pixel_step is None:
                 raise InputError(
@@ -68,7 +69,7 @@ class Radius:
         return self.number / DELTAS[norm]
 
     def unit_for(
-        self, network: Network, name: str, norm: BallNorm, clip: tuple[float, float] | None
+        self, network: Network, name: str, norm: ChangeNorm, clip: tuple[float, float] | None
     ) -> RadiusUnit:
         """Return the unit in which the radius is written."""
         size = replace(self, number=1.0).in_units(network, name, norm, clip)

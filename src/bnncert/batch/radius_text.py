@@ -13,6 +13,9 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 #: Digits of a radius that is rounded to the side on which its answer holds.
 DIGITS = 6
 
+#: Norms whose radii are not lengths in input units.
+COUNTED = ("l0", "contrast", "patch", "shift")
+
 #: The largest relative difference between the step of a grid and the pixel step.
 ROUNDING = 1e-6
 
@@ -51,15 +54,22 @@ INPUT_UNITS = RadiusUnit()
 
 
 def radius_text(radius: float, norm: str, pixel_step: float | None) -> str:
-    """Return a radius with its unit; the radius of an L0 ball is a number of inputs."""
+    """Return a radius with its unit; some radii are numbers of inputs or pixels, or a factor."""
+    plural = "" if radius == 1 else "s"
     if norm == "l0":
-        return f"{radius:g} input{'' if radius == 1 else 's'}"
+        return f"{radius:g} input{plural}"
+    if norm == "patch":
+        return f"{radius:g} x {radius:g} pixels"
+    if norm == "shift":
+        return f"{radius:g} pixel{plural}"
+    if norm == "contrast":
+        return f"{radius:.9g}"
     return f"{radius:.9g}" if pixel_step is None else f"{radius / pixel_step:.6g} px"
 
 
 def radius_in_px(radius: float, norm: str, pixel_step: float | None) -> float | None:
     """Return a radius in pixel steps; None if there are no pixel steps, or it is not a length."""
-    return None if norm == "l0" or pixel_step is None else radius / pixel_step
+    return None if norm in COUNTED or pixel_step is None else radius / pixel_step
 
 
 def inputs_text(step: float | None, pixel_step: float | None) -> str:

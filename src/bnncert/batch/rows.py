@@ -17,7 +17,7 @@ import numpy as np
 
 from bnncert.arrays import FloatArray
 from bnncert.network import Network
-from bnncert.regions import BallNorm
+from bnncert.regions import ChangeNorm
 from bnncert.verdict import Result, Status
 from bnncert.version import __version__
 
@@ -41,7 +41,7 @@ class InstanceKey:
     input_index: int
     input_hash: str
     label: int
-    norm: BallNorm
+    norm: ChangeNorm
     radius: float
     clip: str
     targets: str
@@ -55,6 +55,8 @@ class InstanceKey:
     grid: str | None = None
     #: By how much an input of an L0 ball may change; None: anything in the data box.
     within: float | None = None
+    #: The value of a shape of change; None is its default.
+    value: float | None = None
 
     @property
     def grid_step(self) -> float | None:
@@ -68,8 +70,9 @@ class InstanceKey:
         if self.question == "verify":
             # Version 1 has no other question, and its rows keep their digests.
             del parts["question"]
-        for name in ("grid", "within"):
-            # Versions before 4 have real inputs only, and their rows keep their digests.
+        for name in ("grid", "within", "value"):
+            # Versions before 4 have real inputs only, and those before 7 no shapes of change; their
+            # rows keep their digests.
             if parts[name] is None:
                 del parts[name]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

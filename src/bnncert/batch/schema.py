@@ -100,8 +100,11 @@ _VERSION_6 = (
     )""",
 )
 
+#: Version 7 adds the value of a shape of change.
+_VERSION_7 = ("ALTER TABLE results ADD COLUMN value REAL",)
+
 #: The statements of each version after those of the version before.
-_VERSIONS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6)
+_VERSIONS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6, _VERSION_7)
 
 #: The newest version of the layout, and all readable versions, as a file states them.
 SCHEMA_VERSION = str(len(_VERSIONS))

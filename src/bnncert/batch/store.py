@@ -52,7 +52,7 @@ _OTHER_COLUMNS = tuple(f.name for f in fields(OtherAnswer) if f.name != "rowid")
 #: Columns that older versions do not have, and their default values.
 _ABSENT = {
     **{"question": "'verify'", "certificate": "NULL", "labels": "'unknown'"},
-    **{"grid": "NULL", "within": "NULL", "data": "''", "scale": "''"},
+    **{"grid": "NULL", "within": "NULL", "value": "NULL", "data": "''", "scale": "''"},
 }
 
 #: Columns of the evidence that reports do not read with the rows, and the values used instead.
@@ -63,7 +63,7 @@ class ResultsFile:
     """A results file, open for reading and writing; it is created if it does not exist.
 
     Several processes may have the same file open: each row is written in its own transaction, and
-    the first answer to a question is kept.  A file of an older version is upgraded to version 6.
+    the first answer to a question is kept.  A file of an older version is upgraded to version 7.
     With `writable` False, nothing is written, created or upgraded.
 
     Raises InputError if the file cannot be opened or written, or is not a results file; it is then

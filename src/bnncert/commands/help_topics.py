@@ -26,7 +26,17 @@ TOPICS: dict[str, tuple[str, ...]] = {
         *("--table", "--feature", "--protect", "--one-hot"),
     ),
     "Region": (
-        *("--norm", "--radius", "--within", "--grid", "--clip", "--delta", "--max", "--tolerance"),
+        *(
+            "--norm",
+            "--radius",
+            "--within",
+            "--value",
+            "--grid",
+            "--clip",
+            "--delta",
+            "--max",
+            "--tolerance",
+        ),
         *("--exact", "--targets", "--ties", "--sign-zero", "--arithmetic", "--layer", "--most"),
         *("--step", "--score", "--decreasing"),
     ),

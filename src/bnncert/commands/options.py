@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bnncert.methods import Options
     from bnncert.network.pixel_scale import PixelScale
     from bnncert.problem import Targets
+    from bnncert.regions import ChangeNorm
 
 ModelArgument = Annotated[
     Path,
@@ -116,6 +117,22 @@ BallNormOption = Annotated[
     Literal["linf", "l2", "l1", "l0"],
     typer.Option("--norm", help="Norm of the ball; l0: at most --radius inputs change."),
 ]
+ChangeNormOption = Annotated[
+    Literal["linf", "l2", "l1", "l0", "brightness", "contrast", "patch", "shift"],
+    typer.Option(
+        "--norm",
+        help="Norm of the ball (l0: at most --radius inputs change), or a shape of change: "
+        "offsets, factors 1 - r to 1 + r, squares of pixels, moves by pixels.",
+    ),
+]
+ValueOption = Annotated[
+    float | None,
+    typer.Option(
+        "--value",
+        help="Of --norm patch: its value (default: any in the data box); shift: what enters "
+        "(default: the edge repeated); contrast: the middle (default: of the data box).",
+    ),
+]
 WithinOption = Annotated[
     str | None,
     typer.Option(
@@ -179,12 +196,13 @@ FLAGS = {
 
 @dataclass(frozen=True)
 class BallShape:
-    """The ball around a point, as the options describe it."""
+    """The ball or shape of change around a point, as the options describe it."""
 
-    norm: Literal["linf", "l2", "l1", "l0"]
+    norm: ChangeNorm
     radius: str | None
     within: str | None = None
     grid: str | None = None
+    value: float | None = None
 
 
 @dataclass(frozen=True)
@@ -214,9 +232,13 @@ class CentreOptions(PointOptions):
     """A labelled point, and the norm of the balls around it."""
 
     norm: Annotated[
-        Literal["linf", "l2", "l1", "l0"],
-        typer.Option("--norm", help="Norm of the balls; l0, the number of inputs: with --exact."),
+        Literal["linf", "l2", "l1", "l0", "brightness", "contrast", "patch", "shift"],
+        typer.Option(
+            "--norm",
+            help="Norm of the balls (l0, a number of inputs: with --exact), or a shape of change.",
+        ),
     ] = "linf"
+    value: ValueOption = None
 
 
 @dataclass(frozen=True)
@@ -257,7 +279,7 @@ class ScalingOptions(PixelOptions):
 class BallOptions(PointOptions):
     """A labelled point and the ball around it."""
 
-    norm: BallNormOption = "linf"
+    norm: ChangeNormOption = "linf"
     radius: Annotated[
         str | None,
         typer.Option(
@@ -267,12 +289,13 @@ class BallOptions(PointOptions):
         ),
     ] = None
     within: WithinOption = None
+    value: ValueOption = None
     grid: GridOption = None
 
     @property
     def shape(self) -> BallShape:
         """The ball alone."""
-        return BallShape(self.norm, self.radius, self.within, self.grid)
+        return BallShape(self.norm, self.radius, self.within, self.grid, self.value)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bnncert.batch.balls import Balls
 from bnncert.batch.labelled_points import OWN, Data, read_data
@@ -27,7 +27,8 @@ from bnncert.formats.images import is_image
 from bnncert.formats.inputs import pick_point, split_key
 from bnncert.network import Network, load
 from bnncert.problem import Targets
-from bnncert.regions import Ball, BallNorm, L0Ball
+from bnncert.regions import Change, ChangeNorm, L0Ball
+from bnncert.regions.change import RADIUS_MEANING, VALUED
 
 PointT = TypeVar("PointT", bound=PointOptions)
 
@@ -41,7 +42,7 @@ class CommandQuestion:
     """
 
     network: Network
-    region: Ball | L0Ball
+    region: Change
     label: int
     labels: LabelSource
     targets: Targets
@@ -73,7 +74,7 @@ def read_network(model: Path, sign_zero: SignZero | None) -> Network:
 def radius_option(
     text: str,
     network: Network,
-    norm: BallNorm = "linf",
+    norm: ChangeNorm = "linf",
     clip: tuple[float, float] | None = None,
     option: str | None = None,
     name: str = "radius",
@@ -84,12 +85,12 @@ def radius_option(
     part of it.
     """
     shown = text if option is None else option
-    if norm == "l0":
+    if norm in RADIUS_MEANING:
         try:
             return float(text)
         except ValueError:
             raise InputError(
-                f"--{name} is {shown!r}; --norm l0 expects the number of inputs that may change"
+                f"--{name} is {shown!r}; --norm {norm} expects {RADIUS_MEANING[norm]}"
             ) from None
     radius = read_radius(text, name=name)
     if radius is None:
@@ -101,10 +102,10 @@ def radius_option(
 
 
 def radius_unit(
-    text: str, network: Network, norm: BallNorm, clip: tuple[float, float] | None
+    text: str, network: Network, norm: ChangeNorm, clip: tuple[float, float] | None
 ) -> RadiusUnit:
     """Return the unit of a radius that `radius_option` accepts."""
-    radius = None if norm == "l0" else read_radius(text)
+    radius = None if norm in RADIUS_MEANING else read_radius(text)
     return INPUT_UNITS if radius is None else radius.unit_for(network, network.source, norm, clip)
 
 
@@ -118,13 +119,16 @@ def grid_option(text: str) -> Radius:
 
 def balls_option(
     network: Network,
-    norm: BallNorm,
+    norm: ChangeNorm,
     clip: tuple[float, float] | None,
     grid: str | None,
     within: str | None,
+    value: float | None = None,
 ) -> tuple[Radius | None, Radius | None]:
-    """Return the values of --grid and --within, after a check that the network can use them."""
+    """Return the values of --grid and --within, after a check that they can be used."""
     step = None if grid is None else grid_option(grid)
+    if value is not None and norm not in VALUED:
+        raise InputError(f"--value belongs to --norm {', '.join(VALUED)}; the norm is {norm}")
     if within is not None and norm != "l0":
         raise InputError(f"--within belongs to --norm l0; the norm is {norm}")
     reach = None if within is None else read_radius(within, name="within")
@@ -232,9 +236,10 @@ def read_points(
     data = read_data(source, point.labels if point.label is None else OWN, network)
     data = data if scale is None else data.as_pixels()
     radius = radius_option(shape.radius, network, shape.norm, clip)
-    grid, within = balls_option(network, shape.norm, clip, shape.grid, shape.within)
+    grid, within = balls_option(network, shape.norm, clip, shape.grid, shape.within, shape.value)
+    given: dict[str, Any] = {"grid": grid, "within": within, "value": shape.value}
     try:
-        balls = Balls.of(network, network.source, shape.norm, clip, grid=grid, within=within)
+        balls = Balls.of(network, network.source, shape.norm, clip, **given)
     except InputError as error:
         raise InputError(f"{point.input_}: {error}") from error
     targets = read_targets(scaling.targets)

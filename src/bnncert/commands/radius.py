@@ -55,7 +55,7 @@ from bnncert.commands.unused import refuse_together, refuse_unread, refuse_witho
 from bnncert.errors import InputError
 from bnncert.problem import Ties
 from bnncert.radius import RadiusInterrupt, RadiusResult, find_radius
-from bnncert.regions import Ball
+from bnncert.regions import SHAPES, Ball, L0Ball
 from bnncert.report.summary import probe_table, radius_table, radius_texts
 from bnncert.smallest import SmallestInterrupt, SmallestResult, find_smallest
 
@@ -160,7 +160,7 @@ def radius(
     if point.input_ is None:
         raise InputError("--input is missing; give the point to search around")
     network = read_network(model, settings.sign_zero)
-    shape = BallShape(point.norm, "0", search.within, search.grid)
+    shape = BallShape(point.norm, "0", search.within, search.grid, point.value)
     points = read_points(network, point, shape, scaling)
     points, maximum, gap = search.limits(points, read_clip(scaling.clip))
     show_notes(points, talk.details)
@@ -210,6 +210,7 @@ class _SearchSetup:
         common: dict[str, Any] = {"targets": question.targets, "ties": self.ties}
         outputs = self.outputs
         if self.search.exact:
+            assert isinstance(ball, Ball | L0Ball)
             about = {**self.about(question), "ties": self.ties}
             shown = SmallestView(question, outputs.save_counterexample, about)
             known = None if outputs.resume is None else shown.known(outputs.resume)
@@ -218,12 +219,13 @@ class _SearchSetup:
             )
             return partial(exact, **common), shown
         # The l0 norm needs --exact.
-        assert isinstance(ball, Ball)
+        assert not isinstance(ball, L0Ball)
         interval = partial(
             find_radius,
             *(network, ball.middle, label, ball.norm),
             clip_lo=ball.clip_lo,
             clip_hi=ball.clip_hi,
+            value=None if isinstance(ball, Ball) else ball.value,
             tolerance=self.tolerance,
             **common,
         )
@@ -282,6 +284,12 @@ def _refuse_useless(ctx: typer.Context, point: CentreOptions, search: SearchOpti
     """Raise if options are given that cannot be combined."""
     refuse_together(ctx, "exact", {"tolerance": "the search ends at the minimum"})
     refuse_without(ctx, "exact", ("grid", "within", *EXACT_FILES))
+    if point.norm in SHAPES:
+        for flag, given in (("--exact", search.exact), ("--tolerance", search.tolerance)):
+            if given:
+                raise InputError(
+                    f"{flag} is not used with --norm {point.norm}: its radius is exact"
+                )
     if point.norm == "l0" and not search.exact:
         raise InputError("--norm l0 has whole numbers for radii; give --exact")
 
@@ -296,7 +304,8 @@ def _show(unit: RadiusUnit, talk: Talk, result: RadiusResult) -> dict[str, Any]:
     talk.details.print(radius_table(result, unit))
     found = result.counterexample
     if found is not None:
-        line = f"counterexample for {found.target}, {replay_text(found)}"
+        place = f" ({found.place})" if found.place else ""
+        line = f"counterexample for {found.target}{place}, {replay_text(found)}"
         talk.details.print(line, soft_wrap=True)
     elif result.lower >= result.limit:
         reach = "the whole data box" if result.covers_data else "the largest radius looked at"

@@ -106,7 +106,8 @@ def _summary(result: Result) -> str:
         what = f"counterexample for {found.target}"
         if result.is_misclassified:
             what = f"the input itself is a counterexample for {found.target}"
-        summary += f": {what}, {replay_text(found)}"
+        place = f" ({found.place})" if found.place and not result.is_misclassified else ""
+        summary += f": {what}{place}, {replay_text(found)}"
     elif np.isfinite(result.lower):
         summary += f", margin at least {lower_text(result.lower)}"
     return summary

@@ -28,8 +28,8 @@ from bnncert.commands.clock import (
 from bnncert.commands.completion import among
 from bnncert.commands.grouping import grouped
 from bnncert.commands.options import (
-    BallNormOption,
     CertificatesOption,
+    ChangeNormOption,
     GridOption,
     LabelsOption,
     MemoryOption,
@@ -40,6 +40,7 @@ from bnncert.commands.options import (
     SignZeroOption,
     TalkOptions,
     TiesOption,
+    ValueOption,
     WithinOption,
     read_clip,
     read_scale,
@@ -79,8 +80,9 @@ class PointsOptions:
     ] = None
     first: Annotated[int, typer.Option("--first", help="Number of the first point.")] = 0
     labels: LabelsOption = None
-    norm: BallNormOption = "linf"
+    norm: ChangeNormOption = "linf"
     within: WithinOption = None
+    value: ValueOption = None
     grid: GridOption = None
 
 
@@ -166,7 +168,9 @@ def _plan(
         radius_option(part, network, points.norm, clip, points.radii)
         for part in points.radii.split(",")
     ]
-    grid, within = balls_option(network, points.norm, clip, points.grid, points.within)
+    grid, within = balls_option(
+        network, points.norm, clip, points.grid, points.within, points.value
+    )
     settings = Settings(
         points.norm,
         read_targets(scaling.targets),
@@ -177,6 +181,7 @@ def _plan(
         answering.memory,
         grid=grid,
         within=within,
+        value=points.value,
     )
     return plan_run(
         network,

@@ -14,7 +14,7 @@ from bnncert.methods.interval import interval_proof
 from bnncert.network import Network
 from bnncert.presolve.stability import stability
 from bnncert.problem import Problem, Ties, robustness
-from bnncert.regions import Ball, L0Ball, Region
+from bnncert.regions import Ball, Contrast, ImageShift, L0Ball, Region
 from bnncert.rounded_bounds import lower_text, upper_text
 from bnncert.verdict import Result, TargetResult
 
@@ -122,6 +122,9 @@ def _promises(method: str) -> tuple[str, ...]:
 def _has_integer_pixels(network: Network, region: Region) -> bool:
     """Whether the region has no grid, but its centre consists of integer pixels."""
     step = network.pixel_step
+    if isinstance(region, Contrast | ImageShift):
+        # These shapes have no grid.
+        return False
     if region.grid is not None or step is None or network.input_lo is None:
         return False
     places = (region.center - network.input_lo) / step
@@ -135,6 +138,8 @@ def certified_by_intervals(question: CommandQuestion, ties: Ties, deadline: Dead
     norm is L0.
     """
     ball = question.region
+    if not isinstance(ball, Ball | L0Ball):
+        return None
     if sum(layer.weights.nnz for layer in question.network.layers) > MOST_WEIGHTS:
         return None
     is_l0 = isinstance(ball, L0Ball)

@@ -21,7 +21,7 @@ OPTION_FIELDS = {
 
 #: Parameters that describe a ball around a point; a VNN-LIB query states its own region.
 BALL_PARAMETERS = (
-    *("input_", "index", "label", "labels", "norm", "radius", "within", "grid", "clip"),
+    *("input_", "index", "label", "labels", "norm", "radius", "within", "value", "grid", "clip"),
     *("scale", "mean", "std", "targets", "ties"),
 )
 

@@ -57,7 +57,7 @@ from bnncert.formats.vnnlib.query import Specification
 from bnncert.formats.vnnlib.reader import read_vnnlib
 from bnncert.network import Network
 from bnncert.problem import Ties
-from bnncert.regions import Ball, L0Ball, Region
+from bnncert.regions import Change, Region
 from bnncert.report.saved_counterexample import CounterexampleFile
 from bnncert.report.witness import vnncomp_result
 from bnncert.verdict import Result
@@ -272,7 +272,7 @@ def _saved(path: Path | None, asked: _Asked) -> CounterexampleFile | None:
     if path is None:
         return None
     network, ball = asked.network, asked.region
-    if not isinstance(ball, Ball | L0Ball):
+    if not isinstance(ball, Change):
         return CounterexampleFile(path, network.input_shape)
     return CounterexampleFile.around(
         path, network, ball.middle, ball.clip_lo, ball.clip_hi, asked.image_shape

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bnncert.regions.ball import Ball, Norm, is_l2_ball
 from bnncert.regions.box import Box
+from bnncert.regions.change import SHAPES, Change, ChangeNorm
 from bnncert.regions.grid import Grid
 from bnncert.regions.image_path import Brightness, Contrast, ImagePath
 from bnncert.regions.image_union import BrightnessSteps, ImageShift, ImageUnion, Patch
@@ -17,6 +18,8 @@ __all__ = [
     "Box",
     "Brightness",
     "BrightnessSteps",
+    "Change",
+    "ChangeNorm",
     "Contrast",
     "EmptyRegionError",
     "Grid",
@@ -30,5 +33,6 @@ __all__ = [
     "Point",
     "Polytope",
     "Region",
+    "SHAPES",
     "is_l2_ball",
 ]

@@ -14,6 +14,7 @@ from decimal import ROUND_FLOOR, Decimal
 from pathlib import Path
 
 from bnncert.atomic import make_folder, write_atomically
+from bnncert.batch.radius_text import COUNTED
 from bnncert.batch.recorded import Recorded
 from bnncert.batch.rows import Row
 from bnncert.report.counts import mean
@@ -198,8 +199,8 @@ def _number(panel: Panel, radius: float) -> str:
 
 
 def _delta(panel: Panel) -> str:
-    if panel.key.norm == "l0":
-        return "$k$"
+    if panel.key.norm in COUNTED:
+        return "$r$" if panel.key.norm == "contrast" else "$k$"
     return rf"$\delta_{{{_norm(panel)}}}$" if panel.network.pixel_step else r"$\varepsilon$"
 
 
@@ -208,6 +209,8 @@ def _unit(panel: Panel) -> str:
     step, inputs = panel.network.pixel_step, escape(panel.inputs)
     if panel.key.norm == "l0":
         return f"At most $k$ inputs change ({escape(panel.norm_name)}, {inputs})."
+    if panel.key.norm in COUNTED:
+        return f"Sizes of {escape(panel.norm_name)}: {escape(panel.unit)}."
     if not step:
         return f"Radii in the units of the input, {inputs}."
     return rf"Radii in px, $\delta={1 / step:.6g}\,\varepsilon$, {inputs}."

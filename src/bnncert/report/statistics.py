@@ -22,6 +22,14 @@ _Instance: TypeAlias = tuple[int, str, int]
 
 NORM_NAMES = {"linf": "L∞", "l2": "L2", "l1": "L1", "l0": "L0"}
 
+#: The units of radii that are not lengths in input units.
+COUNTED_UNITS = {
+    "l0": "number of inputs",
+    "contrast": "change of the factor",
+    "patch": "side in pixels",
+    "shift": "pixels",
+}
+
 #: The name of the share of robust inputs, and a description of the labels.
 SHARE_NAMES: dict[LabelSource, str] = {
     "given": "accuracy",
@@ -69,6 +77,8 @@ class Panel:
     def norm_name(self) -> str:
         """The norm in mathematical notation, with the reach of single inputs if it is limited."""
         name = NORM_NAMES.get(self.key.norm, self.key.norm)
+        if self.key.value is not None:
+            name += f" of value {self.key.value:.9g}"
         if self.key.within is None:
             return name
         return f"{name} within {radius_text(self.key.within, 'linf', self.network.pixel_step)}"
@@ -124,8 +134,8 @@ class Panel:
     @property
     def unit(self) -> str:
         """The unit of radii."""
-        if self.key.norm == "l0":
-            return "number of inputs"
+        if self.key.norm in COUNTED_UNITS:
+            return COUNTED_UNITS[self.key.norm]
         return "px" if self.network.pixel_step else "input units"
 
     def rows(self, question: str) -> list[tuple[str, Row]]:
@@ -139,7 +149,7 @@ def panels(recorded: Recorded) -> list[Panel]:
     groups: dict[tuple[str | float | None, ...], list[Row]] = {}
     for r in recorded.rows:
         k = r.key
-        place = (k.model_hash, k.norm, k.clip, k.targets, k.ties, k.grid, k.within)
+        place = (k.model_hash, k.norm, k.clip, k.targets, k.ties, k.grid, k.within, k.value)
         groups.setdefault(place, []).append(r)
     series = [_series(rows) for rows in groups.values()]
     # Without those that have no curve, to keep the number of different styles small.

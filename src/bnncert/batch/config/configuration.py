@@ -13,7 +13,8 @@ from bnncert.batch.radii import Radius
 from bnncert.description.model import SignZero
 from bnncert.errors import BnncertError, InputError
 from bnncert.network.pixel_scale import PixelScale
-from bnncert.regions import BallNorm
+from bnncert.regions import ChangeNorm
+from bnncert.regions.change import VALUED
 from bnncert.relaxations.linear import Form
 
 #: Networks and data that come with bnncert.
@@ -90,7 +91,7 @@ class Part:
 
     networks: tuple[str, ...]
     data: DataSource
-    norms: tuple[BallNorm, ...]
+    norms: tuple[ChangeNorm, ...]
     radii: tuple[Radius, ...]
     methods: tuple[MethodChoice, ...]
     common: Settings
@@ -99,7 +100,7 @@ class Part:
     scale: PixelScale | None
     line: int
 
-    def settings(self, norm: BallNorm, choice: MethodChoice) -> Settings:
+    def settings(self, norm: ChangeNorm, choice: MethodChoice) -> Settings:
         """Return the settings of the instances of a norm and a method."""
         return replace(
             self.common,
@@ -110,6 +111,7 @@ class Part:
             samples=choice.samples,
             solver=choice.solver,
             within=self.common.within if norm == "l0" else None,
+            value=self.common.value if norm in VALUED else None,
         )
 
 

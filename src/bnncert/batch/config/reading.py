@@ -31,12 +31,13 @@ from bnncert.formats.labels import KEYED_SUFFIXES
 from bnncert.methods import REGISTRY
 from bnncert.network.pixel_scale import PixelScale
 from bnncert.problem import Targets, Ties, targets_of
-from bnncert.regions import BallNorm
+from bnncert.regions import ChangeNorm
+from bnncert.regions.change import VALUED
 from bnncert.solvers import SolverName
 
 _PART_KEYS = (
     *("data", "norms", "radii", "methods", "question", "targets", "ties", "timeout", "seed"),
-    *("certificates", "clip", "memory", "scale", "mean", "std", "grid", "within"),
+    *("certificates", "clip", "memory", "scale", "mean", "std", "grid", "within", "value"),
 )
 _TOP_KEYS = ("title", "networks", "parts", *_PART_KEYS)
 _NETWORK_KEYS = ("name", "file", "random", "sign_zero")
@@ -173,7 +174,7 @@ def _data(section: ConfigSection) -> DataSource:
 
 def _part(section: ConfigSection, networks: Mapping[str, NetworkSource]) -> Part:
     norm_nodes = section.items("norms") or [Node("linf", section.line)]
-    norms: list[Any] = [section.choice(n, "norm", get_args(BallNorm)) for n in norm_nodes]
+    norms: list[Any] = [section.choice(n, "norm", get_args(ChangeNorm)) for n in norm_nodes]
     methods = [_method(section, node) for node in section.items("methods") or []]
     if not methods:
         raise section.wrong(f"{section.what} has no methods")
@@ -201,6 +202,7 @@ def _part(section: ConfigSection, networks: Mapping[str, NetworkSource]) -> Part
             question=question,
             grid=_grid(section),
             within=_within(section, norms),
+            value=_value(section, norms),
         ),
         certificates=certificates,
         clip=_clip(section),
@@ -270,7 +272,7 @@ def _grid(section: ConfigSection) -> Radius | None:
     return step
 
 
-def _within(section: ConfigSection, norms: Sequence[BallNorm]) -> Radius | None:
+def _within(section: ConfigSection, norms: Sequence[ChangeNorm]) -> Radius | None:
     """Return by how much an input of an L0 ball may change."""
     node = section.get("within")
     if node is None:
@@ -285,6 +287,20 @@ def _within(section: ConfigSection, norms: Sequence[BallNorm]) -> Radius | None:
         text = node.value if isinstance(node.value, str) else node.kind
         raise section.wrong(f"within is {text}; expected a number >= 0, also as in 1px", node.line)
     return reach
+
+
+def _value(section: ConfigSection, norms: Sequence[ChangeNorm]) -> float | None:
+    """Return the value of a shape of change."""
+    node = section.get("value")
+    if node is None:
+        return None
+    if not set(VALUED) & set(norms):
+        if "value" not in section.values:
+            # Stated for all parts, of which some have other norms.
+            return None
+        text = f"value belongs to norm {' or '.join(VALUED)}, not to {', '.join(norms)}"
+        raise section.wrong(text, node.line)
+    return section.as_number(node, "value")
 
 
 def _targets(section: ConfigSection) -> Targets:

@@ -12,6 +12,7 @@ import shlex
 from pathlib import PurePosixPath
 
 from bnncert.batch.radii import read_radius
+from bnncert.batch.radius_text import COUNTED
 from bnncert.batch.rows import InstanceKey, NetworkRecord, Row
 from bnncert.methods import REGISTRY
 
@@ -35,6 +36,8 @@ def command_parts(network: NetworkRecord, row: Row) -> tuple[str, str]:
         before.append(row.scale)
     number = "" if points.endswith(":") else " --index "
     after = [f"--norm {key.norm} --radius {_length(key.radius, key.norm, network)}"]
+    if key.value is not None:
+        after.append(f"--value={key.value!r}")
     if key.within is not None:
         after.append(f"--within {_length(key.within, 'linf', network)}")
     if key.grid_step is not None:
@@ -82,8 +85,8 @@ def _points(data: str) -> str:
 
 def _length(value: float, norm: str, network: NetworkRecord) -> str:
     """Return a radius in px if that gives the same number, else in input units."""
-    if norm == "l0":
-        return f"{value:g}"
+    if norm in COUNTED:
+        return repr(value) if norm == "contrast" else f"{value:g}"
     step = network.pixel_step
     if step:
         text = f"{value / step:.6g}px"

@@ -68,7 +68,7 @@ def _question(row: Row) -> tuple[Any, ...]:
     """Return what two rows have in common that differ in radius, method and its settings only."""
     k = row.key
     place = (k.model_hash, k.input_hash, k.label, k.norm, k.clip, k.targets, k.ties, k.sign_zero)
-    return (*place, k.grid, k.within)
+    return (*place, k.grid, k.within, k.value)
 
 
 def _certified_radii(rows: Sequence[Row]) -> dict[tuple[Any, ...], list[float]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from bnncert.batch.radius_text import COUNTED
 from bnncert.report.counts import Count
 from bnncert.report.page.svg import WIDTH, AxisScale, Chart
 from bnncert.report.statistics import Panel
@@ -123,4 +124,4 @@ def full_radius_text(panel: Panel, radius: float) -> str:
     text = f"{panel.radius_text(radius)}, {panel.inputs}"
     if panel.unit == "px":
         return f"{text} (ε = {radius:.6g})"
-    return text if panel.key.norm == "l0" else f"ε = {text}"
+    return text if panel.key.norm in COUNTED else f"ε = {text}"

@@ -124,7 +124,7 @@ def _advice(row: Row, pixel_step: float | None) -> str:
         choices.append(f"more time (--timeout {4 * key.timeout:g})")
     if not exact:
         choices.append("a complete method (--method auto)")
-    if key.grid is None and pixel_step is not None and key.norm != "l0":
+    if key.grid is None and pixel_step is not None and key.norm not in ("l0", "contrast", "shift"):
         choices.append("integer pixels only (--grid 1px), if real inputs are not needed")
     choices.append("a smaller radius")
     return f"What may help: {'; '.join(choices)}."
