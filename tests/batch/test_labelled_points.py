@@ -99,8 +99,9 @@ def test_labels_that_do_not_fit_are_refused(run: Run) -> None:
 def test_files_that_do_not_record_labels_are_read_and_upgraded(run: Run) -> None:
     run(*ASK, "plain.npy")
     with sqlite3.connect(OUT) as connection:
-        for name in ("labels", "grid", "within", "data", "scale"):
+        for name in ("labels", "grid", "within", "data", "scale", "value"):
             connection.execute(f"ALTER TABLE results DROP COLUMN {name}")
+        connection.execute("DROP TABLE IF EXISTS other_answers")
         connection.execute("UPDATE meta SET value = '2' WHERE name = 'schema_version'")
     connection.close()
     assert "Share of the inputs against radius" in report_texts()[0]

@@ -201,11 +201,11 @@ def one_line(answer: Outcome) -> str:
 
 def test_a_results_file_from_the_future(folder: Path, experiment: Callable[..., Outcome]) -> None:
     with ResultsFile("tiny.sqlite") as results:
-        results._connection.execute("UPDATE meta SET value = '7' WHERE name = 'schema_version'")
+        results._connection.execute("UPDATE meta SET value = '8' WHERE name = 'schema_version'")
     before = Path("tiny.sqlite").read_bytes()
     for extra in ((), ("--dry-run",)):
         text = one_line(experiment("tiny.json", "--workers", "0", *extra))
-        assert "tiny.sqlite: results of schema version 7; this bnncert reads" in text
+        assert "tiny.sqlite: results of schema version 8; this bnncert reads" in text
     assert Path("tiny.sqlite").read_bytes() == before
 
 

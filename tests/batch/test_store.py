@@ -230,11 +230,11 @@ def test_another_schema_version_is_named(tmp_path: Path) -> None:
     path = tmp_path / "r.sqlite"
     with ResultsFile(path) as results:
         meta = dict(results._connection.execute("SELECT name, value FROM meta"))
-        assert meta == {"format": FORMAT, "schema_version": "6"}
-        results._connection.execute("UPDATE meta SET value = '7' WHERE name = 'schema_version'")
+        assert meta == {"format": FORMAT, "schema_version": "7"}
+        results._connection.execute("UPDATE meta SET value = '8' WHERE name = 'schema_version'")
     before = path.read_bytes()
-    assert "schema version 7" in refused(path)
-    with pytest.raises(InputError, match="schema version 7; this bnncert reads up to version 6"):
+    assert "schema version 8" in refused(path)
+    with pytest.raises(InputError, match="schema version 8; this bnncert reads up to version 7"):
         ResultsFile(path, writable=False)
     assert path.read_bytes() == before
 
@@ -393,7 +393,7 @@ def test_version_1_is_read_as_it_is(old: Path) -> None:
 def test_version_1_is_upgraded_when_it_is_written_to(old: Path) -> None:
     with ResultsFile(old) as results:
         meta = dict(results._connection.execute("SELECT name, value FROM meta"))
-        assert meta["schema_version"] == "6"
+        assert meta["schema_version"] == "7"
         # The question is answered still, and not asked again.
         assert results.has(KEY)
         assert not results.add(ROW)
