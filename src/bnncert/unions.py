@@ -432,6 +432,6 @@ def _certified(run: UnionRun, result: Result, path: Path) -> Result:
         else:
             return result
     except CertificateError as error:
-        trusted = ", ".join(run.trusted) or "bnncert" if result.status == "robust" else None
+        trusted = ", ".join(run.trusted) or "bnncert"
         return replace(result, notes=(*result.notes, str(error)), trusted=trusted)
     return replace(result, certificate=str(path))

@@ -44,15 +44,9 @@ class Cell:
     #: +1, -1, TIED or UNDECIDED for each neuron.
     signs: SignArray
 
-    def clipped(self, lo: Fraction, hi: Fraction) -> tuple[Fraction, Fraction]:
-        """Return the ends of the part between two numbers."""
-        return max(self.lo, lo), min(self.hi, hi)
-
     def point(self) -> Fraction:
         """Return a number inside with few binary digits."""
-        if self.lo == self.hi or (self.has_lo and self.lo.denominator == 1):
-            return self.lo
-        return simplest_between(self.lo, self.hi)
+        return self.lo if self.lo == self.hi else simplest_between(self.lo, self.hi)
 
 
 def simplest_between(low: Fraction, high: Fraction) -> Fraction:
