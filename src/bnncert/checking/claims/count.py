@@ -67,7 +67,7 @@ def check_count(section: Section, parts: Parts, subject: Subject) -> Shown:
     if len(rivals) < network.classes - 1:
         names = f"class {', '.join(map(str, rivals))} instead of the label"
     verb = "has" if lower == 1 else "have"
-    numbers = f"at least {_text(lower)} and at most {_text(upper, up=True)} have"
+    numbers = f"at least {_text(lower, -1)} and at most {_text(upper, 1)} have"
     if lower == upper:
         numbers = f"exactly {_text(lower)} {verb}"
     settings = f"real arithmetic, {SIGN_OF_ZERO[network.sign_zero]}, {TIES[ties]}"
@@ -93,15 +93,16 @@ def _number(text: Any) -> int:
     return int(text, 16)
 
 
-def _text(number: int, *, up: bool = False) -> str:
-    """Return a number in digits, or rounded down or up if the text would be long."""
+def _text(number: int, way: int = 0) -> str:
+    """Return a number in digits; a long one is rounded, down or up if `way` is -1 or 1."""
     if number < MOST_SHOWN:
         return f"{number:,}"
     # Decimal digits before the last four, or one less.
     exponent = max(0, (number.bit_length() - 1) * 30102 // 100000 - 3)
     while number >= 10 ** (exponent + 4):
         exponent += 1
-    first = -(-number // 10**exponent) if up else number // 10**exponent
+    unit = 10**exponent
+    first = {-1: number // unit, 0: (2 * number + unit) // (2 * unit), 1: -(-number // unit)}[way]
     return f"about {first / 1000:.3f}e+{exponent + 3}"
 
 
