@@ -49,11 +49,11 @@ def check(seed: int, radius: int) -> FaultsResult:
     return found
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(9))
 def test_no_wrong_number_at_a_point(seed: int) -> None:
     check(seed, 0)
 
 
-@pytest.mark.parametrize("seed", range(100, 106))
+@pytest.mark.parametrize("seed", range(100, 105))
 def test_no_wrong_number_in_a_ball(seed: int) -> None:
     check(seed, 1)
