@@ -210,8 +210,7 @@ class _ExplanationView(AnswerView[Explanation]):
         if found.out_of_time and not found.minimal:
             console.print("the time limit ended the search; a longer one may give a smaller set")
         elif not found.minimal:
-            line = "some verifications are undecided; see --question-timeout"
-            console.print(line)
+            console.print("some verifications are undecided; see --question-timeout")
         picture = self.picture
         if picture is not None and picture.path is None:
             for row in picture.lines(found, colour=console.is_terminal):

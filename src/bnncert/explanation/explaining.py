@@ -192,7 +192,7 @@ def _finished(
         witnesses=witnesses,
         steps=tuple(search.steps),
         seconds=search.deadline.elapsed(),
-        out_of_time=search.deadline.passed(),
+        out_of_time=search.out_of_time or search.deadline.passed(),
         certificate=written,
         no_certificate=reason if path is not None and written is None else "",
     )

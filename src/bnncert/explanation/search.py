@@ -71,6 +71,8 @@ class Search:
         The counterexamples of needed inputs.
     steps
         The verifications.
+    out_of_time
+        Whether the search ended because of the time limit.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class Search:
         self.free: BoolArray = np.zeros(domain.size, dtype=np.bool_)
         self.witnesses: dict[int, Counterexample] = {}
         self.steps: list[ExplanationStep] = []
+        self.out_of_time = False
         self._undecided = np.zeros(domain.size, dtype=np.bool_)
         self._longest = 0.0
         runtime = OnnxRuntime.of(problem.network)
@@ -119,9 +122,10 @@ class Search:
         """
         size, undecided, misses = max(1, int(self.free.sum()) // 2), order.size + 1, 0
         small = max(1, int(SMALL_SHARE * order.size))
-        while not self._is_late and misses < PATIENCE:
+        while misses < PATIENCE:
             waiting = order[~(self.free | self._needed | self._undecided)[order]]
-            if not waiting.size:
+            self.out_of_time = bool(waiting.size) and self._is_late
+            if not waiting.size or self.out_of_time:
                 break
             added = waiting[:size]
             result = self._ask(added)
