@@ -210,7 +210,8 @@ class _ExplanationView(AnswerView[Explanation]):
         if found.out_of_time and not found.minimal:
             console.print("the time limit ended the search; a longer one may give a smaller set")
         elif not found.minimal:
-            console.print("some verifications are undecided; see --question-timeout")
+            line = "some verifications are undecided; more time for each may give a smaller set"
+            console.print(f"{line} (--timeout, --question-timeout)", soft_wrap=True)
         picture = self.picture
         if picture is not None and picture.path is None:
             for row in picture.lines(found, colour=console.is_terminal):
