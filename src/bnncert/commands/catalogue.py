@@ -61,7 +61,7 @@ ENTRIES = (
         "explain",
         "Find inputs that suffice for the class of an image, and show that each is needed.",
         ASK,
-        "bnncert explain demo:sparse demo:0 --radius 8px",
+        "bnncert explain demo:sparse demo:0 --radius 8px --timeout 5",
     ),
     Entry(
         "faults",
