@@ -602,7 +602,7 @@ def test_bad_files_are_one_line_and_exit_code_2(tmp_path: Path) -> None:
     for name, (content, words) in files.items():
         (tmp_path / name).write_bytes(content)
         cases[name] = words
-    write_results(tmp_path / "new.sqlite", [{}], version=7)
+    write_results(tmp_path / "new.sqlite", [{}], version=8)
     cases["new.sqlite"] = "schema version 8; this bnncert reads up to version 7"
     write_results(tmp_path / "norows.sqlite", [])
     cases["norows.sqlite"] = "holds no results yet"
