@@ -6,6 +6,7 @@ import json
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,6 +85,25 @@ def test_the_time_limit_is_kept() -> None:
     found = bnncert.tolerated_faults(network, ball, 2, timeout=0.5)
     assert time.monotonic() - since < 10.0
     assert all(row.certified is None or row.certified >= 0 for row in found.rows)
+
+
+def test_without_time_nothing_is_claimed(tmp_path: Path) -> None:
+    network, images = load_demo_network(), load_demo_images()
+    ball = bnncert.Ball("linf", images.point(1), 4 / 127.5, -1, 1)
+    file = tmp_path / "faults.bnncert"
+    found = bnncert.tolerated_faults(network, ball, 2, timeout=1e-3, certificate=file)
+    assert all(row.certified is None and row.falsified is None for row in found.rows)
+    assert found.certificate is None and found.no_certificate == "nothing is decided"
+    assert not file.exists()
+
+
+def test_an_undecided_ball_still_has_faults_that_change_the_class() -> None:
+    network, images = load_demo_network(), load_demo_images()
+    ball = bnncert.Ball("linf", images.point(1), 0.5 / 127.5, -1, 1)
+    ways: dict[str, Any] = {"method": "interval", "layers": [3]}
+    found = bnncert.tolerated_faults(network, ball, 2, **ways)
+    row = found.row("weights", "layer", "output")
+    assert row.certified is None and row.falsified is not None and row.falsified <= 89
 
 
 def test_ctrl_c_keeps_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

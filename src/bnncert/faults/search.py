@@ -37,7 +37,7 @@ from bnncert.network.weight_flips import Fault, refuse_shared_weights, with_faul
 from bnncert.problem import Problem, Targets, Ties, robustness
 from bnncert.regions import Region
 from bnncert.replay import Replayer
-from bnncert.verdict import Counterexample
+from bnncert.verdict import Counterexample, Status
 
 #: The share of the time for the first proof of a question, and its least and largest seconds.
 FIRST_SHARE, LEAST_SLICE, FIRST_SLICE = 0.03, 0.2, 2.0
@@ -193,10 +193,14 @@ class _FaultSearch:
 
     def run(self) -> None:
         """Improve all rows."""
-        if not self._starts_robust():
+        status = self._without_faults()
+        if status == "not_robust":
             return
         self._falsify()
         self._share_faults()
+        if status != "robust":
+            # More faults are not easier to exclude than none.
+            return
         first = FIRST_SLICE
         if self.deadline.seconds is not None:
             first = max(LEAST_SLICE, FIRST_SHARE * self.deadline.seconds)
@@ -223,7 +227,7 @@ class _FaultSearch:
 
     # -- no faults ----------------------------------------------------------------------------
 
-    def _starts_robust(self) -> bool:
+    def _without_faults(self) -> Status:
         """Decide the question without faults; a counterexample to it falsifies 0 faults."""
         status, found = self.prover.without_faults(self.deadline)
         changes: dict[str, Any] = {"falsified": 0, "counterexample": found}
@@ -232,7 +236,7 @@ class _FaultSearch:
                 changes = {"certified": 0, "proof": self.setting.proofs(scope)[0]}
             if status in ("robust", "not_robust"):
                 self.rows[scope] = replace(row, **changes)
-        return status == "robust"
+        return status
 
     # -- the upper side -----------------------------------------------------------------------
 
@@ -249,14 +253,14 @@ class _FaultSearch:
             at = PointSigns(self.problem.network, point, pattern)
             attack = PointAttack(at, self.setting.label, self.problem.targets, deadline)
             for scope in sorted(self.rows, key=self._effort):
+                if deadline.passed():
+                    return
                 self.stage = f"{scope.kind}, {self.rows[scope].name}"
                 self.told("faults that change the class", 0, 0)
                 most = self._upper(self.rows[scope]) - 1
                 for faults in attack.faults(scope, most):
                     if len(faults) <= most and self._replay(scope, point, faults):
                         break
-                if deadline.passed():
-                    return
 
     def _share_faults(self) -> None:
         """Use the faults of one neuron for its layer, and those of a layer for faults anywhere."""
@@ -392,10 +396,13 @@ def _bit(network: Network, fault: Fault) -> FaultBit:
 def _certified(
     search: _FaultSearch, result: FaultsResult, path: Path, folder: Path
 ) -> FaultsResult:
-    """Write the certificate of all rows."""
+    """Write the certificate of all rows about which something is known."""
+    known = [r for r in result.rows if r.certified is not None or r.counterexample is not None]
+    if not known:
+        return replace(result, no_certificate="nothing is decided")
     parts: list[Path] = []
     seen: set[Path] = set()
-    for number, row in enumerate(result.rows):
+    for number, row in enumerate(known):
         if row.certified is not None and row.proof is not None:
             for part in search.prover.parts(row.scope, row.certified, row.proof):
                 if part not in seen:
@@ -406,7 +413,7 @@ def _certified(
             parts.append(folder / f"replay-{number}.bnncert")
             write_counterexample(parts[-1], faulty, faulty.network, row.counterexample)
     try:
-        write_claim(path, claim_of(search.problem, search.ties, result.rows), parts)
+        write_claim(path, claim_of(search.problem, search.ties, known), parts)
     except CertificateError as error:
         return replace(result, no_certificate=str(error))
     return replace(result, certificate=str(path), seconds=search.deadline.elapsed())
