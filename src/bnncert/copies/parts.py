@@ -14,6 +14,7 @@ from bnncert.arrays import FloatArray
 from bnncert.copies.changes import Change, PairQuestion, categories
 from bnncert.description.rationals import float_above
 from bnncert.errors import InputError
+from bnncert.network import Network
 from bnncert.network.product import Product
 from bnncert.network.two_copies import Relation, increase_product, values_product
 from bnncert.problem import Problem, Target
@@ -93,21 +94,25 @@ def make_parts(question: PairQuestion) -> Iterator[PairPart]:
     """Yield the problems that together decide a question, one change after the other."""
     network, box = question.network, question.box
     for change in question.changes:
-        both = (
-            values_product(network, change.features)
-            if change.values
-            else increase_product(network, change.features[0])
-        )
-        targets = _targets(both, question.relation)
         for cell in _cells(question):
             bounds, words = _Bounds.of(box), []
             for group, chosen in zip(question.one_hot, cell, strict=True):
                 bounds = bounds.fixed(group, [float(f == chosen) for f in group])
                 words.append(f"{question.names[chosen]} = 1")
-            for name, region in _regions(change, bounds, question.names):
+            regions = _regions(change, bounds, question.names)
+            for both, (name, region) in zip(_products(network, change), regions, strict=True):
                 _refuse_other_grid(region, box)
-                problem = Problem(both.network, region, targets)
+                problem = Problem(both.network, region, _targets(both, question.relation))
                 yield PairPart(", ".join([name, *words]), change, problem)
+
+
+def _products(network: Network, change: Change) -> Iterator[Product]:
+    """Yield the products of two copies for the small changes that a change consists of."""
+    if not change.values:
+        yield increase_product(network, change.features[0])
+        return
+    for before, after in pairwise(change.values):
+        yield values_product(network, change.features, before, after)
 
 
 def _cells(question: PairQuestion) -> list[tuple[int, ...]]:

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import product
+from typing import Any
 
 import numpy as np
 
-from bnncert.description.matrices import as_sparse
+from bnncert.description.matrices import as_sparse, csr_matrix
 from bnncert.network.disagreement import Condition, disagreement
-from bnncert.network.layers import ThresholdLayer
 from bnncert.network.network import Network
 from bnncert.network.product import Product, product_network
 
@@ -71,14 +72,42 @@ class Relation:
         return before == self.label != after
 
 
-def values_product(network: Network, features: Sequence[int]) -> Product:
+def values_product(
+    network: Network, features: Sequence[int], before: Sequence[float], after: Sequence[float]
+) -> Product:
     """Return the product in which the second copy reads its own values of some inputs.
 
-    Input n + k of the product is input ``features[k]`` of the second copy.
+    Input n + k of the product is input ``features[k]`` of the second copy.  The product is valid
+    where these inputs have the values `before` in the first copy and `after` in the second one.  A
+    first-layer neuron with  sum_k w_k (after_k - before_k) = 0  has the same sum in both copies,
+    and is one neuron of the product.
+
+    Examples
+    --------
+    >>> import bnncert
+    >>> from bnncert.network.two_copies import values_product
+    >>> net = bnncert.Network.from_arrays([[[1, 1, 1], [1, 1, 0]], [[1, 1], [1, -1]]], [[0, 0]] * 2)
+    >>> product = values_product(net, [1, 2], [1, 0], [0, 1])
+    >>> product.network.sizes, product.shared
+    ((5, 3, 4), (1,))
     """
-    columns = np.arange(network.inputs)
-    columns[list(features)] = network.inputs + np.arange(len(features))
-    return product_network(network, network, columns=columns)
+    layer, size = network.layers[0], network.inputs
+    steps = [Fraction(b) - Fraction(a) for a, b in zip(before, after, strict=True)]
+    changed = np.array(
+        [
+            sum((Fraction(w) * s for w, s in zip(row, steps, strict=True)), Fraction(0)) != 0
+            for row in layer.weights[:, list(features)].toarray().tolist()
+        ]
+    )
+    columns = np.arange(size)
+    columns[list(features)] = size + np.arange(len(features))
+    rows = layer.weights
+    owner = np.repeat(np.arange(layer.size), np.diff(rows.indptr))
+    places = np.where(changed[owner], columns[rows.indices], rows.indices)
+    shape = (layer.size, size + len(features))
+    # Copied, because the columns are sorted in place.
+    moved = csr_matrix(rows.data.copy(), places, rows.indptr.copy(), shape)
+    return _product(network, moved)
 
 
 def increase_product(network: Network, feature: int) -> Product:
@@ -95,20 +124,22 @@ def increase_product(network: Network, feature: int) -> Product:
     >>> product.network.evaluate([1, -2, 2]).tolist()
     [0.0, 0.0, 2.0, -2.0]
     """
+    from scipy.sparse import hstack
+
+    weights = network.layers[0].weights
+    return _product(network, hstack([weights, weights[:, [feature]]], format="csr"))
+
+
+def _product(network: Network, rows: Any) -> Product:
+    """Return the product with a copy of the network that has other rows in its first layer."""
+    first = network.layers[0]
+    weights = as_sparse(rows).astype(first.weights.dtype)
+    layer = replace(first, rows=weights, convolution=None, flip=None)
     second = replace(
         network,
-        layers=(_widened(network.layers[0], feature), *network.layers[1:]),
-        input_shape=(network.inputs + 1,),
+        layers=(layer, *network.layers[1:]),
+        input_shape=(weights.shape[1],),
         input_lo=None,
         input_hi=None,
     )
-    return product_network(network, second, columns=np.arange(network.inputs + 1))
-
-
-def _widened(layer: ThresholdLayer, feature: int) -> ThresholdLayer:
-    """Return a first layer that reads one more input with the weights of `feature`."""
-    from scipy.sparse import hstack
-
-    weights = layer.weights
-    rows = as_sparse(hstack([weights, weights[:, [feature]]], format="csr").astype(weights.dtype))
-    return replace(layer, rows=rows, convolution=None, flip=None)
+    return product_network(network, second, columns=np.arange(weights.shape[1]))

@@ -258,24 +258,22 @@ def _needed(
         raise RejectedError("it has too many parts")
     for change in changes:
         features, size = change.features, network.inputs
-        both = (
-            values_product(network, features).network
-            if change.values
-            else increase_product(network, features[0]).network
-        )
         for cell in cells:
             base = arrays.with_more(features)
             for group, chosen in zip(one_hot, cell, strict=True):
                 for f in group:
                     base.fix(f, float(f == chosen))
             if not change.values:
-                yield both, _increase(base, features[0], change.step)
+                both = increase_product(network, features[0])
+                yield both.network, _increase(base, features[0], change.step)
                 continue
             for before, after in pairwise(change.values):
                 for k, f in enumerate(features):
                     base.fix(f, float(before[k]))
                     base.fix(size + k, float(after[k]))
-                yield both, base.with_more(()).section(None, 0.0)
+                states = [[float(v) for v in state] for state in (before, after)]
+                both = values_product(network, features, *states)
+                yield both.network, base.with_more(()).section(None, 0.0)
 
 
 def _categories(group: tuple[int, ...], arrays: _Arrays) -> list[int]:
