@@ -93,6 +93,11 @@ class Item:
         numbers, sizes = np.unique(self.changes, return_counts=True)
         return tuple(zip(numbers.tolist(), sizes.tolist(), strict=True))
 
+    @cached_property
+    def without_first(self) -> tuple[Item, Item]:
+        """The first alternative, and the others; many parts of a search share them."""
+        return self.part(0, 1), self.part(1, self.size)
+
     def part(self, start: int, stop: int) -> Item:
         """Return some of the alternatives."""
         cut = slice(start, stop)

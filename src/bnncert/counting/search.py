@@ -10,7 +10,6 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from bnncert.counting.first_layer import IntegerFirstLayer
 from bnncert.counting.frame import ItemFrame, Items
 from bnncert.counting.grid_points import GridPoints
 from bnncert.counting.items import count_ways, first_change_counts, single_items
+from bnncert.counting.part import CountPart
 from bnncert.counting.splitting import SplitChoice
 from bnncert.counting.ties import TieBreaking
 from bnncert.counting.tree import Kind, Record
@@ -38,41 +38,14 @@ FEW_CELLS = 2**10
 #: Regions with fewer points are not given to other methods first.
 EASY_POINTS = 2**20
 
+#: The search ends with this number of parts, which take about 2 GB.
+MOST_NODES = 2_000_000
+
 #: Above this number of points, items are merged even if the rounding of values makes some of their
 #: cells undecidable.
 MANY_POINTS = 2**24
 
 Report = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, eq=False)
-class CountPart:
-    """A part of the region: alternatives of all items of a frame."""
-
-    frame: ItemFrame
-    items: Items
-    points: int
-    record: Record
-    #: The signs of the open neurons of the frame that are known of a larger part; 0 if none is.
-    signs: SignArray
-
-
-def _split(part: CountPart, item: int, at: int) -> tuple[CountPart, CountPart]:
-    """Split the alternatives of an item; the points of the parts are not counted."""
-    record, items = part.record, part.items
-    first, second = Record(), Record()
-    record.children = [first, second]
-    record.item, record.at, record.kind = item, at, Kind.SPLIT
-    parts = []
-    for child, (start, stop) in ((first, (0, at)), (second, (at, items[item].size))):
-        own = (*items[:item], items[item].part(start, stop), *items[item + 1 :])
-        parts.append(CountPart(part.frame, own, 0, child, part.signs.copy()))
-    return parts[0], parts[1]
-
-
-def _counted(part: CountPart) -> CountPart:
-    """Return a part with the number of its points."""
-    return replace(part, points=count_ways(part.items, part.frame.budget))
 
 
 class CountSearch:
@@ -103,7 +76,7 @@ class CountSearch:
         self.root = Record()
         self._sums_are_exact = self.layer.is_exact and _has_even_steps(items)
         self._heap: list[tuple[int, int, CountPart]] = []
-        self._push(CountPart(frame, items, self.total, self.root, frame.signs.copy()))
+        self._push(CountPart(frame, items, None, self.total, self.root, frame.signs))
 
     @property
     def upper(self) -> int:
@@ -132,8 +105,8 @@ class CountSearch:
         self.root.kind, self.leaves, self.unchanged = Kind.PROVED, 1, self.total
 
     def run(self, report: Report | None = None) -> None:
-        """Search until all parts are decided, or until the deadline."""
-        while self._heap and not self.deadline.passed():
+        """Search until all parts are decided, or until a limit."""
+        while self._heap and self.nodes < MOST_NODES and not self.deadline.passed():
             # A part stays in the heap until it is dealt with, so that an interruption keeps it.
             part = self._heap[0][2]
             try:
@@ -171,8 +144,7 @@ class CountSearch:
         if order:
             return self._split_by_first_change(part, order)
         item, at = choice.best()
-        kept, rest = _split(part, item, at)
-        return [_counted(kept), _counted(rest)]
+        return [child.count() for child in part.split(item, at, items[item])]
 
     def _propagated(self, part: CountPart) -> tuple[KnownSigns, FloatArray, FloatArray]:
         """Return what propagation shows, and bounds of the sums, 0 for neurons with known signs."""
@@ -181,6 +153,8 @@ class CountSearch:
         bounds = np.zeros((2, frame.open.size))
         bounds[:, neurons] = frame.bounds(part.items, neurons)
         low, high = bounds
+        # Other parts have the same array.
+        part.signs = part.signs.copy()
         part.signs[neurons] = frame.settle(low[neurons], high[neurons], neurons)
         first = frame.signs.copy()
         first[frame.open] = part.signs
@@ -195,14 +169,16 @@ class CountSearch:
     def _split_by_first_change(self, part: CountPart, order: list[int]) -> list[CountPart]:
         """Split a part by which item of an order is the first that changes, if one does."""
         assert part.frame.budget is not None
-        found, left = [], part.points
-        counts = first_change_counts(part.items, order, part.frame.budget)
+        found, left, items = [], part.points, part.items
+        counts = first_change_counts(items, order, part.frame.budget)
         for item, points in zip(order, counts, strict=True):
             self.deadline.check()
-            part, changed = _split(part, item, 1)
-            found.append(replace(changed, points=points))
+            part, changed = part.split(item, 1, items[item])
+            changed.points = points
+            found.append(changed)
             left -= points
-        return [*found, replace(part, points=left)]
+        part.points = left
+        return [*found, part]
 
     def _close(self, part: CountPart, verdict: int) -> None:
         """Count the points of a part on which the class always or never changes."""
@@ -233,7 +209,7 @@ class CountSearch:
         part.record.open, part.record.group = new_frame.open, group
         part.record.children, part.record.kind = [record], Kind.MERGED
         signs = np.zeros(new_frame.open.size, dtype=np.int8)
-        return CountPart(new_frame, new_items, part.points, record, signs)
+        return CountPart(new_frame, new_items, None, part.points, record, signs)
 
     # -- enumeration ----------------------------------------------------------------------
 

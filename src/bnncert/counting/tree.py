@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 
 from bnncert.arrays import IntArray
@@ -27,7 +27,7 @@ class Kind(IntEnum):
     PROVED = 6
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Record:
     """A node of the tree."""
 
@@ -38,7 +38,7 @@ class Record:
     #: Of a merger: the first-layer neurons that stay open, and the group of every item.
     open: IntArray | None = None
     group: IntArray | None = None
-    children: list[Record] = field(default_factory=list)
+    children: Sequence[Record] = ()
 
     def preorder(self) -> Iterator[Record]:
         """Yield this node and all nodes below it."""
@@ -46,4 +46,4 @@ class Record:
         while stack:
             node = stack.pop()
             yield node
-            stack += reversed(node.children)
+            stack.extend(reversed(node.children))
