@@ -211,6 +211,7 @@ class _FaultSearch:
 
     def result(self) -> FaultsResult:
         """Return what is known."""
+        self._share_faults()
         region = self.problem.region
         return FaultsResult(
             self.setting.label,
@@ -261,6 +262,8 @@ class _FaultSearch:
                 for faults in attack.faults(scope, most):
                     if len(faults) <= most and self._replay(scope, point, faults):
                         break
+                if "computed" in self.setting.proofs(scope):
+                    self._certify(scope, 0.0)
 
     def _share_faults(self) -> None:
         """Use the faults of one neuron for its layer, and those of a layer for faults anywhere."""
