@@ -133,6 +133,13 @@ ValueOption = Annotated[
         "(default: the edge repeated); contrast: the middle (default: of the data box).",
     ),
 ]
+RadiusOption = Annotated[
+    str | None,
+    typer.Option(
+        "--radius",
+        help="Radius in input units as in 0.1 or 8/255, in pixels as in 1px, or as in 0.25delta.",
+    ),
+]
 WithinOption = Annotated[
     str | None,
     typer.Option(
@@ -280,14 +287,7 @@ class BallOptions(PointOptions):
     """A labelled point and the ball around it."""
 
     norm: ChangeNormOption = "linf"
-    radius: Annotated[
-        str | None,
-        typer.Option(
-            "--radius",
-            help="Radius in input units as in 0.1 or 8/255, in pixels as in 1px, or as in "
-            "0.25delta.",
-        ),
-    ] = None
+    radius: RadiusOption = None
     within: WithinOption = None
     value: ValueOption = None
     grid: GridOption = None

@@ -21,7 +21,9 @@ from bnncert.commands.options import (
     CertificateOption,
     GridOption,
     MethodOption,
+    PixelOptions,
     PointOptions,
+    RadiusOption,
     SaveCounterexampleOption,
     ScalingOptions,
     SeedOption,
@@ -51,7 +53,7 @@ MOST_INPUTS = 10
 
 
 @dataclass(frozen=True)
-class TwoNetworksOptions:
+class TwoNetworksOptions(PixelOptions):
     """The inputs that count, and how two networks are compared."""
 
     input_: Annotated[
@@ -65,33 +67,9 @@ class TwoNetworksOptions:
     ] = None
     index: Annotated[int | None, typer.Option("--index", help="Which point of a batch.")] = None
     norm: BallNormOption = "linf"
-    radius: Annotated[
-        str | None,
-        typer.Option(
-            "--radius", help="Radius in input units, in pixels as in 1px, or as in 0.25delta."
-        ),
-    ] = None
+    radius: RadiusOption = None
     within: WithinOption = None
     grid: GridOption = None
-    clip: Annotated[
-        tuple[float, float] | None,
-        typer.Option("--clip", help="Data box LO HI (default: the one in the network files)."),
-    ] = None
-    scale: Annotated[
-        tuple[float, float] | None,
-        typer.Option(
-            "--scale", help="Inputs LO HI that pixels 0 and 255 become (default: the data box)."
-        ),
-    ] = None
-    mean: Annotated[
-        str | None,
-        typer.Option(
-            "--mean", help="With --std: pixels enter as (p/255 - mean)/std; M or M1,M2,M3."
-        ),
-    ] = None
-    std: Annotated[
-        str | None, typer.Option("--std", help="Of --mean: one number, or one for each channel.")
-    ] = None
     data: Annotated[
         str | None,
         typer.Option(
@@ -110,7 +88,7 @@ class TwoNetworksOptions:
 
     @property
     def scaling(self) -> ScalingOptions:
-        """The data box and how pixels enter."""
+        """The data box, how pixels enter, and all classes."""
         return ScalingOptions(self.clip, self.scale, self.mean, self.std)
 
 

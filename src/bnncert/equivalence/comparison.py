@@ -24,6 +24,7 @@ from bnncert.equivalence.result import ALL_INPUTS, ComparisonInterrupt, NetworkC
 from bnncert.errors import InputError
 from bnncert.methods import REGISTRY, Options, Progress
 from bnncert.network import Network
+from bnncert.network.canonical_neurons import first_layer_neurons
 from bnncert.network.equal_scores import scores_agree
 from bnncert.network.product import Product, product_network
 from bnncert.regions import Box, Region
@@ -189,7 +190,7 @@ def _by_neurons(findings: Findings, region: Region | None) -> Product | None:
     box = None
     if not scores_agree(product):
         box = None if region is None else (region.lo, region.hi)
-        if box is None or not scores_agree(product_network(first, second, box=box)):
+        if box is None or not _agree_within(product, box):
             if first.classes < 2:
                 raise InputError(
                     f"{first.source}: the network has a single score; classes can be compared "
@@ -202,6 +203,16 @@ def _by_neurons(findings: Findings, region: Region | None) -> Product | None:
     place = None if box is None else Box(*box)
     findings.certify(lambda writer: writer.write("neurons", region=place))
     return None
+
+
+def _agree_within(product: Product, box: tuple[FloatArray, FloatArray]) -> bool:
+    """Whether the scores agree without the first-layer neurons that are constant in a box."""
+    network = product.network
+    numbers = np.arange(network.inputs)
+    neurons = first_layer_neurons(network.layers[0], numbers, network.inputs, box)
+    if not neurons.constant.any():
+        return False
+    return scores_agree(product_network(product.first, product.second, box=box))
 
 
 def _identity(writer: ClaimWriter) -> str:

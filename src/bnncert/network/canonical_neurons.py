@@ -9,9 +9,11 @@ power of two; a neuron with sign(0) = -1 is the opposite of one with sign(0) = +
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -47,6 +49,14 @@ class CanonicalNeurons:
     low: npt.NDArray[Any]
     high: npt.NDArray[Any]
 
+    def equals(self, other: CanonicalNeurons) -> bool:
+        """Whether all neurons are equal to those with the same numbers, and none is tied."""
+        names = ("sign", "constant", "tied", "low", "high")
+        parts = [(getattr(self, name), getattr(other, name)) for name in names]
+        parts += [(getattr(self.rows, n), getattr(other.rows, n)) for n in ("indptr", "indices")]
+        parts.append((self.rows.data, other.rows.data))
+        return not self.tied.any() and all(np.array_equal(a, b) for a, b in parts)
+
     def key(self, number: int) -> Hashable | None:
         """Return what equal neurons have in common, or None if a neuron is equal to no other."""
         if self.tied[number]:
@@ -57,26 +67,38 @@ class CanonicalNeurons:
         low, high = self.low[number], self.high[number]
         if np.issubdtype(self.low.dtype, np.integer):
             return columns, data.astype(np.int64).tobytes(), int(low)
-        scale = _scale(data.astype(np.float64))
-        # The quotients are exact: weights of one magnitude become 1 or -1, others are halved or
-        # doubled.
-        scaled = np.asarray(data.astype(np.float64) / scale + 0.0)
-        exact = Fraction(scale)
-        bias = Fraction(float(low)) / exact, Fraction(float(high)) / exact
-        return columns, scaled.tobytes(), *bias
+        scaled, scales = self._scaled
+        scale = float(scales[number])
+        bias: tuple[Hashable, ...] = (float(low) / scale, float(high) / scale)
+        if not _is_power_of_two(scale):
+            # A quotient of floats would be rounded.
+            bias = Fraction(float(low)) / Fraction(scale), Fraction(float(high)) / Fraction(scale)
+        return columns, scaled[start:stop].tobytes(), *bias
+
+    @cached_property
+    def _scaled(self) -> tuple[FloatArray, FloatArray]:
+        """The weights of all rows divided by a scale, exactly, and the scale of each row.
+
+        It is the common magnitude of the weights, or else the power of two above the largest.
+        """
+        data = self.rows.data.astype(np.float64)
+        lengths = np.diff(self.rows.indptr)
+        scale = np.ones(lengths.size)
+        filled = np.flatnonzero(lengths)
+        if filled.size:
+            starts = self.rows.indptr[filled]
+            largest = np.maximum.reduceat(np.abs(data), starts)
+            least = np.minimum.reduceat(np.abs(data), starts)
+            power = np.ldexp(1.0, np.frexp(largest)[1])
+            # A power of two near the ends of the range of floats could round the quotients.
+            safe = (least > 1e-200) & (largest < 1e200)
+            scale[filled] = np.where(least == largest, largest, np.where(safe, power, 1.0))
+        return data / np.repeat(scale, lengths) + 0.0, scale
 
 
-def _scale(weights: FloatArray) -> float:
-    """Return the common magnitude of the weights, or else the power of two above the largest."""
-    magnitude = np.abs(weights)
-    largest = float(magnitude.max(initial=0.0))
-    if largest == 0.0:
-        return 1.0
-    if np.all(magnitude == largest):
-        return largest
-    # A power of two near 1e308 or 1e-308 could round the quotients.
-    exponent = int(np.frexp(largest)[1])
-    return float(np.ldexp(1.0, exponent)) if float(magnitude.min()) > 1e-200 else 1.0
+def _is_power_of_two(value: float) -> bool:
+    """Whether division by a number is exact, for numbers that are not near the ends of floats."""
+    return math.frexp(value)[0] == 0.5 and 1e-150 < value < 1e150
 
 
 def first_layer_neurons(

@@ -217,6 +217,11 @@ def _unite(sides: Sequence[CanonicalNeurons], width: int, apart: bool = False) -
     chosen: list[IntArray] = []
     places = []
     for side in sides:
+        if places and side.equals(sides[0]):
+            # Large layers that both networks have are not looked up neuron by neuron again.
+            chosen.append(np.zeros(0, dtype=np.int64))
+            places.append(places[0])
+            continue
         constant = np.zeros_like(side.constant) if apart else side.constant
         place = np.full(constant.size, CONSTANT, dtype=np.int64)
         sign = np.where(constant != 0, side.sign * constant, side.sign)
