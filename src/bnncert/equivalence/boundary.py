@@ -20,6 +20,10 @@ from bnncert.regions import Region
 #: Points of the first sample, segments of one round, and rounds at most.
 SAMPLES, SEGMENTS, ROUNDS = 512, 256, 8
 
+#: Multiply-adds of the points that are evaluated at once, between two looks at the clock, and the
+#: fewest such points.
+WORK, FEWEST = 5e8, 8
+
 #: Halvings of a segment: float32 numbers have 24 bits.
 HALVINGS = 24
 
@@ -51,6 +55,12 @@ class BoundarySearch:
         self._product, self._region = product, region
         self._random = np.random.default_rng(seed)
         self.evaluated = 0
+        networks = (product.first, product.second)
+        layers = [layer for network in networks for layer in network.layers]
+        # Convolutions are faster as such than as the sparse rows that they have in the product.
+        self._apart = any(layer.convolution is not None for layer in layers)
+        work = sum(int(layer.rows.nnz) for layer in layers)
+        self._most = int(np.clip(WORK // max(1, work), FEWEST, SAMPLES))
         self._seen: set[int] = set()
 
     @property
@@ -62,15 +72,15 @@ class BoundarySearch:
         self, points: FloatArray | None, deadline: Deadline, progress: Progress | None
     ) -> Difference | None:
         """Return a difference, or None if none is found before the deadline."""
-        region = self._region
-        pool = [region.center[None, :], region.sample(self._random, SAMPLES)]
-        corners = np.where(self._random.random((SAMPLES, region.size)) < 0.5, region.lo, region.hi)
-        pool.append(region.project(corners))
+        region, count = self._region, min(SAMPLES, 4 * self._most)
+        corners = np.where(self._random.random((count, region.size)) < 0.5, region.lo, region.hi)
+        pool = [region.center[None, :], region.sample(self._random, count), region.project(corners)]
         if points is not None and points.size:
-            chosen = self._random.permutation(points.shape[0])[: 4 * SAMPLES]
+            chosen = self._random.permutation(points.shape[0])[: 4 * count]
             pool.insert(1, region.project(points[np.sort(chosen)]))
         ends = np.concatenate(pool)
-        classes, found = self._look(ends)
+        classes, found = self._look(ends, deadline)
+        ends = ends[: classes.size]
         for number in range(ROUNDS):
             if found is not None or self.one_class is not None or deadline.passed():
                 break
@@ -79,34 +89,47 @@ class BoundarySearch:
             found = self._round(ends, classes, deadline)
         return found
 
-    def _look(self, points: FloatArray) -> tuple[IntArray, Difference | None]:
-        """Return the classes that A gives, in floats, and a difference at one of the points."""
-        network, count = self._product.network, self._product.first.classes
-        scores = network.evaluate(points)
-        self.evaluated += points.shape[0]
-        one, two = scores[:, :count].argmax(axis=1), scores[:, count:].argmax(axis=1)
-        self._seen.update(np.unique(one).tolist())
-        for row in np.flatnonzero(one != two)[:MOST_CANDIDATES].tolist():
-            found = settled_difference(
-                self._product.first, self._product.second, self._region, points[row]
-            )
-            if found is not None:
-                return one, found
-        return one, None
+    def _look(self, points: FloatArray, deadline: Deadline) -> tuple[IntArray, Difference | None]:
+        """Return the classes that A gives, in floats, and a difference at one of the points.
+
+        If the time is up or a difference is found, these are the classes of the first points.
+        """
+        parts: list[IntArray] = []
+        for start in range(0, points.shape[0], self._most):
+            batch = points[start : start + self._most]
+            one, two = self._classes(batch)
+            parts.append(one)
+            self.evaluated += batch.shape[0]
+            self._seen.update(np.unique(one).tolist())
+            for row in np.flatnonzero(one != two)[:MOST_CANDIDATES].tolist():
+                found = settled_difference(
+                    self._product.first, self._product.second, self._region, batch[row]
+                )
+                if found is not None:
+                    return np.concatenate(parts), found
+            if deadline.passed():
+                break
+        return np.concatenate(parts), None
+
+    def _classes(self, points: FloatArray) -> tuple[IntArray, IntArray]:
+        """Return the classes of both networks, in floats."""
+        if self._apart:
+            return self._product.first.classify(points), self._product.second.classify(points)
+        count = self._product.first.classes
+        scores = self._product.network.evaluate(points)
+        return scores[:, :count].argmax(axis=1), scores[:, count:].argmax(axis=1)
 
     def _round(self, ends: FloatArray, classes: IntArray, deadline: Deadline) -> Difference | None:
         """Bisect random segments between points of different classes."""
         draw = self._random.integers(0, ends.shape[0], (2, 4 * SEGMENTS))
-        draw = draw[:, classes[draw[0]] != classes[draw[1]]][:, :SEGMENTS]
+        draw = draw[:, classes[draw[0]] != classes[draw[1]]][:, : min(SEGMENTS, self._most)]
         if not draw.size:
             return None
         low, high, own = ends[draw[0]], ends[draw[1]], classes[draw[0]]
         for _ in range(HALVINGS):
-            if deadline.passed():
-                return None
             middle = self._region.project((low + high) / 2)
-            made, found = self._look(middle)
-            if found is not None:
+            made, found = self._look(middle, deadline)
+            if found is not None or deadline.passed():
                 return found
             same = (made == own)[:, None]
             low, high = np.where(same, middle, low), np.where(same, high, middle)
