@@ -215,7 +215,7 @@ def _unite(sides: Sequence[CanonicalNeurons], width: int, apart: bool = False) -
     known: dict[Hashable, int] = {}
     count = 0
     chosen: list[IntArray] = []
-    places = []
+    places: list[Places] = []
     for side in sides:
         if places and side.equals(sides[0]):
             # Large layers that both networks have are not looked up neuron by neuron again.
