@@ -50,6 +50,14 @@ def listed(path: Path) -> list[Section]:
     return monotone(path, 0, values=[0, 1, 4])
 
 
+def fair(path: Path) -> list[Section]:
+    """Write a claim about two attributes, one of them a group."""
+    box = bnncert.Box([3, 0, 0, 0, 0], [4, 0, 1, 1, 1], grid=1)
+    result = bnncert.check_fair(network(), [2, GROUP], box, timeout=60, certificate=path)
+    assert result.status == "holds" and result.count == 2, result
+    return unpack(path)
+
+
 def details(sections: list[Section]) -> dict[str, Any]:
     found: dict[str, Any] = sections[0].fields["details"]
     return found
@@ -90,6 +98,9 @@ def changed_details(sections: list[Section]) -> Iterator[tuple[str, list[Section
             [{"features": [0], "step": "1", "values": []}] * 2,
             [{"features": [9], "step": "1", "values": []}],
             [{"features": [0], "step": "1"}],
+            [{"features": [2], "step": "1", "values": []}],
+            [{"features": [3, 4], "step": None, "values": [["1", "0"], ["0", "1"]]}],
+            [{"features": [3, 4], "step": None, "values": [["1", "0"], ["0", "0"], ["0", "1"]]}],
         ],
         "one_hot": [[], [[4, 3]], [[2, 3]], [[3]], [[3, 4], [3, 4]], [[3, 9]], None],
         "region": [
@@ -156,7 +167,7 @@ def changed_parts(sections: list[Section], other: list[Section]) -> Iterator[tup
     yield "no claim", functools.reduce(operator.iadd, parts, [])
 
 
-@pytest.mark.parametrize("write", [holding, failing, listed])
+@pytest.mark.parametrize("write", [holding, failing, listed, fair])
 def test_every_change_is_rejected(tmp_path: Path, write: Callable[[Path], list[Section]]) -> None:
     sections = write(tmp_path / "proof.bnncert")
     report = check(pack(tmp_path / "same.bnncert", deepcopy(sections)), network())
