@@ -120,7 +120,7 @@ def path_questions(draw: st.DrawFn) -> PathQuestion:
 def test_bounds_and_statuses_agree_with_an_independent_sweep() -> None:
     statuses: Counter[str] = Counter()
 
-    @few(50)
+    @few(30)
     @given(question=path_questions())
     def check(question: PathQuestion) -> None:
         statuses.update(agree_in_every_mode(question, "auto"))
@@ -130,10 +130,10 @@ def test_bounds_and_statuses_agree_with_an_independent_sweep() -> None:
                 assert target.lower == target.upper == minimum
 
     check()
-    assert statuses["robust"] > 40 and statuses["not_robust"] > 40
+    assert statuses["robust"] > 20 and statuses["not_robust"] > 20
 
 
-@few(40)
+@few(25)
 @given(question=path_questions())
 def test_the_cells_partition_the_path_and_have_its_signs(question: PathQuestion) -> None:
     path = question.region
@@ -156,7 +156,7 @@ def test_the_cells_partition_the_path_and_have_its_signs(question: PathQuestion)
         assert cell.lo <= cell.point() <= cell.hi
 
 
-@few(40)
+@few(25)
 @given(question=path_questions(), data=st.data())
 def test_a_verdict_with_enclosed_biases_holds_for_every_bias(
     question: PathQuestion, data: st.DataObject

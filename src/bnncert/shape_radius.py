@@ -170,7 +170,8 @@ class _Nearest:
         upper = float_above(far)
         if missed and Fraction(upper) == far:
             upper = math.nextafter(upper, math.inf)
-        return lower, upper, self._example(swept, target, far, missed, Fraction(upper))
+        found = self._example(swept, target, far, missed, Fraction(upper))
+        return lower, math.inf if found is None else upper, found
 
     def _example(
         self, swept: SweptCell, target: Target, far: Fraction, missed: bool, upper: Fraction

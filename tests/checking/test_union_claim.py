@@ -38,7 +38,7 @@ def test_a_robust_claim_without_parts_is_accepted_only_if_it_is_true(tmp_path: P
     accepted: Counter[tuple[bool, bool]] = Counter()
     file = tmp_path / "claim.bnncert"
 
-    @few(30)
+    @few(18)
     @given(question=union_questions())
     def agree(question: UnionBruteForce) -> None:
         union, network = question.region, question.network
@@ -51,14 +51,14 @@ def test_a_robust_claim_without_parts_is_accepted_only_if_it_is_true(tmp_path: P
         accepted[is_true, is_accepted] += 1
 
     agree()
-    assert accepted[True, True] > 5 and accepted[False, False] > 5
+    assert accepted[True, True] > 2 and accepted[False, False] > 2
 
 
 def test_verdicts_come_with_certificates(tmp_path: Path) -> None:
     certified: Counter[tuple[str, bool]] = Counter()
     file = tmp_path / "proof.bnncert"
 
-    @few(20)
+    @few(12)
     @given(question=union_questions())
     def accept(question: UnionBruteForce) -> None:
         result = question.verify(certificate=file)
@@ -67,7 +67,7 @@ def test_verdicts_come_with_certificates(tmp_path: Path) -> None:
             assert check(file, question.network).verdict == result.status
 
     accept()
-    assert certified["robust", True] > 3 and certified["not_robust", True] > 3
+    assert certified["robust", True] > 1 and certified["not_robust", True] > 1
     assert not certified["not_robust", False]
 
 

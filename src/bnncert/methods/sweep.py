@@ -10,7 +10,7 @@ enclosure), all its values are evaluated: the property holds there if it holds f
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -19,7 +19,7 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.arrays import SignArray
+from bnncert.arrays import FloatArray, SignArray
 from bnncert.deadline import Deadline
 from bnncert.description.rationals import float_above, float_below
 from bnncert.methods.base import Context
@@ -67,9 +67,18 @@ def sweep(problem: Problem, deadline: Deadline) -> Iterator[list[SweptCell]]:
     yield from _judged(problem.targets, upper, waiting)
 
 
+def evaluate_points(problem: Problem, points: Iterable[FloatArray]) -> Iterator[list[SweptCell]]:
+    """Yield for each point, as a cell of its own, what is known about all targets."""
+    upper, first, zero = UpperLayers(problem.network), problem.network.layers[0], Fraction(0)
+    for point in points:
+        cell = Cell(zero, zero, True, True, first.exact_signs(point))
+        yield from _judged(problem.targets, upper, [cell])
+
+
 def _judged(
     targets: Sequence[Target], upper: UpperLayers, cells: list[Cell]
 ) -> Iterator[list[SweptCell]]:
+    """Yield what the signs of cells imply for all targets."""
     known: dict[tuple[int, bytes], tuple[bool | None, Fraction, Fraction]] = {}
     for cell, lasts in zip(cells, upper.last_signs([c.signs for c in cells]), strict=True):
         found = []
@@ -95,18 +104,16 @@ def _combined(
     cell: Cell, answers: list[tuple[bool | None, Fraction, Fraction]], *, complete: bool
 ) -> SweptCell:
     """Combine the answers for all signs that a cell may have."""
-    lower: Fraction | float = min(a[1] for a in answers) if complete else -math.inf
+    if not complete:
+        return SweptCell(cell, None, -math.inf, math.inf)
     violations = [a[0] for a in answers]
-    if complete and all(v is False for v in violations):
-        return SweptCell(cell, False, lower, min(a[2] for a in answers))
     # An undecided sign has one value, which is not known: every one of them has to violate.
-    decided = complete and not np.any(cell.signs == UNDECIDED)
-    certain = decided and any(v is True for v in violations)
-    certain = certain or (complete and all(v is True for v in violations))
-    upper = min(a[2] for a in answers) if decided else math.inf
-    if complete and not decided:
-        upper = max(a[2] for a in answers)
-    return SweptCell(cell, True if certain else None, lower, upper)
+    is_decided = not np.any(cell.signs == UNDECIDED)
+    certain = any(v is True for v in violations) if is_decided else False
+    certain = certain or all(v is True for v in violations)
+    is_violated = True if certain else False if all(v is False for v in violations) else None
+    upper = min(a[2] for a in answers) if is_decided else max(a[2] for a in answers)
+    return SweptCell(cell, is_violated, min(a[1] for a in answers), upper)
 
 
 class UpperLayers:

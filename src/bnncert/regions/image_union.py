@@ -51,6 +51,11 @@ class ImageUnion(Region):
     def count(self) -> int:
         """The number of boxes besides the image itself."""
 
+    @property
+    def has_free_inputs(self) -> bool:
+        """Whether a box may be more than one point."""
+        return False
+
     @abstractmethod
     def bounds(self, number: int) -> tuple[FloatArray, FloatArray]:
         """Return the corners of a box; number 0 is the image itself."""
@@ -174,6 +179,11 @@ class Patch(ImageUnion):
         is_used = self.side > 0
         self.lo = np.minimum(self.middle, self._low) if is_used else self.middle
         self.hi = np.maximum(self.middle, self._high) if is_used else self.middle
+
+    @property
+    def has_free_inputs(self) -> bool:
+        """Whether the patch may have several values."""
+        return self.value is None
 
     @property
     def rows(self) -> int:

@@ -9,13 +9,11 @@ what this leaves open is answered as a question of its own.
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from fractions import Fraction
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -23,23 +21,19 @@ from bnncert.account import Account, StageWork
 from bnncert.arrays import FloatArray
 from bnncert.certificate.wanted import Wanted
 from bnncert.deadline import Deadline
-from bnncert.description.model import SignZero
-from bnncert.errors import InputError
-from bnncert.float32 import Arithmetic, float32_network
-from bnncert.methods import REGISTRY, Options, Progress
-from bnncert.network import Network
+from bnncert.description.rationals import float_above, float_below
+from bnncert.methods.sweep import evaluate_points
 from bnncert.pictures import Original
-from bnncert.problem import Problem, Targets, Ties, robustness
-from bnncert.regions import Box, BrightnessSteps, ImageUnion
-from bnncert.replay import OnnxRuntime, Replayer
+from bnncert.regions import Box
+from bnncert.replay import Replayer
 from bnncert.search.box_splitting import BoxSplitter
-from bnncert.solving import Announce, solve
+from bnncert.solving import solve
+from bnncert.unions.question import BoxAnswer, UnionQuestion
 from bnncert.verdict import (
     Counterexample,
     Result,
     Status,
     TargetResult,
-    VerificationInterrupt,
     overall_status,
 )
 
@@ -58,56 +52,8 @@ FIRST_ATTACKS = 20
 #: Points of each box from which the order follows, besides its two extreme corners.
 RANDOM_CORNERS = 4
 
-#: The name of the stage in tables.
-STAGE = "splitting"
-
-
-@dataclass(frozen=True, eq=False)
-class UnionQuestion:
-    """A question about a union of boxes, and how it is answered."""
-
-    network: Network
-    union: ImageUnion
-    label: int
-    targets: Targets = "all"
-    ties: Ties = "violation"
-    sign_zero: SignZero | None = None
-    arithmetic: Arithmetic = "real"
-    method: str = "auto"
-    options: Options | None = None
-    progress: Progress | None = None
-
-    @cached_property
-    def rivals(self) -> tuple[int, ...]:
-        """The adversarial classes; the runner-up is that of the image itself."""
-        image = robustness(self.network, self.union.hull(0), self.label, self.targets, self.ties)
-        return tuple(t.rival for t in image.targets if t.rival is not None)
-
-    def problem(self, box: Box) -> Problem:
-        """Return the question about one box."""
-        network = self.network
-        if self.arithmetic == "float32":
-            network = float32_network(network, box)
-        return robustness(network, box, self.label, self.rivals, self.ties)
-
-    @cached_property
-    def runtime(self) -> OnnxRuntime | None:
-        """The model file, executed by onnxruntime, if there is one."""
-        return OnnxRuntime.of(self.network)
-
-    def report(self, text: str, done: int) -> None:
-        """Report the progress by position."""
-        if self.progress is not None:
-            self.progress(text, done, self.union.count + 1)
-
-
-@dataclass(frozen=True)
-class BoxAnswer:
-    """What is known about one target on one box."""
-
-    status: Status
-    lower: float = -math.inf
-    upper: float = math.inf
+#: The names of the stages in tables.
+STAGE, POINTS = "splitting", "points"
 
 
 @dataclass(eq=False)
@@ -160,11 +106,15 @@ class UnionRun:
         yield 0
         if self.example is not None:
             return
+        self._evaluate()
+        if self.example is not None:
+            return
         count = self.question.union.count
+        open_ = [k for k in range(1, count + 1) if k not in self.known]
         margins = np.full(count, np.inf)
         started = time.monotonic()
         generator = np.random.default_rng(0)
-        for number in range(1, count + 1):
+        for number in open_:
             if self.deadline.passed():
                 break
             self.question.report("looking for the positions near a violation", number)
@@ -176,9 +126,32 @@ class UnionRun:
                     return
                 started = time.monotonic()
         self._spend("attack", started)
-        for number in (np.argsort(margins, kind="stable") + 1).tolist():
+        for number in sorted(open_, key=lambda k: float(margins[k - 1])):
             if not (margins[number - 1] <= 0):
                 yield number
+
+    def _evaluate(self) -> None:
+        """Evaluate boxes that are single points in exact arithmetic, until one is violated."""
+        question, union = self.question, self.question.union
+        if question.method != "auto" or question.arithmetic != "real" or union.has_free_inputs:
+            return
+        started, numbers = time.monotonic(), range(1, union.count + 1)
+        problem = question.problem(union.hull(0))
+        points = (union.bounds(number)[0] for number in numbers)
+        for number, judged in zip(numbers, evaluate_points(problem, points), strict=True):
+            question.report(self.text(number), len(self.known))
+            if any(swept.is_violated for swept in judged):
+                self._confirm(number, union.bounds(number)[0][None, :])
+            is_open = np.any(np.abs(judged[0].cell.signs) != 1)
+            if all(s.is_violated is False for s in judged) and not (self.folder and is_open):
+                self.known[number] = [
+                    BoxAnswer("robust", _below(s.lower), _above(s.upper)) for s in judged
+                ]
+                self.split.add(number)
+                self.stages[POINTS] = None
+            if self.example is not None or self.deadline.passed():
+                break
+        self._spend(POINTS, started)
 
     def _margin(self, number: int, generator: np.random.Generator) -> float:
         """Return the smallest margin in floats of a few points of a box; confirm a violation."""
@@ -368,70 +341,9 @@ class UnionRun:
         return Original(union.middle, network.input_shape, lo, hi)
 
 
-def solve_union(
-    question: UnionQuestion,
-    timeout: float | None = None,
-    certificate: str | os.PathLike[str] | None = None,
-    announce: Announce | None = None,
-) -> Result:
-    """Answer a question about a union, and write its certificate if one is wanted.
-
-    Raises VerificationInterrupt on Ctrl-C, with what is known by then.
-    """
-    REGISTRY.make(question.method)
-    (question.options or Options()).check()
-    tell = announce or (lambda result: None)
-    deadline = Deadline(timeout)
-    if certificate is None:
-        result = _answered(UnionRun(question, deadline))
-        tell(result)
-        return result
-    if question.arithmetic == "float32":
-        raise InputError("a certificate of a union of boxes is about real arithmetic, not float32")
-    # This refuses to replace the network's file before the work begins.
-    Wanted(Path(certificate), question.network, question.arithmetic, question.sign_zero)
-    with TemporaryDirectory(prefix="bnncert-") as folder:
-        run = UnionRun(question, deadline, Path(folder))
-        result = _answered(run)
-        tell(result)
-        return _certified(run, result, Path(certificate))
+def _below(value: Fraction | float) -> float:
+    return value if isinstance(value, float) else float_below(value)
 
 
-def _answered(run: UnionRun) -> Result:
-    try:
-        run.run()
-    except KeyboardInterrupt as stop:
-        raise VerificationInterrupt(run.result()) from stop
-    return run.result()
-
-
-def _certified(run: UnionRun, result: Result, path: Path) -> Result:
-    """Write the certificate of a verdict, or say why there is none."""
-    # Imported on use, because most verifications do not write a certificate.
-    from bnncert.certificate.union_claim import write_union, write_union_counterexample
-    from bnncert.certificate.writing import CertificateError
-
-    question, union = run.question, run.question.union
-    try:
-        if isinstance(union, BrightnessSteps):
-            raise CertificateError("no certificate: brightness in steps of a grid has none")
-        if result.counterexample is not None:
-            assert run.found_in is not None and run.folder is not None
-            problem = question.problem(union.hull(run.found_in))
-            write_union_counterexample(
-                *(path, problem, union, question.network, run.found_in, result.counterexample),
-                *(run.folder, question.sign_zero),
-            )
-        elif result.status == "robust":
-            missing = run.uncertified()
-            if missing:
-                text = f"{len(missing)} of {union.count} {union.unit}, first {run.text(missing[0])}"
-                raise CertificateError(f"no certificate for {text}")
-            problem = question.problem(union.hull(0))
-            write_union(path, problem, union, question.network, run.certificates)
-        else:
-            return result
-    except CertificateError as error:
-        trusted = ", ".join(run.trusted) or "bnncert"
-        return replace(result, notes=(*result.notes, str(error)), trusted=trusted)
-    return replace(result, certificate=str(path))
+def _above(value: Fraction | float) -> float:
+    return value if isinstance(value, float) else float_above(value)
