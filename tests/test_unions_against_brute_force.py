@@ -150,7 +150,7 @@ def test_the_boxes_are_those_of_the_definition(question: UnionBruteForce) -> Non
 def test_splitting_agrees_with_brute_force_on_boxes() -> None:
     proved: Counter[bool] = Counter()
 
-    @few(20)
+    @few(40)
     @given(question=questions("box"))
     def check(question: TinyQuestion) -> None:
         problem = bnncert.robustness(question.network, question.region, question.label)
