@@ -136,7 +136,7 @@ def changed_arrays(sections: list[Section]) -> Iterator[tuple[str, list[Section]
     fixed = {*GROUP, *(c["features"][0] for c in details(sections)["changes"] if c["values"])}
     for name, array in sections[0].arrays.items():
         for place in sorted(set(range(array.size)) - fixed):
-            for change in (-1.0, 0.5) if place else (np.nan, 0.5):
+            for change in (0.5,) if place else (np.nan, -1.0):
                 made = deepcopy(sections)
                 made[0].arrays[name][place] += change
                 yield f"{name}[{place}] changes by {change}", made

@@ -20,7 +20,7 @@ from tests.copies.pairs import Point, class_of, fails, ordered_pairs, outcomes
 from tests.strategies import tiny_networks
 
 SETTINGS = settings(
-    max_examples=6,
+    max_examples=5,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
