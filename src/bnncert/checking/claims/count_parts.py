@@ -228,14 +228,26 @@ class _LeafCells:
         for k, item in enumerate(self.items):
             near = int(np.count_nonzero(item.changes == item.fewest))
             (later if self.left is not None and near == 1 else free).append(k)
-        none = np.zeros((1, self.up.shape[1]), dtype=self.frame.kind)
-        one = np.array([1], dtype=object)
-        start = Batch(none, none, np.zeros(1, dtype=np.int64), one)
-        for k in later:
-            base = np.flatnonzero(self.items[k].changes == self.items[k].fewest)
-            start = self._added(start, k, base)
-        for batch in self._products(start, free):
+        for batch in self._products(self._start(later), free):
             yield from self._changed(batch, later)
+
+    def _start(self, later: Sequence[int]) -> Batch:
+        """Return a cell in which some items have their one alternative with the fewest changes."""
+        items = [self.items[k] for k in later]
+        base = [int(np.argmin(item.changes)) for item in items]
+        pairs = [*zip(items, base, strict=True)]
+        low = np.array([item.low[b] for item, b in pairs], dtype=object).astype(self.frame.kind)
+        high = np.array([item.high[b] for item, b in pairs], dtype=object).astype(self.frame.kind)
+        up, down, ways = self.up[list(later)], self.down[list(later)], 1
+        for item, b in pairs:
+            ways *= item.ways[b]
+        none = np.zeros(self.up.shape[1], dtype=self.frame.kind)
+        return Batch(
+            (none + low @ up + high @ down)[None, :],
+            (none + high @ up + low @ down)[None, :],
+            np.zeros(1, dtype=np.int64),
+            np.array([ways], dtype=object),
+        )
 
     def _added(self, batch: Batch, k: int, alternatives: Integers) -> Batch:
         """Return every cell with each of the alternatives of an item."""
