@@ -197,3 +197,16 @@ def test_excluded_classes_need_their_parts(seed: int, tmp_path: Path) -> None:
             wrong = copy.deepcopy(sections)
             wrong[0].fields["details"]["excluded"][name] = classes
             assert accepted(pack(tmp_path / "wrong.bnncert", wrong), one, two) is None
+
+
+def test_a_network_and_itself_with_ties_of_their_own(tmp_path: Path) -> None:
+    """If sign(0) may be either, two runs of one network can have different classes."""
+    net = bnncert.Network.from_arrays([[[1.0]], [[1], [-1]]], [[0], [0, 0]], sign_zero="either")
+    path = tmp_path / "same.bnncert"
+    assert bnncert.compare_networks(net, net, certificate=path).status == "identical"
+    assert "the same class for all inputs if their ties have the same signs" in (
+        check(path, net, other=net).statement
+    )
+    plus = net.with_sign_zero("plus")
+    bnncert.compare_networks(plus, plus, certificate=path)
+    assert "the same class for all inputs (real" in check(path, plus, other=plus).statement

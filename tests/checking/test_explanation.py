@@ -257,3 +257,13 @@ def test_wrong_witnesses_are_refused(network: bnncert.Network, tmp_path: Path) -
         wrong = [Section("claim", sections[0].fields, arrays | change_), *sections[1:]]
         with pytest.raises(REFUSALS):
             print(name, check(pack(tmp_path / "b.cert", wrong), network))
+
+
+def test_the_grid_is_stated(network: bnncert.Network, tmp_path: Path) -> None:
+    """A coarse grid leaves few values, or none besides the image: the words have its step."""
+    image = [0.5, 0, 0.25]
+    for step in (0.25, 0.125):
+        ball = bnncert.Ball("linf", image, 2, -1, 1, grid=bnncert.Grid(step))
+        bnncert.explain(network, image, domain=ball, timeout=60, certificate=tmp_path / "a.cert")
+        words = f"in [-1, 1], on the grid of step {step} from 0 in float32"
+        assert words in check(tmp_path / "a.cert", network).statement

@@ -188,3 +188,16 @@ def test_a_counterexample_off_the_path_is_rejected(tmp_path: Path) -> None:
         claim.fields["details"]["place"] = str(place)
         write_claim(file, claim)
         assert verdict(file, NET) is None
+
+
+def test_a_pivot_that_words_do_not_tell_is_rejected(tmp_path: Path) -> None:
+    """With the image as pivot, contrast changes nothing; "the middle of each input" is not that."""
+    file = tmp_path / "claim.bnncert"
+    region = bnncert.Contrast([0.5, 0.125], 0.25, [-1, -2], [1, 1])
+    assert bnncert.verify(NET, region, 0, certificate=file).status == "robust"
+    assert "about the middle of each input" in check(file, NET).statement
+    (claim,) = read_sections(file)
+    claim.arrays["pivot"] = claim.arrays["image"]
+    claim.fields["details"]["radius"] = "1"
+    write_claim(file, claim)
+    assert verdict(file, NET) is None

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert.network.product import product_network
+from bnncert.network.two_copies import increase_product, values_product
 from tests.brute_force import TinyNetwork
 from tests.random_questions import random_network
 from tests.rewritten_networks import rewritten
@@ -148,3 +149,15 @@ def test_enclosures_are_compared_and_data_boxes_intersected() -> None:
     assert (made.input_lo.tolist(), made.input_hi.tolist()) == ([0.0, 0.0], [1.0, 0.5])
     assert product_network(net, two).network.input_lo is not None
     assert product_network(net, net).network.input_lo is None
+
+
+def test_copies_share_an_enclosed_threshold_only_with_themselves() -> None:
+    """Two irrational thresholds between the same floats need not be equal."""
+    net = TinyNetwork(
+        (np.array([[1.0, 0.0], [1.0, 0.0]]), np.eye(2)), (np.zeros(2), np.zeros(2)), "plus"
+    ).build()
+    upper = np.nextafter(np.zeros(2), 1.0)
+    net = replace(net, layers=(replace(net.layers[0], bias_hi=upper),))
+    assert product_network(net, net).network.sizes == (2, 1, 4)
+    for copies in (values_product(net, [1]), increase_product(net, 1)):
+        assert copies.network.sizes == (3, 2, 4) and copies.shared == (2,)

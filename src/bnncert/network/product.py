@@ -9,7 +9,8 @@ through neurons with one input.
 
 An irrational threshold of a first layer is known as the two floats that enclose it.  Neurons with
 the same enclosure are one neuron, so the product says nothing about inputs whose sum lies between
-the floats; neither does a network on its own (`Network.exact_patterns`).
+the floats; neither does a network on its own (`Network.exact_patterns`).  In the product of two
+copies of one network (`copies`) only a neuron and its own copy are one.
 """
 
 from __future__ import annotations
@@ -95,6 +96,7 @@ def product_network(
     *,
     columns: npt.ArrayLike | None = None,
     box: tuple[FloatArray, FloatArray] | None = None,
+    copies: bool = False,
 ) -> Product:
     """Return the product of two networks.
 
@@ -109,6 +111,9 @@ def product_network(
     box
         Bounds of the inputs between which the product is used: a first-layer neuron with one sign
         between them is left out.  Without a box the product is valid for all inputs.
+    copies
+        Whether neuron j of both first layers has the same threshold, because one network is a copy
+        of the other.  An irrational threshold is then equal to no other one.
 
     Raises
     ------
@@ -142,7 +147,8 @@ def product_network(
         else:
             before = zip((first, second), layers[-1].places, strict=True)
             sides = [_next(net, number, places, width) for net, places in before]
-        layers.append(_unite(sides, width, apart=number == last and not exact))
+        apart = number == last and not exact
+        layers.append(_unite(sides, width, apart=apart, copies=copies and number == 0))
         width = layers[-1].size
     output, useful = _output(first.output, second.output, layers[-1].places, width)
     kept = _needed(layers, useful)
@@ -207,10 +213,11 @@ def _is_whole(rows: Any) -> bool:
     return bool(np.issubdtype(rows.dtype, np.integer))
 
 
-def _unite(sides: Sequence[CanonicalNeurons], width: int, apart: bool = False) -> _United:
+def _unite(sides: Sequence[CanonicalNeurons], width: int, *, apart: bool, copies: bool) -> _United:
     """Give every neuron its place; neurons with the same key have the same place.
 
-    With `apart`, neurons of one network have different places, and none is constant.
+    With `apart`, neurons of one network have different places, and none is constant.  With `copies`
+    an enclosed threshold is equal to that of the neuron with the same number only.
     """
     known: dict[Hashable, int] = {}
     count = 0
@@ -229,6 +236,8 @@ def _unite(sides: Sequence[CanonicalNeurons], width: int, apart: bool = False) -
         seen: Counter[Hashable] = Counter()
         for j in np.flatnonzero(constant == 0).tolist():
             key = side.key(j)
+            if copies and key is not None and side.low[j] != side.high[j]:
+                key = key, j
             if apart:
                 seen[key] += 1
             found = None if key is None else known.get((key, seen[key]))

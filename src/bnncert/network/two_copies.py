@@ -142,4 +142,4 @@ def _product(network: Network, rows: Any) -> Product:
         input_lo=None,
         input_hi=None,
     )
-    return product_network(network, second, columns=np.arange(weights.shape[1]))
+    return product_network(network, second, columns=np.arange(weights.shape[1]), copies=True)

@@ -44,7 +44,7 @@ WAYS: dict[str, tuple[str, bool, bool | None]] = {
 }
 
 #: What claims say about irrational numbers if they rely on their enclosures.
-ENCLOSED = "irrational numbers of the networks are compared as the floats that enclose them"
+ENCLOSED = "irrational numbers that the same floats enclose count as equal"
 
 
 def check_equivalence(section: Section, parts: Parts, subject: Subject) -> Shown:
@@ -162,9 +162,12 @@ def _shown(
         named.append(ENCLOSED)
     if inputs != "shown":
         named.append("not shown: that the region has an input")
+    # The choices at ties of two networks are independent, also if the networks are equal.
+    tied = any(layer.sign_zero == "either" for layer in one.layers)
+    alike = " if their ties have the same signs" if tied else ""
     texts = {
         "normal forms": "the two networks have the same normal form, so they give the same class "
-        "for all inputs",
+        f"for all inputs{alike}",
         "one class": f"for every input in {place}: both networks give class {classes[0]}",
         "point": f"for some input in {place}: the first network gives class {classes[0]} and the "
         f"second one class {classes[1]}",

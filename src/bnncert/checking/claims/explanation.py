@@ -45,6 +45,8 @@ def check_explanation(section: Section, parts: Parts, subject: Subject) -> Shown
     proved = parts.take(network, claim.statement(claim.kept))
     # In this statement all inputs are in their domains; a witness violates it.
     space, _, _ = read_space(claim.statement(claim.kept[:0]), network)
+    if space.grid is not None:
+        claim.grid_words = f", {space.grid.words(network)}"
     geometry = Geometry(network.layers[0], space)
     for number, needed in enumerate(section.budget.timed(claim.needed.tolist())):
         witness = iter([claim.witness(number, needed)])
@@ -63,6 +65,8 @@ class _Claim:
     def __init__(self, section: Section, found: dict[str, Any], network: Network) -> None:
         self._section, self._found, self._network = section, found, network
         size = self._size = network.inputs
+        #: The grid of the domain in words.
+        self.grid_words = ""
         gridded = found["grid"] is not None
         names = {*VECTORS, *LISTS, "values", *(GRID_ARRAYS if gridded else ())}
         if section.arrays.keys() != names:
@@ -149,7 +153,7 @@ class _Claim:
 
     def domain_words(self) -> str:
         """Return the domain of free inputs in words."""
-        lo, hi, grid = self._lo, self._hi, self._found["grid"]
+        lo, hi = self._lo, self._hi
         box = f"[{float(lo.min()):.9g}, {float(hi.max()):.9g}]"
         if np.any(lo != lo[0]) or np.any(hi != hi[0]):
             box = f"intervals of their own in {box}, of width at most {float((hi - lo).max()):.9g}"
@@ -159,7 +163,7 @@ class _Claim:
             for a, c, b in zip(lo.tolist(), self._image.tolist(), hi.tolist(), strict=True)
         )
         near = f"within {float(radius)!r} of the image, " if max(reach) > radius else ""
-        return f"anywhere {near}in {box}" + (" on the grid" if grid is not None else "")
+        return f"anywhere {near}in {box}{self.grid_words}"
 
 
 def _is_ascending(numbers: IntArray, size: int) -> bool:

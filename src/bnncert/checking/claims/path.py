@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from bnncert.arrays import FloatArray
 from bnncert.checking.claims.classified import (
     COMMON,
     ClassifiedImage,
@@ -51,10 +52,20 @@ def check_path(section: Section, parts: Parts, subject: Subject) -> Shown:
         _refuse_harmless(path, claim, found, network)
     words = f"every brightness offset from {-radius!r} to {radius!r} of the image"
     if pivot is not None:
-        about = repr(float(pivot[0])) if np.all(pivot == pivot[0]) else "the middle of each input"
+        about = _about(pivot, claim)
         factors = f"from 1 - {radius!r} to 1 + {radius!r} about {about}"
         words = f"every contrast factor {factors} of the image"
     return Shown(claim.statement(words, network), claim.verdict, claim.assumptions)
+
+
+def _about(pivot: FloatArray, claim: ClassifiedImage) -> str:
+    """Return in words what contrast does not change; reject numbers that words do not tell."""
+    if np.all(pivot == pivot[0]):
+        return repr(float(pivot[0]))
+    low, high = claim.lower, claim.upper
+    if low is None or high is None or not np.array_equal(pivot, (low + high) / 2):
+        raise RejectedError("the pivot is neither one number nor the middle of the data box")
+    return "the middle of each input"
 
 
 def _path(claim: ClassifiedImage, radius: Fraction, pivot: Any) -> StatedPath:
