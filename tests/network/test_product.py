@@ -159,5 +159,18 @@ def test_copies_share_an_enclosed_threshold_only_with_themselves() -> None:
     upper = np.nextafter(np.zeros(2), 1.0)
     net = replace(net, layers=(replace(net.layers[0], bias_hi=upper),))
     assert product_network(net, net).network.sizes == (2, 1, 4)
-    for copies in (values_product(net, [1]), increase_product(net, 1)):
+    for copies in (values_product(net, [1], [0.0], [1.0]), increase_product(net, 1)):
         assert copies.network.sizes == (3, 2, 4) and copies.shared == (2,)
+
+
+def test_tiny_thresholds_are_not_rounded() -> None:
+    """The least float above zero, divided by 4, would be zero."""
+    zero, least = (
+        TinyNetwork(
+            (np.array([[1.0, 2.0]]), np.eye(2)[:, :1]), (np.array([b]), np.zeros(2)), "plus"
+        )
+        for b in (0.0, 5e-324)
+    )
+    assert zero.build().classify([-5e-324, 0.0]).tolist() == [1]
+    assert least.build().classify([-5e-324, 0.0]).tolist() == [0]
+    assert product_network(zero.build(), least.build()).network.sizes == (2, 2, 4)

@@ -23,6 +23,9 @@ from bnncert.arrays import BoolArray, FloatArray, IntArray
 from bnncert.description.matrices import csr_matrix, row_norms, scale_rows, without_zeros
 from bnncert.network.layers import ROUNDOFF, ThresholdLayer
 
+#: Smaller quotients might be rounded, because floats near zero have fewer digits.
+LEAST_QUOTIENT = 1e-290
+
 
 @dataclass(frozen=True, eq=False)
 class CanonicalNeurons:
@@ -70,7 +73,8 @@ class CanonicalNeurons:
         scaled, scales = self._scaled
         scale = float(scales[number])
         bias: tuple[Hashable, ...] = (float(low) / scale, float(high) / scale)
-        if not _is_power_of_two(scale):
+        tiny = any(0 < abs(b) < LEAST_QUOTIENT * scale for b in (float(low), float(high)))
+        if tiny or not _is_power_of_two(scale):
             # A quotient of floats would be rounded.
             bias = Fraction(float(low)) / Fraction(scale), Fraction(float(high)) / Fraction(scale)
         return columns, scaled[start:stop].tobytes(), *bias
