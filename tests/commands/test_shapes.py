@@ -112,6 +112,22 @@ def test_run_and_report_take_shapes(folder: Path, run: Run) -> None:
     assert "patch of value 0.5" in text and "side in pixels" in text
 
 
+def test_run_checks_the_image_itself_if_only_some_classes_count(folder: Path, run: Run) -> None:
+    points = ("--data", "x.npy", "--out", "r.sqlite", "--targets", "runner-up")
+    for norm, radius in (
+        ("brightness", "1px"),
+        ("contrast", "0.5"),
+        ("patch", "1"),
+        ("shift", "1"),
+    ):
+        answer = run("run", "net.npz", *points, "--norm", norm, "--radius", radius)
+        assert answer.code == 0 and "1 instances in" in answer.out, answer.err
+    with sqlite3.connect(folder / "r.sqlite") as connection:
+        found = connection.execute("SELECT status FROM results").fetchall()
+    connection.close()
+    assert found == [("robust",)] * 4
+
+
 def test_experiment_takes_shapes(folder: Path, run: Run) -> None:
     configuration = {
         "networks": [{"name": "net", "file": "net.npz"}],

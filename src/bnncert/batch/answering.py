@@ -13,6 +13,7 @@ from bnncert.batch.instance import Instance
 from bnncert.batch.rows import Row
 from bnncert.errors import failure_text
 from bnncert.network import Network
+from bnncert.regions import Box, ImagePath, ImageUnion
 from bnncert.verdict import Result
 from bnncert.verification import bound, verify
 
@@ -51,7 +52,10 @@ def answer(
         # Verification checks only the chosen adversarial classes, but the centre may have any
         # class.  A bound does not check the centre, and a tie there does not exclude a bound.
         ties = "robust" if bounding else settings.ties
-        result = verify(network, region, label, ties=ties, method="interval", options=options)
+        # Methods other than auto have no paths of images, of which only the image is asked about.
+        is_shape = isinstance(region, ImagePath | ImageUnion)
+        place = Box(region.center, region.center) if is_shape else region
+        result = verify(network, place, label, ties=ties, method="interval", options=options)
         if result.is_misclassified:
             return Row.of(instance.key, instance.predicted, result, instance.labels)
     targets, method, timeout = settings.targets, settings.method, settings.timeout
