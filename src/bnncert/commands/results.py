@@ -61,6 +61,8 @@ def partial_result(console: Console, progress: LiveLine) -> Iterator[None]:
 def _show_partial(console: Console, result: Result) -> None:
     """Print the targets, and how many of them are decided."""
     console.print(result_table(result))
+    for note in result.notes:
+        console.print(f"note: {note}", soft_wrap=True)
     decided = sum(t.status in ("robust", "not_robust") for t in result.targets)
     console.print(
         f"interrupted after {result.seconds:.2f} s: {decided} of {len(result.targets)} "
