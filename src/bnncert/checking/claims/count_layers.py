@@ -72,14 +72,21 @@ class CountedMargins:
             kind = object
         self.rows: Numbers = np.array([f.weights for f in self.functions]).astype(kind)
         limits = [_limits(f) for f in self.functions]
-        self.safe = np.array([a for a, _ in limits], dtype=object)
-        self.bad = np.array([b for _, b in limits], dtype=object)
+        self.safe = comparable([a for a, _ in limits], kind)
+        self.bad = comparable([b for _, b in limits], kind)
 
     def verdicts(self, least: Numbers, most: Numbers) -> SignArray:
         """Return what is known of points with margins between two bounds."""
         same = np.all((least >= self.safe).astype(bool), axis=1)
         other = np.any((most <= self.bad).astype(bool), axis=1)
         return np.where(other, OTHER, np.where(same, SAME, UNKNOWN)).astype(np.int8)
+
+
+def comparable(limits: Sequence[int], kind: Any) -> Numbers:
+    """Return integers that sums are compared with; as floats, sums are smaller than 2^52."""
+    if kind is object:
+        return np.array(limits, dtype=object)
+    return np.array([max(-(2**52), min(2**52, v)) for v in limits], dtype=np.float64)
 
 
 def _limits(f: Function) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from bnncert.checking.claims.count_layers import (
     UNKNOWN,
     CountedFirstLayer,
     CountedNetwork,
+    comparable,
 )
 from bnncert.checking.container import Budget, RejectedError
 from bnncert.checking.function import Objects
@@ -48,7 +49,8 @@ class CountedFrame:
         self.columns: Numbers = columns.astype(self.kind)
         zero = self.columns.dtype.type(0) if self.kind is np.float64 else 0
         self.up, self.down = np.maximum(self.columns, zero), np.minimum(self.columns, zero)
-        self.plus, self.minus = layer.plus[open_], layer.minus[open_]
+        self.plus = comparable(layer.plus[open_].tolist(), self.kind)
+        self.minus = comparable(layer.minus[open_].tolist(), self.kind)
 
     def bounds(self, items: Sequence[CountedItem]) -> tuple[Numbers, Numbers]:
         """Return the least and the largest sum of every open neuron."""
