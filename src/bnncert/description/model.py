@@ -80,6 +80,11 @@ class Convolution:
     rows: IntArray
 
 
+#: What a flip of one bit of the file changes: one weight ("own"), several ones ("shared"), or a
+#: weight and the constant of its row, because the inputs of the linear map are shifted ("shifted").
+WeightBits: TypeAlias = Literal["own", "shared", "shifted"]
+
+
 @dataclass(frozen=True, eq=False)
 class Stage:
     """One linear map and the elementwise steps after it, and a sign, except in the last stage."""
@@ -97,6 +102,7 @@ class Stage:
     #: Whether integer weights other than -1, 0, 1 arise from pooling rather than from the file.
     structural: bool = False
     convolution: Convolution | None = None
+    bits: WeightBits = "own"
 
 
 OutputTransform: TypeAlias = Literal["scores", "softmax", "argmax"]

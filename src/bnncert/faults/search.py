@@ -158,7 +158,10 @@ def scopes_of(network: Network, layers: Sequence[int] | None = None) -> list[Fau
     scopes += [] if layers is not None else [FaultScope("weights", "anywhere")]
     scopes += [FaultScope("weights", "neuron", n) for n in chosen]
     scopes += [FaultScope("thresholds", "layer", n) for n in chosen if n < depth]
-    return scopes + ([] if layers is not None else [FaultScope("thresholds", "anywhere")])
+    scopes += [] if layers is not None else [FaultScope("thresholds", "anywhere")]
+    for scope in scopes:
+        scope.refuse_missing(network)
+    return scopes
 
 
 class _FaultSearch:

@@ -31,7 +31,13 @@ from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.network import fault_losses
 from bnncert.network.network import Network
 from bnncert.network.sum_ranges import last_signs_on
-from bnncert.network.weight_flips import FaultError, derived, flip_costs, flip_network
+from bnncert.network.weight_flips import (
+    FaultError,
+    derived,
+    flip_costs,
+    flip_network,
+    refuse_shifted_inputs,
+)
 from bnncert.network.widened import with_own_flips, with_raised_scores, with_wrong_signs
 
 FaultKind: TypeAlias = Literal["weights", "thresholds"]
@@ -61,7 +67,7 @@ class FaultScope:
     layer: int | None = None
 
     def refuse_missing(self, network: Network) -> None:
-        """Raise if the network does not have this scope."""
+        """Raise if the network lacks this scope, or its flipped bits are not flipped weights."""
         last = network.depth - (self.kind == "thresholds")
         known = self.kind in ("weights", "thresholds") and (self.place, self.kind) in SCOPES
         if self.place == "anywhere":
@@ -70,6 +76,8 @@ class FaultScope:
             known = known and type(self.layer) is int and 0 <= self.layer <= last
         if not known:
             raise FaultError("the network does not have the scope of faults")
+        if self.kind == "weights":
+            refuse_shifted_inputs(network, self.layer)
 
     @property
     def number(self) -> int:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.description.matrices import as_matrix, row_norms
-from bnncert.description.model import Convolution, SignZero
+from bnncert.description.model import Convolution, SignZero, WeightBits
 from bnncert.network.operators import Operator, make_operator
 from bnncert.network.signed_sums import SignedSums
 
@@ -63,6 +63,8 @@ class ThresholdLayer:
     slack
         For layers whose inputs are signs: by how much the sum of each neuron may be wrong, so that
         both signs are possible near the threshold (:mod:`bnncert.network.widened`).  None: exact.
+    bits
+        What a flip of one bit of the file changes (:mod:`bnncert.description.model`).
     """
 
     rows: Any
@@ -77,6 +79,7 @@ class ThresholdLayer:
     flip: npt.NDArray[Any] | None = None
     fixed_sign_zero: bool = False
     slack: IntArray | None = None
+    bits: WeightBits = "own"
 
     def __repr__(self) -> str:
         kind = "dense" if self.convolution is None else "convolution"
@@ -233,6 +236,8 @@ class OutputLayer:
         The factor.
     name
         The name in the file.
+    bits
+        What a flip of one bit of the file changes (:mod:`bnncert.description.model`).
     """
 
     weights: FloatArray
@@ -243,6 +248,7 @@ class OutputLayer:
     gain: float = 1.0
     gain_is_one: bool = True
     name: str = "output"
+    bits: WeightBits = "own"
 
     def __repr__(self) -> str:
         return f"OutputLayer({self.name}, {self.classes} scores of {self.weights.shape[1]} signs)"

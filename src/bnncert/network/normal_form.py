@@ -156,6 +156,7 @@ def _threshold_layer(stage: Stage, number: int, source: str, notes: list[str]) -
         convolution=stage.convolution,
         flip=_flips(lattice.direction),
         fixed_sign_zero=stage.sign_zero is not None,
+        bits=stage.bits,
     )
 
 
@@ -186,6 +187,7 @@ def _first_layer(
         convolution=stage.convolution,
         flip=_flips(factor),
         fixed_sign_zero=stage.sign_zero is not None,
+        bits=stage.bits,
     )
 
 
@@ -327,5 +329,13 @@ def _output_layer(stage: Stage, source: str) -> OutputLayer:
             rows[j] = rounded
             weight_error[j] = float_above(doubt)
     return OutputLayer(
-        rows, bias, weight_error, bias_error, affine.group, gain, gain_is_one, stage.name
+        rows,
+        bias,
+        weight_error,
+        bias_error,
+        affine.group,
+        gain,
+        gain_is_one,
+        stage.name,
+        stage.bits,
     )

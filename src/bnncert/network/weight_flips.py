@@ -56,10 +56,32 @@ class Fault:
 def refuse_shared_weights(network: Network) -> None:
     """Raise if a layer is a convolution or max-pooling: its entries are not one bit each."""
     for number, layer in enumerate(network.layers, start=1):
-        if layer.convolution is not None or layer.name.endswith("(max-pool)"):
+        is_window = layer.convolution is not None or layer.name.endswith("(max-pool)")
+        if is_window or layer.bits == "shared":
+            raise _shared(network, number, layer.name)
+    if network.output.bits == "shared":
+        raise _shared(network, network.depth + 1, network.output.name)
+
+
+def _shared(network: Network, number: int, name: str) -> FaultError:
+    return FaultError(
+        f"{network.source}: layer {number} ({name}) shares its weights between neurons or has "
+        "none; bit faults are defined for dense layers"
+    )
+
+
+def refuse_shifted_inputs(network: Network, number: int | None) -> None:
+    """Raise if a flipped bit of a layer (None: of any layer) changes more than a weight.
+
+    Of a layer with the sums w.(y + c), c being a constant of the file, w.c is in the threshold.
+    """
+    bits = [(layer.bits, layer.name) for layer in network.layers]
+    bits.append((network.output.bits, network.output.name))
+    for k, (kind, name) in enumerate(bits):
+        if kind == "shifted" and number in (None, k):
             raise FaultError(
-                f"{network.source}: layer {number} ({layer.name}) shares its weights between "
-                "neurons or has none; bit faults are defined for dense layers"
+                f"{network.source}: layer {k + 1} ({name}) shifts its inputs, so a flipped weight "
+                "moves its threshold, too; ask about other layers"
             )
 
 

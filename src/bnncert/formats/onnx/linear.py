@@ -13,7 +13,15 @@ import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.description.matrices import as_sparse, csr_matrix, factor_dense, incidence_matrix
-from bnncert.description.model import Convolution, Divide, ElementwiseStep, Scale, Shift, take_step
+from bnncert.description.model import (
+    Convolution,
+    Divide,
+    ElementwiseStep,
+    Scale,
+    Shift,
+    WeightBits,
+    take_step,
+)
 from bnncert.errors import FormatError
 from bnncert.formats.onnx.constants import Tensor, exact_floats, integer_list, scalar
 from bnncert.formats.onnx.exact import InexactError, compose, multiply, push, relabelled, tidy
@@ -40,6 +48,7 @@ def apply(
     factor: FloatArray | None = None,
     structural: bool = False,
     convolution: Convolution | None = None,
+    shared: bool = True,
 ) -> Value:
     """Apply a linear map to a value.
 
@@ -54,6 +63,8 @@ def apply(
         Multiplies the rows of that matrix.
     convolution
         Describes the matrix where its columns are the entries of the source.
+    shared
+        Whether entries of the matrix share the numbers of the file, or have none.
     """
     value = plain(value, node)
     if value.pool is not None:
@@ -83,10 +94,19 @@ def apply(
         or value.structural
         or (value.matrix is not None and not value.levels),
         convolution=convolution if is_built else None,
+        bits=_bits(value, shared),
         name=node.name,
         levels=0,
         open_stages=(),
     )
+
+
+def _bits(value: Value, shared: bool) -> WeightBits:
+    """Return what a flipped weight of a linear map of `value` changes."""
+    if shared or value.matrix is not None:
+        return "shared"
+    only_scaled = all(isinstance(step, Scale | Divide) for step in value.steps)
+    return "own" if only_scaled else "shifted"
 
 
 def _composed(
@@ -156,7 +176,7 @@ def _product(
 
     if factor is not None:
         factor = np.repeat(np.tile(factor, before), after)
-    return apply(value, node, shape, build, factor=factor)
+    return apply(value, node, shape, build, factor=factor, shared=before * after > 1)
 
 
 def _times(value: Value, tensor: Tensor, node: OnnxNode, walk: GraphWalk) -> Value:

@@ -94,6 +94,7 @@ def _pooled_signs(walk: GraphWalk, value: Value, pooling: _Pooling) -> Value:
         name=pooling.node.name,
         sign_zero="plus",
         structural=True,
+        bits="shared",
     )
     pooled = replace(value, shape=pooling.shape, index=positions(windows.shape[0]))
     result = add_stage(walk, pooled, stage, value.open_stages)
@@ -114,6 +115,7 @@ def _pooled_levels(walk: GraphWalk, value: Value, pooling: _Pooling) -> Value:
         name=pooling.node.name,
         sign_zero="plus",
         structural=True,
+        bits="shared",
     )
     windows = pooling.windows.shape[0]
     signs = replace(value, shape=(windows * count,), index=positions(windows * count))

@@ -65,6 +65,7 @@ def stage_of(value: Value, name: str, sign_zero: SignZero | None, as_written: bo
         pool=pool,
         structural=value.structural or as_written,
         convolution=convolution,
+        bits=value.bits,
     )
 
 
@@ -74,7 +75,13 @@ def output_stage(value: Value) -> Stage:
     if value.factor is not None:
         # A row was split into a factor and -1, 0, 1: multiplying them again is exact.
         weights = scale_rows(weights, value.factor[value.index])
-    return Stage(weights=weights, steps=value.steps, name=value.name or "output", structural=True)
+    return Stage(
+        weights=weights,
+        steps=value.steps,
+        name=value.name or "output",
+        structural=True,
+        bits=value.bits,
+    )
 
 
 def add_stage(walk: GraphWalk, value: Value, stage: Stage, open_stages: tuple[int, ...]) -> Value:

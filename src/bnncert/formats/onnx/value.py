@@ -25,6 +25,7 @@ from bnncert.description.model import (
     Scale,
     Shift,
     Stage,
+    WeightBits,
     take_step,
 )
 from bnncert.formats.onnx.constants import Tensor
@@ -71,6 +72,7 @@ class Value:
     steps: tuple[ElementwiseStep, ...] = ()
     convolution: Convolution | None = None
     structural: bool = False
+    bits: WeightBits = "own"
     #: The element type of the tensor in the file.
     dtype: np.dtype[Any] = np.dtype(np.float32)  # noqa: RUF009
     #: The range to which the value was clipped, after which only a sign or levels may follow.
