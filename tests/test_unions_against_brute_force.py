@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
+from bnncert.checking import check
 from bnncert.deadline import Deadline
 from bnncert.problem import Ties
 from bnncert.regions import ImageUnion
@@ -202,7 +204,10 @@ def test_inputs_that_are_no_image_are_refused(shape: tuple[int, ...]) -> None:
     ("make", "message"),
     [
         (lambda x: bnncert.Patch(x, 3, (2, 3), 0, 1), "larger than the image of 2 x 3 pixels"),
-        (lambda x: bnncert.Patch(x, -1, (2, 3), 0, 1), "radius is -1; a patch expects a number"),
+        (
+            lambda x: bnncert.Patch(x, -1, (2, 3), 0, 1),
+            "radius is -1; a patch expects a whole number",
+        ),
         (lambda x: bnncert.Patch(x, 0.5, (2, 3), 0, 1), "radius is 0.5; a patch expects"),
         (lambda x: bnncert.Patch(x, 1, (2, 3)), "a patch needs a data box"),
         (lambda x: bnncert.Patch(x, 1, (2, 3), 0, 1, value=2), "value is 2; expected a number in"),
@@ -219,3 +224,17 @@ def test_inputs_that_are_no_image_are_refused(shape: tuple[int, ...]) -> None:
 def test_numbers_without_a_meaning_are_refused(make: object, message: str) -> None:
     with pytest.raises(bnncert.InputError, match=message):
         make(np.zeros(6))  # type: ignore[operator]
+
+
+def test_first_layers_of_real_weights_have_certificates_that_are_accepted(tmp_path: Path) -> None:
+    weights = [[[0.5, 0.25, 0.5, 0.25], [0.5, -0.25, 0.25, 0.5]], [[1, 1], [-1, -1]]]
+    net = bnncert.Network.from_arrays(
+        weights, [[1.25, 1.25], [0, 0]], input_lo=-1, input_hi=1, input_shape=(2, 2)
+    )
+    image = np.array([0.5, 0.5, 0.5, 0.5])
+    for value in (None, 0.0):
+        patch = bnncert.Patch(image, 1, (2, 2), -np.ones(4), np.ones(4), value)
+        path = tmp_path / "patch.cert"
+        result = bnncert.verify(net, patch, 0, timeout=60, certificate=path)
+        assert (result.status, result.certificate) == ("robust", str(path))
+        assert check(path, net).verdict == "robust"

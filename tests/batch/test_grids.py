@@ -239,8 +239,14 @@ def test_texts_of_radii_and_inputs() -> None:
         (("nan", "--grid", "1px"), "--radius is 'nan'; expected finite numbers >= 0"),
         (("1", "--within", "1"), "--within belongs to --norm l0; the norm is linf"),
         (("3", "--norm", "l0"), "data.npz [0]: radius is 3, but there are 2 inputs"),
-        (("1.5", "--norm", "l0"), "radius is 1.5; the l0 norm expects a number of inputs >= 0"),
-        (("nan", "--norm", "l0"), "radius is nan; the l0 norm expects a number of inputs >= 0"),
+        (
+            ("1.5", "--norm", "l0"),
+            "radius is 1.5; the l0 norm expects a whole number of inputs >= 0",
+        ),
+        (
+            ("nan", "--norm", "l0"),
+            "radius is nan; the l0 norm expects a whole number of inputs >= 0",
+        ),
         (("1px", "--norm", "l0"), "--norm l0 expects the number of inputs that may change"),
         (("1", "--norm", "l0", "--within", "nan"), "--within is 'nan'; expected finite numbers"),
         (("1", "--norm", "l0", "--grid", "0.75"), "input 1 = 0 is not on the grid"),
@@ -263,7 +269,11 @@ def test_bad_options_of_a_run_get_one_line(run: Run, more: tuple[str, ...], mess
         ({"radii": 1, "norms": "l0", "within": -1}, "within", "within is -1; expected a number"),
         ({"norms": "l0", "radii": "1px"}, "radii", "radius is 1 px; norm l0 expects the number"),
         ({"norms": "l0", "radii": 3}, "data", "data.npz [0]: radius is 3, but there are 2 inputs"),
-        ({"norms": "l0", "radii": 1.5}, "data", "radius is 1.5; the l0 norm expects a number"),
+        (
+            {"norms": "l0", "radii": 1.5},
+            "data",
+            "radius is 1.5; the l0 norm expects a whole number",
+        ),
         (
             {"norms": "l0", "radii": 1, "methods": "sdp-tight"},
             "methods",

@@ -20,9 +20,6 @@ from tests.checking.mutations import STRANGE
 from tests.equivalence.pairs import pairs_on_region, random_pair
 from tests.random_questions import random_region
 
-# Some BLAS kernels set the flag of invalid operations for small matrices of finite numbers.
-pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered in matmul")
-
 WAYS = ("normal forms", "neurons", "one class", "product", "point")
 
 Made = tuple[TinyNetwork, TinyNetwork, bnncert.Region, Path]

@@ -138,9 +138,9 @@ def test_few_inputs_change(folder: Path, run: Run, more: tuple[str, ...], status
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (("1.5",), "x.npy: radius is 1.5; the l0 norm expects a number of inputs >= 0"),
-        (("-1",), "x.npy: radius is -1; the l0 norm expects a number of inputs >= 0"),
-        (("nan",), "x.npy: radius is nan; the l0 norm expects a number of inputs >= 0"),
+        (("1.5",), "x.npy: radius is 1.5; the l0 norm expects a whole number of inputs >= 0"),
+        (("-1",), "x.npy: radius is -1; the l0 norm expects a whole number of inputs >= 0"),
+        (("nan",), "x.npy: radius is nan; the l0 norm expects a whole number of inputs >= 0"),
         (("3",), "x.npy: radius is 3, but there are 2 inputs that can change"),
         (("1px",), "--radius is '1px'; --norm l0 expects the number of inputs that may change"),
         (

@@ -158,7 +158,7 @@ def test_experiment_takes_shapes(folder: Path, run: Run) -> None:
     ("options", "message"),
     [
         (("patch", "--radius", "3"), "larger than the image of 2 x 2 pixels"),
-        (("patch", "--radius", "-1"), "expects a number of pixels >= 0"),
+        (("patch", "--radius", "-1"), "expects a whole number of pixels >= 0"),
         (("patch", "--radius", "1px"), "expects the side of the patch in pixels"),
         (("patch", "--radius", "1", "--value", "7"), "expected a number in the data box [-1, 1]"),
         (("patch", "--radius", "1", "--within", "1"), "--within belongs to --norm l0"),

@@ -20,9 +20,6 @@ from tests.brute_force import TinyNetwork, is_inside
 from tests.equivalence.pairs import classes_at, pairs_on_grid, pairs_on_region, random_pair
 from tests.random_questions import random_region
 
-# Some BLAS kernels set the flag of invalid operations for small matrices of finite numbers.
-pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered in matmul")
-
 EQUAL = ("identical", "equal")
 
 statuses: Counter[str] = Counter()

@@ -17,9 +17,6 @@ from tests.brute_force import TinyNetwork
 from tests.random_questions import random_network
 from tests.rewritten_networks import rewritten
 
-# Some BLAS kernels set the flag of invalid operations for small matrices of finite numbers.
-pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered in matmul")
-
 SIGNS_AT_ZERO = ("plus", "minus", "either")
 
 

@@ -75,5 +75,8 @@ def check(
         raise typer.Exit(1) from error
     typer.echo(f"accepted: {report.statement}", err=to_stderr)
     counts = f"{report.targets} targets, {report.clauses} clauses, {report.leaves} leaves"
+    if not report.targets:
+        # The claim has no parts.
+        counts = "computed again by the checker"
     typer.echo(f"{counts}, {report.seconds:.2f} s", err=to_stderr)
     write_json(json_, tree | {"accepted": True} | asdict(report))

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-import numpy as np
 from rich.console import Console
 from rich.text import Text
 
 from bnncert.commands.output import refuse_clashes, write_json
 from bnncert.commands.progress import LiveLine
 from bnncert.commands.question import AskedPoints, CommandQuestion
-from bnncert.commands.results import network_tree, result_tree, totals_text
+from bnncert.commands.results import has_margin, network_tree, result_tree, totals_text
 from bnncert.commands.talk import Talk
 from bnncert.errors import InputError
 from bnncert.radius import RadiusResult
@@ -122,7 +121,7 @@ class VerifiedFolder(FolderView[Result]):
         answer.pad_right(max(0, len("misclassified") - len(answer)))
         if found is not None:
             return Text.assemble(answer, f"  {found.target}, margin {number(float(found.value))}")
-        if np.isfinite(result.lower):
+        if has_margin(result):
             return Text.assemble(answer, f"  margin at least {lower_text(result.lower)}")
         return answer
 

@@ -110,9 +110,14 @@ def _summary(result: Result) -> str:
             what = f"the input itself is a counterexample for {found.target}"
         place = f" ({found.place})" if found.place and not result.is_misclassified else ""
         summary += f": {what}{place}, {replay_text(found)}"
-    elif np.isfinite(result.lower):
+    elif has_margin(result):
         summary += f", margin at least {lower_text(result.lower)}"
     return summary
+
+
+def has_margin(result: Result) -> bool:
+    """Whether the lower bound tells more than the answer robust does."""
+    return bool(np.isfinite(result.lower)) and not (result.status == "robust" and result.lower <= 0)
 
 
 def totals_text(results: Sequence[Result], seconds: float) -> str:

@@ -428,7 +428,7 @@ def shifted(
 def whole_number(number: float, what: str, unit: str) -> int:
     """Return a radius that is a number of pixels, or raise InputError."""
     if not (number >= 0 and float(number).is_integer()):
-        raise InputError(f"radius is {number:g}; a {what} expects a number of {unit} >= 0")
+        raise InputError(f"radius is {number:g}; a {what} expects a whole number of {unit} >= 0")
     return int(number)
 
 

@@ -77,7 +77,9 @@ class L0Ball(Region):
         self.middle, self.clip_lo, self.clip_hi = box.middle, box.clip_lo, box.clip_hi
         size = self.middle.size
         if not (changes >= 0 and float(changes).is_integer()):
-            raise InputError(f"radius is {changes:g}; the l0 norm expects a number of inputs >= 0")
+            raise InputError(
+                f"radius is {changes:g}; the l0 norm expects a whole number of inputs >= 0"
+            )
         if changes > size:
             raise InputError(f"radius is {changes:g}, but there are {size} inputs that can change")
         self.changes = int(changes)

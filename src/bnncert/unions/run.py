@@ -135,6 +135,8 @@ class UnionRun:
         question, union = self.question, self.question.union
         if question.method != "auto" or question.arithmetic != "real" or union.has_free_inputs:
             return
+        if not self._may_split:
+            return
         started, numbers = time.monotonic(), range(1, union.count + 1)
         problem = question.problem(union.hull(0))
         points = (union.bounds(number)[0] for number in numbers)
@@ -192,7 +194,7 @@ class UnionRun:
         self.question.report(self.text(number), len(self.known))
         if number == 0:
             return self._decide(number, self.deadline.remaining())
-        if question.method != "auto" or self.deadline.passed():
+        if question.method != "auto" or not self._may_split or self.deadline.passed():
             return False
         started = time.monotonic()
         # The grid is left out: what holds for all values of the box holds on the grid.
@@ -273,6 +275,12 @@ class UnionRun:
             number > 0 and all(a.status == "robust" for a in answers)
             for number, answers in self.known.items()
         )
+
+    @property
+    def _may_split(self) -> bool:
+        """Whether a proof by splitting is of use: the checker repeats it in integers only."""
+        first = self.question.network.layers[0].rows.data
+        return self.folder is None or np.issubdtype(first.dtype, np.integer)
 
     def uncertified(self) -> list[int]:
         """Return the boxes of a robust verdict that have no proof for the checker."""
