@@ -248,7 +248,9 @@ def _at_centre(problem: Problem, context: Context) -> tuple[TargetResult, ...] |
     if values is None:
         return None
     for k, target in enumerate(problem.targets):
-        if values[k] <= 0:
+        if context.deadline.passed():
+            return None
+        if values[k] <= min(0.0, target.largest_violation):
             found = context.replayer.confirm(target, problem.region.center)
             if found is not None:
                 results = [

@@ -138,6 +138,9 @@ class RegionComparison:
 
     def _product_question(self, region: Region) -> Difference | None:
         """Decide about the product of both networks."""
+        if self.deadline.passed():
+            self.findings.update(status="timeout")
+            return None
         first, second = self.possible["A"], self.possible["B"]
         count = self.product.first.classes
         pairs = sum(i != j for i in first for j in second)

@@ -8,9 +8,11 @@ F = max_i f_i > 0 for every target.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
@@ -56,6 +58,11 @@ class Target:
         if any(answer is False for answer in answers):
             return False
         return None if any(answer is None for answer in answers) else True
+
+    @cached_property
+    def largest_violation(self) -> float:
+        """A float v such that F > v only where some objective is not violated."""
+        return max((o.largest_violation() for o in self.objectives), default=math.inf)
 
     def is_proved_by(self, lowers: Sequence[float]) -> bool:
         """Whether lower bounds of the objectives prove that one of them is not violated."""
