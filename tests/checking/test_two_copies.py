@@ -54,7 +54,7 @@ def fair(path: Path) -> list[Section]:
     """Write a claim about two attributes, one of them a group."""
     box = bnncert.Box([3, 0, 0, 0, 0], [4, 0, 1, 1, 1], grid=1)
     result = bnncert.check_fair(network(), [2, GROUP], box, timeout=60, certificate=path)
-    assert result.status == "holds" and result.count == 2, result
+    assert result.status == "holds" and result.count == 3, result
     return unpack(path)
 
 

@@ -190,3 +190,30 @@ def test_a_network_that_ignores_the_attribute_is_fair_in_spite_of_ties(tmp_path:
     box = bnncert.Box([-1, 0], [1, 1])
     result = bnncert.check_fair(tiny.build(), 1, box, timeout=60, certificate=path)
     agrees(result, False, tiny, path, changed)
+
+
+@given(tiny_networks(inputs=4), st.booleans())
+@SETTINGS
+def test_several_attributes_have_their_values_also_while_others_change(
+    tmp_path: Path, tiny: TinyNetwork, group: bool
+) -> None:
+    """Input 0 changes, and a group of two inputs or an input with two of its three values."""
+    network, path = tiny.build(), tmp_path / "proof.bnncert"
+    box = bnncert.Box([0, 0, 0, 1], [1, 2, 1, 1], grid=1)
+    values = None if group else {1: [1.0, 2.0]}
+    what = [0, (1, 2)] if group else [0, 1]
+    result = bnncert.check_fair(network, what, box, values=values, timeout=60, certificate=path)
+    states = [(1, 0), (0, 1)] if group else [(1, 0), (2, 0), (1, 1), (2, 1)]
+    points = [(Fraction(v), *map(Fraction, s), Fraction(1)) for v in (0, 1) for s in states]
+    keep = slice(3 if group else 2, 4)
+    pairs = [(x, y) for x in points for y in points if x[keep] == y[keep] and x != y]
+    agrees(result, fails(tiny, pairs, changed), tiny, path, changed)
+
+
+def test_a_pair_outside_of_a_group_is_no_failure(tmp_path: Path) -> None:
+    """The class depends on input 0 only if neither of the inputs 1 and 2 is 1."""
+    weights = (np.array([[1.0, -1.0, -1.0]]), np.array([[0.0], [1.0]]))
+    tiny = TinyNetwork(weights, (np.array([-0.5]), np.zeros(2)), "plus")
+    box, path = bnncert.Box([0] * 3, [1] * 3, grid=1), tmp_path / "proof.bnncert"
+    result = bnncert.check_fair(tiny.build(), [0, (1, 2)], box, timeout=60, certificate=path)
+    agrees(result, False, tiny, path, changed)

@@ -6,11 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise, product
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from bnncert.arrays import FloatArray
+from bnncert.certificate.statement import region_section
+from bnncert.checking.claims.two_copies import takes_all_values
+from bnncert.checking.space import read_space
 from bnncert.copies.changes import Change, PairQuestion, categories
 from bnncert.description.rationals import float_above
 from bnncert.errors import InputError
@@ -81,10 +85,11 @@ class _Bounds:
 
 def part_count(question: PairQuestion) -> int:
     """Return the number of problems of a question; raise if there are none or too many."""
-    cells = len(_cells(question))
-    if not cells:
+    if not all(categories(group, question.box) for group in question.one_hot):
         raise EmptyRegionError("the region is empty: no category of a one-hot group is in it")
-    count = cells * sum(max(1, len(c.values) - 1) for c in question.changes)
+    sizes = ([len(states) for _, states in _fixed(question, c)] for c in question.changes)
+    pairs = zip(question.changes, sizes, strict=True)
+    count = sum(max(1, len(c.values) - 1) * prod(states) for c, states in pairs)
     if count > MOST_PARTS:
         raise InputError(f"the question has {count} parts; at most {MOST_PARTS} are answered")
     return count
@@ -94,11 +99,13 @@ def make_parts(question: PairQuestion) -> Iterator[PairPart]:
     """Yield the problems that together decide a question, one change after the other."""
     network, box = question.network, question.box
     for change in question.changes:
-        for cell in _cells(question):
+        fixed = _fixed(question, change)
+        for cell in product(*(states for _, states in fixed)):
             bounds, words = _Bounds.of(box), []
-            for group, chosen in zip(question.one_hot, cell, strict=True):
-                bounds = bounds.fixed(group, [float(f == chosen) for f in group])
-                words.append(f"{question.names[chosen]} = 1")
+            for (group, _), state in zip(fixed, cell, strict=True):
+                bounds = bounds.fixed(group, state)
+                place = state.index(1.0) if len(group) > 1 else 0
+                words.append(f"{question.names[group[place]]} = {state[place]:.9g}")
             regions = _regions(change, bounds, question.names)
             for both, (name, region) in zip(_products(network, change), regions, strict=True):
                 _refuse_other_grid(region, box)
@@ -115,9 +122,22 @@ def _products(network: Network, change: Change) -> Iterator[Product]:
         yield values_product(network, change.features, before, after)
 
 
-def _cells(question: PairQuestion) -> list[tuple[int, ...]]:
-    """Return the categories of the one-hot groups that do not change, in all combinations."""
-    return list(product(*(categories(group, question.box) for group in question.one_hot)))
+def _fixed(
+    question: PairQuestion, change: Change
+) -> list[tuple[tuple[int, ...], Sequence[tuple[float, ...]]]]:
+    """Return the inputs that are fixed while something else changes, with all their states.
+
+    These are the one-hot groups that do not change, and what changes in other parts, unless its
+    values are all that the region has.
+    """
+    found: list[tuple[tuple[int, ...], Sequence[tuple[float, ...]]]] = []
+    for group in question.one_hot:
+        chosen = categories(group, question.box)
+        found.append((group, [tuple(float(f == k) for f in group) for k in chosen]))
+    # The checker derives the same parts from the same region.
+    space, _, _ = read_space(region_section(question.box), question.network)
+    others = (c for c in question.changes if c is not change and c.values)
+    return found + [(c.features, c.values) for c in others if not takes_all_values(space, c)]
 
 
 def _targets(both: Product, relation: Relation) -> tuple[Target, ...]:

@@ -8,17 +8,19 @@ and of a violation.
 A change is about one feature with a step (x' = x + k step for k >= 1), about one feature without a
 step and values (x' > x), or about one or more features with values (the states that they can take,
 in order).  Each part is about the product of two copies and one small change: one step, any
-increase, or from one state to the next one.  The relation is transitive and both inputs of a part
-lie in the region, so it follows for sequences of small changes.
+increase, or from one state to the next one; the features of other changes with values have these
+values.  The relation is transitive and both inputs of a part lie in the region, so it follows for
+sequences of small changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise, product
-from typing import Any
+from math import prod
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -27,7 +29,7 @@ from bnncert.checking.claims.stated_region import no_violation, statement_on
 from bnncert.checking.claims.subject import Shown, Subject, details
 from bnncert.checking.container import RejectedError, Section, UnreadableError, exactly
 from bnncert.checking.parts import Parts
-from bnncert.checking.space import read_space
+from bnncert.checking.space import Space, read_space
 from bnncert.checking.statement import SIGN_OF_ZERO
 from bnncert.network import Network
 from bnncert.network.two_copies import Relation, increase_product, values_product
@@ -36,6 +38,18 @@ NAMES = ("network", "relation", "changes", "one_hot", "region", "failure")
 
 #: Parts of one claim, at most, and values that its words list.
 MOST_PARTS, MOST_WORDS = 10_000, 8
+
+
+class ValueChange(Protocol):
+    """Features and the values that they can take, of a claim or of a question."""
+
+    @property
+    def features(self) -> tuple[int, ...]:
+        """The numbers of the inputs."""
+
+    @property
+    def values(self) -> Sequence[Sequence[Fraction | float]]:
+        """The states that they can have."""
 
 
 @dataclass(frozen=True)
@@ -111,11 +125,11 @@ def check_two_copies(section: Section, parts: Parts, subject: Subject) -> Shown:
     region = found["region"]
     if not isinstance(region, dict) or region.get("region") != "box":
         raise UnreadableError("section claim: the region is not a box")
-    place = read_space(statement_on(section, region, "robust", {}), network)[1]
+    space, place, _ = read_space(statement_on(section, region, "robust", {}), network)
     arrays = _Arrays.of(section, network.inputs, region.get("grid"))
     one_hot = _groups(found["one_hot"], network.inputs)
     changes = _changes(found["changes"], relation, arrays, one_hot)
-    needed = _needed(network, arrays, changes, one_hot)
+    needed = _needed(network, arrays, space, changes, one_hot)
     violations = [conditions for _, conditions in relation.violations(network.classes)]
     if found["failure"] is None:
         goal = no_violation(violations)
@@ -247,22 +261,29 @@ def _refuse_inexact(feature: int, step: Fraction | None, arrays: _Arrays) -> Non
 def _needed(
     network: Network,
     arrays: _Arrays,
+    space: Space,
     changes: list[_Change],
     one_hot: tuple[tuple[int, ...], ...],
 ) -> Iterator[tuple[Network, Section]]:
     """Yield the products and regions that the parts have to be about, in their order."""
-    cells = list(product(*(_categories(group, arrays) for group in one_hot)))
-    if not cells:
+    groups = [(group, list(_categories(group, arrays))) for group in one_hot]
+    if not all(states for _, states in groups):
         raise RejectedError("no category of a one-hot group lies in the region")
-    if len(cells) * sum(max(1, len(c.values) - 1) for c in changes) > MOST_PARTS:
+    # In the parts of one change, the features of another one have its values, too.
+    limited = [c for c in changes if c.values and not takes_all_values(space, c)]
+    cells = {
+        c: [*groups, *((o.features, o.values) for o in limited if o is not c)] for c in changes
+    }
+    sizes = (max(1, len(c.values) - 1) * prod(len(s) for _, s in cells[c]) for c in changes)
+    if sum(sizes) > MOST_PARTS:
         raise RejectedError("it has too many parts")
     for change in changes:
         features, size = change.features, network.inputs
-        for cell in cells:
+        for cell in product(*(states for _, states in cells[change])):
             base = arrays.with_more(features)
-            for group, chosen in zip(one_hot, cell, strict=True):
-                for f in group:
-                    base.fix(f, float(f == chosen))
+            for (group, _), state in zip(cells[change], cell, strict=True):
+                for f, value in zip(group, state, strict=True):
+                    base.fix(f, float(value))
             if not change.values:
                 both = increase_product(network, features[0])
                 yield both.network, _increase(base, features[0], change.step)
@@ -276,13 +297,24 @@ def _needed(
                 yield both.network, base.with_more(()).section(None, 0.0)
 
 
-def _categories(group: tuple[int, ...], arrays: _Arrays) -> list[int]:
-    """Return the inputs of a one-hot group that can be 1 in the region, the others being 0."""
-    return [
-        chosen
-        for chosen in group
-        if all(arrays.lo[f] <= float(f == chosen) <= arrays.hi[f] for f in group)
-    ]
+def takes_all_values(space: Space, change: ValueChange) -> bool:
+    """Whether the values of a change are all that its feature can have in the region."""
+    if space.grid is None or len(change.features) > 1:
+        return False
+    grid, f = space.grid, change.features[0]
+    values = [Fraction(state[0]) for state in change.values]
+    ends = (space.rationals(side)[f] for side in (space.lower, space.upper))
+    first, last = (grid.place(f, end) for end in ends)
+    on_grid = all(Fraction(grid.value(f, grid.place(f, v))) == v for v in values)
+    # The values of a change are different and lie in the region.
+    return on_grid and len(values) == last - first + 1
+
+
+def _categories(group: tuple[int, ...], arrays: _Arrays) -> Iterator[tuple[Fraction, ...]]:
+    """Yield the states of a one-hot group in the region: one input is 1, the others are 0."""
+    for chosen in group:
+        if all(arrays.lo[f] <= float(f == chosen) <= arrays.hi[f] for f in group):
+            yield tuple(Fraction(f == chosen) for f in group)
 
 
 def _increase(arrays: _Arrays, feature: int, step: Fraction | None) -> Section:
