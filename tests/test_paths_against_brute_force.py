@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
-from bnncert.deadline import Deadline
+from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.reachability.path_signs import path_cells, simplest_between
 from bnncert.regions import ImagePath
 from tests.brute_force import TinyNetwork, TinyQuestion, last_layers_at, scores_of
@@ -216,3 +216,11 @@ def test_other_methods_and_arithmetics_are_refused() -> None:
         bnncert.verify(net, path, 0, method="sdp")
     with pytest.raises(bnncert.InputError, match="float32 is not for brightness"):
         bnncert.verify(net, path, 0, arithmetic="float32")
+
+
+def test_the_time_limit_ends_the_first_sums_of_a_path() -> None:
+    network = bnncert.Network.from_arrays([[[1, 1]], [[1], [-1]]], [[0.5], [0, 0]])
+    path = bnncert.Brightness([0.0, 0.0], 1)
+    cells = path_cells(network.layers[0], path, Deadline(1e-9))
+    with pytest.raises(OutOfTimeError):
+        next(cells)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert import Ball, Box, Grid, InputError, L0Ball, Network
-from bnncert.counting import CountInterrupt, counting, search
+from bnncert.counting import CountInterrupt, counting, first_layer, search
 from bnncert.counting.grid_points import GridPoints
 from bnncert.counting.search import CountSearch
 from bnncert.deadline import Deadline
@@ -259,3 +259,13 @@ def test_cells_of_a_budget_are_all_points_once() -> None:
     assert found.total == len(question.points) == len(set(question.points))
     assert counting.SAMPLES > 0 and len(list(product(*question.values))) > found.total
     assert np.isfinite(found.seconds)
+
+
+def test_a_first_layer_that_does_not_fit_into_memory_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(first_layer, "MOST_WEIGHTS", 5)
+    net = Network.from_arrays([[[1, 1, 1], [1, 0, 0]], [[1, 1], [-1, 1]]], [[0.5, 0.5], [0, 0]])
+    region = Box([-1] * 3, [1] * 3, grid=Grid(2, -1))
+    with pytest.raises(InputError, match=r"2 neurons and 3 inputs; .* at most 1 neurons"):
+        bnncert.count(net, region, label=0)

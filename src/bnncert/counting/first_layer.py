@@ -17,10 +17,14 @@ import numpy as np
 
 from bnncert.arrays import BoolArray, FloatArray
 from bnncert.counting.grid_points import GridPoints
+from bnncert.errors import InputError
 from bnncert.network.layers import ThresholdLayer
 
 #: Sums of integers stay below 2^MOST_BITS.
 MOST_BITS = 52
+
+#: The most weights, also zeros, of a first layer: each of a few dense copies takes 0.5 GB.
+MOST_WEIGHTS = 2**26
 
 #: Bits of weights that are rounded, at least.
 LEAST_WEIGHT_BITS = 24
@@ -55,7 +59,13 @@ class IntegerFirstLayer:
 
     @staticmethod
     def of(layer: ThresholdLayer, points: GridPoints) -> IntegerFirstLayer:
-        """Return the layer over these points."""
+        """Return the layer over these points; raise InputError if it is too large."""
+        inputs = len(points.values)
+        if layer.size * inputs > MOST_WEIGHTS:
+            raise InputError(
+                f"the first layer has {layer.size} neurons and {inputs} inputs; with so many "
+                f"inputs, counting takes at most {MOST_WEIGHTS // inputs} neurons"
+            )
         weights = np.asarray(layer.weights.toarray(), dtype=np.float64)
         reach = np.array([max(1e-300, float(np.abs(v).max())) for v in points.values])
         # 2 more than the sums, so that their rounding does not matter.

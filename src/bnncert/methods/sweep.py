@@ -32,8 +32,8 @@ from bnncert.regions import ImagePath
 from bnncert.replay import Replayer
 from bnncert.verdict import Counterexample, TargetResult
 
-#: Cells that are evaluated at once.
-BATCH = 512
+#: Cells that are evaluated at once, and the most multiplications for them, for the time limit.
+BATCH, MOST_WORK = 512, 2**29
 
 #: The name of the stage in tables.
 STAGE = "sweep"
@@ -58,10 +58,12 @@ def sweep(problem: Problem, deadline: Deadline) -> Iterator[list[SweptCell]]:
     path = problem.region
     assert isinstance(path, ImagePath)
     upper = UpperLayers(problem.network)
+    work = sum(int(layer.rows.nnz) for layer in problem.network.layers[1:])
+    batch = max(1, min(BATCH, MOST_WORK // max(1, work)))
     waiting: list[Cell] = []
     for cell in path_cells(problem.network.layers[0], path, deadline):
         waiting.append(cell)
-        if len(waiting) == BATCH:
+        if len(waiting) == batch:
             yield from _judged(problem.targets, upper, waiting)
             waiting = []
     yield from _judged(problem.targets, upper, waiting)

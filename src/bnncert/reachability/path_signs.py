@@ -82,7 +82,7 @@ def path_cells(layer: ThresholdLayer, path: ImagePath, deadline: Deadline) -> It
 
 def _pieces(layer: ThresholdLayer, path: ImagePath, deadline: Deadline) -> Iterator[Cell]:
     """Yield points and open intervals that cover the path, each with constant signs."""
-    sums = _PathSums(layer, path)
+    sums = _PathSums(layer, path, deadline)
     before = sums.signs_at(path.first)
     yield Cell(path.first, path.first, True, True, sums.settled(before))
     bends = sums.bends()
@@ -91,7 +91,9 @@ def _pieces(layer: ThresholdLayer, path: ImagePath, deadline: Deadline) -> Itera
         sums.bend(bends.pop(low, ()))
         after = sums.signs_at(high)
         if low < high:
-            yield from _linear_pieces(sums, low, high, before, after)
+            for piece in _linear_pieces(sums, low, high, before, after):
+                deadline.check()
+                yield piece
         before = after
 
 
@@ -124,8 +126,8 @@ class _PathSums:
     If all biases are exact, the two are the same and only one is kept.
     """
 
-    def __init__(self, layer: ThresholdLayer, path: ImagePath) -> None:
-        self._layer, self._path = layer, path
+    def __init__(self, layer: ThresholdLayer, path: ImagePath, deadline: Deadline) -> None:
+        self._layer, self._path, self._deadline = layer, path, deadline
         self._columns = layer.weights.tocsc()
         low, high = layer.enclosure
         self._is_exact = bool(np.array_equal(low, high))
@@ -168,6 +170,7 @@ class _PathSums:
 
     def _add(self, i: int, change: tuple[Fraction, Fraction]) -> None:
         """Add the column of an input to both vectors, times the changes of alpha and beta."""
+        self._deadline.check()
         start, stop = self._columns.indptr[i], self._columns.indptr[i + 1]
         rows = self._columns.indices[start:stop]
         weights = self._weights[start:stop]
