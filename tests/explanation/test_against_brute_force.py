@@ -135,3 +135,15 @@ def test_real_inputs(seed: int, sign_zero: str, ties: str) -> None:
             Oracle(net, found, ties).check()
             if found.kept:
                 return
+
+
+def test_an_image_whose_class_is_not_certain_is_refused() -> None:
+    """In exact arithmetic class 1 is better by 6e-17, which rounded differences do not show."""
+    net = bnncert.Network.from_arrays(
+        [np.zeros((4, 2)), [[2, 0.1, -0.7, -0.1], [1, 2, 0, 0]]], [[1, 1, -1, 1], [0, -0.3]]
+    )
+    assert net.evaluate([0.0, 0.0]).tolist() == [2.7, 2.7]
+    ball = bnncert.Ball("linf", [0, 0], 1, -1, 1)
+    for label in (0, 1):
+        with pytest.raises(bnncert.InputError, match="no class to explain: its scores"):
+            bnncert.explain(net, [0, 0], label, domain=ball, timeout=10)

@@ -24,6 +24,7 @@ from bnncert.explanation.search import Search
 from bnncert.explanation.witnesses import with_free
 from bnncert.methods import REGISTRY, Options, Progress
 from bnncert.network import Network
+from bnncert.network.network import MOST_TIE_CHOICES
 from bnncert.problem import Problem, Ties, robustness
 from bnncert.regions import Ball
 from bnncert.replay import Replayer
@@ -170,6 +171,13 @@ def _refuse_other_class(problem: Problem) -> None:
         raise InputError(
             f"the image does not have class {label}: the network gives it class "
             f"{int(np.argmax(found.scores))}"
+        )
+    # All inputs suffice only if the class of the image itself is certain.
+    lasts = [pattern[-1] for pattern in problem.network.exact_patterns(centre)]
+    certain = all(target.is_violated(x) is False for target in problem.targets for x in lasts)
+    if not certain or not 0 < len(lasts) < MOST_TIE_CHOICES:
+        raise InputError(
+            "the image has no class to explain: its scores or signs are not known exactly enough"
         )
 
 
