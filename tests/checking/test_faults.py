@@ -217,3 +217,16 @@ def test_random_certificates(seed: int, radius: int, tmp_path: Path) -> None:
     assert report is not None
     rows = report.property["details"]["rows"]
     assert [row["certified"] for row in rows] == [row.certified for row in found.rows]
+
+
+def test_a_polytope_without_a_point_may_be_empty(tmp_path: Path) -> None:
+    net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
+    region = bnncert.Polytope([[1, 1]], [0.75], [0.25, 0], [0.5, 0.125])
+    file = tmp_path / "faults.bnncert"
+    assert bnncert.tolerated_faults(net, region, 0, timeout=60, certificate=file).certificate
+    sections = unpack(file)
+    for section in sections:
+        section.arrays.pop("inside", None)
+    words = "a tie is a violation, not shown: that the region has an input)"
+    report = accepted(pack(tmp_path / "without.bnncert", sections), net)
+    assert report is not None and words in report.statement

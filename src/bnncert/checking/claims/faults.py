@@ -49,10 +49,13 @@ def check_faults(section: Section, parts: Parts, subject: Subject) -> Shown:
         except FaultError as error:
             raise RejectedError(f"a row is not proved: {error}") from error
         seen.add(scope)
+    named = ["real arithmetic", SIGN_OF_ZERO[network.sign_zero], TIES[claim.ties]]
+    if claim.inputs != "shown":
+        named.append("not shown: that the region has an input")
     return Shown(
         f"for every input in {claim.place}, class {claim.label} against "
         f"{', '.join(map(str, claim.rivals))}: {'; '.join(words)} "
-        f"(real arithmetic, {SIGN_OF_ZERO[network.sign_zero]}, {TIES[claim.ties]})",
+        f"({', '.join(named)})",
         "faults",
         {
             "sign_zero": network.sign_zero,
