@@ -88,8 +88,9 @@ def test_ctrl_c_prints_what_is_known(
 
     monkeypatch.setattr(search.CountSearch, "run", stop)
     monkeypatch.setattr("bnncert.cli._end_interrupted", lambda: sys.exit(130))
-    answer = run("count", "net.npz", *POINT, *GRID, "--samples", "50", "--json", "b.json")
-    assert answer.code == 130
+    files = ("--json", "b.json", "--certificate", "b.bnncert")
+    answer = run("count", "net.npz", *POINT, *GRID, "--samples", "50", *files)
+    assert answer.code == 130 and "no certificate: the search was interrupted" in answer.out
     assert "of 25 points, at least 1 and at most 25 have another class" in answer.out
     assert "the search is not finished" in answer.out
     tree = json.loads((folder / "b.json").read_text())

@@ -213,3 +213,15 @@ def test_ctrl_c_keeps_what_is_known(table: Path) -> None:
     result = caught.value.result
     assert result.status == "unknown" and result.count == 2
     assert [part.status for part in result.parts][:1] == ["holds"]
+
+
+def test_a_pair_of_images_is_shortened_unless_verbose(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    weights = [[[1, *[0] * 50]], [[-1], [1]]]
+    bnncert.Network.from_arrays(weights, [[-0.5], [0, 0]], input_lo=0, input_hi=1).save("wide.json")
+    question = ("fair", "wide.json", "--protect", "0", "--grid", "1")
+    short, full = run(*question).out, run(*question, "-v").out
+    assert "and 10 more (all of them with -v or --json)" in short and "input 50 " not in short
+    assert "input 50 " in full and " more (" not in full

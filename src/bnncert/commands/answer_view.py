@@ -68,7 +68,7 @@ class AnswerView(Generic[AnswerT]):
         self.progress.open()
         with self.progress.paused():
             self.print_answer(found)
-            self._print_certificate(found)
+            self._print_certificate(found, is_interrupted)
             if is_interrupted:
                 line = f"interrupted after {found.seconds:.2f} s: the search is not finished"
             else:
@@ -77,12 +77,13 @@ class AnswerView(Generic[AnswerT]):
                 console.print(line, soft_wrap=True)
         write_json(self.json_, {**self.about, **found.to_dict()})
 
-    def _print_certificate(self, found: AnswerT) -> None:
+    def _print_certificate(self, found: AnswerT, is_interrupted: bool) -> None:
         """Print where the certificate is, or why there is none."""
         if found.certificate is not None:
             size = Path(found.certificate).stat().st_size
             line = f"certificate: {found.certificate} ({size} bytes)"
             self.talk.details.print(line, soft_wrap=True)
         elif self.certificate is not None:
-            reason = found.no_certificate or "there is no proof"
+            ended = "the search was interrupted" if is_interrupted else "there is no proof"
+            reason = found.no_certificate or ended
             self.talk.details.print(f"no certificate: {reason}", soft_wrap=True)

@@ -20,6 +20,7 @@ from bnncert.commands.question import read_network
 from bnncert.commands.results import network_tree
 from bnncert.commands.talk import Talk
 from bnncert.copies import RelationInterrupt, RelationResult
+from bnncert.copies.result import MOST_SHARED
 from bnncert.copies.table import TableColumns
 from bnncert.errors import InputError
 from bnncert.formats.inputs import pick_point, read_array
@@ -213,7 +214,7 @@ def _show(talk: Talk, result: RelationResult) -> None:
         parts = replace(result.table(), above="parts:", below=())
         talk.details.print(str(parts), soft_wrap=True)
     talk.answer.print(result.summary(), soft_wrap=True)
-    for line in result.pair_lines():
+    for line in result.pair_lines(len(result.names) if talk.verbose else MOST_SHARED):
         talk.details.print(f"  {line}", soft_wrap=True)
     if result.pair is not None:
         replayed = " and ".join(result.pair.replayed_in)

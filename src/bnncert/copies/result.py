@@ -20,6 +20,9 @@ RelationStatus: TypeAlias = Literal["holds", "fails", "unknown", "timeout"]
 #: Parts of a question that a table lists.
 MOST_ROWS = 20
 
+#: Numbers of a pair that are printed if both inputs have them; images have thousands.
+MOST_SHARED = 40
+
 
 @dataclass(frozen=True)
 class PartResult:
@@ -133,8 +136,8 @@ class RelationResult(PrintedAsTable):
             below.append(f"certificate: {self.certificate}")
         return TextTable(self.summary(), heads, rows, below, left=3)
 
-    def pair_lines(self) -> Sequence[str]:
-        """Return the two inputs in words, one line each; empty without a pair."""
+    def pair_lines(self, most: int = MOST_SHARED) -> Sequence[str]:
+        """Return the two inputs in words, one line each, with so many of the equal numbers."""
         pair = self.pair
         if pair is None:
             return ()
@@ -150,6 +153,9 @@ class RelationResult(PrintedAsTable):
             own = ", ".join(f"{self.names[i]} {point[i]:.9g}" for i in pair.changed)
             shown = ", ".join(f"{s:.6g}" for s in np.atleast_1d(scores).tolist())
             lines.append(f"{own}: class {label} (scores {shown})")
+        if len(shared) > most:
+            left = len(shared) - most
+            shared = [*shared[:most], f"and {left} more (all of them with -v or --json)"]
         return (*lines, f"and in both: {', '.join(shared)}")
 
     def to_dict(self) -> dict[str, Any]:

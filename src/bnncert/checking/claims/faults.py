@@ -110,7 +110,7 @@ class _FaultClaim:
             _refuse_outside(scope, faults)
             faulty = with_faults(self.network, faults)
             parts.take(faulty, self._statement(self.region, "not_robust"))
-            told.append(f"{len(faults)} are not")
+            told.append(f"{len(faults)} are not" if faults else "the class differs without any")
         if not told:
             raise RejectedError("a row claims nothing")
         return f"{_words(scope, self.network)}: {', '.join(told)}"
