@@ -204,4 +204,7 @@ def test_the_statement_in_words(tmp_path: Path) -> None:
     failing(tmp_path / "proof.bnncert")
     found = check(tmp_path / "proof.bnncert", network()).statement
     assert found.startswith("for some two inputs in a box in 5 dimensions")
-    assert "that are equal up to input 1, by multiples of 1, not: if one has class 1" in found
+    assert (
+        "that are equal up to input 1, by multiples of 1, this is wrong: if one has class 1"
+        in found
+    )

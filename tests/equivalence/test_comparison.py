@@ -258,6 +258,14 @@ def test_the_intersection_of_different_data_boxes() -> None:
     assert found.difference is None or found.difference.point.min() >= 0.5
 
 
+def test_the_data_box_of_one_network_counts() -> None:
+    other = tiny(FIRST, (SECOND[0], [0, 0, -2]), OUTPUT)
+    bare = replace(other, input_lo=None, input_hi=None)
+    for pair, name in (((NET, bare), "A"), ((bare, NET), "B")):
+        notes = bnncert.compare_networks(*pair, timeout=60).notes
+        assert f"only network {name} states a data box; the inputs in it count" in notes
+
+
 def test_without_a_data_box_only_the_neurons_are_compared() -> None:
     bare = replace(NET, input_lo=None, input_hi=None)
     other = tiny(FIRST, (SECOND[0], [0, -2, 0]), OUTPUT)

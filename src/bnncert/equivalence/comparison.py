@@ -109,7 +109,7 @@ def compare_networks(
     with ClaimWriter.into(certificate, first, second) as writer:
         findings = Findings(first, second, scope, writer)
         if asked is not region and _has_other_box(first, second):
-            findings.note("the networks state different data boxes; inputs in both of them count")
+            findings.note(_about_boxes(first, second))
         try:
             product = _by_neurons(findings, asked)
             if product is None:
@@ -170,6 +170,14 @@ def _has_other_box(first: Network, second: Network) -> bool:
     """Whether the networks state different data boxes."""
     pairs = ((first.input_lo, second.input_lo), (first.input_hi, second.input_hi))
     return not all(a is b if a is None or b is None else np.array_equal(a, b) for a, b in pairs)
+
+
+def _about_boxes(first: Network, second: Network) -> str:
+    """Return which data box counts if the networks state different ones."""
+    for name, other in (("A", second), ("B", first)):
+        if other.input_lo is None and other.input_hi is None:
+            return f"only network {name} states a data box; the inputs in it count"
+    return "the networks state different data boxes; inputs in both of them count"
 
 
 def _scope(region: Region | None, rows: FloatArray | None, *, default: bool) -> str:

@@ -369,9 +369,8 @@ def _shown(
         goal = f"if one has class {k}, the one with the {way} value has class {k}"
     else:
         goal = "both have the same class"
-    text = f"for every two inputs in {place}{groups} that are equal up to {what}: {goal}"
-    if fails:
-        text = f"for some two inputs in {place}{groups} that are equal up to {what}, not: {goal}"
+    pairs = f"two inputs in {place}{groups} that are equal up to {what}"
+    text = f"for some {pairs}, this is wrong: {goal}" if fails else f"for every {pairs}: {goal}"
     named = ["real arithmetic", SIGN_OF_ZERO[network.sign_zero]]
     named += ["of equal scores the first counts"] if relation.score is None else []
     assumptions = {
