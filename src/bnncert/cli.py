@@ -206,6 +206,8 @@ def main() -> None:
     usage_error = _usage_error()
     prepare()
     warnings.showwarning = _show_warning
+    # OpenBLAS may set the flag of invalid operations although all numbers are finite.
+    warnings.filterwarnings("ignore", "invalid value encountered in matmul", RuntimeWarning)
     code = 2
     try:
         outcome = app(prog_name="bnncert", standalone_mode=False)

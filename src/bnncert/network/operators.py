@@ -36,15 +36,11 @@ class DenseOperator:
 
     def forward(self, batch: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return ``batch @ W.T``."""
-        # BLAS may set the flag of invalid operations for small matrices although all numbers are
-        # finite; NumPy would print a warning.
-        with np.errstate(invalid="ignore"):
-            return np.asarray(batch @ self._weights.T)
+        return np.asarray(batch @ self._weights.T)
 
     def backward(self, batch: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return ``batch @ W``."""
-        with np.errstate(invalid="ignore"):
-            return np.asarray(batch @ self._weights)
+        return np.asarray(batch @ self._weights)
 
 
 class SparseOperator:
