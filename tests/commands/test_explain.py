@@ -50,7 +50,7 @@ def test_an_explanation_with_its_files(run: Run, folder: Path) -> None:
 
 def test_a_radius(run: Run, folder: Path) -> None:
     done = run("explain", "net.npz", "x.npy", "--radius", "0.25")
-    assert "class 0 for all values of all 2 inputs" in done.out
+    assert "class 0 for all values of all 2 inputs in their domain" in done.out
     done = run("explain", "net.npz", "x.npy", "--radius", "0.75", "-v")
     assert "1 of 2 inputs suffices for class 0, and it is needed" in done.out
     assert "other inputs: within 0.75 of the image and in [-2, 2]" in done.out
@@ -100,7 +100,7 @@ REFUSED = {
     "outside": (("far.npy",), "far.npy: the image is not in the data box: input 0"),
     "off the grid": (("off.npy", "--grid", "1"), "input 0 = 0.25 is not a value of the grid"),
     "negative radius": (("x.npy", "--radius", "-1"), "--radius is '-1'"),
-    "no seconds": (("x.npy", "--question-timeout", "0"), "timeout is 0.0; expected a number of"),
+    "no seconds": (("x.npy", "--question-timeout", "0"), "question timeout is 0.0; expected"),
     "a picture of two numbers": (("x.npy", "--picture", "p.png"), "are not an image"),
     "an unknown picture": (
         ("x.npy", "--picture", "p.gif"),
@@ -181,7 +181,7 @@ def test_the_command_explains_the_network_and_not_the_label(run: Run, folder: Pa
     # The bundled image 8 is a 5, and the network says 6.
     done = run("explain", "demo:sparse", "demo:8", "--radius", "0.01px", "--method", "interval")
     assert "label 6 (the network's own answer)" in done.out
-    assert "class 6 for all values of all 784 inputs" in done.out
+    assert "class 6 for all values of all 784 inputs in their domain" in done.out
     done = run("explain", "demo:sparse", "demo:8", "--radius", "0.01px", "--label", "5")
     assert done.code == 2
     assert "the image does not have class 5: the network gives it class 6" in done.err

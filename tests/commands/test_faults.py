@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 import bnncert
 from bnncert.bundled import load_demo_images, load_demo_network
+from bnncert.checking import check
 from bnncert.faults import FaultsInterrupt, FaultsResult
 from bnncert.faults import search as fault_search
 from bnncert.network.fault_questions import FaultScope
@@ -32,7 +34,8 @@ def test_a_table_with_a_certificate_and_json(folder: Path, run: Run) -> None:
     assert "weights     layer 1" in answer.out and "certificate: a.bnncert" in answer.out
     checked = run("check", "a.bnncert", "--model", "net.npz")
     assert checked.code == 0
-    assert f"flipped weights in layer 1: any {first['certified']} are tolerated" in checked.out
+    row = re.search("flipped weights in layer 1: ([^;]*);", checked.out)
+    assert row is not None and f"some {first['falsified']} " in row[1]
 
 
 def test_verbose_lists_all_faults_and_quiet_only_the_table(folder: Path, run: Run) -> None:
@@ -106,17 +109,23 @@ def test_an_undecided_ball_still_has_faults_that_change_the_class() -> None:
     assert row.certified is None and row.falsified is not None and row.falsified <= 89
 
 
-def test_ctrl_c_keeps_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_keeps_what_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(fault_search._FaultSearch, "_certify", stop)
+    point = bnncert.Ball("linf", [0.5, 0.25], 0)
     with pytest.raises(FaultsInterrupt) as caught:
-        bnncert.tolerated_faults(net, bnncert.Ball("linf", [0.5, 0.25], 0), label=0)
+        bnncert.tolerated_faults(net, point, label=0, certificate=tmp_path / "known.bnncert")
     found: FaultsResult = caught.value.result
     assert found.row("weights", "layer", 1).falsified == 1
+    assert found.certificate is not None
+    assert (
+        "layer 1: the class holds without any, some 1 is not"
+        in check(found.certificate, net).statement
+    )
     assert all(row.certified == 0 for row in found.rows)
 
 

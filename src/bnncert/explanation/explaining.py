@@ -108,8 +108,8 @@ def explain(
     (1,)
     """
     deadline = Deadline(timeout)
-    # The limit of one verification is checked as every limit of time.
-    Deadline(question_timeout)
+    if not question_timeout > 0:
+        raise InputError(f"question timeout is {question_timeout}; expected seconds > 0")
     REGISTRY.make(method)
     network = network.with_sign_zero(sign_zero)
     point = network.flatten(image)[0][0]

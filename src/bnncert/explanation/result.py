@@ -97,7 +97,7 @@ class Explanation(PrintedAsTable):
         verb = "suffices" if kept == 1 else "suffice"
         text = f"{kept} of {self.inputs} inputs {verb} for class {self.label}"
         if not kept:
-            return f"class {self.label} for all values of all {self.inputs} inputs"
+            return f"class {self.label} for all values of all {self.inputs} inputs in their domain"
         if self.minimal:
             return f"{text}, and {'it' if kept == 1 else 'each of them'} is needed"
         return f"{text}; {needed} of them {'is' if needed == 1 else 'are'} shown to be needed"

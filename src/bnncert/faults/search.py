@@ -139,9 +139,8 @@ def tolerated_faults(
         try:
             search.run()
         except KeyboardInterrupt as stop:
-            raise FaultsInterrupt(search.result()) from stop
-        result = search.result()
-        return result if wanted is None else _certified(search, result, wanted, Path(folder))
+            raise FaultsInterrupt(_finished(search, wanted, Path(folder))) from stop
+        return _finished(search, wanted, Path(folder))
 
 
 def scopes_of(network: Network, layers: Sequence[int] | None = None) -> list[FaultScope]:
@@ -399,10 +398,11 @@ def _bit(network: Network, fault: Fault) -> FaultBit:
     return FaultBit(name, fault.neuron, fault.input, weight, -weight)
 
 
-def _certified(
-    search: _FaultSearch, result: FaultsResult, path: Path, folder: Path
-) -> FaultsResult:
-    """Write the certificate of all rows about which something is known."""
+def _finished(search: _FaultSearch, path: Path | None, folder: Path) -> FaultsResult:
+    """Return what is known, and write its certificate if one is wanted."""
+    result = search.result()
+    if path is None:
+        return result
     known = [r for r in result.rows if r.certified is not None or r.counterexample is not None]
     if not known:
         return replace(result, no_certificate="nothing is decided")

@@ -102,15 +102,13 @@ class _FaultClaim:
             if type(count) is not int or not 0 <= count <= size:
                 raise RejectedError("a certified number of faults is not possible")
             self._check_tolerated(scope, count, row["proof"], parts)
-            told.append(
-                f"any {count} are tolerated" if count < size else f"all {size} are tolerated"
-            )
+            told.append(_tolerated(count, size))
         if row["faults"] is not None:
             faults = _faults(row["faults"])
             _refuse_outside(scope, faults)
             faulty = with_faults(self.network, faults)
             parts.take(faulty, self._statement(self.region, "not_robust"))
-            told.append(f"{len(faults)} are not" if faults else "the class differs without any")
+            told.append(_not_tolerated(len(faults)))
         if not told:
             raise RejectedError("a row claims nothing")
         return f"{_words(scope, self.network)}: {', '.join(told)}"
@@ -206,10 +204,24 @@ def _refuse_outside(scope: FaultScope, faults: Sequence[Fault]) -> None:
         raise RejectedError("faults of several neurons are in a row about one neuron")
 
 
+def _tolerated(count: int, size: int) -> str:
+    if not count:
+        return "the class holds without any"
+    some = f"all {size}" if count == size else f"any {count}"
+    return f"{some} {'is' if count == 1 else 'are'} tolerated"
+
+
+def _not_tolerated(count: int) -> str:
+    if not count:
+        return "the class differs without any"
+    return f"some {count} {'is' if count == 1 else 'are'} not"
+
+
 def _words(scope: FaultScope, network: Network) -> str:
     """Return the faults of a scope in words."""
     kind = "flipped weights" if scope.kind == "weights" else "stuck thresholds"
     if scope.layer is None:
         return f"{kind} anywhere"
     where = "the output" if scope.layer == network.depth else f"layer {scope.layer + 1}"
-    return f"{kind} in {'one neuron of ' if scope.place == 'neuron' else ''}{where}"
+    one = "one score of " if scope.layer == network.depth else "one neuron of "
+    return f"{kind} in {one if scope.place == 'neuron' else ''}{where}"
