@@ -71,6 +71,11 @@ def count(browser: Any, selector: str) -> int:
     )
 
 
+def click(browser: Any, selector: str) -> None:
+    """Click an element in one step, because the rows may be drawn again between two."""
+    browser.execute_script("document.querySelector(arguments[0]).click()", selector)
+
+
 def cells(browser: Any, name: str) -> list[str]:
     """Return the drawn cells of a column."""
     script = (
@@ -167,7 +172,7 @@ def test_sorting_and_filtering(browser: Any, page: Path) -> None:
 def test_details_by_click_and_by_keyboard(browser: Any, page: Path) -> None:
     opened(browser, page)
     choose(browser, "status", "not robust")
-    browser.find_element("css selector", "#rows td.c-method").click()
+    click(browser, "#rows td.c-method")
     waited(browser, "return document.getElementById('detail').open")
     waited(browser, "return [...document.querySelectorAll('.pictures img')].every(i => i.complete)")
     sizes = browser.execute_script(
@@ -281,7 +286,7 @@ def test_nothing_scrolls_sideways(browser: Any, page: Path, width: int, scheme: 
         assert all(cells(browser, name)[0] for name in essential)
         visible = "return document.querySelector('#rows td.c-lower').getBoundingClientRect().width"
         assert (browser.execute_script(visible) > 0) == (width == 1400)
-        browser.execute_script("document.querySelector('#rows td button').click()")
+        click(browser, "#rows td button")
         waited(browser, "return document.getElementById('detail').open")
         assert set(browser.execute_script(script)) == {0}
         inner = "const d = document.getElementById('detail'); return d.scrollWidth - d.clientWidth"
@@ -383,7 +388,7 @@ def test_an_answer_tells_why_it_is_undecided_and_how_to_reproduce_it(
     opened(browser, page)
     waited(browser, "return document.documentElement.dataset.pictures === 'yes'")
     choose(browser, "status", "timeout")
-    browser.find_element("css selector", "#rows td.c-method").click()
+    click(browser, "#rows td.c-method")
     waited(browser, "return document.getElementById('detail').open")
     text = browser.find_element("css selector", ".why").text
     assert "9 of 9 adversarial classes are open. Hardest: class " in text
@@ -394,7 +399,7 @@ def test_an_answer_tells_why_it_is_undecided_and_how_to_reproduce_it(
     choose(browser, "status", "not robust")
     pictures = "return [...document.querySelectorAll('#rows tr.row')].map(r => r.querySelectorAll"
     assert set(browser.execute_script(f"{pictures}('img').length)")) == {2}
-    browser.find_element("css selector", "#rows td.c-method").click()
+    click(browser, "#rows td.c-method")
     waited(browser, "return document.getElementById('detail').open")
     text = browser.find_element("id", "detail").text
     assert "margin -10.25, replayed: exact" in text
@@ -458,7 +463,7 @@ def test_names_from_the_file_stay_text(browser: Any, tmp_path: Path) -> None:
     out = tmp_path / "page.html"
     write_page(read_recorded(write_results(tmp_path / "r.sqlite", rows, networks=[network])), out)
     opened(browser, out)
-    browser.find_element("css selector", "#rows td button").click()
+    click(browser, "#rows td button")
     waited(browser, "return document.getElementById('detail').open")
     assert count(browser, "img") == 0
     assert nasty in browser.find_element("id", "detail").text
