@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from copy import deepcopy
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import pytest
@@ -18,10 +17,11 @@ import bnncert
 from bnncert.certificate.composite import write_claim
 from bnncert.certificate.path_claim import write_path
 from bnncert.checking import RejectedError, UnreadableError, check
-from bnncert.checking.container import Section, read_sections
+from bnncert.checking.container import read_sections
 from bnncert.problem import Ties
 from bnncert.regions import ImagePath
 from tests.brute_force import is_reached, last_layers_at, rival_target, scores_of
+from tests.checking.claim_changes import array, detail
 from tests.every_mode import few
 from tests.test_paths_against_brute_force import PathQuestion, all_places, image_at, path_questions
 
@@ -103,54 +103,37 @@ def test_the_statement_says_in_words_what_is_proved(
     assert "inside the network's data box [-1, 1]" in report.statement
 
 
-def _detail(name: str, value: Any) -> Callable[[Section], None]:
-    def change(section: Section) -> None:
-        section.fields["details"][name] = value
-
-    return change
-
-
-def _array(name: str, value: Any) -> Callable[[Section], None]:
-    def change(section: Section) -> None:
-        if value is None:
-            del section.arrays[name]
-        else:
-            section.arrays[name] = np.asarray(value, dtype=np.float64)
-
-    return change
-
-
 #: Changes of a true claim about brightness offsets up to 0.5 that make it false or unreadable.
 CHANGES = [
-    _detail("network", "0" * 64),
-    _detail("verdict", "not_robust"),
-    _detail("verdict", "proved"),
-    _detail("norm", "contrast"),
-    _detail("norm", "l2"),
-    _detail("radius", "2"),
-    _detail("radius", "-1"),
-    _detail("radius", "1/3"),
-    _detail("radius", None),
-    _detail("label", 1),
-    _detail("label", 2),
-    _detail("label", "0"),
-    _detail("rivals", []),
-    _detail("rivals", [0]),
-    _detail("rivals", [1, 1]),
-    _detail("ties", "never"),
-    _detail("place", "0"),
-    _detail("target", 0),
-    _detail("more", 1),
-    _array("image", [0.25, 0.125]),
-    _array("image", [1.5, 0.125]),
-    _array("image", [0.75]),
-    _array("image", [np.nan, 0.125]),
-    _array("image", None),
-    _array("clip_lo", [0.8, -1]),
-    _array("clip_hi", [0.5, 1]),
-    _array("clip_lo", [-1]),
-    _array("pivot", [0, 0]),
-    _array("lo", [0, 0]),
+    detail("network", "0" * 64),
+    detail("verdict", "not_robust"),
+    detail("verdict", "proved"),
+    detail("norm", "contrast"),
+    detail("norm", "l2"),
+    detail("radius", "2"),
+    detail("radius", "-1"),
+    detail("radius", "1/3"),
+    detail("radius", None),
+    detail("label", 1),
+    detail("label", 2),
+    detail("label", "0"),
+    detail("rivals", []),
+    detail("rivals", [0]),
+    detail("rivals", [1, 1]),
+    detail("ties", "never"),
+    detail("place", "0"),
+    detail("target", 0),
+    detail("more", 1),
+    array("image", [0.25, 0.125]),
+    array("image", [1.5, 0.125]),
+    array("image", [0.75]),
+    array("image", [np.nan, 0.125]),
+    array("image", None),
+    array("clip_lo", [0.8, -1]),
+    array("clip_hi", [0.5, 1]),
+    array("clip_lo", [-1]),
+    array("pivot", [0, 0]),
+    array("lo", [0, 0]),
 ]
 
 

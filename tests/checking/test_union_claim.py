@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 
@@ -17,6 +14,7 @@ from bnncert.certificate.union_claim import write_union
 from bnncert.checking import check
 from bnncert.checking.container import Section, read_sections
 from bnncert.regions import ImageUnion
+from tests.checking.claim_changes import array, detail
 from tests.checking.test_path_claim import verdict
 from tests.every_mode import few
 from tests.test_unions_against_brute_force import UnionBruteForce, union_questions
@@ -123,54 +121,37 @@ def test_parts_that_are_missing_exchanged_or_doubled_are_rejected(tmp_path: Path
         assert verdict(file, NET) is None
 
 
-def _detail(name: str, value: Any) -> Callable[[Section], None]:
-    def change(section: Section) -> None:
-        section.fields["details"][name] = value
-
-    return change
-
-
-def _array(name: str, value: Any) -> Callable[[Section], None]:
-    def change(section: Section) -> None:
-        if value is None:
-            del section.arrays[name]
-        else:
-            section.arrays[name] = np.asarray(value, dtype=np.float64)
-
-    return change
-
-
 #: Changes of a true claim about a patch of one pixel that make it false or unreadable.
 CHANGES = [
-    _detail("network", "0" * 64),
-    _detail("verdict", "not_robust"),
-    _detail("verdict", 1),
-    _detail("norm", "brightness"),
-    _detail("radius", "2"),
-    _detail("radius", "3"),
-    _detail("radius", "1/2"),
-    _detail("radius", "-1"),
-    _detail("label", 1),
-    _detail("rivals", [0]),
-    _detail("rivals", []),
-    _detail("ties", None),
-    _detail("value", "2"),
-    _detail("value", "1/3"),
-    _detail("value", 0.5),
-    _detail("parts", [1]),
-    _detail("parts", [9]),
-    _detail("parts", None),
-    _detail("place", 1),
-    _detail("more", 0),
-    _array("image", [-1, -1, 0.5, 0.5]),
-    _array("image", [1, 1, 0.5]),
-    _array("image", [2, 1, 0.5, 0.5]),
-    _array("image", None),
-    _array("clip_lo", None),
-    _array("clip_lo", [-9] * 4),
-    _array("clip_hi", None),
-    _array("clip_hi", [0.5] * 4),
-    _array("pivot", [0] * 4),
+    detail("network", "0" * 64),
+    detail("verdict", "not_robust"),
+    detail("verdict", 1),
+    detail("norm", "brightness"),
+    detail("radius", "2"),
+    detail("radius", "3"),
+    detail("radius", "1/2"),
+    detail("radius", "-1"),
+    detail("label", 1),
+    detail("rivals", [0]),
+    detail("rivals", []),
+    detail("ties", None),
+    detail("value", "2"),
+    detail("value", "1/3"),
+    detail("value", 0.5),
+    detail("parts", [1]),
+    detail("parts", [9]),
+    detail("parts", None),
+    detail("place", 1),
+    detail("more", 0),
+    array("image", [-1, -1, 0.5, 0.5]),
+    array("image", [1, 1, 0.5]),
+    array("image", [2, 1, 0.5, 0.5]),
+    array("image", None),
+    array("clip_lo", None),
+    array("clip_lo", [-9] * 4),
+    array("clip_hi", None),
+    array("clip_hi", [0.5] * 4),
+    array("pivot", [0] * 4),
 ]
 
 

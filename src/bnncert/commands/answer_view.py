@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -35,7 +36,7 @@ AnswerT = TypeVar("AnswerT", bound=SingleAnswer)
 
 
 @dataclass(frozen=True, eq=False)
-class AnswerView(Generic[AnswerT]):
+class AnswerView(ABC, Generic[AnswerT]):
     """Shows the answer of one command; a subclass prints it and states it in a word."""
 
     talk: Talk
@@ -47,13 +48,13 @@ class AnswerView(Generic[AnswerT]):
     #: The value of --certificate.
     certificate: Path | None
 
+    @abstractmethod
     def print_answer(self, found: AnswerT) -> None:
         """Print the answer."""
-        raise NotImplementedError
 
+    @abstractmethod
     def summary(self, found: AnswerT) -> tuple[str, str]:
         """Return the answer as a word and as a sentence, for a results file."""
-        raise NotImplementedError
 
     def show(self, found: AnswerT) -> None:
         """Print the answer and write its files."""

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import typer
 
-from bnncert.batch.labelled_points import OWN
 from bnncert.commands.answer_view import AnswerView
 from bnncert.commands.clock import DEFAULT_LIMIT, finite_limit, limit_text, remaining
 from bnncert.commands.grouping import grouped
 from bnncert.commands.options import (
+    AnswerOutputs,
     BallShape,
-    CertificateOption,
     GridOption,
     InputArgument,
-    JsonOption,
     ModelArgument,
     PointOptions,
-    ResultsOption,
     ScalingOptions,
     SeedOption,
     SignZeroOption,
@@ -28,9 +25,9 @@ from bnncert.commands.options import (
     TimeoutOption,
     WithinOption,
 )
-from bnncert.commands.output import json_path, refuse_unwritable
+from bnncert.commands.output import refuse_unwritable
 from bnncert.commands.progress import watch
-from bnncert.commands.question import CommandQuestion, read_network, read_points, with_argument
+from bnncert.commands.question import CommandQuestion, read_decision, read_network, with_argument
 from bnncert.commands.recording import Recording
 from bnncert.commands.results import network_tree
 from bnncert.commands.talk import Talk
@@ -74,15 +71,6 @@ class CountSettings:
     sign_zero: SignZeroOption = None
 
 
-@dataclass(frozen=True)
-class CountOutputs:
-    """The files that `count` writes."""
-
-    certificate: CertificateOption = None
-    results: ResultsOption = None
-    json_: JsonOption = None
-
-
 @grouped
 def count(
     *,
@@ -93,14 +81,13 @@ def count(
     scaling: ScalingOptions,
     ties: TiesOption = "violation",
     settings: CountSettings,
-    outputs: CountOutputs,
+    outputs: AnswerOutputs,
     talking: TalkOptions,
 ) -> None:
     """Count the grid points of a region whose class changes, with certified bounds."""
     talk = Talk.of(ctx, talking, stderr=outputs.json_ == "-")
     point = with_argument(point, place)
-    files = (outputs.certificate, outputs.results, json_path(outputs.json_))
-    refuse_unwritable(*files, read=(model, point.input_, point.labels))
+    refuse_unwritable(*outputs.files, read=(model, point.input_, point.labels))
     network = read_network(model, settings.sign_zero)
     question = _read(network, point, scaling)
     title = f"{model.name}, {question.title}: {question.label_text}, {question.ball_text}"
@@ -134,22 +121,20 @@ def count(
 
 def _read(network: Network, point: CountBallOptions, scaling: ScalingOptions) -> CommandQuestion:
     """Return the ball around the one point that the options describe."""
-    if point.input_ is None:
-        raise InputError("--input is missing; give the point around which points are counted")
-    if point.radius is None:
+    if point.input_ is not None and point.radius is None:
         raise InputError("--radius is missing; give the radius of the ball")
-    if point.grid is None:
+    if point.input_ is not None and point.grid is None:
         raise InputError(
             "--grid is missing; without it a ball has infinitely many points (1px: integer pixels)"
         )
-    if point.label is None and point.labels is None:
-        # Points whose class differs from the network's answer are counted.
-        point = replace(point, labels=OWN)
-    shape = BallShape(point.norm, point.radius, point.within, point.grid)
-    points = read_points(network, point, shape, scaling)
-    if points.is_folder:
-        raise InputError(f"{point.input_}: points are counted around one image; give --index")
-    return points.question(points.index)
+    return read_decision(
+        network,
+        point,
+        BallShape(point.norm, point.radius, point.within, point.grid),
+        scaling,
+        missing="the point around which points are counted",
+        several="points are counted around one image",
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from bnncert.batch.labelled_points import OWN
 from bnncert.commands.answer_view import AnswerView
 from bnncert.commands.clock import finite_limit, limit_text, remaining
 from bnncert.commands.grouping import grouped
 from bnncert.commands.options import (
+    AnswerOutputs,
     BallShape,
-    CertificateOption,
     GridOption,
     InputArgument,
-    JsonOption,
     MethodOption,
     MethodOptions,
     ModelArgument,
     PixelOptions,
     PointOptions,
-    ResultsOption,
     ScalingOptions,
     TalkOptions,
     TiesOption,
 )
-from bnncert.commands.output import json_path, refuse_unwritable
+from bnncert.commands.output import refuse_unwritable
 from bnncert.commands.progress import watch
-from bnncert.commands.question import CommandQuestion, read_network, read_points, with_argument
+from bnncert.commands.question import CommandQuestion, read_decision, read_network, with_argument
 from bnncert.commands.recording import Recording
 from bnncert.commands.results import network_tree
 from bnncert.commands.talk import Talk
@@ -67,7 +64,7 @@ class DomainOptions:
 
 
 @dataclass(frozen=True)
-class ExplainOutputs:
+class ExplainOutputs(AnswerOutputs):
     """The files that `explain` writes."""
 
     picture: Annotated[
@@ -78,9 +75,11 @@ class ExplainOutputs:
             help="Write the image with the kept inputs marked: .png or .html; - shows it here.",
         ),
     ] = None
-    certificate: CertificateOption = None
-    results: ResultsOption = None
-    json_: JsonOption = None
+
+    @property
+    def files(self) -> tuple[Path | None, ...]:
+        """The files that have to be writable."""
+        return *super().files, self.picture_file
 
     @property
     def picture_file(self) -> Path | None:
@@ -111,8 +110,7 @@ def explain(
     refuse_unread(ctx, method)
     talk = Talk.of(ctx, talking, stderr=outputs.json_ == "-")
     point, options = with_argument(point, place), settings.options()
-    files = (outputs.certificate, outputs.results, outputs.picture_file, json_path(outputs.json_))
-    refuse_unwritable(*files, read=(model, point.input_, point.labels))
+    refuse_unwritable(*outputs.files, read=(model, point.input_, point.labels))
     network = read_network(model, settings.sign_zero)
     question, values = _read(network, point, domain, pixels)
     picture = _picture(outputs, question, values)
@@ -153,16 +151,14 @@ def _read(
     network: Network, point: PointOptions, domain: DomainOptions, pixels: PixelOptions
 ) -> tuple[CommandQuestion, Domain]:
     """Return the image with its class, and the values that other inputs may take."""
-    if point.input_ is None:
-        raise InputError("--input is missing; give the image that is to be explained")
-    if point.label is None and point.labels is None:
-        # The network's decision is explained, whether or not it is right.
-        point = replace(point, labels=OWN)
-    shape = BallShape("linf", domain.radius or ANY_RADIUS, None, domain.grid)
-    points = read_points(network, point, shape, ScalingOptions(**vars(pixels)))
-    if points.is_folder:
-        raise InputError(f"{point.input_}: an explanation is about one image; give --index")
-    question = points.question(points.index)
+    question = read_decision(
+        network,
+        point,
+        BallShape("linf", domain.radius or ANY_RADIUS, None, domain.grid),
+        ScalingOptions(**vars(pixels)),
+        missing="the image that is to be explained",
+        several="an explanation is about one image",
+    )
     ball = question.region
     assert isinstance(ball, Ball)
     try:

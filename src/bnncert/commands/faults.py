@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import typer
 
-from bnncert.batch.labelled_points import OWN
 from bnncert.commands.answer_view import AnswerView
 from bnncert.commands.clock import finite_limit, limit_text, remaining
 from bnncert.commands.grouping import grouped
 from bnncert.commands.options import (
+    AnswerOutputs,
     BallShape,
-    CertificateOption,
     GridOption,
     InputArgument,
-    JsonOption,
     MethodOption,
     MethodOptions,
     ModelArgument,
     PointOptions,
-    ResultsOption,
     ScalingOptions,
     TalkOptions,
     TiesOption,
     WithinOption,
 )
-from bnncert.commands.output import json_path, refuse_unwritable
+from bnncert.commands.output import refuse_unwritable
 from bnncert.commands.progress import watch
-from bnncert.commands.question import CommandQuestion, read_network, read_points, with_argument
+from bnncert.commands.question import CommandQuestion, read_decision, read_network, with_argument
 from bnncert.commands.recording import Recording
 from bnncert.commands.results import network_tree
 from bnncert.commands.talk import Talk
 from bnncert.commands.unused import refuse_unread
-from bnncert.errors import InputError
 from bnncert.faults import FaultRow, FaultsInterrupt, FaultsResult, tolerated_faults
 from bnncert.faults.search import QUESTION_SECONDS
 from bnncert.network import Network
@@ -84,15 +80,6 @@ class FaultOptions:
     ] = QUESTION_SECONDS
 
 
-@dataclass(frozen=True)
-class FaultOutputs:
-    """The files that `faults` writes."""
-
-    certificate: CertificateOption = None
-    results: ResultsOption = None
-    json_: JsonOption = None
-
-
 @grouped
 def faults(
     *,
@@ -105,15 +92,14 @@ def faults(
     ties: TiesOption = "violation",
     method: MethodOption = "auto",
     settings: MethodOptions,
-    outputs: FaultOutputs,
+    outputs: AnswerOutputs,
     talking: TalkOptions,
 ) -> None:
     """Find how many weight bits may flip, or thresholds be stuck, before the class can change."""
     refuse_unread(ctx, method)
     talk = Talk.of(ctx, talking, stderr=outputs.json_ == "-")
     point, options = with_argument(point, place), settings.options()
-    files = (outputs.certificate, outputs.results, json_path(outputs.json_))
-    refuse_unwritable(*files, read=(model, point.input_, point.labels))
+    refuse_unwritable(*outputs.files, read=(model, point.input_, point.labels))
     network = read_network(model, settings.sign_zero)
     question = _read(network, point, scaling)
     title = f"{model.name}, {question.title}: {question.label_text}, {question.ball_text}"
@@ -149,16 +135,14 @@ def faults(
 
 def _read(network: Network, point: FaultBallOptions, scaling: ScalingOptions) -> CommandQuestion:
     """Return the ball around the one point that the options describe."""
-    if point.input_ is None:
-        raise InputError("--input is missing; give the point whose class should not change")
-    if point.label is None and point.labels is None:
-        # The network's decision should not change, whether or not it is right.
-        point = replace(point, labels=OWN)
-    shape = BallShape(point.norm, point.radius, point.within, point.grid)
-    points = read_points(network, point, shape, scaling)
-    if points.is_folder:
-        raise InputError(f"{point.input_}: faults are looked at for one point; give --index")
-    return points.question(points.index)
+    return read_decision(
+        network,
+        point,
+        BallShape(point.norm, point.radius, point.within, point.grid),
+        scaling,
+        missing="the point whose class should not change",
+        several="faults are looked at for one point",
+    )
 
 
 @dataclass(frozen=True, eq=False)

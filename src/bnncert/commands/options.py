@@ -14,6 +14,7 @@ import typer
 from bnncert.commands.bundled_names import NETWORKS, POINTS, model_file
 from bnncert.commands.clock import DEFAULT_LIMIT, read_limit
 from bnncert.commands.completion import METHODS, among
+from bnncert.commands.output import json_path
 from bnncert.errors import InputError
 from bnncert.solvers import SolverName
 
@@ -210,6 +211,20 @@ class BallShape:
     within: str | None = None
     grid: str | None = None
     value: float | None = None
+
+
+@dataclass(frozen=True)
+class AnswerOutputs:
+    """The files that a command about one decision writes."""
+
+    certificate: CertificateOption = None
+    results: ResultsOption = None
+    json_: JsonOption = None
+
+    @property
+    def files(self) -> tuple[Path | None, ...]:
+        """The files that have to be writable."""
+        return self.certificate, self.results, json_path(self.json_)
 
 
 @dataclass(frozen=True)

@@ -249,6 +249,30 @@ def read_points(
     )
 
 
+def read_decision(
+    network: Network,
+    point: PointOptions,
+    shape: BallShape,
+    scaling: ScalingOptions,
+    *,
+    missing: str,
+    several: str,
+) -> CommandQuestion:
+    """Return the question about one point; without a label it is about the network's own answer.
+
+    `missing` and `several` end the messages about no point and about a folder.
+    """
+    if point.input_ is None:
+        raise InputError(f"--input is missing; give {missing}")
+    if point.label is None and point.labels is None:
+        # The decision of the network is looked at, whether or not it is right.
+        point = replace(point, labels=OWN)
+    points = read_points(network, point, shape, scaling)
+    if points.is_folder:
+        raise InputError(f"{point.input_}: {several}; give --index")
+    return points.question(points.index)
+
+
 def read_question(
     network: Network, point: PointOptions, shape: BallShape, scaling: ScalingOptions
 ) -> CommandQuestion:
