@@ -12,9 +12,10 @@ from bnncert import Ball, L0Ball, verify
 from bnncert.batch.radius_text import RadiusUnit
 from bnncert.bundled import load_demo_images, load_demo_network
 from bnncert.commands.question import CommandQuestion
-from bnncert.commands.undecided import certified_by_intervals
+from bnncert.commands.undecided import _hardest, certified_by_intervals
 from bnncert.deadline import Deadline
 from bnncert.methods import REGISTRY
+from bnncert.verdict import TargetResult
 from tests.commands.diamond import POINT, Run, query
 
 DEMO = ("verify", "demo:sparse", "demo:1")
@@ -111,3 +112,8 @@ def test_a_smaller_number_of_inputs_is_certified_or_nothing_is_said() -> None:
     wide = L0Ball(point, 300, -1, 1)
     question = CommandQuestion(network, wide, label, "given", "all", "x", "x")
     assert certified_by_intervals(question, "violation", Deadline(1e-9)) is None
+
+
+def test_targets_without_any_bound_are_said_to_have_none() -> None:
+    open_ = [TargetResult(f"class {k}", "timeout", rival=k) for k in (1, 2)]
+    assert _hardest(open_, ()) == "2 open, no bound is known"

@@ -73,6 +73,8 @@ def _hardest(open_: list[TargetResult], layers: tuple[LayerCount, ...]) -> str:
     if len(open_) == 1:
         text = f"open: {hardest.name}"
     text += f", margin {_between(hardest)}"
+    if not np.isfinite([hardest.lower, hardest.upper]).any():
+        text = f"{len(open_)} open, no bound is known"
     if layers:
         counts = ", ".join(f"{layer.open} of {layer.neurons}" for layer in layers)
         text += f"; open neurons per layer: {counts}"
