@@ -16,7 +16,6 @@ from bnncert.counting.result import (
     CountInterrupt,
     CountResult,
     ShareEstimate,
-    count_text,
     lower_count,
     upper_count,
 )
@@ -204,7 +203,7 @@ class _Counting:
 
     def report(self, lower: int, upper: int) -> None:
         """Show the bounds."""
-        total = count_text(self.search.total)
+        total = upper_count(self.search.total)
         bounds = f"at least {lower_count(lower)}, at most {upper_count(upper)} of {total} points"
         self.progress(bounds, 0, 0)
 

@@ -134,7 +134,7 @@ class CountResult(PrintedAsTable):
 
     def sentence(self) -> str:
         """Return the answer in words."""
-        total = f"of {count_text(self.total)} point{'s' * (self.total != 1)}"
+        total = f"of {upper_count(self.total)} point{'s' * (self.total != 1)}"
         if self.is_exact:
             verb = "has" if self.lower == 1 else "have"
             return f"{total}, exactly {count_text(self.lower)} {verb} another class"

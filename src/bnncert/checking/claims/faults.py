@@ -214,7 +214,7 @@ def _tolerated(count: int, size: int) -> str:
 def _not_tolerated(count: int) -> str:
     if not count:
         return "the class differs without any"
-    return f"some {count} {'is' if count == 1 else 'are'} not"
+    return f"some {count} {'is' if count == 1 else 'are'} not tolerated"
 
 
 def _words(scope: FaultScope, network: Network) -> str:
