@@ -12,7 +12,7 @@ from html import escape
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.arrays import FloatArray
+from bnncert.arrays import FloatArray, IntArray
 
 #: Ends of the scale of differences, darker and lighter than before; their middle is no change.
 _LESS, _SAME, _MORE = np.array([(0, 84, 148), (240, 240, 240), (184, 72, 0)], dtype=np.float64)
@@ -44,6 +44,14 @@ def as_image(point: FloatArray, *shapes: tuple[int, ...]) -> FloatArray | None:
             grid = point.reshape(channels, side, side)
             return grid[0] if channels == 1 else np.moveaxis(grid, 0, -1)
     return None
+
+
+def pixel_inputs(shape: tuple[int, ...]) -> IntArray | None:
+    """Return the inputs of every pixel, as (height, width, channels); None if there is no image."""
+    image = as_image(np.arange(math.prod(shape), dtype=np.float64), shape)
+    if image is None:
+        return None
+    return np.asarray(image.reshape(*image.shape[:2], -1), dtype=np.int64)
 
 
 def shades(image: FloatArray, lo: float, hi: float) -> npt.NDArray[np.uint8]:

@@ -14,9 +14,9 @@ import pytest
 import bnncert
 from bnncert.bundled import load_demo_images, load_demo_network
 from bnncert.checking import check
+from bnncert.checking.rules.fault_questions import FaultScope
 from bnncert.faults import FaultsInterrupt, FaultsResult
 from bnncert.faults import search as fault_search
-from bnncert.network.fault_questions import FaultScope
 from tests.commands.diamond import POINT, Run, assert_one_line
 
 

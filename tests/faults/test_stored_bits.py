@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bnncert
-from bnncert.network.weight_flips import Fault, with_faults
+from bnncert.checking.rules.weight_flips import Fault, with_faults
 from tests.formats.onnx_sketch import Sketch, normalisation, signs
 
 RNG = np.random.default_rng(5)

@@ -15,10 +15,10 @@ from bnncert.certificate.composite import write_claim
 from bnncert.certificate.wanted import Wanted
 from bnncert.certificate.writing import write_counterexample
 from bnncert.checking.container import Section
+from bnncert.checking.rules.relation_products import violation_name
 from bnncert.copies.changes import Change, PairQuestion
 from bnncert.copies.parts import PairPart
 from bnncert.network import Network
-from bnncert.network.two_copies import violation_name
 from bnncert.verdict import Counterexample
 
 

@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from bnncert.checking.rules.relation_products import Relation
 from bnncert.errors import InputError
 from bnncert.network import Network
-from bnncert.network.two_copies import Relation
 from bnncert.regions import Box
 
 #: The largest number of values of one feature that are looked at one by one.

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from bnncert.arrays import FloatArray
+from bnncert.checking.rules.relation_products import Relation
 from bnncert.copies.parts import PairPart
 from bnncert.network import Network
-from bnncert.network.two_copies import Relation
 from bnncert.replay import OnnxRuntime
 from bnncert.verdict import Counterexample
 

@@ -14,15 +14,15 @@ import numpy as np
 from bnncert.arrays import FloatArray
 from bnncert.certificate.statement import region_section
 from bnncert.checking.claims.two_copies import takes_all_values
+from bnncert.checking.rules.product import Product
+from bnncert.checking.rules.relation_products import Relation, increase_product, values_product
 from bnncert.checking.space import read_space
 from bnncert.copies.changes import Change, PairQuestion, categories
 from bnncert.description.rationals import float_above
+from bnncert.equivalence.conditions import condition_target
 from bnncert.errors import InputError
 from bnncert.network import Network
-from bnncert.network.product import Product
-from bnncert.network.two_copies import Relation, increase_product, values_product
 from bnncert.problem import Problem, Target
-from bnncert.problem.conditions import condition_target
 from bnncert.regions import Box, EmptyRegionError, Grid, Polytope, Region
 
 #: The largest number of problems of one question.

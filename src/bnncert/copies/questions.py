@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from bnncert.checking.rules.relation_products import Relation
 from bnncert.copies.answering import AnnounceRelation, Asking, answer
 from bnncert.copies.changes import Change, PairQuestion, feature_change, group_change
 from bnncert.copies.result import RelationResult
@@ -14,7 +15,6 @@ from bnncert.description.model import SignZero
 from bnncert.errors import InputError
 from bnncert.methods import Options, Progress
 from bnncert.network import Network
-from bnncert.network.two_copies import Relation
 from bnncert.regions import Ball, Box, Region
 
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
+from bnncert.checking.rules.product import Product
 from bnncert.deadline import Deadline
 from bnncert.equivalence.difference import Difference, settled_difference
 from bnncert.methods import Progress
-from bnncert.network.product import Product
 from bnncert.regions import Region
 
 #: Points of the first sample, segments of one round, and rounds at most.

@@ -16,10 +16,10 @@ from bnncert.certificate.statement import statement
 from bnncert.certificate.wanted import Wanted
 from bnncert.certificate.writing import CertificateError, write_counterexample
 from bnncert.checking.container import Section
+from bnncert.checking.rules.product import Product
 from bnncert.equivalence.difference import Difference, pair_problem
 from bnncert.errors import InputError
 from bnncert.network import Network
-from bnncert.network.product import Product
 from bnncert.problem import Problem
 from bnncert.regions import Region
 

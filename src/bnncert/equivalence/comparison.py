@@ -1,7 +1,7 @@
 """The comparison of two networks, from the cheapest argument to the most expensive one.
 
 1. The normal forms are equal.
-2. The networks have the same neurons in another form (`bnncert.network.product`).
+2. The networks have the same neurons in another form (`bnncert.checking.rules.product`).
 3. All given inputs have the same classes, or a region is searched (`on_region`).
 """
 
@@ -13,6 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
+from bnncert.checking.rules.canonical_neurons import first_layer_neurons
+from bnncert.checking.rules.equal_scores import scores_agree
+from bnncert.checking.rules.product import Product, product_network
 from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.description.model import SignZero
 from bnncert.equivalence.certificate import CertificateError, ClaimWriter
@@ -24,9 +27,6 @@ from bnncert.equivalence.result import ALL_INPUTS, ComparisonInterrupt, NetworkC
 from bnncert.errors import InputError
 from bnncert.methods import REGISTRY, Options, Progress
 from bnncert.network import Network
-from bnncert.network.canonical_neurons import first_layer_neurons
-from bnncert.network.equal_scores import scores_agree
-from bnncert.network.product import Product, product_network
 from bnncert.regions import Box, Region
 from bnncert.verdict import VerificationInterrupt
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from bnncert.arrays import FloatArray
+from bnncert.checking.rules.disagreement import disagreement, disagreements
+from bnncert.checking.rules.product import Product
 from bnncert.equivalence.classes import UNDETERMINED, exact_class
+from bnncert.equivalence.conditions import condition_target
 from bnncert.network import Network
-from bnncert.network.disagreement import disagreement, disagreements
-from bnncert.network.product import Product
 from bnncert.problem import Problem
-from bnncert.problem.conditions import condition_target
 from bnncert.regions import Region
 from bnncert.verdict import Counterexample
 
@@ -102,7 +102,7 @@ def difference_problem(
 ) -> Problem:
     """Return the problem that both networks give the same class on the whole region.
 
-    The other parameters are those of :func:`bnncert.network.disagreement.disagreements`.
+    The other parameters are those of :func:`bnncert.checking.rules.disagreement.disagreements`.
     """
     count = product.first.classes
     targets = tuple(

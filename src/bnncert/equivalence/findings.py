@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from bnncert.checking.rules.product import Product
 from bnncert.equivalence.certificate import CertificateError, ClaimWriter
 from bnncert.equivalence.difference import Difference
 from bnncert.equivalence.normal_forms import compare_layers
 from bnncert.equivalence.result import NetworkComparison
 from bnncert.network import Network
-from bnncert.network.product import Product
 from bnncert.regions import Region
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from bnncert.arrays import FloatArray
+from bnncert.checking.rules.product import Product
 from bnncert.deadline import Deadline
 from bnncert.equivalence.boundary import BoundarySearch
 from bnncert.equivalence.classes import UNDETERMINED, exact_class
@@ -20,7 +21,6 @@ from bnncert.equivalence.difference import Difference, difference_at, difference
 from bnncert.equivalence.findings import Findings
 from bnncert.methods import Options, Progress
 from bnncert.network import Network
-from bnncert.network.product import Product
 from bnncert.problem import Problem, robustness
 from bnncert.regions import Region
 from bnncert.solving import solve

@@ -12,12 +12,12 @@ from functools import cached_property
 import numpy as np
 
 from bnncert.arrays import Float32Array, FloatArray, IntArray, SignArray
+from bnncert.checking.rules.fault_losses import Gains, knapsack, sign_gains, weight_gains
+from bnncert.checking.rules.fault_questions import FaultScope, PointSigns
+from bnncert.checking.rules.weight_flips import NEVER, Fault, flip_costs, flip_order
 from bnncert.deadline import Deadline
 from bnncert.faults.beam import Beam, WrongSigns
 from bnncert.network import Network
-from bnncert.network.fault_losses import Gains, knapsack, sign_gains, weight_gains
-from bnncert.network.fault_questions import FaultScope, PointSigns
-from bnncert.network.weight_flips import NEVER, Fault, flip_costs, flip_order
 from bnncert.problem import Target
 
 #: Sets of each beam that are completed by faults in the last layer.

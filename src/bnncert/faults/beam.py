@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bnncert.arrays import Float32Array, FloatArray, IntArray
+from bnncert.checking.rules.fault_questions import PointSigns
 from bnncert.deadline import Deadline
-from bnncert.network.fault_questions import PointSigns
 
 #: Sets that are kept for each number of faults, and how many faults one more neuron may take.
 WIDTH, DEAREST = 24, 24

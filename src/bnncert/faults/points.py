@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from bnncert.arrays import FloatArray
-from bnncert.network.fault_questions import FaultSetting
+from bnncert.checking.rules.fault_questions import FaultSetting
 from bnncert.problem import Problem
 
 #: Adversarial classes for which a point is made.

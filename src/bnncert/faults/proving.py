@@ -1,4 +1,4 @@
-"""Proofs that faults are tolerated: the questions of :mod:`bnncert.network.fault_questions`."""
+"""Proofs of tolerated faults: the questions of :mod:`bnncert.checking.rules.fault_questions`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
+from bnncert.checking.rules.fault_questions import (
+    FaultProof,
+    FaultQuestion,
+    FaultScope,
+    FaultSetting,
+)
+from bnncert.checking.rules.weight_flips import FaultError
 from bnncert.deadline import Deadline
 from bnncert.methods import Options, Progress
-from bnncert.network.fault_questions import FaultProof, FaultQuestion, FaultScope, FaultSetting
-from bnncert.network.weight_flips import FaultError
 from bnncert.problem import Problem, Ties
 from bnncert.regions import Ball, Region
 from bnncert.verdict import Counterexample, Result, Status

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bnncert.network.fault_questions import FaultProof, FaultScope
-from bnncert.network.weight_flips import Fault
+from bnncert.checking.rules.fault_questions import FaultProof, FaultScope
+from bnncert.checking.rules.weight_flips import Fault
 from bnncert.text_table import PrintedAsTable, TextTable
 from bnncert.verdict import Counterexample, InterruptWithResult
 

@@ -14,6 +14,15 @@ from bnncert.certificate.composite import write_claim
 from bnncert.certificate.statement import region_section
 from bnncert.certificate.writing import CertificateError, write_counterexample
 from bnncert.checking.claims.faults import box_around
+from bnncert.checking.rules.fault_questions import (
+    FaultKind,
+    FaultPlace,
+    FaultProof,
+    FaultScope,
+    FaultSetting,
+    PointSigns,
+)
+from bnncert.checking.rules.weight_flips import Fault, refuse_shared_weights, with_faults
 from bnncert.checking.space import read_space
 from bnncert.deadline import Deadline
 from bnncert.description.model import SignZero
@@ -25,15 +34,6 @@ from bnncert.faults.proving import FaultProver, largest
 from bnncert.faults.result import FaultBit, FaultRow, FaultsInterrupt, FaultsResult
 from bnncert.methods import REGISTRY, Options, Progress
 from bnncert.network import Network
-from bnncert.network.fault_questions import (
-    FaultKind,
-    FaultPlace,
-    FaultProof,
-    FaultScope,
-    FaultSetting,
-    PointSigns,
-)
-from bnncert.network.weight_flips import Fault, refuse_shared_weights, with_faults
 from bnncert.problem import Problem, Targets, Ties, robustness
 from bnncert.regions import Region
 from bnncert.replay import Replayer

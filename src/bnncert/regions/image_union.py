@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.errors import InputError
-from bnncert.network.image_layout import pixel_inputs
+from bnncert.pictures import pixel_inputs
 from bnncert.regions.ball import clip_words
 from bnncert.regions.box import Box
 from bnncert.regions.boxed_image import BoxedImage

@@ -6,7 +6,7 @@ product the `excluded` classes and whether the conditions compare `all_scores`.
 
 * normal forms: the normal forms are equal.
 * neurons: in the product of both networks, in which equal neurons are one neuron, the scores of
-  both are the same up to what does not change a class (`bnncert.network.equal_scores`).
+  both are the same up to what does not change a class (`bnncert.checking.rules.equal_scores`).
 * one class: two parts show that each network has the same class on the whole region.
 * product: a part about the product shows that no pair of different classes occurs.  Parts before it
   may show that a network does not give some classes, because their scores are below that of a
@@ -25,12 +25,12 @@ from bnncert.checking.claims.stated_region import no_violation, statement_on
 from bnncert.checking.claims.subject import Shown, Subject, details
 from bnncert.checking.container import RejectedError, Section, UnreadableError
 from bnncert.checking.parts import Parts
+from bnncert.checking.rules.disagreement import disagreement, disagreements
+from bnncert.checking.rules.equal_scores import scores_agree
+from bnncert.checking.rules.product import product_network
 from bnncert.checking.space import read_space
 from bnncert.checking.statement import SIGN_OF_ZERO, Statement
 from bnncert.network import Network
-from bnncert.network.disagreement import disagreement, disagreements
-from bnncert.network.equal_scores import scores_agree
-from bnncert.network.product import product_network
 
 NAMES = ("networks", "verdict", "how", "classes", "region", "excluded", "all_scores")
 

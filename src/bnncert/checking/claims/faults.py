@@ -1,9 +1,9 @@
 """The claim that faults of weights and thresholds are tolerated, or change the class.
 
 Each row of the claim is about one scope.  For its certified number of faults the checker derives
-the questions of :mod:`bnncert.network.fault_questions` from the network, and every question has to
-be answered by a part, once; the last layers at one point are computed here.  For faults that change
-the class the part is a counterexample to the network with these faults.
+the questions of :mod:`bnncert.checking.rules.fault_questions` from the network, and every question
+has to be answered by a part, once; the last layers at one point are computed here.  For
+faults that change the class the part is a counterexample to the network with these faults.
 """
 
 from __future__ import annotations
@@ -19,11 +19,16 @@ from bnncert.checking.claims.subject import Shown, Subject, details
 from bnncert.checking.container import RejectedError, Section, UnreadableError
 from bnncert.checking.function import Function
 from bnncert.checking.parts import Parts
+from bnncert.checking.rules.fault_questions import FaultQuestion, FaultScope, FaultSetting
+from bnncert.checking.rules.weight_flips import (
+    Fault,
+    FaultError,
+    refuse_shared_weights,
+    with_faults,
+)
 from bnncert.checking.space import REGION_FIELDS, Space, has_input, read_space
 from bnncert.checking.statement import SIGN_OF_ZERO, TIES
 from bnncert.network import Network
-from bnncert.network.fault_questions import FaultQuestion, FaultScope, FaultSetting
-from bnncert.network.weight_flips import Fault, FaultError, refuse_shared_weights, with_faults
 
 FIELDS = ("network", "label", "rivals", "ties", "region", "rows")
 ROW = {"kind", "place", "layer", "certified", "proof", "faults"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from bnncert.checking.container import Section, UnreadableError
+from bnncert.checking.rules.disagreement import Condition
 from bnncert.checking.space import REGION_FIELDS
-from bnncert.network.disagreement import Condition
 
 
 def statement_on(section: Section, region: Any, verdict: str, property_: dict[str, Any]) -> Section:

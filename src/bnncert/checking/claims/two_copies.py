@@ -29,10 +29,10 @@ from bnncert.checking.claims.stated_region import no_violation, statement_on
 from bnncert.checking.claims.subject import Shown, Subject, details
 from bnncert.checking.container import RejectedError, Section, UnreadableError, exactly
 from bnncert.checking.parts import Parts
+from bnncert.checking.rules.relation_products import Relation, increase_product, values_product
 from bnncert.checking.space import Space, read_space
 from bnncert.checking.statement import SIGN_OF_ZERO
 from bnncert.network import Network
-from bnncert.network.two_copies import Relation, increase_product, values_product
 
 NAMES = ("network", "relation", "changes", "one_hot", "region", "failure")
 

@@ -24,7 +24,7 @@ from bnncert.checking.claims.classified import (
 from bnncert.checking.claims.subject import Shown, Subject, details
 from bnncert.checking.container import RejectedError, Section, UnreadableError, exactly
 from bnncert.checking.parts import Parts
-from bnncert.network.image_layout import pixel_inputs
+from bnncert.checking.rules.image_layout import pixel_inputs
 
 DETAILS = (*COMMON, "value", "parts", "place")
 

@@ -19,10 +19,10 @@ from fractions import Fraction
 import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
+from bnncert.checking.rules.weight_flips import derived
 from bnncert.description.rationals import float_above
 from bnncert.network.layers import UNIT, ThresholdLayer
 from bnncert.network.network import Network
-from bnncert.network.weight_flips import derived
 
 
 def with_wrong_signs(network: Network, number: int, count: int) -> Network:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import bnncert
+from bnncert.checking.rules.weight_flips import NEVER, Fault, flip_costs, flip_network, with_faults
+from bnncert.checking.rules.widened import with_own_flips, with_raised_scores, with_wrong_signs
 from bnncert.network.layers import TIED
-from bnncert.network.weight_flips import NEVER, Fault, flip_costs, flip_network, with_faults
-from bnncert.network.widened import with_own_flips, with_raised_scores, with_wrong_signs
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from bnncert.checking.rules.disagreement import Condition
 from bnncert.network import Network
-from bnncert.network.disagreement import Condition
 from bnncert.problem.objective import score_objective
 from bnncert.problem.problem import Target
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bnncert
-from bnncert.network.product import product_network
-from bnncert.network.two_copies import increase_product, values_product
+from bnncert.checking.rules.product import product_network
+from bnncert.checking.rules.relation_products import increase_product, values_product
 from tests.brute_force import TinyNetwork
 from tests.random_questions import random_network
 from tests.rewritten_networks import rewritten

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bnncert
-from bnncert.network.two_copies import increase_product, values_product
+from bnncert.checking.rules.relation_products import increase_product, values_product
 from tests.random_questions import random_network
 
 

@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from bnncert.checking.rules.disagreement import Condition, disagreement
+from bnncert.checking.rules.product import Product, product_network
 from bnncert.description.matrices import as_sparse, csr_matrix
-from bnncert.network.disagreement import Condition, disagreement
 from bnncert.network.network import Network
-from bnncert.network.product import Product, product_network
 
 
 def violation_name(before: int, after: int) -> str:
@@ -85,7 +85,7 @@ def values_product(
     Examples
     --------
     >>> import bnncert
-    >>> from bnncert.network.two_copies import values_product
+    >>> from bnncert.checking.rules.relation_products import values_product
     >>> net = bnncert.Network.from_arrays([[[1, 1, 1], [1, 1, 0]], [[1, 1], [1, -1]]], [[0, 0]] * 2)
     >>> product = values_product(net, [1, 2], [1, 0], [0, 1])
     >>> product.network.sizes, product.shared
@@ -116,7 +116,7 @@ def increase_product(network: Network, feature: int) -> Product:
     Examples
     --------
     >>> import bnncert
-    >>> from bnncert.network.two_copies import increase_product
+    >>> from bnncert.checking.rules.relation_products import increase_product
     >>> net = bnncert.Network.from_arrays([[[1, 1], [1, 0]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
     >>> product = increase_product(net, 1)
     >>> product.network.sizes, product.shared

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import IntArray, SignArray
+from bnncert.checking.rules.sum_ranges import LastSigns
 from bnncert.network.layers import OutputLayer
-from bnncert.network.sum_ranges import LastSigns
 
 #: Integers, also large ones, in units of one over the common denominator of the output's weights.
 Gains: TypeAlias = npt.NDArray[Any]

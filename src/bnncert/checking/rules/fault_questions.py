@@ -6,12 +6,12 @@ sign takes at least one fault.  Three ways to prove that no k faults of a scope 
 
 * "flips", at one point: the signs of a layer and the costs of changing them are known, so the
   layers above are a network of the numbers of flips, in the L1 ball of radius k
-  (:func:`bnncert.network.weight_flips.flip_network`).
+  (:func:`bnncert.checking.rules.weight_flips.flip_network`).
 * "wrong signs", on any region: the layer above may be wrong by twice its k largest weights.
 * "own flips", on any region: every neuron of the layer has k flips of its own.
 
 Faults in the last layer and in the output lower the margin by at most the largest losses, for which
-interval arithmetic says what signs are known on the region (:mod:`bnncert.network.sum_ranges`).
+interval arithmetic says what signs are known on the region (`sum_ranges`).
 Faults anywhere are divided among the layers, k = k_1 + .. + k_L, and every division is one
 question.
 """
@@ -28,17 +28,17 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray, SignArray
-from bnncert.network import fault_losses
-from bnncert.network.network import Network
-from bnncert.network.sum_ranges import last_signs_on
-from bnncert.network.weight_flips import (
+from bnncert.checking.rules import fault_losses
+from bnncert.checking.rules.sum_ranges import last_signs_on
+from bnncert.checking.rules.weight_flips import (
     FaultError,
     derived,
     flip_costs,
     flip_network,
     refuse_shifted_inputs,
 )
-from bnncert.network.widened import with_own_flips, with_raised_scores, with_wrong_signs
+from bnncert.checking.rules.widened import with_own_flips, with_raised_scores, with_wrong_signs
+from bnncert.network.network import Network
 
 FaultKind: TypeAlias = Literal["weights", "thresholds"]
 FaultPlace: TypeAlias = Literal["layer", "neuron", "anywhere"]

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
+from bnncert.checking.rules.product import Product
 from bnncert.network.layers import OutputLayer
-from bnncert.network.product import Product
 
 
 def scores_agree(product: Product) -> bool:

@@ -25,15 +25,15 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import BoolArray, FloatArray, IntArray
-from bnncert.description.matrices import as_sparse, csr_matrix
-from bnncert.description.model import SignZero
-from bnncert.errors import InputError
-from bnncert.network.canonical_neurons import (
+from bnncert.checking.rules.canonical_neurons import (
     CanonicalNeurons,
     canonical_lattice,
     first_layer_neurons,
     lattice_neurons,
 )
+from bnncert.description.matrices import as_sparse, csr_matrix
+from bnncert.description.model import SignZero
+from bnncert.errors import InputError
 from bnncert.network.layers import OutputLayer, ThresholdLayer
 from bnncert.network.network import Network
 
@@ -123,7 +123,7 @@ def product_network(
     Examples
     --------
     >>> import bnncert
-    >>> from bnncert.network.product import product_network
+    >>> from bnncert.checking.rules.product import product_network
     >>> a = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
     >>> b = bnncert.Network.from_arrays([[[1, -1], [1, 0]], [[1, 0], [0, 1]]], [[0, 0]] * 2)
     >>> product = product_network(a, b)
