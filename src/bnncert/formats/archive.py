@@ -27,7 +27,7 @@ _BLOCK = 2**20
 def open_archive(
     content: bytes, source: object, kind: str, limits: Limits = DEFAULT_LIMITS
 ) -> Iterator[zipfile.ZipFile]:
-    """Open a zip archive whose members together are within the limits.
+    """Open a zip archive whose members have different names and together are within the limits.
 
     Exceptions of `zipfile` and NumPy, also those inside the block, become a FormatError.
     """
@@ -37,6 +37,7 @@ def open_archive(
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             if sum(max(0, info.file_size) for info in archive.infolist()) > limits.file:
                 raise too_large(source, "unpacks to", limits.file, "file")
+            _refuse_twins(archive, source)
             yield archive
     except BnncertError:
         raise
@@ -44,6 +45,17 @@ def open_archive(
         raise FormatError(f"{source}: not enough memory to read it ({reason(error)})") from error
     except Exception as error:  # zipfile and NumPy raise many types on broken archives
         raise FormatError(f"{source}: not a readable {kind} file ({reason(error)})") from error
+
+
+def _refuse_twins(archive: zipfile.ZipFile, source: object) -> None:
+    """Raise if two members have one name: readers disagree about which of them counts."""
+    seen: set[str] = set()
+    for name in array_names(archive):
+        if name in seen:
+            raise FormatError(
+                f"{source}: the archive has two members of the name {name!r}; write it again"
+            )
+        seen.add(name)
 
 
 def read_member(archive: zipfile.ZipFile, name: str) -> bytes:

@@ -12,6 +12,8 @@ import torch
 
 from bnncert.atomic import write_atomically
 from bnncert.errors import FormatError, InputError
+from bnncert.formats.archive import open_archive
+from bnncert.formats.reading import read_bytes
 
 FORMAT = "bnncert training 1"
 
@@ -49,8 +51,10 @@ def load_checkpoint(path: Path, identity: dict[str, Any]) -> TrainingState | Non
     if not path.exists():
         return None
     try:
-        # With weights_only, only tensors and plain values are unpickled.
-        content = torch.load(path, weights_only=True)
+        stored = read_bytes(path)
+        with open_archive(stored, path, "checkpoint"):
+            # With weights_only, only tensors and plain values are unpickled.
+            content = torch.load(io.BytesIO(stored), weights_only=True)
         if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
             raise ValueError("something else")
         # Checkpoints of earlier versions do not have the keys that were added later.
