@@ -44,6 +44,7 @@ def boxes(union: ImageUnion, shape: tuple[int, ...]) -> Iterator[tuple[np.ndarra
     """Yield the corners of all boxes by the definition of the shape."""
     image, pixels = union.middle, layout(shape)
     height, width, _ = pixels.shape
+    assert union.clip_lo is not None and union.clip_hi is not None
     yield image, image
     size = int(union.stated_radius)
     if isinstance(union, bnncert.Patch):
@@ -53,8 +54,8 @@ def boxes(union: ImageUnion, shape: tuple[int, ...]) -> Iterator[tuple[np.ndarra
                 for i in range(row, row + size):
                     for j in range(column, column + size):
                         for k in pixels[i, j]:
-                            lo[k] = -1.5 if union.value is None else union.value
-                            hi[k] = 1.5 if union.value is None else union.value
+                            lo[k] = union.clip_lo[k] if union.value is None else union.value
+                            hi[k] = union.clip_hi[k] if union.value is None else union.value
                 yield lo, hi
     if isinstance(union, bnncert.ImageShift):
         for down in range(-size, size + 1):
@@ -67,6 +68,8 @@ def boxes(union: ImageUnion, shape: tuple[int, ...]) -> Iterator[tuple[np.ndarra
                         source = pixels[min(max(a, 0), height - 1), min(max(b, 0), width - 1)]
                         fill = union.value is not None and not inside
                         moved[pixels[i, j]] = union.value if fill else image[source]
+                limits = zip(moved, union.clip_lo, union.clip_hi, strict=True)
+                moved = np.array([min(max(v, low), high) for v, low, high in limits])
                 yield moved, moved
 
 
@@ -103,11 +106,16 @@ def union_questions(draw: st.DrawFn) -> UnionBruteForce:
     image = np.array([draw(quarter) for _ in range(size)])
     value = draw(st.none() | quarter)
     most = 1 if size > 9 and value is None else 2
+    low, high = np.full(size, -1.5), np.full(size, 1.5)
+    if value is None and draw(st.booleans()):
+        # A data box of its own for each input, around the image.
+        low, high = (np.array([draw(quarter) for _ in range(size)]) for _ in range(2))
+        low, high = np.minimum(low, image), np.maximum(high, image)
     if draw(st.booleans()):
         side = draw(st.integers(0, most))
-        region: bnncert.Region = bnncert.Patch(image, side, shape, -1.5, 1.5, value)
+        region: bnncert.Region = bnncert.Patch(image, side, shape, low, high, value)
     else:
-        region = bnncert.ImageShift(image, draw(st.integers(0, 1)), shape, -1.5, 1.5, value)
+        region = bnncert.ImageShift(image, draw(st.integers(0, 1)), shape, low, high, value)
     return UnionBruteForce(net, region, draw(st.integers(0, net.weights[-1].shape[0] - 1)), shape)
 
 
@@ -184,6 +192,29 @@ def test_on_a_grid_a_patch_has_only_grid_values() -> None:
     assert "row 0, column 0" in real.counterexample.place
     coarse = bnncert.Patch([1, 1, 0, 0], 1, (2, 2), 0, 1, grid=0.5)
     assert bnncert.verify(net, coarse, 0).status == "robust"
+
+
+def test_shifts_stay_inside_a_data_box_that_differs_between_inputs() -> None:
+    # The second pixel may have values up to 0.25 only, and class 1 needs more than 0.5 there.
+    net = bnncert.Network.from_arrays(
+        [[[0, -2, 0, 0]], [[1], [-1]]],
+        [[1], [0, 0]],
+        input_lo=0,
+        input_hi=[1, 0.25, 1, 1],
+        input_shape=(2, 2),
+    )
+    image = [1, 0.25, 0, 0]
+    assert net.input_hi is not None and net.input_lo is not None
+    shift = bnncert.ImageShift(image, 1, (2, 2), net.input_lo, net.input_hi)
+    for number in range(shift.count + 1):
+        moved = shift.bounds(number)[0]
+        assert np.all(moved >= 0) and np.all(moved <= net.input_hi)
+    assert "clipped to the data box" in shift.describe()
+    assert bnncert.verify(net, shift, 0).status == "robust"
+    # To the right, the 1 comes to the second pixel.
+    free = bnncert.verify(net, bnncert.ImageShift(image, 1, (2, 2), 0, 1), 0)
+    assert free.status == "not_robust" and free.counterexample is not None
+    assert "right" in free.counterexample.place
 
 
 def test_a_misclassified_image_is_named_as_such() -> None:

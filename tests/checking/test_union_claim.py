@@ -14,6 +14,7 @@ from bnncert.certificate.union_claim import write_union
 from bnncert.checking import check
 from bnncert.checking.container import Section, read_sections
 from bnncert.regions import ImageUnion
+from bnncert.regions.boxed_image import BoxedImage
 from tests.checking.claim_changes import array, detail
 from tests.checking.test_path_claim import verdict
 from tests.every_mode import few
@@ -184,6 +185,30 @@ def test_a_counterexample_belongs_to_the_box_that_the_claim_names(tmp_path: Path
     claim.fields["details"]["place"] = place
     _write(file, [claim])
     assert verdict(file, NET) is None
+
+
+def test_a_counterexample_outside_the_data_box_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A forged certificate: the image moves to the right, where 1 is no value of the data."""
+    file = tmp_path / "proof.bnncert"
+    net = bnncert.Network.from_arrays(
+        [[[0, -2, 0, 0]], [[1], [-1]]],
+        [[1], [0, 0]],
+        input_lo=0,
+        input_hi=[1, 0.25, 1, 1],
+        input_shape=(2, 2),
+    )
+    assert net.input_lo is not None and net.input_hi is not None
+    shift = bnncert.ImageShift([1, 0.25, 0, 0], 1, (2, 2), net.input_lo, net.input_hi)
+    assert bnncert.verify(net, shift, 0, certificate=file).certificate == str(file)
+    assert check(file, net).verdict == "robust"
+    assert "clipped to the data box, inside the network's data box" in check(file, net).statement
+    monkeypatch.setattr(BoxedImage, "clipped", lambda self, values: values)
+    forged = bnncert.verify(net, shift, 0, certificate=file)
+    assert forged.status == "not_robust" and forged.counterexample is not None
+    assert forged.counterexample.point[1] == 1 > net.input_hi[1]
+    assert verdict(file, net) is None
 
 
 def test_a_network_without_an_image_has_no_such_claim(tmp_path: Path) -> None:

@@ -41,6 +41,16 @@ class BoxedImage:
             )
         return BoxedImage(values, low, high)
 
+    def clipped(self, values: FloatArray) -> FloatArray:
+        """Return the nearest values inside the data box: min(max(v, lo), hi)."""
+        above = values if self.lo is None else np.maximum(values, self.lo)
+        return above if self.hi is None else np.minimum(above, self.hi)
+
+    @property
+    def has_one_range(self) -> bool:
+        """Whether the data box is the same for all inputs."""
+        return all(b is None or bool(np.all(b == b[0])) for b in (self.lo, self.hi))
+
     @property
     def text(self) -> str:
         """The data box as the end of a description."""

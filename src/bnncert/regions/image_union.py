@@ -231,6 +231,9 @@ class Patch(ImageUnion):
 class ImageShift(ImageUnion):
     """The image is moved by at most `steps` pixels along rows and along columns.
 
+    A pixel may come to an input whose data box does not contain its value; it is then clipped to
+    this box, as in :class:`Brightness` and :class:`Contrast`.
+
     Parameters
     ----------
     image
@@ -240,7 +243,7 @@ class ImageShift(ImageUnion):
     shape
         The shape of the network's inputs.
     clip_lo, clip_hi
-        The data box.
+        The data box, to which moved values are clipped where it differs between inputs.
     value
         The value of the pixels that enter (default: they repeat the pixels at the edge).
 
@@ -283,8 +286,10 @@ class ImageShift(ImageUnion):
             )
         self.value = checked_value(value, self)
         reach = [self.middle.min(), self.middle.max(), *([] if value is None else [value])]
-        self.lo = np.full(self.middle.size, min(reach)) if self.steps else self.middle
-        self.hi = np.full(self.middle.size, max(reach)) if self.steps else self.middle
+        self.lo, self.hi = (
+            self.image.clipped(np.full(self.middle.size, end)) if self.steps else self.middle
+            for end in (min(reach), max(reach))
+        )
 
     @property
     def count(self) -> int:
@@ -301,8 +306,9 @@ class ImageShift(ImageUnion):
         return down - self.steps, right - self.steps
 
     def bounds(self, number: int) -> tuple[FloatArray, FloatArray]:
-        """Return the image after a shift twice, as the corners of a box."""
+        """Return the image after a shift, clipped, twice, as the corners of a box."""
         moved = shifted(self.middle, self.pixels, self.move(number), self.value)
+        moved = self.image.clipped(moved)
         return moved, moved
 
     def place_text(self, number: int) -> str:
@@ -320,7 +326,9 @@ class ImageShift(ImageUnion):
             "the edge repeated" if self.value is None else f"the value {self.value:.9g} entering"
         )
         plural = "" if self.steps == 1 else "s"
-        return f"shifts by at most {self.steps} pixel{plural} with {enters}" + self.image.text
+        clipped = "" if self.image.has_one_range else ", clipped to the data box"
+        text = f"shifts by at most {self.steps} pixel{plural} with {enters}{clipped}"
+        return text + self.image.text
 
 
 class BrightnessSteps(ImageUnion):

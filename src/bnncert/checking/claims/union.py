@@ -51,7 +51,7 @@ def check_union(section: Section, parts: Parts, subject: Subject) -> Shown:
         words = _patch_words(int(size), value, len(boxes) - 1)
     else:
         boxes = list(_shifts(claim, pixels, int(size), value))
-        words = _shift_words(int(size), value)
+        words = _shift_words(int(size), value, claim)
     listed, place = found["parts"], found["place"]
     if claim.verdict == "robust":
         if place is not None:
@@ -138,7 +138,7 @@ def _patches(
 def _shifts(
     claim: ClassifiedImage, pixels: IntArray, most: int, value: float | None
 ) -> Iterator[Corners]:
-    """Yield the image itself, and all shifts of it: by rows, then by columns."""
+    """Yield the image itself, and all shifts of it in the data box: by rows, then by columns."""
     yield claim.image, claim.image
     height, width = pixels.shape[:2]
     picture = claim.image[pixels]
@@ -154,6 +154,10 @@ def _shifts(
                 rows, columns = most - down, most - right
                 moved = np.empty(claim.image.size)
                 moved[pixels] = wide[rows : rows + height, columns : columns + width]
+                if claim.lower is not None:
+                    moved = np.maximum(moved, claim.lower)
+                if claim.upper is not None:
+                    moved = np.minimum(moved, claim.upper)
                 yield moved, moved
 
 
@@ -165,6 +169,10 @@ def _patch_words(side: int, value: float | None, count: int) -> str:
     )
 
 
-def _shift_words(most: int, value: float | None) -> str:
+def _shift_words(most: int, value: float | None, claim: ClassifiedImage) -> str:
     enters = "with the edge repeated" if value is None else f"with the value {value!r} entering"
-    return f"the image itself and every shift of it by up to {most} rows and columns {enters}"
+    has_one_range = all(b is None or np.all(b == b[0]) for b in (claim.lower, claim.upper))
+    clipped = "" if has_one_range else ", clipped to the data box"
+    return (
+        f"the image itself and every shift of it by up to {most} rows and columns {enters}{clipped}"
+    )
