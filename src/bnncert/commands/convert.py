@@ -25,10 +25,18 @@ def convert(
             help="JSON file with the layers of a PyTorch checkpoint or of Keras weights.",
         ),
     ] = None,
+    clip_inputs: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            "--clip-inputs",
+            help="Clip the inputs of an ONNX graph to LOW HIGH first, and make this the data box: "
+            "for graphs that round their inputs.",
+        ),
+    ] = None,
 ) -> None:
     """Convert a network file; the result is the same network, threshold by threshold."""
     refuse_unwritable(target, read=(source, layers))
-    network = load(source, layers).with_sign_zero(sign_zero)
+    network = load(source, layers, clip_inputs=clip_inputs).with_sign_zero(sign_zero)
 
     def check(written: Path) -> None:
         if load(written).content_hash != network.content_hash:

@@ -11,6 +11,7 @@ from bnncert.formats.onnx.graph import NEWEST_OPSET, OLDEST_OPSET
 from bnncert.formats.onnx.reader import HANDLERS
 from tests.formats.random_onnx.changes import CHANGES, change
 from tests.formats.random_onnx.comparison import compare
+from tests.formats.random_onnx.constants import REDUCTIONS
 from tests.formats.random_onnx.graphs import FORMS, random_graph
 
 #: Graphs that may be tried for one form until one of them is read and compared.
@@ -73,14 +74,15 @@ ATTRIBUTES: dict[str, set[str]] = {
     "Flatten": {"axis"},
     "Gather": {"axis"},
     "Gemm": {"alpha", "beta", "transA", "transB"},
+    "HardSigmoid": {"alpha", "beta"},
+    "LeakyRelu": {"alpha"},
     "LogSoftmax": {"axis"},
     "MaxPool": {
         *("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "storage_order"),
         "strides",
     },
     "Pad": {"mode", "pads", "value"},
-    "ReduceMean": {"axes", "keepdims", "noop_with_empty_axes"},
-    "ReduceSum": {"axes", "keepdims", "noop_with_empty_axes"},
+    **dict.fromkeys(REDUCTIONS, {"axes", "keepdims", "noop_with_empty_axes"}),
     "Reshape": {"allowzero"},
     "Shape": {"start", "end"},
     "Slice": {"axes", "ends", "starts"},

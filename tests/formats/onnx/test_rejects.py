@@ -123,16 +123,18 @@ NODES: dict[str, tuple[Callable[[], Sketch], str]] = {
         "n1 (Sign): n0 (Clip) clips to [0, 1], which changes the sign",
     ),
     "clip then add": (
-        lambda: Sketch("N", 3).then("Clip", np.float32(-1), np.float32(1)).then("Add", 1.0),
-        "n1 (Add): after n0 (Clip) only a sign or a quantiser is supported",
+        lambda: (
+            Sketch("N", 3).then("Clip", np.float32(-1), np.float32(1)).then("Add", 1.0).then("Sign")
+        ),
+        "n2 (Sign): n0 (Clip) clips to [-1, 1], which changes the sign",
     ),
     "clip at the end": (
         lambda: Sketch("N", 3).then("Clip", np.float32(-1), np.float32(1)),
         "output t0: the scores must be a linear function of signs",
     ),
     "clip compared": (
-        lambda: Sketch("N", 3).then("Clip", np.float32(-1), np.float32(1)).then("Greater", 0.5),
-        "n1 (Greater): a clipped value is compared with something other than zero",
+        lambda: Sketch("N", 3).then("Clip", np.float32(-1), np.float32(1)).then("Greater", 1.5),
+        "n1 (Greater): n0 (Clip) clips to [-1, 1], which changes the sign",
     ),
     "sign plus one": (
         lambda: _signed().then("Add", 1.0).then("Sign"),

@@ -130,12 +130,34 @@ for _kind, _first in (
     ("Abs", 7),
     ("Floor", 7),
     ("Ceil", 7),
+    ("Relu", 7),
+    ("Round", 11),
     ("Sign", 9),
 ):
     FORMS[f"{_kind}, constant"] = Form(partial(_unary, _kind, _quarters), _first)
 FORMS["Sqrt, constant"] = Form(partial(_unary, "Sqrt", partial(powers, base=4.0)))
 FORMS["Reciprocal, constant"] = Form(partial(_unary, "Reciprocal", powers))
-FORMS["Exp, constant"] = Form(partial(_unary, "Exp", lambda b, shape: np.zeros(shape, np.float32)))
+for _kind in ("Exp", "Tanh", "Sigmoid"):
+    FORMS[f"{_kind}, constant"] = Form(
+        partial(_unary, _kind, lambda b, shape: np.zeros(shape, np.float32))
+    )
+FORMS["Log, constant"] = Form(partial(_unary, "Log", lambda b, shape: np.ones(shape, np.float32)))
+
+
+def _shaped_unary(kind: str, settings: dict[str, float], b: Builder, shape: Shape) -> str:
+    result = b.op(kind, leaf(b, b.numbers(shape)), **settings)
+    # The defaults are 0.01 and 0.2, whose multiples would be rounded in sums.
+    return result if settings else b.op("Ceil", result)
+
+
+FORMS["LeakyRelu, constant"] = Form(partial(_shaped_unary, "LeakyRelu", {}))
+FORMS["HardSigmoid, constant"] = Form(partial(_shaped_unary, "HardSigmoid", {}))
+
+
+FORMS["LeakyRelu, constant, alpha"] = Form(partial(_shaped_unary, "LeakyRelu", {"alpha": 0.5}))
+FORMS["HardSigmoid, constant, alpha and beta"] = Form(
+    partial(_shaped_unary, "HardSigmoid", {"alpha": 0.25, "beta": 0.125})
+)
 
 
 def _unary_integers(kind: str, b: Builder, shape: Shape) -> str:
@@ -283,6 +305,7 @@ def _logical(kind: str, b: Builder, shape: Shape) -> str:
 
 FORMS["And, constants"] = Form(partial(_logical, "And"))
 FORMS["Or, constants"] = Form(partial(_logical, "Or"))
+FORMS["Xor, constants"] = Form(partial(_logical, "Xor"))
 
 
 @form("Not, constant")
@@ -523,18 +546,26 @@ def reduce_axes(b: Builder, kind: str, name: str, axes: list[int] | None, **more
 def _reduce(kind: str, how: str, b: Builder, shape: Shape) -> str:
     size = math.prod(shape)
     if how == "all":
-        whole = reduce_axes(b, kind, leaf(b, b.numbers((2, 2))), None)
+        whole = _even_root(b, kind, reduce_axes(b, kind, leaf(b, b.numbers((2, 2))), None))
         return b.op("Add", b.shaped(whole, ()), leaf(b, b.numbers(shape)))
     if how == "noop":
         return reduce_axes(b, kind, leaf(b, b.numbers(shape)), None, noop_with_empty_axes=1)
     axes = [2, 0] if how == "axes" else [-1, -3]
     keep = b.choose([None, 0, 1])
-    return b.shaped(
-        reduce_axes(b, kind, leaf(b, b.numbers((2, size, 2))), axes, keepdims=keep), shape
-    )
+    reduced = reduce_axes(b, kind, leaf(b, b.numbers((2, size, 2))), axes, keepdims=keep)
+    return b.shaped(_even_root(b, kind, reduced), shape)
 
 
-for _kind in ("ReduceSum", "ReduceMean"):
+def _even_root(b: Builder, kind: str, name: str) -> str:
+    """Round a square root up, because sums of roots would be rounded."""
+    return b.op("Ceil", name) if kind == "ReduceL2" else name
+
+
+REDUCTIONS = (
+    *("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2"),
+)
+
+for _kind in REDUCTIONS:
     FORMS[f"{_kind}, constant, axes"] = Form(partial(_reduce, _kind, "axes"))
     FORMS[f"{_kind}, constant, negative axes"] = Form(partial(_reduce, _kind, "negative"), 11)
     FORMS[f"{_kind}, constant, noop"] = Form(
@@ -569,5 +600,5 @@ def _reshape_like(b: Builder, shape: Shape) -> str:
     return b.op("Reshape", leaf(b, b.numbers((math.prod(shape),))), like)
 
 
-FORMS["ReduceSum, constant, all"] = Form(partial(_reduce, "ReduceSum", "all"))
-FORMS["ReduceMean, constant, all"] = Form(partial(_reduce, "ReduceMean", "all"))
+for _kind in REDUCTIONS:
+    FORMS[f"{_kind}, constant, all"] = Form(partial(_reduce, _kind, "all"))

@@ -178,11 +178,19 @@ def _reduce(function: Any) -> Fold:
         data = operands[0]
         axes = reduction_axes(node, operands, data.ndim, opset)
         kept = node.integer("keepdims", 1) != 0
-        if function is np.mean and data.dtype.kind != "f":
-            raise node.unsupported("a mean of integers")
+        if function in (np.mean, _length) and data.dtype.kind != "f":
+            raise node.unsupported("a mean or a length of integers")
         return _computed(node, partial(function, axis=axes, keepdims=kept), data)
 
     return combine
+
+
+def _absolute_sum(array: Tensor, **where: Any) -> Any:
+    return np.sum(np.abs(array), **where)
+
+
+def _length(array: Tensor, **where: Any) -> Any:
+    return np.sqrt(np.sum(np.square(array), **where))
 
 
 def _transpose(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
@@ -252,6 +260,21 @@ def _unary(function: Any) -> Fold:
     return lambda node, operands, opset: function(operands[0])
 
 
+def _in_double(function: Any) -> Fold:
+    """Return a fold that is computed in float64 and rounded to the type of its input."""
+    return _unary(lambda a: function(a.astype(np.float64)).astype(a.dtype))
+
+
+def _leaky(node: OnnxNode, array: Tensor) -> Tensor:
+    return np.where(array < 0, array.dtype.type(node.number("alpha", 0.01)) * array, array)
+
+
+def _hard_sigmoid(node: OnnxNode, array: Tensor) -> Tensor:
+    one = array.dtype.type
+    scaled = one(node.number("alpha", 0.2)) * array + one(node.number("beta", 0.5))
+    return np.asarray(np.clip(scaled, one(0), one(1)))
+
+
 def _signed(function: Any) -> Fold:
     """Return a fold with one input whose result may not fit its type: -(-128) in int8."""
     return lambda node, operands, opset: _computed(node, function, operands[0])
@@ -283,13 +306,20 @@ FOLDS: dict[str, Fold] = {
     "Size": _unary(lambda a: np.array(a.size, dtype=np.int64)),
     "Neg": _signed(np.negative),
     "Abs": _signed(np.abs),
+    "Relu": _unary(lambda a: np.maximum(a, a.dtype.type(0))),
+    "LeakyRelu": lambda node, operands, opset: _leaky(node, operands[0]),
     "Sqrt": _unary(np.sqrt),
     "Reciprocal": _unary(lambda a: (1 / a).astype(a.dtype)),
-    "Exp": _unary(lambda a: np.exp(a.astype(np.float64)).astype(a.dtype)),
+    "Exp": _in_double(np.exp),
+    "Log": _in_double(np.log),
+    "Tanh": _in_double(np.tanh),
+    "Sigmoid": _in_double(lambda a: 1 / (1 + np.exp(-a))),
+    "HardSigmoid": lambda node, operands, opset: _hard_sigmoid(node, operands[0]),
     "Sign": _unary(np.sign),
     "Not": _unary(np.logical_not),
     "Floor": _unary(np.floor),
     "Ceil": _unary(np.ceil),
+    "Round": _unary(np.rint),
     "Add": _arithmetic(np.add),
     "Sub": _arithmetic(np.subtract),
     "Mul": _arithmetic(np.multiply),
@@ -305,6 +335,7 @@ FOLDS: dict[str, Fold] = {
     "LessOrEqual": _logical(np.less_equal),
     "And": _logical(np.logical_and),
     "Or": _logical(np.logical_or),
+    "Xor": _logical(np.logical_xor),
     "BipolarQuant": _logical(bipolar),
     "Where": _logical(np.where),
     "Cast": _cast,
@@ -317,4 +348,9 @@ FOLDS: dict[str, Fold] = {
     "Clip": _clip,
     "ReduceSum": _reduce(np.sum),
     "ReduceMean": _reduce(np.mean),
+    "ReduceMax": _reduce(np.max),
+    "ReduceMin": _reduce(np.min),
+    "ReduceProd": _reduce(np.prod),
+    "ReduceL1": _reduce(_absolute_sum),
+    "ReduceL2": _reduce(_length),
 }

@@ -15,7 +15,6 @@ The signs of one position are in the order of their thresholds: s_1 >= s_2 >= ..
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -28,9 +27,10 @@ from bnncert.description.matrices import csr_matrix
 from bnncert.description.model import Divide, Scale, Shift, take_step
 from bnncert.formats.onnx.exact import tidy
 from bnncert.formats.onnx.graph import LARGEST_VALUE, OnnxNode
-from bnncert.formats.onnx.operands import plain
+from bnncert.formats.onnx.operands import arithmetic_value
+from bnncert.formats.onnx.ranges import clipped_ranges
 from bnncert.formats.onnx.stages import add_stage, stage_of
-from bnncert.formats.onnx.value import Clip, GraphWalk, Value, positions
+from bnncert.formats.onnx.value import GraphWalk, Value, positions
 from bnncert.formats.onnx.windows import MOST_CONNECTIONS
 
 
@@ -49,10 +49,11 @@ class Steps:
 
 def count_steps(walk: GraphWalk, value: Value, node: OnnxNode, steps: Steps) -> Value:
     """Return the number of steps that each entry of a value has taken."""
-    clip = value.clip
-    value = plain(replace(value, clip=None), node)
+    value = arithmetic_value(value, node)
     check_levels(value.size, steps.strict.size, node)
-    always, never = _constant_steps(steps, clip, value.size)
+    value = value.then(Divide(steps.divisor)).then(Shift(steps.shift))
+    always, never = _constant_steps(steps, value)
+    value = replace(value, clip=None)
     used = ~(np.all(always, axis=0) | np.all(never, axis=0))
     base = int(np.count_nonzero(np.all(always, axis=0)))
     count = int(np.count_nonzero(used))
@@ -63,7 +64,6 @@ def count_steps(walk: GraphWalk, value: Value, node: OnnxNode, steps: Steps) -> 
     turn = np.broadcast_to(np.where(steps.strict[used], -1.0, 1.0), grid).reshape(-1)
     turn = np.where(fixed, 1.0, turn)
     thresholds = np.broadcast_to(steps.thresholds[:, used], grid).reshape(-1)
-    value = value.then(Divide(steps.divisor)).then(Shift(steps.shift))
     every = np.repeat(positions(value.size), count)
     copies = replace(
         value,
@@ -105,22 +105,19 @@ def sum_of_signs(signs: Value, shape: tuple[int, ...], turn: npt.NDArray[np.int8
 
 
 def _constant_steps(
-    steps: Steps, clip: Clip | None, size: int
+    steps: Steps, value: Value
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Return which steps a clipped value always takes, and which it never takes."""
-    grid = (size, steps.strict.size)
+    grid = (value.size, steps.strict.size)
     always, never = np.zeros(grid, dtype=bool), np.zeros(grid, dtype=bool)
-    if clip is None:
+    ranges = clipped_ranges(value)
+    if ranges is None:
         return always, never
-    table = np.column_stack([np.broadcast_to(steps.thresholds, grid), steps.divisor, steps.shift])
+    table = np.column_stack([np.broadcast_to(steps.thresholds, grid), ranges.which])
     different, which = np.unique(table, axis=0, return_inverse=True)
     for number, row in enumerate(different):
-        *thresholds, divisor, shift = map(Fraction, row.tolist())
-        # The range of v / divisor + shift; infinite bounds stay infinite.
-        low, high = (
-            bound if math.isinf(bound) else Fraction(bound) / divisor + shift
-            for bound in (clip.low, clip.high)
-        )
+        thresholds = list(map(Fraction, row[:-1].tolist()))
+        low, high = ranges.different[int(row[-1])]
         at = which.reshape(-1) == number
         pairs = list(zip(thresholds, steps.strict.tolist(), strict=True))
         always[at] = [low > t or (low == t and not strict) for t, strict in pairs]

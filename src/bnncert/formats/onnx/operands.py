@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,9 +20,20 @@ def depending(operand: Operand, node: OnnxNode) -> Value:
     return operand
 
 
+def refuse_unbounded(value: Value) -> None:
+    """Raise for a rounded value with infinitely many levels."""
+    if value.rounding is not None:
+        raise value.rounding.unsupported(
+            "it rounds values without bounds, which are not integers in any case; clip them before "
+            "or after it (torch.clamp), or state the range of the network's inputs: bnncert "
+            "convert MODEL net.npz --clip-inputs LOW HIGH"
+        )
+
+
 def plain(operand: Operand, node: OnnxNode, kinds: tuple[str, ...] = ("real",)) -> Value:
     """Return an operand as a value that arithmetic is defined for; raise if it is not one."""
     value = depending(operand, node)
+    refuse_unbounded(value)
     if value.transform != "scores":
         raise node.unsupported(f"{value.transform} must be the last operation of the network")
     if value.clip is not None:
@@ -33,6 +45,13 @@ def plain(operand: Operand, node: OnnxNode, kinds: tuple[str, ...] = ("real",)) 
         raise node.unsupported(f"its input has type {value.kind}; expected {' or '.join(kinds)}")
     if value.dtype == np.float16:
         raise node.unsupported("float16 rounds even sums of signs; convert the model to float32")
+    return value
+
+
+def arithmetic_value(operand: Operand, node: OnnxNode, kinds: tuple[str, ...] = ("real",)) -> Value:
+    """Return an operand as `plain` does, but it may be clipped."""
+    value = depending(operand, node)
+    plain(replace(value, clip=None), node, kinds)
     return value
 
 

@@ -25,8 +25,16 @@ from bnncert.formats.onnx.folding import FOLDS, fold
 from bnncert.formats.onnx.graph import Graph, OnnxNode, parse_graph, tensor_array
 from bnncert.formats.onnx.linear import average_pool, convolution, gemm, matmul, pad, reduction
 from bnncert.formats.onnx.max_pooling import max_pool
-from bnncert.formats.onnx.operands import constant, depending, plain, spread
+from bnncert.formats.onnx.operands import (
+    arithmetic_value,
+    constant,
+    depending,
+    plain,
+    refuse_unbounded,
+    spread,
+)
 from bnncert.formats.onnx.qonnx import CONSTANT_QUANTISERS, QUANTISERS, check_domain
+from bnncert.formats.onnx.rounding import OPERATORS, round_off
 from bnncert.formats.onnx.schema import check_node
 from bnncert.formats.onnx.shapes import axis_of, new_shape, permutation, shape_of
 from bnncert.formats.onnx.signs import bipolar_quant, choose, clip, compare, negate, sign
@@ -35,6 +43,7 @@ from bnncert.formats.onnx.value import (
     INTEGERS,
     LARGEST_INTEGER,
     MOST_INTEGER_STEPS,
+    Clip,
     GraphWalk,
     Operand,
     Value,
@@ -49,7 +58,11 @@ Handler: TypeAlias = Callable[[GraphWalk, OnnxNode, Sequence[Operand]], Value]
 
 
 def read_onnx(
-    content: bytes, source: str, folder: Path | None = None, limits: Limits = DEFAULT_LIMITS
+    content: bytes,
+    source: str,
+    folder: Path | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    clip_inputs: tuple[float, float] | None = None,
 ) -> ModelDescription:
     """Read a network from the bytes of an ONNX file.
 
@@ -60,10 +73,13 @@ def read_onnx(
         refused.
     limits
         The limits of these other files.
+    clip_inputs
+        The graph is read as if it began with a Clip to this range.
     """
     graph = parse_graph(content, source, folder, limits)
     walk = GraphWalk(opset=graph.opset, as_written=_own(graph, "form", source) == "normal")
-    value = _follow(graph, walk)
+    value = _follow(graph, walk, clip_inputs)
+    refuse_unbounded(value)
     if value.pool is not None or value.clip is not None or value.kind == "bool":
         but = "" if value.clip is None else f", but {value.clip.node} clips them"
         raise UnsupportedModelError(
@@ -76,11 +92,14 @@ def read_onnx(
             for stage in walk.stages
         ]
     shape = graph.input_shape
+    low, high = (_own_bound(graph, key, source) for key in ("input_lo", "input_hi"))
+    if clip_inputs is not None and low is None and high is None:
+        low, high = (np.array([bound]) for bound in clip_inputs)
     return ModelDescription(
         stages=(*walk.stages, output_stage(value)),
         input_shape=shape[1:] if len(shape) > 1 else shape,
-        input_lo=_own_bound(graph, "input_lo", source),
-        input_hi=_own_bound(graph, "input_hi", source),
+        input_lo=low,
+        input_hi=high,
         output_transform=value.transform,
         source=source,
         kind="onnx",
@@ -121,11 +140,15 @@ def _own_bound(graph: Graph, key: str, source: str) -> FloatArray | None:
     )
 
 
-def _follow(graph: Graph, walk: GraphWalk) -> Value:
+def _follow(graph: Graph, walk: GraphWalk, clip_inputs: tuple[float, float] | None) -> Value:
     size = math.prod(graph.input_shape)
     known: dict[str, Operand] = {
         graph.input_name: Value(
-            shape=graph.input_shape, index=positions(size), width=size, dtype=graph.input_type
+            shape=graph.input_shape,
+            index=positions(size),
+            width=size,
+            dtype=graph.input_type,
+            clip=None if clip_inputs is None else Clip(*clip_inputs, node="--clip-inputs"),
         )
     }
     reader: dict[str, OnnxNode] = {}
@@ -241,7 +264,7 @@ def _transpose(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> 
 
 def _arithmetic(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     left, right = operands[0], operands[1]
-    value = plain(left if isinstance(left, Value) else right, node, ("real", "integer"))
+    value = arithmetic_value(left if isinstance(left, Value) else right, node, ("real", "integer"))
     other = constant(right if isinstance(left, Value) else left, node, "its other input")
     shape, numbers = spread(value, other, node)
     value = value.reshaped(shape)
@@ -268,7 +291,7 @@ def _arithmetic(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) ->
 
 
 def _negative(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
-    value = plain(operands[0], node)
+    value = arithmetic_value(operands[0], node)
     return value.then(Scale(value.uniformly(-1.0)))
 
 
@@ -356,4 +379,8 @@ HANDLERS: dict[str, Handler] = {
 }
 
 #: Further ones: activations with several levels, and what comes before them.
-LEVEL_HANDLERS: dict[str, Handler] = {"Relu": clip, **QUANTISERS}
+LEVEL_HANDLERS: dict[str, Handler] = {
+    "Relu": clip,
+    **dict.fromkeys(OPERATORS, round_off),
+    **QUANTISERS,
+}

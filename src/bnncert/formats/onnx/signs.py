@@ -18,6 +18,8 @@ from bnncert.formats.onnx.constants import clip_range, exact_floats
 from bnncert.formats.onnx.exact import InexactError, add
 from bnncert.formats.onnx.graph import OnnxNode
 from bnncert.formats.onnx.operands import constant, depending, plain, spread
+from bnncert.formats.onnx.ranges import clipped_ranges
+from bnncert.formats.onnx.rounding import limited
 from bnncert.formats.onnx.stages import add_stage, stage_of
 from bnncert.formats.onnx.value import INTEGERS, LARGEST_INTEGER, Clip, GraphWalk, Operand, Value
 
@@ -31,9 +33,9 @@ _OPPOSITE = {
 
 def binarise(walk: GraphWalk, value: Value, node: OnnxNode, at_zero: SignZero | None) -> Value:
     """Return the signs of a value; at zero they are `at_zero`, None if that is undefined."""
-    clip, value = value.clip, replace(value, clip=None)
-    value = plain(value, node, ("real", "integer"))
-    if clip is not None and not clip.keeps_signs:
+    clip, ranges = value.clip, clipped_ranges(value)
+    value = plain(replace(value, clip=None), node, ("real", "integer"))
+    if clip and ranges and not all(low < 0 < high for low, high in ranges.different):
         raise node.unsupported(
             f"{clip.node} clips to [{clip.low:g}, {clip.high:g}], which changes the sign"
         )
@@ -106,8 +108,6 @@ def compare(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Val
         op, first, second = _OPPOSITE[op], second, first
     value = depending(first, node)
     shape, threshold = spread(value, constant(second, node, "the other side"), node)
-    if value.clip is not None and np.any(threshold):
-        raise node.unsupported("a clipped value is compared with something other than zero")
     value = value.reshaped(shape).then(Shift(-threshold))
     if op.startswith("Less"):
         value = value.then(Scale(value.uniformly(-1.0)))
@@ -148,13 +148,14 @@ def choose(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Valu
 
 def clip(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     """Clip and Relu: a sign or levels must follow, which compare with thresholds in the range."""
-    value = plain(operands[0], node)
-    if node.op == "Relu":
-        return replace(value, clip=Clip(0.0, np.inf, f"{node.name} (Relu)"))
+    value = depending(operands[0], node)
     bounds = [None if o is None else constant(o, node, "a bound") for o in operands[1:]]
-    low, high = clip_range(node, [None, *bounds], walk.opset)
+    low, high = (0.0, None) if node.op == "Relu" else clip_range(node, [None, *bounds], walk.opset)
     low = -np.inf if low is None else float(low)
     high = np.inf if high is None else float(high)
     if not low < high:
         raise node.unsupported(f"clips to [{low:g}, {high:g}], which is constant or empty")
-    return replace(value, clip=Clip(low, high, f"{node.name} (Clip)"))
+    if value.rounding is not None:
+        return limited(walk, value, low, high)
+    value = plain(value, node)
+    return replace(value, clip=Clip(low, high, f"{node.name} ({node.op})", len(value.steps)))

@@ -29,6 +29,7 @@ from bnncert.description.model import (
     take_step,
 )
 from bnncert.formats.onnx.constants import Tensor
+from bnncert.formats.onnx.graph import OnnxNode
 
 #: Integer types of values; unsigned types are excluded because they do not contain -1.
 INTEGERS = (np.dtype(np.int32), np.dtype(np.int64))
@@ -44,11 +45,8 @@ class Clip:
     low: float
     high: float
     node: str
-
-    @property
-    def keeps_signs(self) -> bool:
-        """Whether it changes no sign."""
-        return self.low < 0 < self.high
+    #: The number of steps of the value before it.
+    after: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +73,11 @@ class Value:
     bits: WeightBits = "own"
     #: The element type of the tensor in the file.
     dtype: np.dtype[Any] = np.dtype(np.float32)  # noqa: RUF009
-    #: The range to which the value was clipped, after which only a sign or levels may follow.
+    #: The range to which the value was clipped, after which only arithmetic with constants and
+    #: then a sign or levels may follow.
     clip: Clip | None = None
+    #: The Round, Floor or Ceil of this value, which has infinitely many levels until it is clipped.
+    rounding: OnnxNode | None = None
     #: The number of signs in each row of `matrix`, if the value has levels (module `levels`).
     levels: int = 0
     transform: OutputTransform = "scores"
