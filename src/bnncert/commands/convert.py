@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
+from bnncert.atomic import write_atomically
 from bnncert.commands.console import PlainConsole
 from bnncert.commands.options import ModelArgument, SignZeroOption
 from bnncert.commands.output import refuse_unwritable
 from bnncert.errors import InputError
-from bnncert.network import load
+from bnncert.network import Network, load
 
 
 def convert(
@@ -29,14 +30,22 @@ def convert(
         tuple[float, float] | None,
         typer.Option(
             "--clip-inputs",
-            help="Clip the inputs of an ONNX graph to LOW HIGH first, and make this the data box: "
-            "for graphs that round their inputs.",
+            help="Write an ONNX graph with its inputs clipped to LOW HIGH, the data box: for "
+            "graphs that round their inputs.",
         ),
     ] = None,
 ) -> None:
     """Convert a network file; the result is the same network, threshold by threshold."""
     refuse_unwritable(target, read=(source, layers))
-    network = load(source, layers, clip_inputs=clip_inputs).with_sign_zero(sign_zero)
+    if clip_inputs is not None:
+        if target.suffix != ".onnx" or layers is not None or sign_zero is not None:
+            raise InputError(
+                "--clip-inputs only adds a Clip to an ONNX graph: name a target .onnx, without "
+                "other options"
+            )
+        PlainConsole().print(f"{target}: {_clipped(source, target, clip_inputs)}", soft_wrap=True)
+        return
+    network = load(source, layers).with_sign_zero(sign_zero)
 
     def check(written: Path) -> None:
         if load(written).content_hash != network.content_hash:
@@ -44,3 +53,15 @@ def convert(
 
     network.save(target, check)
     PlainConsole().print(f"{target}: {network.content_hash}", soft_wrap=True)
+
+
+def _clipped(source: Path, target: Path, bounds: tuple[float, float]) -> str:
+    """Write a graph with clipped inputs, if it can be read; return the hash of its network."""
+    # Imported on use: importing onnx takes half a second.
+    from bnncert.formats.onnx.clipped_inputs import clipped_graph
+    from bnncert.formats.onnx.reader import read_onnx
+
+    content = clipped_graph(source, *bounds)
+    network = Network.from_description(read_onnx(content, str(source)))
+    write_atomically(target, content)
+    return network.content_hash

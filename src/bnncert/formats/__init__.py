@@ -32,10 +32,7 @@ _ARCHIVES = (".npz", ".keras", ".pt", ".pth")
 
 
 def read_description(
-    path: Path,
-    layers: Path | None = None,
-    limits: Limits = DEFAULT_LIMITS,
-    clip_inputs: tuple[float, float] | None = None,
+    path: Path, layers: Path | None = None, limits: Limits = DEFAULT_LIMITS
 ) -> ModelDescription:
     """Read a model file of any supported format.
 
@@ -47,9 +44,6 @@ def read_description(
         ``net.weights.h5``.
     limits
         The limits of the file.
-    clip_inputs
-        The range to which an ONNX graph's inputs are clipped first; other formats have no use for
-        it.
     """
     content = read_bytes(path, limits)
     source = str(path)
@@ -76,7 +70,7 @@ def read_description(
     # Readers are imported on use: importing onnx takes half a second.
     from bnncert.formats.onnx.reader import read_onnx
 
-    return read_onnx(content, source, path.parent, limits, clip_inputs)
+    return read_onnx(content, source, path.parent, limits)
 
 
 def _family(content: bytes, path: Path, limits: Limits) -> Literal["keras", "checkpoint"] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import numpy.typing as npt
 
 from bnncert.arrays import optional_floats
 from bnncert.description.model import SignZero
-from bnncert.errors import InputError
 from bnncert.formats import read_description
 from bnncert.formats.limits import DEFAULT_LIMITS, Limits
 from bnncert.network.network import Network
@@ -23,7 +21,6 @@ def load(
     layers: str | os.PathLike[str] | None = None,
     *,
     limits: Limits = DEFAULT_LIMITS,
-    clip_inputs: tuple[float, float] | None = None,
 ) -> Network:
     """Read a network from an .npz, .json, .onnx, Keras or PyTorch file (plain or gzipped).
 
@@ -36,10 +33,6 @@ def load(
         weights only (docs/importing.md).
     limits
         The limits of the file (docs/formats.md); raise them only for trusted files.
-    clip_inputs
-        A range (low, high): an ONNX graph is read as if it began with ``Clip(low, high)``, and the
-        range is the data box unless the file states one.  A graph that rounds its inputs without
-        a Clip, ``round(x / step) * step``, has infinitely many levels and needs it.
 
     Returns
     -------
@@ -54,8 +47,6 @@ def load(
         If the model is not a binary network that can be represented exactly.
     MissingExtraError
         If the format needs a package that is not installed.
-    InputError
-        If `clip_inputs` is not a range, or the file is not an ONNX graph.
 
     Examples
     --------
@@ -68,16 +59,7 @@ def load(
     ((2, 1, 2), True)
     """
     described = None if layers is None else Path(layers)
-    if clip_inputs is not None and not -inf < clip_inputs[0] < clip_inputs[1] < inf:
-        raise InputError(
-            f"--clip-inputs is {clip_inputs[0]:g} {clip_inputs[1]:g}; expected LOW < HIGH"
-        )
-    description = read_description(Path(path), described, limits, clip_inputs)
-    if clip_inputs is not None and description.kind != "onnx":
-        raise InputError(
-            f"{path}: not an ONNX graph; only a graph that rounds its inputs needs --clip-inputs"
-        )
-    return Network.from_description(description)
+    return Network.from_description(read_description(Path(path), described, limits))
 
 
 def from_torch(

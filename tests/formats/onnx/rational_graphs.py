@@ -1,6 +1,6 @@
 """An evaluator of QONNX graphs in rationals, which shares no code with the package.
 
-It follows the definitions of QONNX node by node; constants are computed in float32, as there.
+It follows the definitions of ONNX and QONNX node by node.
 """
 
 from __future__ import annotations
@@ -131,6 +131,12 @@ OPERATORS: dict[str, Any] = {
     "AveragePool": lambda a, x: _pool(a, x, lambda cells: sum(cells) / len(cells)),
     "Relu": lambda a, x: _each(lambda value: max(value, Fraction(0)), x),
     "Clip": _clip,
+    "Round": lambda a, x: _each(lambda value: Fraction(rounded(value, "HALF_EVEN")), x),
+    "Floor": lambda a, x: _each(lambda value: Fraction(rounded(value, "FLOOR")), x),
+    "Ceil": lambda a, x: _each(lambda value: Fraction(rounded(value, "CEIL")), x),
+    "Sign": lambda a, x: _each(lambda value: Fraction((value > 0) - (value < 0)), x),
+    "Abs": lambda a, x: _each(abs, x),
+    "Neg": lambda a, x: -x,
     "BatchNormalization": _normalised,
     "Flatten": lambda a, x: x.reshape(1, -1),
     "Transpose": lambda a, x: x.transpose(a["perm"]),

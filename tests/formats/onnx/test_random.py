@@ -82,7 +82,7 @@ ATTRIBUTES: dict[str, set[str]] = {
         "strides",
     },
     "Pad": {"mode", "pads", "value"},
-    **dict.fromkeys(REDUCTIONS, {"axes", "keepdims", "noop_with_empty_axes"}),
+    **{kind: {"axes", "keepdims", "noop_with_empty_axes"} for kind in REDUCTIONS},
     "Reshape": {"allowzero"},
     "Shape": {"start", "end"},
     "Slice": {"axes", "ends", "starts"},

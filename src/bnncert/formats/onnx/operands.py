@@ -25,8 +25,8 @@ def refuse_unbounded(value: Value) -> None:
     if value.rounding is not None:
         raise value.rounding.unsupported(
             "it rounds values without bounds, which are not integers in any case; clip them before "
-            "or after it (torch.clamp), or state the range of the network's inputs: bnncert "
-            "convert MODEL net.npz --clip-inputs LOW HIGH"
+            "or after it (torch.clamp), or, if they are the network's inputs, with bnncert convert "
+            "MODEL.onnx CLIPPED.onnx --clip-inputs LOW HIGH"
         )
 
 

@@ -43,7 +43,6 @@ from bnncert.formats.onnx.value import (
     INTEGERS,
     LARGEST_INTEGER,
     MOST_INTEGER_STEPS,
-    Clip,
     GraphWalk,
     Operand,
     Value,
@@ -58,11 +57,7 @@ Handler: TypeAlias = Callable[[GraphWalk, OnnxNode, Sequence[Operand]], Value]
 
 
 def read_onnx(
-    content: bytes,
-    source: str,
-    folder: Path | None = None,
-    limits: Limits = DEFAULT_LIMITS,
-    clip_inputs: tuple[float, float] | None = None,
+    content: bytes, source: str, folder: Path | None = None, limits: Limits = DEFAULT_LIMITS
 ) -> ModelDescription:
     """Read a network from the bytes of an ONNX file.
 
@@ -73,12 +68,10 @@ def read_onnx(
         refused.
     limits
         The limits of these other files.
-    clip_inputs
-        The graph is read as if it began with a Clip to this range.
     """
     graph = parse_graph(content, source, folder, limits)
     walk = GraphWalk(opset=graph.opset, as_written=_own(graph, "form", source) == "normal")
-    value = _follow(graph, walk, clip_inputs)
+    value = _follow(graph, walk)
     refuse_unbounded(value)
     if value.pool is not None or value.clip is not None or value.kind == "bool":
         but = "" if value.clip is None else f", but {value.clip.node} clips them"
@@ -92,14 +85,11 @@ def read_onnx(
             for stage in walk.stages
         ]
     shape = graph.input_shape
-    low, high = (_own_bound(graph, key, source) for key in ("input_lo", "input_hi"))
-    if clip_inputs is not None and low is None and high is None:
-        low, high = (np.array([bound]) for bound in clip_inputs)
     return ModelDescription(
         stages=(*walk.stages, output_stage(value)),
         input_shape=shape[1:] if len(shape) > 1 else shape,
-        input_lo=low,
-        input_hi=high,
+        input_lo=_own_bound(graph, "input_lo", source),
+        input_hi=_own_bound(graph, "input_hi", source),
         output_transform=value.transform,
         source=source,
         kind="onnx",
@@ -140,15 +130,11 @@ def _own_bound(graph: Graph, key: str, source: str) -> FloatArray | None:
     )
 
 
-def _follow(graph: Graph, walk: GraphWalk, clip_inputs: tuple[float, float] | None) -> Value:
+def _follow(graph: Graph, walk: GraphWalk) -> Value:
     size = math.prod(graph.input_shape)
     known: dict[str, Operand] = {
         graph.input_name: Value(
-            shape=graph.input_shape,
-            index=positions(size),
-            width=size,
-            dtype=graph.input_type,
-            clip=None if clip_inputs is None else Clip(*clip_inputs, node="--clip-inputs"),
+            shape=graph.input_shape, index=positions(size), width=size, dtype=graph.input_type
         )
     }
     reader: dict[str, OnnxNode] = {}
