@@ -153,7 +153,7 @@ def test_arithmetic_around_a_clip_and_a_rounding(data: Any, seed: int) -> None:
         # Some of the chains are constant, or cut a sign off.
         if not any(
             words in str(error)
-            for words in ("which changes the sign", "two integers or more", "does not depend")
+            for words in ("which changes the sign", "its result is constant", "does not depend")
         ):
             raise
         return
@@ -220,11 +220,11 @@ REFUSED = {
     ),
     "clipped between integers": (
         Sketch(1, 2).then("Round").then("Clip", np.float32(0), np.float32(1.5)),
-        "node n0 (Round): its result is clipped to [0, 1.5]; expected two integers or more",
+        "node n0 (Round): its result is constant, or is clipped to something other than integers",
     ),
     "one level": (
         Sketch(1, 2).then("Clip", np.float32(0), np.float32(0.5)).then("Round"),
-        "node n1 (Round): its result is clipped to [-inf, inf]; expected two integers or more",
+        "node n1 (Round): its result is constant, or is clipped to something other than integers",
     ),
     "too many levels": (
         Sketch(1, 2).then("Clip", np.float32(-1e30), np.float32(1e30)).then("Round"),

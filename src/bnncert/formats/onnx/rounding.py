@@ -61,7 +61,7 @@ def limited(walk: GraphWalk, value: Value, low: float, high: float) -> Value:
     first, last = (int(end) for end in ends)
     if not first < last or first != ends[0] or last != ends[1]:
         raise node.unsupported(
-            f"its result is clipped to [{low:g}, {high:g}]; expected two integers or more"
+            "its result is constant, or is clipped to something other than integers"
         )
     check_levels(value.size, last - first, node)
     steps = [ROUNDINGS[mode][1](k) for k in range(first + 1, last + 1)]
