@@ -26,14 +26,14 @@ Bound: TypeAlias = Fraction | float
 
 
 @dataclass(frozen=True, eq=False)
-class Ranges:
+class ClippedRanges:
     """The different ranges [low, high] of the positions of a value, and which one each has."""
 
     different: list[tuple[Bound, Bound]]
     which: IntArray
 
 
-def clipped_ranges(value: Value) -> Ranges | None:
+def clipped_ranges(value: Value) -> ClippedRanges | None:
     """Return the ranges of the positions of a clipped value; None if it is not clipped."""
     clip = value.clip
     if clip is None:
@@ -41,12 +41,12 @@ def clipped_ranges(value: Value) -> Ranges | None:
     after = value.steps[clip.after :]
     if not after:
         start = _bound(clip.low), _bound(clip.high)
-        return Ranges([start], np.zeros(value.size, dtype=np.int64))
+        return ClippedRanges([start], np.zeros(value.size, dtype=np.int64))
     table = np.column_stack([step_arrays(step)[0] for step in after])
     rows, which = np.unique(table, axis=0, return_inverse=True)
     kinds = [type(step) for step in after]
     found = [_moved((_bound(clip.low), _bound(clip.high)), kinds, row) for row in rows.tolist()]
-    return Ranges(found, which.reshape(-1).astype(np.int64))
+    return ClippedRanges(found, which.reshape(-1).astype(np.int64))
 
 
 def _bound(number: float) -> Bound:
