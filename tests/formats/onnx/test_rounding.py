@@ -205,7 +205,7 @@ ONES = np.ones((2, 2), np.float32)
 REFUSED = {
     "unbounded": (
         Sketch(1, 2).then("Div", 0.5).then("Round").then("Mul", 0.5).then("MatMul", ONES),
-        "node n1 (Round): it rounds values without bounds, which are not integers in any case; "
+        "node n1 (Round): it rounds values without bounds, which are not always integers; "
         "clip them before or after it (torch.clamp), or, if they are the network's inputs, with "
         "bnncert convert MODEL.onnx CLIPPED.onnx --clip-inputs LOW HIGH",
     ),

@@ -24,7 +24,7 @@ def refuse_unbounded(value: Value) -> None:
     """Raise for a rounded value with infinitely many levels."""
     if value.rounding is not None:
         raise value.rounding.unsupported(
-            "it rounds values without bounds, which are not integers in any case; clip them before "
+            "it rounds values without bounds, which are not always integers; clip them before "
             "or after it (torch.clamp), or, if they are the network's inputs, with bnncert convert "
             "MODEL.onnx CLIPPED.onnx --clip-inputs LOW HIGH"
         )
