@@ -221,6 +221,8 @@ class BallVerifier:
             options=self.options,
             progress=_prefixed(progress, self.prefix(radius)),
             certificate=self.certificate(),
+            # A strict counterexample may be farther away.
+            strict=False,
         )
         self.finish(radius, result)
         found = result.counterexample

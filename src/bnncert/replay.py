@@ -86,6 +86,10 @@ class Replayer:
         #: of its grid, none of whose neighbours on the grid is one.
         self.rejected = self.rejected_off_grid = 0
 
+    def about(self, problem: Problem) -> Replayer:
+        """Return a replayer of another problem about the same model."""
+        return Replayer(problem, self._runtime, self._accept, only_float32=self.only_float32)
+
     def confirm(
         self, target: Target, candidate: FloatArray, exact: ExactPoint | None = None
     ) -> Counterexample | None:
@@ -175,7 +179,8 @@ class Replayer:
             return None
         if exact is not None and tuple(map(Fraction, point.tolist())) == exact:
             exact = None
-        for pattern in network.exact_patterns(place):
+        patterns = network.exact_patterns(place)
+        for number, pattern in enumerate(patterns):
             signs = pattern[-1]
             if target.is_violated(signs) is not True:
                 continue
@@ -192,8 +197,24 @@ class Replayer:
                 if not self._agrees(self._runtime.scores(point), scores):
                     continue
                 replayed.append("onnxruntime")
+            value, label = target.exactly(signs), self._problem.label
+            # With a doubt the value is only an upper bound.
+            tied = (
+                label is not None
+                and value == 0
+                and not any(o.exact_error for o in target.objectives)
+            )
             return Counterexample(
-                point, exact, target.name, target.exactly(signs), scores, tuple(replayed)
+                point,
+                exact,
+                target.name,
+                value,
+                scores,
+                tuple(replayed),
+                label=label,
+                tied_with=target.rival if tied else None,
+                best=network.output.exact_class(signs),
+                is_one_choice=number > 0 or next(patterns, None) is not None,
             )
         return None
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+import numpy as np
+
 from bnncert.account import Account
 from bnncert.certificate.wanted import Wanted
 from bnncert.deadline import Deadline, OutOfTimeError
@@ -15,6 +17,7 @@ from bnncert.float32 import Arithmetic
 from bnncert.formats.vnnlib.query import Specification
 from bnncert.methods import REGISTRY, Context, Method, Options, Progress
 from bnncert.methods.interval import interval_proof
+from bnncert.methods.strict_search import prefer_strict
 from bnncert.pictures import Original
 from bnncert.presolve.stability import stability
 from bnncert.problem import Problem, Target
@@ -26,6 +29,7 @@ from bnncert.verdict import (
     Result,
     TargetResult,
     VerificationInterrupt,
+    deciding_target,
     merge,
     overall_status,
 )
@@ -42,6 +46,7 @@ def solve(
     progress: Progress | None = None,
     *,
     check_centre: bool = True,
+    strict: bool = False,
     specification: Specification | None = None,
     arithmetic: Arithmetic = "real",
     wanted: Wanted | None = None,
@@ -57,6 +62,8 @@ def solve(
         Those of :func:`verify`.
     check_centre
         Whether the centre of each region is evaluated before the method runs.
+    strict
+        Whether a strict counterexample is looked for after a tie.
     specification
         The query that the problems come from, in whose terms counterexamples are replayed.
     wanted
@@ -105,6 +112,8 @@ def solve(
         found = _at_centre(problem, context) if check_centre else None
         try:
             answers = found if found is not None else engine.run(problem, context)
+            if strict:
+                answers = tuple(prefer_strict(engine, problem, context, answers))
         except KeyboardInterrupt as stop:
             known = [context.so_far.get(t.name) or _untouched(t) for t in problem.targets]
             results.append(_result(problem, context, known, method))
@@ -164,7 +173,7 @@ def _result(
     account = replace(context.journal.account(), remarks=tuple(remarks))
     told = _after_counterexample(problem, context, tuple(answers))
     told = tuple(_accounted(t, account) for t in told)
-    found = next((a.counterexample for a in told if a.counterexample is not None), None)
+    decided = deciding_target(told)
     notes = [*problem.network.notes, *problem.region.notes]
     status = overall_status([a.status for a in told])
     if status not in ("robust", "not_robust"):
@@ -174,7 +183,7 @@ def _result(
         targets=told,
         seconds=context.deadline.elapsed(),
         method=method,
-        counterexample=found,
+        counterexample=None if decided is None else decided.counterexample,
         label=problem.label,
         original=_original(problem),
         notes=tuple(notes),
@@ -222,10 +231,10 @@ def _after_counterexample(
     problem: Problem, context: Context, answers: tuple[TargetResult, ...]
 ) -> tuple[TargetResult, ...]:
     """Apply a counterexample for one target to the undecided ones."""
-    found = next((a.counterexample for a in answers if a.counterexample is not None), None)
-    if found is None:
+    decided = deciding_target(answers)
+    if decided is None or decided.counterexample is None:
         return answers
-    reached = context.replayer.reached(problem.targets, found)
+    reached = context.replayer.reached(problem.targets, decided.counterexample)
     told = []
     for answer, (violated, value) in zip(answers, reached, strict=True):
         if answer.status in ("robust", "not_robust"):
@@ -247,7 +256,9 @@ def _at_centre(problem: Problem, context: Context) -> tuple[TargetResult, ...] |
     values = context.replayer.value(problem.targets, problem.region.center)
     if values is None:
         return None
-    for k, target in enumerate(problem.targets):
+    # The lowest value comes first: it belongs to the network's class, and a tie comes last.
+    for k in np.argsort(values, kind="stable").tolist():
+        target = problem.targets[k]
         if context.deadline.passed():
             return None
         if values[k] <= min(0.0, target.largest_violation):

@@ -59,6 +59,15 @@ class Counterexample:
         Which independent executions confirmed it: "exact", and "onnxruntime" where tried.
     place
         Its place in a shape of change, such as a brightness offset or the position of a patch.
+    label, tied_with
+        The class that the input should have, if the property is one about classes; and the
+        adversarial class of the target, if its score is exactly that of the label: a tie.
+    best
+        The network's class: of the classes with the highest exact score the one with the lowest
+        index; None if irrational numbers leave it open.
+    is_one_choice
+        Whether sign(0) may be either and a sum is 0 there: target, value, scores and class are
+        those of one choice of the signs, and other choices may have others.
     """
 
     point: FloatArray
@@ -68,11 +77,42 @@ class Counterexample:
     scores: FloatArray
     replayed_in: tuple[str, ...] = ("exact",)
     place: str = ""
+    label: int | None = None
+    tied_with: int | None = None
+    best: int | None = None
+    is_one_choice: bool = False
+
+    @property
+    def tie(self) -> bool:
+        """Whether the margin is exactly 0: the label and the adversarial class score the same."""
+        return self.tied_with is not None
+
+    @property
+    def predicted(self) -> int:
+        """The network's class, in floating point where `best` does not tell it."""
+        return int(np.argmax(self.scores)) if self.best is None else self.best
+
+    @property
+    def class_changes(self) -> bool | None:
+        """Whether the network's class is another one than the label; None if that is open."""
+        return None if self.label is None or self.best is None else self.best != self.label
+
+    @property
+    def tie_text(self) -> str:
+        """A tie in words, and what the network answers; empty if it is none."""
+        if self.label is None or self.tied_with is None:
+            return ""
+        first, second = sorted((self.label, self.tied_with))
+        text = f"a tie: classes {first} and {second} have the same score"
+        if self.class_changes is not None:
+            verb = "changes to" if self.class_changes else "stays"
+            text += f"; the network's argmax (lowest index) {verb} {self.best}"
+        return f"{text}, for one choice of the signs at 0" if self.is_one_choice else text
 
     def __repr__(self) -> str:
         replayed = " and ".join(self.replayed_in)
         inputs = f"{self.point.size} inputs"
-        value = f"value {float(self.value):.4g}"
+        value = "a tie" if self.tie else f"value {float(self.value):.4g}"
         return f"Counterexample({inputs}, {self.target}, {value}, replayed: {replayed})"
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,9 +123,13 @@ class Counterexample:
             "value": float(self.value),
             "value_exact": str(self.value),
             "scores": self.scores.tolist(),
-            "predicted": int(np.argmax(self.scores)),
+            "predicted": self.predicted,
             "replayed_in": list(self.replayed_in),
         }
+        if self.label is not None:
+            tree |= {"tie": self.tie, "class_changes": self.class_changes}
+        if self.is_one_choice:
+            tree["one_choice"] = True
         if self.exact is not None:
             tree["input_exact"] = [str(v) for v in self.exact]
         if self.place:
@@ -143,6 +187,12 @@ class TargetResult:
         upper = upper_text(self.upper) if math.isfinite(self.upper) else str(self.upper)
         bounds = f"bounds {lower} and {upper}"
         return f"TargetResult({self.name} {status}{stage}, {bounds}, {self.seconds:.2f} s)"
+
+    @property
+    def is_misclassified(self) -> bool:
+        """Whether the centre is the counterexample, and not by a tie that keeps the label."""
+        found = self.counterexample
+        return self.at_centre and (found is None or found.class_changes is not False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data (infinite bounds become None)."""
@@ -206,7 +256,9 @@ class Result(PrintedAsTable):
             return super()._repr_html_()
         found = self.counterexample
         point = None if found is None else found.point
-        answer = "" if found is None else f"counterexample: {int(np.argmax(found.scores))}"
+        answer = "" if found is None else f"counterexample: {found.predicted}"
+        if found is not None and found.tie:
+            answer += f" (a tie of {found.label} and {found.tied_with})"
         captions = (f"input: {self.label}", answer)
         return super()._repr_html_() + self.original.html(point, captions)
 
@@ -259,7 +311,8 @@ class Result(PrintedAsTable):
     def deciding_stage(self) -> str:
         """The stage or stages that decided the targets; empty without a verdict."""
         if self.status == "not_robust":
-            return next((t.stage for t in self.targets if t.counterexample is not None), "")
+            decided = deciding_target(self.targets)
+            return "" if decided is None else decided.stage
         if self.status == "robust":
             return ", ".join(dict.fromkeys(t.stage for t in self.targets))
         return ""
@@ -267,7 +320,13 @@ class Result(PrintedAsTable):
     @property
     def is_misclassified(self) -> bool:
         """Whether the centre of the region is not classified as the label."""
-        return self.label is not None and any(t.at_centre for t in self.targets)
+        return self.label is not None and any(t.is_misclassified for t in self.targets)
+
+    @property
+    def is_at_centre(self) -> bool:
+        """Whether the counterexample is the centre of the region."""
+        decided = deciding_target(self.targets)
+        return self.label is not None and decided is not None and decided.at_centre
 
     @property
     def vnncomp_word(self) -> str:
@@ -316,6 +375,12 @@ def best_of(before: TargetResult, after: TargetResult) -> TargetResult:
         seconds=before.seconds + after.seconds,
         tried=before.tried or after.tried,
     )
+
+
+def deciding_target(answers: Sequence[TargetResult]) -> TargetResult | None:
+    """Return the first answer with a counterexample, a strict one before a tie."""
+    found = ((a.counterexample.tie, a) for a in answers if a.counterexample is not None)
+    return min(found, key=lambda pair: pair[0], default=(False, None))[1]
 
 
 def overall_status(statuses: Sequence[Status]) -> Status:

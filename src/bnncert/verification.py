@@ -38,6 +38,7 @@ def verify(
     progress: Progress | None = None,
     certificate: str | os.PathLike[str] | None = None,
     announce: Announce | None = None,
+    strict: bool = True,
 ) -> Result:
     """Decide whether every point of a region is classified as `label`.
 
@@ -55,7 +56,8 @@ def verify(
         "all" adversarial classes, the "runner-up" only (the one with the highest score at the
         centre of the region, as in the paper), a class, or several classes.
     ties
-        Whether an equal score of an adversarial class is a "violation" or "robust".
+        Whether an equal score of an adversarial class is a "violation" or "robust".  With "robust"
+        only strict counterexamples count, at which an adversarial class scores more.
     sign_zero
         Replaces the sign(0) of the model: "plus", "minus" or "either".
     arithmetic
@@ -72,6 +74,9 @@ def verify(
         The file for a certificate of the verdict, which ``bnncert check`` accepts.
     announce
         Called with the answer before the certificate is written, which takes time and can fail.
+    strict
+        Whether a tie is followed by a search for a strict counterexample, in a quarter of the
+        remaining time, or as long as the tie took if that is shorter (at least a second).
 
     Returns
     -------
@@ -114,7 +119,7 @@ def verify(
         _check_arithmetic(arithmetic)
         question = UnionQuestion(network, region, label, targets, ties, sign_zero, arithmetic)
         question = replace(question, method=method, options=options, progress=progress)
-        return solve_union(question, timeout, certificate, announce)
+        return solve_union(question, timeout, certificate, announce, strict=strict)
     executed = _executed(network, region, arithmetic)
     problem = robustness(executed, region, label, targets, ties)
     wanted = None
@@ -126,6 +131,7 @@ def verify(
         timeout,
         options,
         progress,
+        strict=strict,
         arithmetic=arithmetic,
         wanted=wanted,
         announce=announce,

@@ -116,7 +116,7 @@ def _show_counterexample(
         found = result.counterexample
         if found is None:
             continue
-        predicted = int(np.argmax(found.scores))
+        predicted = found.predicted
         colour = console.is_terminal and console.color_system is not None
         blocks: list[tuple[str, list[Any]]] = [
             (title, picture_lines(pixels.reshape(28, 28), -1.0, 1.0, colour=colour))

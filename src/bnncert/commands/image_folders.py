@@ -120,7 +120,9 @@ class VerifiedFolder(FolderView[Result]):
         answer = status_text(result)
         answer.pad_right(max(0, len("misclassified") - len(answer)))
         if found is not None:
-            return Text.assemble(answer, f"  {found.target}, margin {number(float(found.value))}")
+            tie = f" ({found.tie_text})" if found.tie else ""
+            margin = f"margin {number(float(found.value))}{tie}"
+            return Text.assemble(answer, f"  {found.target}, {margin}")
         if has_margin(result):
             return Text.assemble(answer, f"  margin at least {lower_text(result.lower)}")
         return answer

@@ -106,9 +106,9 @@ def _summary(result: Result) -> str:
     found = result.counterexample
     if found is not None:
         what = f"counterexample for {found.target}"
-        if result.is_misclassified:
+        if result.is_at_centre:
             what = f"the input itself is a counterexample for {found.target}"
-        place = f" ({found.place})" if found.place and not result.is_misclassified else ""
+        place = f" ({found.place})" if found.place and not result.is_at_centre else ""
         summary += f": {what}{place}, {replay_text(found)}"
     elif has_margin(result):
         summary += f", margin at least {lower_text(result.lower)}"
@@ -132,6 +132,7 @@ def totals_text(results: Sequence[Result], seconds: float) -> str:
 
 
 def replay_text(found: Counterexample) -> str:
-    """Return the margin of a counterexample and the arithmetic that confirms it."""
-    margin = number(float(found.value))
-    return f"margin {margin}, replayed in {' and '.join(found.replayed_in)} arithmetic"
+    """Return the margin of a counterexample, the arithmetic that confirms it, and a tie."""
+    arithmetic = f"replayed in {' and '.join(found.replayed_in)} arithmetic"
+    tie = f"; {found.tie_text}" if found.tie else ""
+    return f"margin {number(float(found.value))}, {arithmetic}{tie}"

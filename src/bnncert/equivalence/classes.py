@@ -42,25 +42,11 @@ def exact_classes(network: Network, points: FloatArray, deadline: Deadline) -> I
 def exact_class(network: Network, point: npt.NDArray[Any] | tuple[Fraction, ...]) -> int:
     """Return the class of one input, in rational arithmetic, or UNDETERMINED."""
     lasts = [pattern[-1] for pattern in network.exact_patterns(point)]
-    found = {_best(network, signs) for signs in lasts}
+    found = {network.output.exact_class(signs) for signs in lasts}
     # With as many patterns as this, some ways to decide ties may be missing.
     complete = len(lasts) < MOST_TIE_CHOICES
-    return found.pop() if len(found) == 1 and complete else UNDETERMINED
-
-
-def _best(network: Network, signs: npt.NDArray[Any]) -> int:
-    """Return the first class with the highest score, or UNDETERMINED within the errors."""
-    output = network.output
-    scores = output.exactly(signs)
-    best = max(range(len(scores)), key=lambda k: (scores[k], -k))
-    errors = [Fraction(float(e)) for e in output.error]
-    for k, score in enumerate(scores):
-        exact = output.group[k] == output.group[best]
-        exact = exact and not (output.weight_error[k] or output.weight_error[best])
-        doubt = Fraction(0) if exact else errors[k] + errors[best]
-        if k != best and doubt and scores[best] - score <= doubt:
-            return UNDETERMINED
-    return best
+    only = found.pop() if len(found) == 1 and complete else None
+    return UNDETERMINED if only is None else only
 
 
 def _classes(network: Network, points: FloatArray, deadline: Deadline) -> IntArray:

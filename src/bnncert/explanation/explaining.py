@@ -169,8 +169,7 @@ def _refuse_other_class(problem: Problem) -> None:
                 f"the image has no class to explain: classes {label} and {rival} have equal scores"
             )
         raise InputError(
-            f"the image does not have class {label}: the network gives it class "
-            f"{int(np.argmax(found.scores))}"
+            f"the image does not have class {label}: the network gives it class {found.predicted}"
         )
     # All inputs suffice only if the class of the image itself is certain.
     lasts = [pattern[-1] for pattern in problem.network.exact_patterns(centre)]

@@ -141,7 +141,7 @@ class Explanation(PrintedAsTable):
             "changed": changed.tolist(),
             "values": found.point[changed].tolist(),
             "target": found.target,
-            "predicted": int(np.argmax(found.scores)),
+            "predicted": found.predicted,
         }
         if found.exact is not None:
             tree["values_exact"] = [str(found.exact[i]) for i in changed]

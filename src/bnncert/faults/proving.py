@@ -115,6 +115,7 @@ class FaultProver:
             options=self.options,
             progress=self.progress,
             certificate=path,
+            strict=False,
         )
         if result.status == "robust" and (path is None or result.certificate is not None):
             self.proved[key] = path

@@ -39,6 +39,9 @@ FIRST_SHARE = 0.3
 #: Share of the points of a round that start at a random vertex rather than at a random point.
 VERTEX_SHARE = 0.5
 
+#: Around a given point the first round begins at shares from 1 down to 2^-NEAREST of the region.
+NEAREST = 8.0
+
 #: A target is close if its lowest value is at most this share of the value at the centre.
 CLOSE = 0.25
 
@@ -145,6 +148,8 @@ class Attack:
         Names of the targets to attack (all by default).
     stop_at_first
         Whether one counterexample ends the search.
+    near
+        A point of the region from which the first round begins, in steps of all sizes.
 
     Attributes
     ----------
@@ -162,10 +167,11 @@ class Attack:
         bounds: tuple[LayerBounds, ...] | None = None,
         wanted: set[str] | None = None,
         stop_at_first: bool = True,
+        near: FloatArray | None = None,
     ) -> None:
         network, region = problem.network, problem.region
         self._problem, self._context = problem, context
-        self._stop_at_first = stop_at_first
+        self._stop_at_first, self._near = stop_at_first, near
         if bounds is None:
             bounds = stability(network, region)
             context.note_bounds(bounds)
@@ -225,6 +231,11 @@ class Attack:
                 return
 
     @property
+    def found(self) -> list[Counterexample | None]:
+        """A counterexample for each target, or None."""
+        return list(self._found)
+
+    @property
     def lowest_points(self) -> FloatArray:
         """The points with the lowest values so far, in floating point, one row for each target."""
         return np.array(self._places)
@@ -233,7 +244,7 @@ class Attack:
         """Return the lowest exact value of each target, and a counterexample or None."""
         context = replace(self._context, deadline=deadline)
         targets = self._problem.targets
-        return context.exact_upper_bounds(targets, self._places, self._best), list(self._found)
+        return context.exact_upper_bounds(targets, self._places, self._best), self.found
 
     def _steps(self) -> Iterator[bool]:
         """Yield after each gradient step of all points, round after round."""
@@ -254,6 +265,10 @@ class Attack:
         while True:
             points = region.sample(generator, restarts)
             points = _vertices(region, points, generator)
+            reach = np.ones((restarts, 1))
+            if self.rounds == 0 and self._near is not None:
+                reach = np.exp2(-generator.uniform(0, NEAREST, size=(restarts, 1)))
+                points = region.project(self._near + reach * (points - self._near))
             if self.rounds == 0:
                 points[0] = region.center
             points = on_grid(points, region, step)
@@ -277,7 +292,7 @@ class Attack:
                 size = np.abs(gradient).max(axis=1, keepdims=True)
                 velocity = 0.7 * velocity + gradient / np.maximum(size, 1e-30)
                 shrink = 1.0 - 0.9 * iteration / max(1, iterations - 1)
-                move = self._move(velocity, shrink, (size <= 0)[:, 0], generator)
+                move = reach * self._move(velocity, shrink, (size <= 0)[:, 0], generator)
                 points = on_grid(region.project(points - move), region, step)
                 self._context.report("attack", iteration, iterations)
                 self.steps += 1

@@ -272,6 +272,18 @@ class OutputLayer:
         sums = self._sums.exactly(signs)
         return [s + Fraction(b) for s, b in zip(sums, self.bias.tolist(), strict=True)]
 
+    def exact_class(self, signs: npt.NDArray[Any]) -> int | None:
+        """Return the first class with the highest score, or None if the errors leave it open."""
+        scores = self.exactly(signs)
+        best = max(range(len(scores)), key=lambda k: (scores[k], -k))
+        for k, score in enumerate(scores):
+            doubt = Fraction(0)
+            if self.group[k] != self.group[best] or self.weight_error[k] or self.weight_error[best]:
+                doubt = Fraction(float(self.error[k])) + Fraction(float(self.error[best]))
+            if k != best and doubt and scores[best] - score <= doubt:
+                return None
+        return best
+
     @cached_property
     def integers(self) -> tuple[npt.NDArray[Any], int]:
         """The weights as integers over a common denominator, exactly."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -58,6 +58,11 @@ class Target:
         if any(answer is False for answer in answers):
             return False
         return None if any(answer is None for answer in answers) else True
+
+    def strictly(self) -> Target:
+        """Return the target f_1 < 0, .., f_m < 0, which equality does not reach."""
+        strict = tuple(replace(o, tie_is_fine=True) for o in self.objectives)
+        return replace(self, objectives=strict)
 
     @cached_property
     def largest_violation(self) -> float:

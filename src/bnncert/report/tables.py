@@ -31,8 +31,8 @@ def status_text(answer: Result | TargetResult) -> Text:
     """Return the answer to a question, or for one target, in its colour."""
     if isinstance(answer, Result):
         word, colour = STYLE["misclassified" if answer.is_misclassified else answer.status]
-    elif answer.at_centre:
-        word, colour = STYLE["misclassified" if answer.rival is not None else answer.status]
+    elif answer.is_misclassified and answer.rival is not None:
+        word, colour = STYLE["misclassified"]
     else:
         word, colour = STYLE[answer.finding or answer.status]
     return Text(word, style=colour)

@@ -19,6 +19,7 @@ from bnncert.deadline import Deadline
 from bnncert.description.model import SignZero
 from bnncert.errors import InputError
 from bnncert.methods import REGISTRY, Options, Progress
+from bnncert.methods.strict_search import time_for_strict
 from bnncert.network import Network
 from bnncert.problem import Problem, Targets, Ties, robustness
 from bnncert.radius import BallVerifier, Bisection, bisect
@@ -30,6 +31,7 @@ from bnncert.smallest.lower_side import LowerSide
 from bnncert.smallest.shrinking import Shrinking
 from bnncert.text_table import PrintedAsTable, TextTable
 from bnncert.verdict import Counterexample, InterruptWithResult, Result
+from bnncert.verification import verify
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,6 +214,7 @@ def find_smallest(
             _resume(search, verifier, known)
         bisect(search, verifier, method)
         _certify_known(search, verifier, method)
+        _prefer_strict(search, verifier, method)
     except KeyboardInterrupt as stop:
         raise SmallestInterrupt(search.smallest(verifier)) from stop
     return search.smallest(verifier)
@@ -232,6 +235,24 @@ def _resume(search: CountBisection, verifier: CountVerifier, known: Known) -> No
             search.learn(Probe(float(count), "replay", "not_robust", 0.0), found)
             return
     raise InputError("the witness of the earlier search is not a counterexample of this question")
+
+
+def _prefer_strict(search: CountBisection, verifier: CountVerifier, method: str) -> None:
+    """Look for a strict counterexample of the same count, if the witness is a tie."""
+    tie, seconds = search.counterexample, time_for_strict(verifier.deadline).remaining()
+    if tie is None or not tie.tie or search.upper == 0 or seconds <= 0:
+        return
+    found = verify(
+        *(verifier.network, verifier.ball(search.upper), verifier.label),
+        targets=verifier.targets,
+        ties="robust",
+        method=method,
+        timeout=seconds,
+        options=verifier.options,
+        progress=verifier.progress,
+    ).counterexample
+    if found is not None and search.measure(found) == search.upper:
+        search.counterexample = found
 
 
 def _certify_known(search: CountBisection, verifier: CountVerifier, method: str) -> None:

@@ -23,6 +23,8 @@ def solve_union(
     timeout: float | None = None,
     certificate: str | os.PathLike[str] | None = None,
     announce: Announce | None = None,
+    *,
+    strict: bool = False,
 ) -> Result:
     """Answer a question about a union, and write its certificate if one is wanted.
 
@@ -33,7 +35,7 @@ def solve_union(
     tell = announce or (lambda result: None)
     deadline = Deadline(timeout)
     if certificate is None:
-        result = _answered(UnionRun(question, deadline))
+        result = _answered(UnionRun(question, deadline), strict)
         tell(result)
         return result
     if question.arithmetic == "float32":
@@ -42,14 +44,16 @@ def solve_union(
     Wanted(Path(certificate), question.network, question.arithmetic, question.sign_zero)
     with TemporaryDirectory(prefix="bnncert-") as folder:
         run = UnionRun(question, deadline, Path(folder))
-        result = _answered(run)
+        result = _answered(run, strict)
         tell(result)
         return _certified(run, result, Path(certificate))
 
 
-def _answered(run: UnionRun) -> Result:
+def _answered(run: UnionRun, strict: bool) -> Result:
     try:
         run.run()
+        if strict:
+            run.prefer_strict()
     except KeyboardInterrupt as stop:
         raise VerificationInterrupt(run.result()) from stop
     return run.result()

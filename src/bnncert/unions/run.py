@@ -22,6 +22,8 @@ from bnncert.arrays import FloatArray
 from bnncert.certificate.wanted import Wanted
 from bnncert.deadline import Deadline
 from bnncert.description.rationals import float_above, float_below
+from bnncert.methods.strict_search import STAGE as STRICT
+from bnncert.methods.strict_search import time_for_strict
 from bnncert.methods.sweep import evaluate_points
 from bnncert.pictures import Original
 from bnncert.regions import Box
@@ -74,6 +76,8 @@ class UnionRun:
     example: Counterexample | None = None
     #: The box of the counterexample.
     found_in: int | None = None
+    #: The target of a tie that a strict counterexample has replaced.
+    tied: str | None = None
     notes: dict[str, None] = field(default_factory=dict)
     trusted: dict[str, None] = field(default_factory=dict)
 
@@ -100,6 +104,19 @@ class UnionRun:
             if len(left) == len(open_):
                 return
             open_ = left
+
+    def prefer_strict(self) -> None:
+        """After a tie, look for a strict counterexample for some time, as for a single region."""
+        tie, at_image = self.example, self.found_in == 0
+        if tie is None or not tie.tie or (at_image and tie.class_changes is not False):
+            return
+        started, strict = time.monotonic(), replace(self.question, ties="robust")
+        other = UnionRun(strict, time_for_strict(self.deadline))
+        other.run()
+        if other.example is not None:
+            self.example, self.found_in = other.example, other.found_in
+            self.stages, self.tied = {STRICT: None}, tie.target
+        self._spend(STRICT, started)
 
     def _order(self) -> Iterator[int]:
         """Yield the image itself, and the boxes by the smallest margin of some of their points."""
@@ -334,7 +351,7 @@ class UnionRun:
             rival=rival,
             counterexample=found,
             details=details,
-            finding="not_tried" if is_other else None,
+            finding=("violated" if name == self.tied else "not_tried") if is_other else None,
             at_centre=found is not None and self.found_in == 0,
             trusted=", ".join(self.trusted) or None,
         )
