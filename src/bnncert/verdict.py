@@ -34,6 +34,18 @@ VNNCOMP_WORD: dict[str, str] = {
 }
 
 
+def tie_text(label: int, rival: int, best: int | None, *, one_choice: bool = False) -> str:
+    """Return a tie of the label and an adversarial class in words; `best` is the network's class.
+
+    With `one_choice` it is that of one choice of the signs at 0.
+    """
+    text = f"a tie: classes {min(label, rival)} and {max(label, rival)} have the same score"
+    if best is not None:
+        verb = "stays" if best == label else "changes to"
+        text += f"; the network's argmax (lowest index) {verb} {best}"
+    return f"{text}, for one choice of the signs at 0" if one_choice else text
+
+
 def finite_or_none(value: float) -> float | None:
     """Return a number for JSON; infinite numbers become None."""
     return float(value) if math.isfinite(value) else None
@@ -102,12 +114,7 @@ class Counterexample:
         """A tie in words, and what the network answers; empty if it is none."""
         if self.label is None or self.tied_with is None:
             return ""
-        first, second = sorted((self.label, self.tied_with))
-        text = f"a tie: classes {first} and {second} have the same score"
-        if self.class_changes is not None:
-            verb = "changes to" if self.class_changes else "stays"
-            text += f"; the network's argmax (lowest index) {verb} {self.best}"
-        return f"{text}, for one choice of the signs at 0" if self.is_one_choice else text
+        return tie_text(self.label, self.tied_with, self.best, one_choice=self.is_one_choice)
 
     def __repr__(self) -> str:
         replayed = " and ".join(self.replayed_in)

@@ -165,18 +165,20 @@ def test_any_class_that_wins_at_the_centre_makes_it_misclassified(
     assert [row.status for row in rows] == ["robust", "robust", "robust", "misclassified"]
 
 
-def test_a_tie_at_the_centre_is_a_violation_but_can_be_bounded(tmp_path: Path) -> None:
-    # Scores are x_1 + 1 and x_2 + 1, equal at (1, 1).
+@pytest.mark.parametrize("label", [0, 1])
+def test_a_tie_at_the_centre_is_a_violation_but_can_be_bounded(tmp_path: Path, label: int) -> None:
+    # Scores are x_1 + 1 and x_2 + 1, equal at (1, 1), where the network's class is 0.
     layers = [np.eye(2), np.eye(2)]
     tied = Network.from_arrays(layers, [np.zeros(2), np.ones(2)], input_lo=-2.0, input_hi=2.0)
-    data = Data(np.array([[1.0, 1.0]]), np.array([0]), "p")
+    data = Data(np.array([[1.0, 1.0]]), np.array([label]), "p")
     found = {}
     questions: tuple[Question, ...] = ("verify", "bound")
     for question in questions:
         settings = Settings(question=question, method="sdp")
         with ResultsFile(tmp_path / f"{question}.sqlite") as results:
             (found[question],) = answered(plan_run(tied, data, [0.5], settings=settings), results)
-    assert found["verify"].status == "misclassified"
+    assert found["verify"].predicted == 0
+    assert found["verify"].status == ("misclassified" if label else "not_robust")
     assert (found["bound"].status, found["bound"].lower) == ("unknown", 0.0)
 
 

@@ -49,7 +49,9 @@ def _result_rows(recorded: Recorded) -> Iterable[Sequence[Any]]:
         *("predicted", "status", "lower", "upper", "seconds", "stage", "certificate"),
         *("version", "finished_at", "labels"),
     )
-    yield "network", *asked, *found, *_REGION, "radius_px"
+    yield "network", *asked, *found, *_REGION, "radius_px", "tie"
+    falsified = [r for r in recorded.rows if r.status in ("not_robust", "misclassified")]
+    ties = {r.rowid: one.found.get("tie") for r, one in recorded.evidence(falsified)}
     for r in recorded.rows:
         network = recorded.network(r.key.model_hash)
         step = network.pixel_step
@@ -60,6 +62,7 @@ def _result_rows(recorded: Recorded) -> Iterable[Sequence[Any]]:
             *(getattr(r, name) for name in found),
             *(inputs_text(r.key.grid_step, step), r.key.grid_step, r.key.within),
             radius_in_px(r.key.radius, r.key.norm, step),
+            ties.get(r.rowid),
         )
 
 

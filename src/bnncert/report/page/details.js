@@ -71,7 +71,7 @@ function facts(entry, row) {
   if (entry.found) {
     const f = entry.found, near = f.near ? "; the exact point is rational, its picture is near it" : "";
     const where = f.replayed.join(", ") || "not recorded";
-    add("counterexample", `for ${f.target}, margin ${number(f.value)}, replayed: ${where}${near}`);
+    add("counterexample", `for ${f.target}, margin ${number(f.value)}, replayed: ${where}${near}${f.tie && `; ${f.tie}`}`);
   }
   if (entry.certificate) {
     const c = entry.certificate;
@@ -84,7 +84,8 @@ function points(entry, row) {
   if (entry.numbers) return [numbers(entry.numbers)];
   if (!entry.pictures) return [];
   const known = entry.found && entry.found.predicted !== null && entry.found.predicted !== undefined;
-  const found = known ? `, classified as ${entry.found.predicted}` : "";
+  const tie = known && entry.found.tie ? ", a tie" : "";
+  const found = known ? `, classified as ${entry.found.predicted}${tie}` : "";
   const change = entry.change || {};
   const steps = change.steps ? ` = ${change.steps} px` : "";
   const colours = change.colour ? "grey no change" : "blue less, orange more";

@@ -23,6 +23,7 @@ from bnncert.report.page.links import certificate_link
 from bnncert.report.page.pictures import Album
 from bnncert.report.page.table_data import shortened
 from bnncert.report.page.why import stage_seconds, why_undecided
+from bnncert.verdict import tie_text
 
 #: The most characters of base64 for all pictures together.
 PICTURE_LIMIT = 9_000_000
@@ -95,6 +96,7 @@ def _entry(
             "predicted": found.get("predicted"),
             "replayed": [str(v) for v in _list(found.get("replayed_in"))],
             "near": "input_exact" in found,
+            "tie": _tie(row, evidence),
         }
     if row.certificate is not None:
         entry["certificate"] = certificate_link(row.certificate, recorded.path, page)
@@ -111,6 +113,17 @@ def _target(tree: dict[str, Any]) -> list[Any]:
         str(tree.get("stage", "")),
         str(tree.get("note", "")),
     ]
+
+
+def _tie(row: Row, evidence: Evidence) -> str:
+    """Return a tie in words; empty for a strict counterexample, and for files without ties."""
+    found = evidence.found
+    named = (t.get("rival") for t in evidence.targets if t.get("target") == found.get("target"))
+    rival, best = next(named, None), found.get("predicted")
+    if found.get("tie") is not True or not isinstance(rival, int):
+        return ""
+    known = best if isinstance(best, int) and found.get("class_changes") is not None else None
+    return tie_text(row.key.label, rival, known, one_choice=bool(found.get("one_choice")))
 
 
 def _margin(found: dict[str, Any]) -> float | None:
