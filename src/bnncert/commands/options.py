@@ -52,7 +52,7 @@ LabelsOption = Annotated[
 ]
 TiesOption = Annotated[
     Literal["violation", "robust"],
-    typer.Option("--ties", help="Whether an equal score of a rival is a violation."),
+    typer.Option("--ties", help="Whether an equal score of a rival is a violation; robust: only a higher one."),
 ]
 MethodOption = Annotated[
     str,
