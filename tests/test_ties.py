@@ -240,20 +240,22 @@ def test_the_search_is_a_share_of_the_time_and_no_longer_than_the_tie_took(
 
 
 def test_the_time_limit_holds_while_a_strict_counterexample_is_looked_for() -> None:
-    """Of 400 neurons each input decides one; the least margin is 0 and hard to prove."""
+    """The scores tie at the centre; a strict counterexample changes one sign of 100 alone."""
     rng = np.random.default_rng(0)
-    first = rng.choice([-1.0, 1.0], (120, 60))
-    second = rng.choice([-1.0, 1.0], (80, 120))
-    output = np.zeros((2, 80))
-    output[0] = 1.0
-    # The score of the label is that of its rival as soon as two of 80 signs are -1.
-    network = bnncert.Network.from_arrays(
-        [first, second, output], [np.full(120, 0.5), np.full(80, 0.5), [-76.0, 0.0]]
-    )
-    region = bnncert.Ball("linf", np.zeros(60), 1.0)
+    first, second = rng.choice([-1.0, 1.0], (100, 50)), rng.choice([-1.0, 1.0], (100, 100))
+    centre, half = rng.uniform(-1, 1, 50), np.full(100, 0.5)
+    signs = np.sign(second @ np.sign(first @ centre + half) + half)
+    # The margin is 98 - (99 of the signs as at the centre) + (the first sign as there).
+    output = np.zeros((2, 100))
+    output[0] = -signs
+    output[0, 0] = signs[0]
+    network = bnncert.Network.from_arrays([first, second, output], [half, half, [98.0, 0.0]])
     started = time.monotonic()
-    bnncert.verify(network, region, 0, timeout=2.0)
+    result = bnncert.verify(network, bnncert.Ball("linf", centre, 0.3), 0, timeout=2.0)
     assert time.monotonic() - started < 3.0
+    assert result.counterexample is not None and result.counterexample.tie
+    # A quarter of two seconds, and a second for what does not end at once.
+    assert 0 < result.account.stages["strict"] < 1.5
 
 
 @pytest.fixture
@@ -297,6 +299,17 @@ def test_commands_say_a_tie_in_words_and_in_json(run: Run, folder: Path) -> None
     assert json.loads(Path("s.json").read_text())["witness"]["tie"] is True
     ended = run("verify", "net.npz", "--input", "x.npy", "--label", "0", "--radius", "0")
     assert "tie" not in ended.out
+
+
+def test_an_open_question_says_that_its_upper_bound_is_a_tie(run: Run, folder: Path) -> None:
+    about = ("net.npz", "--input", "x.npy", "--label", "0", "--radius", "0.5", "--ties", "robust")
+    ended = run("verify", *about, "--method", "attack", "--timeout", "1")
+    assert "open: class 1, margin at most 0 (a tie)" in ended.out
+    np.save("labels.npy", np.array([0, 0]))
+    asked = ("--labels", "labels.npy", *about[5:], "--method", "attack", "--timeout", "1")
+    assert run("run", "net.npz", "--data", "xs.npy", *asked, "--out", "r.sqlite").code == 0
+    entry = page_of(Path("r.sqlite")).unpacked("data-details")["0"]
+    assert "at most 0, and no lower bound is known (the upper bound is a tie)" in entry["why"][0]
 
 
 def test_results_csv_and_page_say_a_tie(run: Run, folder: Path) -> None:

@@ -52,7 +52,9 @@ LabelsOption = Annotated[
 ]
 TiesOption = Annotated[
     Literal["violation", "robust"],
-    typer.Option("--ties", help="Whether an equal score of a rival is a violation; robust: only a higher one."),
+    typer.Option(
+        "--ties", help="Whether an equal score is a violation; robust: only a higher one is."
+    ),
 ]
 MethodOption = Annotated[
     str,

@@ -85,9 +85,13 @@ def _between(target: TargetResult) -> str:
     """Return the bounds of a margin in words."""
     if not np.isfinite(target.upper):
         return f"at least {lower_text(target.lower)}"
+    # A point has this margin; ties are no counterexamples with --ties robust.
+    upper = upper_text(target.upper)
+    if target.upper == 0 and target.rival is not None:
+        upper += " (a tie)"
     if not np.isfinite(target.lower):
-        return f"at most {upper_text(target.upper)}"
-    return f"between {lower_text(target.lower)} and {upper_text(target.upper)}"
+        return f"at most {upper}"
+    return f"between {lower_text(target.lower)} and {upper}"
 
 
 def time_text(result: Result) -> str:

@@ -102,10 +102,9 @@ def _combined(
     """Return the answer for a target with what the search showed about it."""
     if after is None:
         return tied
-    lower = tied.lower
-    if after.status == "robust" and after.trusted is None:
-        lower = max(lower, 0.0)
-    upper = min(tied.upper, after.upper)
+    lower, upper = tied.lower, min(tied.upper, after.upper)
+    if after.trusted is None:
+        lower = max(lower, after.lower, 0.0 if after.status == "robust" else lower)
     if after.counterexample is None:
         return replace(tied, lower=lower, upper=upper)
     made = context.result(target, STAGE, since, upper=upper, counterexample=after.counterexample)

@@ -80,6 +80,8 @@ def _classes(targets: Sequence[dict[str, Any]]) -> str:
         gap = f"its margin is at least {lower:g}, and no upper bound is known"
     elif upper is not None:
         gap = f"its margin is at most {upper:g}, and no lower bound is known"
+    if upper is not None and hardest.get("upper") == 0 and hardest.get("rival") is not None:
+        gap += " (the upper bound is a tie)"
     name = str(hardest.get("target", ""))
     if len(left) == len(targets) == 1:
         return f"Open: {name}; {gap}."
