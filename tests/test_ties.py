@@ -95,7 +95,7 @@ def test_an_input_that_ties_and_keeps_its_label_is_not_misclassified() -> None:
     assert result.status == "not_robust" and result.is_at_centre
     assert not result.is_misclassified and not result.to_dict()["misclassified"]
     assert result.counterexample is not None and result.counterexample.tie
-    # Only here: the centre is asked about with all of the region's targets, lowest margin first.
+    # The search after the tie has shown that no margin is below 0.
     assert result.lower == 0
 
 
