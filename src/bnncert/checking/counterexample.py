@@ -25,8 +25,8 @@ MOST_POINT_BITS = 2**16
 
 def check_point(
     sections: Iterator[Section], statement: Statement, network: Network, geometry: Geometry
-) -> None:
-    """Check that there is one more section, a point of the region that violates the property."""
+) -> list[Fraction]:
+    """Check that there is one more section, a point that violates the property; return it."""
     section = next(sections, Section("end"))
     if section.name != "point":
         raise UnreadableError("the counterexample is missing")
@@ -61,7 +61,7 @@ def check_point(
 
     for last in islice(section.budget.timed(last_signs()), MOST_TIE_CHOICES):
         if all(is_violated(f, last) for f in functions):
-            return
+            return point
     raise RejectedError("the point does not violate the property")
 
 

@@ -125,7 +125,11 @@ class StatedGrid:
 
     def contains(self, point: Sequence[Fraction]) -> bool:
         """Whether all coordinates are values of the grid."""
-        return all(Fraction(self.value(i, self.place(i, x))) == x for i, x in enumerate(point))
+        return all(self.has_value(i, x) for i, x in enumerate(point))
+
+    def has_value(self, i: int, x: Fraction) -> bool:
+        """Whether x is a value of input i."""
+        return Fraction(self.value(i, self.place(i, x))) == x
 
     def nearest(
         self, center: Sequence[Fraction], lower: Sequence[Fraction], upper: Sequence[Fraction]

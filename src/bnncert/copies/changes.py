@@ -150,14 +150,34 @@ def group_change(group: Sequence[int], box: Box, names: Sequence[str]) -> Change
 
 
 def categories(group: Sequence[int], box: Box) -> list[int]:
-    """Return the columns of a one-hot group that can be 1 in the box, the others being 0."""
+    """Return the columns of a one-hot group that can be 1 in the box, the others being 0.
+
+    Raises InputError if 0 or 1 is in the bounds, but not on the grid of the box.
+    """
     found = []
     for chosen in group:
         wanted = np.array([float(f == chosen) for f in group])
         columns = list(group)
         if np.all((box.lo[columns] <= wanted) & (wanted <= box.hi[columns])):
+            for f, v in zip(columns, wanted.tolist(), strict=True):
+                _refuse_off_grid(v, f, box, f"input {f}, which is in a one-hot group,")
             found.append(chosen)
     return found
+
+
+def _refuse_off_grid(value: float, feature: int, box: Box, name: str) -> None:
+    """Raise if a value in the bounds of a feature is not one of the box's grid."""
+    if box.values is None:
+        return
+    point = box.lo.copy()
+    point[feature] = value
+    near = float(box.values.at(box.values.nearest(point))[feature])
+    if near != value:
+        step, origin = (float(v[feature]) for v in (box.values.step, box.values.origin))
+        raise InputError(
+            f"value {value:.9g} of {name} is not on the grid of step {step:.9g} from {origin:.9g}; "
+            f"the nearest value is {near:.9g}"
+        )
 
 
 def is_exact(box: Box, feature: int) -> bool:
@@ -207,8 +227,5 @@ def _checked_values(
                 f"value {v:.9g} of feature {name} is outside the region "
                 f"[{box.lo[feature]:.9g}, {box.hi[feature]:.9g}]"
             )
-        if box.values is not None and box.values.dtype == np.float32 and np.float32(v) != v:
-            raise InputError(
-                f"value {v!r} of feature {name} is not a float32 number, as those of the grid are"
-            )
+        _refuse_off_grid(v, feature, box, f"feature {name}")
     return tuple((v,) for v in found)

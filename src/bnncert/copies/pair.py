@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 
 from bnncert.arrays import FloatArray
 from bnncert.checking.rules.relation_products import Relation
+from bnncert.checking.rules.violating_pairs import paired_signs, violation
 from bnncert.copies.parts import PairPart
 from bnncert.network import Network
 from bnncert.replay import OnnxRuntime
@@ -76,55 +77,19 @@ def replayed_pair(
         for x, y in zip((first, second), exact, strict=True)
         for v, w in zip(x.tolist(), y, strict=True)
     )
-    for one, scores_of_one in _answers(network, exact[0]):
-        for two, scores_of_two in _answers(network, exact[1]):
-            if not _is_violated(network, relation, (one, two), (scores_of_one, scores_of_two)):
-                continue
-            scores = tuple(
-                network.output.gain * np.array([float(v) for v in s])
-                for s in (scores_of_one, scores_of_two)
-            )
-            return InputPair(
-                first,
-                second,
-                None if floats else exact,
-                (one, two),
-                (scores[0], scores[1]),
-                tuple(np.flatnonzero(first != second).tolist()),
-                ("exact", *_executed(network, relation, (first, second))),
-            )
-    return None
-
-
-def _answers(network: Network, point: tuple[Fraction, ...]) -> Iterator[tuple[int, list[Fraction]]]:
-    """Yield the class and the scores of an input for each way to decide signs at ties."""
-    for pattern in network.exact_patterns(point):
-        scores = network.output.exactly(pattern[-1])
-        yield max(range(len(scores)), key=lambda k: (scores[k], -k)), scores
-
-
-def _is_violated(
-    network: Network,
-    relation: Relation,
-    classes: tuple[int, int],
-    scores: tuple[list[Fraction], list[Fraction]],
-) -> bool:
-    """Decide with certainty whether the relation is violated; irrational numbers may be unknown."""
-    output = network.output
-    if relation.score is not None:
-        k = relation.score
-        gap = scores[0][k] - scores[1][k]
-        # The bias of the score is the same number at both inputs.
-        return (-gap if relation.falling else gap) > 2 * Fraction(float(output.weight_error[k]))
-    if not relation.is_violated_by(*classes):
-        return False
-    errors = [Fraction(float(e)) for e in output.error]
-    for best, values in zip(classes, scores, strict=True):
-        for k, value in enumerate(values):
-            doubt = errors[best] + errors[k]
-            if k != best and doubt and values[best] - value <= doubt:
-                return False
-    return True
+    wrong = violation(network, relation, paired_signs(network, *exact))
+    if wrong is None:
+        return None
+    one, two = (network.output.gain * np.array([float(v) for v in s]) for s in wrong.scores)
+    return InputPair(
+        first,
+        second,
+        None if floats else exact,
+        wrong.classes,
+        (one, two),
+        tuple(np.flatnonzero(first != second).tolist()),
+        ("exact", *_executed(network, relation, (first, second))),
+    )
 
 
 def _executed(

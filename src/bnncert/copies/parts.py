@@ -15,7 +15,12 @@ from bnncert.arrays import FloatArray
 from bnncert.certificate.statement import region_section
 from bnncert.checking.claims.two_copies import takes_all_values
 from bnncert.checking.rules.product import Product
-from bnncert.checking.rules.relation_products import Relation, increase_product, values_product
+from bnncert.checking.rules.relation_products import (
+    Relation,
+    any_increase_product,
+    increase_product,
+    values_product,
+)
 from bnncert.checking.space import read_space
 from bnncert.copies.changes import Change, PairQuestion, categories
 from bnncert.description.rationals import float_above
@@ -116,7 +121,8 @@ def make_parts(question: PairQuestion) -> Iterator[PairPart]:
 def _products(network: Network, change: Change) -> Iterator[Product]:
     """Yield the products of two copies for the small changes that a change consists of."""
     if not change.values:
-        yield increase_product(network, change.features[0])
+        make = any_increase_product if change.step is None else increase_product
+        yield make(network, change.features[0])
         return
     for before, after in pairwise(change.values):
         yield values_product(network, change.features, before, after)

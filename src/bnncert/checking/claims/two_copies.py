@@ -10,7 +10,10 @@ step and values (x' > x), or about one or more features with values (the states 
 in order).  Each part is about the product of two copies and one small change: one step, any
 increase, or from one state to the next one; the features of other changes with values have these
 values.  The relation is transitive and both inputs of a part lie in the region, so it follows for
-sequences of small changes.
+sequences of small changes.  Values and categories are those of the region's grid.
+
+A failure is a pair of inputs of the region; if sign(0) may be either, the same choice for both of
+them violates the relation (:mod:`bnncert.checking.rules.violating_pairs`).
 """
 
 from __future__ import annotations
@@ -29,7 +32,13 @@ from bnncert.checking.claims.stated_region import no_violation, statement_on
 from bnncert.checking.claims.subject import Shown, Subject, details
 from bnncert.checking.container import RejectedError, Section, UnreadableError, exactly
 from bnncert.checking.parts import Parts
-from bnncert.checking.rules.relation_products import Relation, increase_product, values_product
+from bnncert.checking.rules.relation_products import (
+    Relation,
+    any_increase_product,
+    increase_product,
+    values_product,
+)
+from bnncert.checking.rules.violating_pairs import paired_signs, violation
 from bnncert.checking.space import Space, read_space
 from bnncert.checking.statement import SIGN_OF_ZERO
 from bnncert.network import Network
@@ -59,6 +68,14 @@ class _Change:
     features: tuple[int, ...]
     step: Fraction | None
     values: tuple[tuple[Fraction, ...], ...]
+
+    def pair(self, point: list[Fraction], size: int) -> tuple[list[Fraction], list[Fraction]]:
+        """Return the two inputs of the network that a point of a product consists of."""
+        first, more = point[:size], point[size:]
+        second = first.copy()
+        for f, v in zip(self.features, more, strict=True):
+            second[f] = v if self.values else first[f] + v
+        return first, second
 
     @property
     def words(self) -> str:
@@ -129,20 +146,28 @@ def check_two_copies(section: Section, parts: Parts, subject: Subject) -> Shown:
     arrays = _Arrays.of(section, network.inputs, region.get("grid"))
     one_hot = _groups(found["one_hot"], network.inputs)
     changes = _changes(found["changes"], relation, arrays, one_hot)
-    needed = _needed(network, arrays, space, changes, one_hot)
+    groups = [(group, list(_categories(group, arrays))) for group in one_hot]
+    _refuse_off_grid(space, [*groups, *((c.features, c.values) for c in changes)])
+    needed = _needed(network, arrays, space, changes, groups)
     violations = [conditions for _, conditions in relation.violations(network.classes)]
     if found["failure"] is None:
         goal = no_violation(violations)
-        for both, made in needed:
+        for _, both, made in needed:
             parts.take(both, statement_on(made, made.fields["region"], "robust", goal))
     else:
-        number, violation = _failure(found["failure"], len(violations))
+        number, wrong = _failure(found["failure"], len(violations))
         chosen = next((x for k, x in enumerate(needed) if k == number), None)
         if chosen is None:
             raise RejectedError("it is about a part that does not exist")
-        both, made = chosen
-        goal = no_violation([violations[violation]])
+        change, both, made = chosen
+        goal = no_violation([violations[wrong]])
         parts.take(both, statement_on(made, made.fields["region"], "not_robust", goal))
+        pair = change.pair(parts.point, network.inputs)
+        if not all(space.contains(x) for x in pair):
+            raise RejectedError("an input of the pair lies outside the region")
+        signs = section.budget.timed(paired_signs(network, *pair))
+        if violation(network, relation, signs) is None:
+            raise RejectedError("the pair does not violate the relation")
     return _shown(relation, place, changes, one_hot, network, found["failure"] is not None)
 
 
@@ -263,10 +288,9 @@ def _needed(
     arrays: _Arrays,
     space: Space,
     changes: list[_Change],
-    one_hot: tuple[tuple[int, ...], ...],
-) -> Iterator[tuple[Network, Section]]:
-    """Yield the products and regions that the parts have to be about, in their order."""
-    groups = [(group, list(_categories(group, arrays))) for group in one_hot]
+    groups: list[tuple[tuple[int, ...], list[tuple[Fraction, ...]]]],
+) -> Iterator[tuple[_Change, Network, Section]]:
+    """Yield the changes, products and regions that the parts have to be about, in their order."""
     if not all(states for _, states in groups):
         raise RejectedError("no category of a one-hot group lies in the region")
     # In the parts of one change, the features of another one have its values, too.
@@ -285,8 +309,9 @@ def _needed(
                 for f, value in zip(group, state, strict=True):
                     base.fix(f, float(value))
             if not change.values:
-                both = increase_product(network, features[0])
-                yield both.network, _increase(base, features[0], change.step)
+                make = any_increase_product if change.step is None else increase_product
+                both = make(network, features[0])
+                yield change, both.network, _increase(base, features[0], change.step)
                 continue
             for before, after in pairwise(change.values):
                 for k, f in enumerate(features):
@@ -294,7 +319,17 @@ def _needed(
                     base.fix(size + k, float(after[k]))
                 states = [[float(v) for v in state] for state in (before, after)]
                 both = values_product(network, features, *states)
-                yield both.network, base.with_more(()).section(None, 0.0)
+                yield change, both.network, base.with_more(()).section(None, 0.0)
+
+
+def _refuse_off_grid(
+    space: Space, stated: Sequence[tuple[tuple[int, ...], Sequence[tuple[Fraction, ...]]]]
+) -> None:
+    """Reject states of features that are not values of the region's grid."""
+    for features, states in stated:
+        for f, value in ((f, v) for s in states for f, v in zip(features, s, strict=True)):
+            if space.grid is not None and not space.grid.has_value(f, value):
+                raise RejectedError(f"the value {value} of input {f} is not on the grid")
 
 
 def takes_all_values(space: Space, change: ValueChange) -> bool:
@@ -305,9 +340,8 @@ def takes_all_values(space: Space, change: ValueChange) -> bool:
     values = [Fraction(state[0]) for state in change.values]
     ends = (space.rationals(side)[f] for side in (space.lower, space.upper))
     first, last = (grid.place(f, end) for end in ends)
-    on_grid = all(Fraction(grid.value(f, grid.place(f, v))) == v for v in values)
-    # The values of a change are different and lie in the region.
-    return on_grid and len(values) == last - first + 1
+    # The values of a change are different, on the grid and in the region.
+    return len(values) == last - first + 1
 
 
 def _categories(group: tuple[int, ...], arrays: _Arrays) -> Iterator[tuple[Fraction, ...]]:

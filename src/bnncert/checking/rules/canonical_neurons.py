@@ -4,7 +4,8 @@ Above the first layer a neuron is x = +1 iff w.y >= p with integers w and p.  Di
 greatest common divisor, rounding p up to the next value that w.y can take, and making the first
 weight positive (-x = +1 iff -w.y >= 2 - p) gives the canonical form.  In the first layer
 x = +1 iff w.y + b >= 0 is divided by the common magnitude of the weights if there is one, else by a
-power of two; a neuron with sign(0) = -1 is the opposite of one with sign(0) = +1.
+power of two; a neuron with sign(0) = -1 is the opposite of one with sign(0) = +1.  Where sign(0)
+may be either, x and -x are neurons of the same kind, and the first weight is made positive.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class CanonicalNeurons:
     constant
         1 or -1 for a neuron z with only this sign, else 0.
     tied
-        Whether sign(0) may be either and can occur; such neurons are equal to no other neuron.
+        Whether sign(0) may be either and can occur; each such neuron decides its ties on its own.
     low, high
         In the first layer the enclosure of the bias; above it both are p, as integers.
     """
@@ -53,23 +54,22 @@ class CanonicalNeurons:
     high: npt.NDArray[Any]
 
     def equals(self, other: CanonicalNeurons) -> bool:
-        """Whether all neurons are equal to those with the same numbers, and none is tied."""
+        """Whether all neurons are equal to those with the same numbers."""
         names = ("sign", "constant", "tied", "low", "high")
         parts = [(getattr(self, name), getattr(other, name)) for name in names]
         parts += [(getattr(self.rows, n), getattr(other.rows, n)) for n in ("indptr", "indices")]
         parts.append((self.rows.data, other.rows.data))
-        return not self.tied.any() and all(np.array_equal(a, b) for a, b in parts)
+        return all(np.array_equal(a, b) for a, b in parts)
 
-    def key(self, number: int) -> Hashable | None:
-        """Return what equal neurons have in common, or None if a neuron is equal to no other."""
-        if self.tied[number]:
-            return None
+    def key(self, number: int) -> Hashable:
+        """Return what neurons have in common that are equal, up to their ties."""
+        tied = bool(self.tied[number])
         start, stop = self.rows.indptr[number], self.rows.indptr[number + 1]
         columns = self.rows.indices[start:stop].astype(np.int64).tobytes()
         data = self.rows.data[start:stop]
         low, high = self.low[number], self.high[number]
         if np.issubdtype(self.low.dtype, np.integer):
-            return columns, data.astype(np.int64).tobytes(), int(low)
+            return columns, data.astype(np.int64).tobytes(), int(low), tied
         scaled, scales = self._scaled
         scale = float(scales[number])
         bias: tuple[Hashable, ...] = (float(low) / scale, float(high) / scale)
@@ -77,7 +77,7 @@ class CanonicalNeurons:
         if tiny or not _is_power_of_two(scale):
             # A quotient of floats would be rounded.
             bias = Fraction(float(low)) / Fraction(scale), Fraction(float(high)) / Fraction(scale)
-        return columns, scaled[start:stop].tobytes(), *bias
+        return columns, scaled[start:stop].tobytes(), *bias, tied
 
     @cached_property
     def _scaled(self) -> tuple[FloatArray, FloatArray]:
@@ -134,6 +134,12 @@ def first_layer_neurons(
         # x = +1 iff w.y + b > 0, so -x = +1 iff -w.y - b >= 0.
         sign, moved, low, high = -sign, scale_rows(moved, -np.ones(layer.size)), -high, -low
     tied = np.full(layer.size, layer.sign_zero == "either")
+    if layer.sign_zero == "either":
+        # Then -x is a neuron of the same kind, and the first weight of one of them is positive.
+        filled = np.flatnonzero(np.diff(moved.indptr))
+        sign[filled] = np.where(moved.data[moved.indptr[filled]] < 0, -1, 1)
+        moved = scale_rows(moved, sign)
+        low, high = np.where(sign < 0, -high, low), np.where(sign < 0, -low, high)
     least, most = _range(moved, low, high, box)
     exactly_zero = (np.diff(moved.indptr) == 0) & (low == 0) & (high == 0) & ~tied
     constant = np.where((least > 0) | exactly_zero, 1, np.where(most < 0, -1, 0))

@@ -11,15 +11,21 @@ An irrational threshold of a first layer is known as the two floats that enclose
 the same enclosure are one neuron, so the product says nothing about inputs whose sum lies between
 the floats; neither does a network on its own (`Network.exact_patterns`).  In the product of two
 copies of one network (`copies`) only a neuron and its own copy are one.
+
+Where sign(0) may be either, each neuron decides on its own, and two neurons of one network are
+never one.  A neuron and its own copy decide alike: if the sums of both are 0, both have the same
+sign c.  So they are one neuron if they are the same function; else, above the first layer, they
+read c as a further sign, which is free (x = +1 iff w.y + c >= p + 1; the sums w.y have steps of 2).
+Neurons of two networks that are equal up to their ties decide alike on request (`alike`); the k-th
+such neuron of one network then belongs to the k-th one of the other.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +45,10 @@ from bnncert.network.network import Network
 
 #: The place of a neuron that is constant.
 CONSTANT = -1
+
+#: Which neurons decide alike where sign(0) may be either: none, a neuron and its own copy, or all
+#: that both networks have.
+Ties: TypeAlias = Literal["own", "copies", "alike"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +107,7 @@ def product_network(
     columns: npt.ArrayLike | None = None,
     box: tuple[FloatArray, FloatArray] | None = None,
     copies: bool = False,
+    alike: bool = False,
 ) -> Product:
     """Return the product of two networks.
 
@@ -113,7 +124,11 @@ def product_network(
         between them is left out.  Without a box the product is valid for all inputs.
     copies
         Whether neuron j of both first layers has the same threshold, because one network is a copy
-        of the other.  An irrational threshold is then equal to no other one.
+        of the other.  An irrational threshold is then equal to no other one, and ties of neuron j
+        have the same sign in both.  (If sign(0) may be either in layer 2 but not in layer 1, its
+        ties are independent, so that more than the scores of both copies occurs.)
+    alike
+        Whether neurons that both networks have decide their ties alike, if sign(0) may be either.
 
     Raises
     ------
@@ -147,8 +162,10 @@ def product_network(
         else:
             before = zip((first, second), layers[-1].places, strict=True)
             sides = [_next(net, number, places, width) for net, places in before]
-        apart = number == last and not exact
-        layers.append(_unite(sides, width, apart=apart, copies=copies and number == 0))
+        ties: Ties = "copies" if copies else "alike" if alike else "own"
+        layers.append(_unite(sides, ties, apart=number == last and not exact))
+        if copies and number:
+            layers[-2:] = _with_choices(layers[-2], layers[-1], sides)
         width = layers[-1].size
     output, useful = _output(first.output, second.output, layers[-1].places, width)
     kept = _needed(layers, useful)
@@ -186,45 +203,47 @@ def _columns(first: Network, second: Network, columns: npt.ArrayLike | None) -> 
 class _United:
     """A layer of the product before the neurons are left out that no score depends on."""
 
-    rows: list[Any]
-    chosen: list[IntArray]
+    weights: Any
     low: npt.NDArray[Any]
     high: npt.NDArray[Any]
     tied: BoolArray
     places: tuple[Places, ...]
-    width: int
 
     @property
     def size(self) -> int:
         """The number of neurons."""
         return int(self.low.size)
 
-    @cached_property
-    def weights(self) -> Any:
-        """The weights of all neurons, one row each."""
-        from scipy.sparse import vstack
-
-        parts = [rows[chosen] for rows, chosen in zip(self.rows, self.chosen, strict=True)]
-        kind = np.int64 if all(_is_whole(part) for part in parts) else np.float64
-        return vstack([part.astype(kind) for part in parts], format="csr")
+    @property
+    def width(self) -> int:
+        """The number of inputs."""
+        return int(self.weights.shape[1])
 
 
 def _is_whole(rows: Any) -> bool:
     return bool(np.issubdtype(rows.dtype, np.integer))
 
 
-def _unite(sides: Sequence[CanonicalNeurons], width: int, *, apart: bool, copies: bool) -> _United:
+def _stacked(parts: Sequence[Any]) -> Any:
+    """Return rows below each other, as integers if all of them are."""
+    from scipy.sparse import vstack
+
+    kind = np.int64 if all(_is_whole(part) for part in parts) else np.float64
+    return vstack([part.astype(kind) for part in parts], format="csr")
+
+
+def _unite(sides: Sequence[CanonicalNeurons], ties: Ties, *, apart: bool) -> _United:
     """Give every neuron its place; neurons with the same key have the same place.
 
-    With `apart`, neurons of one network have different places, and none is constant.  With `copies`
-    an enclosed threshold is equal to that of the neuron with the same number only.
+    With `apart`, neurons of one network have different places, and none is constant.  With "copies"
+    a neuron that has ties or an enclosed threshold is equal to the one with the same number only.
     """
     known: dict[Hashable, int] = {}
     count = 0
     chosen: list[IntArray] = []
     places: list[Places] = []
     for side in sides:
-        if places and side.equals(sides[0]):
+        if places and side.equals(sides[0]) and (ties != "own" or not side.tied.any()):
             # Large layers that both networks have are not looked up neuron by neuron again.
             chosen.append(np.zeros(0, dtype=np.int64))
             places.append(places[0])
@@ -235,31 +254,63 @@ def _unite(sides: Sequence[CanonicalNeurons], width: int, *, apart: bool, copies
         new: list[int] = []
         seen: Counter[Hashable] = Counter()
         for j in np.flatnonzero(constant == 0).tolist():
-            key = side.key(j)
-            if copies and key is not None and side.low[j] != side.high[j]:
-                key = key, j
-            if apart:
+            key, tied = side.key(j), bool(side.tied[j])
+            if ties == "copies" and (tied or side.low[j] != side.high[j]):
+                # Of two copies with opposite sums, ties do not have opposite signs.
+                key = key, j, int(side.sign[j])
+            elif ties == "own" and tied:
+                key = key, len(places)
+            if apart or tied:
                 seen[key] += 1
-            found = None if key is None else known.get((key, seen[key]))
-            if found is None:
-                found = count
+            found = known.setdefault((key, seen[key]), count)
+            if found == count:
                 count += 1
                 new.append(j)
-                if key is not None:
-                    known[key, seen[key]] = found
             place[j] = found
         chosen.append(np.array(new, dtype=np.int64))
         places.append(Places(place, sign))
     pick = list(zip(sides, chosen, strict=True))
     return _United(
-        [side.rows for side in sides],
-        chosen,
+        _stacked([side.rows[new] for side, new in pick]),
         np.concatenate([side.low[new] for side, new in pick]),
         np.concatenate([side.high[new] for side, new in pick]),
         np.concatenate([side.tied[new] for side, new in pick]),
         tuple(places),
-        width,
     )
+
+
+def _with_choices(
+    before: _United, layer: _United, sides: Sequence[CanonicalNeurons]
+) -> tuple[_United, _United]:
+    """Give every neuron and its copy the same sign at ties: a free neuron of the layer before.
+
+    Neurons of a first layer are free only if sign(0) may be either in all of it.
+    """
+    from scipy.sparse import csr_array, hstack
+
+    one, two = (places.place for places in layer.places)
+    numbers = np.flatnonzero(sides[0].tied & sides[1].tied & (one != two))
+    first = not np.issubdtype(before.low.dtype, np.integer)
+    if not numbers.size or (first and not before.tied.all()):
+        return before, layer
+    count = numbers.size
+    free = np.zeros(count, dtype=before.low.dtype)
+    before = replace(
+        before,
+        weights=_stacked([before.weights, _empty(count, before.width)]),
+        low=np.concatenate([before.low, free]),
+        high=np.concatenate([before.high, free]),
+        tied=np.concatenate([before.tied, np.ones(count, dtype=bool)]),
+    )
+    places = np.concatenate([one[numbers], two[numbers]])
+    signs = np.concatenate([side.sign[numbers] for side in sides])
+    start, tied = layer.low.copy(), layer.tied.copy()
+    start[places] += 1
+    tied[places] = False
+    columns = np.tile(np.arange(count), 2)
+    further = csr_array((signs, (places, columns)), shape=(layer.size, count))
+    weights = hstack([layer.weights, further], format="csr")
+    return before, replace(layer, weights=weights, low=start, high=start, tied=tied)
 
 
 def _refuse_mixed(first: Network, second: Network) -> None:

@@ -8,6 +8,10 @@ one of two ways:
 
 With d fixed, every neuron of the second copy has a threshold parallel to that of the first copy, so
 that one of the two signs implies the other; no other form of the question is solved as fast.
+
+Where sign(0) may be either, it is so for each neuron on its own, but it is the same for x and x'
+(:mod:`bnncert.checking.rules.violating_pairs`).  A product over-estimates that at d = 0, and where
+sign(0) is known in layer 1 but not in layer 2.
 """
 
 from __future__ import annotations
@@ -20,9 +24,11 @@ from typing import Any
 
 import numpy as np
 
+from bnncert.arrays import IntArray
 from bnncert.checking.rules.disagreement import Condition, disagreement
 from bnncert.checking.rules.product import Product, product_network
 from bnncert.description.matrices import as_sparse, csr_matrix
+from bnncert.network.layers import ThresholdLayer
 from bnncert.network.network import Network
 
 
@@ -128,6 +134,69 @@ def increase_product(network: Network, feature: int) -> Product:
 
     weights = network.layers[0].weights
     return _product(network, hstack([weights, weights[:, [feature]]], format="csr"))
+
+
+def any_increase_product(network: Network, feature: int) -> Product:
+    r"""Return the product for x' = x + d e_f with any d > 0, which is a further input of it.
+
+    A region cannot exclude d = 0, where the ties of x and x' are those of one input.  For d > 0 and
+    w_f > 0 the sum of x' is larger, so the sign of x' is max(sign of x, sign of x') also at ties
+    (min for w_f < 0).  If sign(0) may be either, the second copy reads these from a further layer.
+
+    Examples
+    --------
+    >>> import bnncert
+    >>> from bnncert.checking.rules.relation_products import any_increase_product
+    >>> net = bnncert.Network.from_arrays([[[1, 1], [1, 0]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
+    >>> any_increase_product(net, 1).network.sizes
+    (3, 3, 4)
+    >>> any_increase_product(net.with_sign_zero("either"), 1).network.sizes
+    (3, 3, 3, 4)
+    """
+    from scipy.sparse import csr_array, eye_array, hstack, vstack
+
+    stepped = increase_product(network, feature)
+    layer = network.layers[0]
+    if layer.sign_zero != "either":
+        return stepped
+    own = layer.weights[:, [feature]].toarray().ravel()
+    changed, size = np.flatnonzero(own), layer.size
+    new = stepped.second.layers[0]
+    still = hstack([layer.weights, csr_array((size, 1), dtype=layer.weights.dtype)])
+    rows = vstack([still, new.weights[changed]], format="csr")
+    both = replace(
+        new,
+        rows=as_sparse(rows),
+        bias=np.concatenate([new.bias, new.bias[changed]]),
+        bias_lo=np.concatenate([new.enclosure[0], new.enclosure[0][changed]]),
+        bias_hi=np.concatenate([new.enclosure[1], new.enclosure[1][changed]]),
+    )
+    same = eye_array(size, dtype=np.int8, format="csr")
+    starts = np.ones(size, dtype=np.int64)
+    # The sum of both signs is at least 0 if one is +1, and 2 if both are.
+    starts[changed] = np.where(own[changed] > 0, 0, 2)
+    ordered = hstack([same, same[:, changed]], format="csr")
+    first, second = (
+        replace(net, layers=(below, _signs(matrix, start), *network.layers[1:]))
+        for net, below, matrix, start in (
+            (network, layer, same, np.ones(size, dtype=np.int64)),
+            (stepped.second, both, ordered, starts),
+        )
+    )
+    return product_network(first, second, columns=np.arange(rows.shape[1]), copies=True)
+
+
+def _signs(rows: Any, start: IntArray) -> ThresholdLayer:
+    """Return the layer x = +1 iff W y >= start, whose sums are never 0."""
+    return ThresholdLayer(
+        rows=as_sparse(rows),
+        bias=(1 - start).astype(np.float64),
+        sign_zero="plus",
+        name="ordered signs",
+        on_from=start,
+        tie=np.zeros(start.size, dtype=bool),
+        fixed_sign_zero=True,
+    )
 
 
 def _product(network: Network, rows: Any) -> Product:
