@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TypeAlias
 
+import numpy as np
+
+from bnncert.certificate.wanted import Wanted
 from bnncert.copies.certificate import RelationWriter
 from bnncert.copies.changes import PairQuestion
 from bnncert.copies.pair import InputPair, replayed_pair
 from bnncert.copies.parts import PairPart, make_parts, part_count
 from bnncert.copies.result import PartResult, RelationInterrupt, RelationResult, RelationStatus
 from bnncert.deadline import TIME_IS_UP, Deadline
+from bnncert.description.model import SignZero
 from bnncert.methods import Options, Progress
 from bnncert.solving import solve
 from bnncert.verdict import Counterexample, Result, VerificationInterrupt
+
+#: Values of sign(0) with which a pair is searched if it may be either.
+KNOWN_ZEROS: tuple[SignZero, ...] = ("plus", "minus")
 
 #: Called with an answer before its certificate is written.
 AnnounceRelation: TypeAlias = Callable[[RelationResult], None]
@@ -83,19 +91,12 @@ class _RelationRun:
     def answer(self, writer: RelationWriter | None) -> None:
         """Answer the parts in order; a failure ends the work."""
         for number, part in enumerate(make_parts(self.question)):
-            left = self.deadline.remaining()
-            if left <= 0:
+            if self.deadline.passed():
                 return
             before = self.deadline.elapsed()
             try:
-                found = solve(
-                    [part.problem],
-                    self.asking.method,
-                    None if left == math.inf else left,
-                    self.asking.options,
-                    self._progress(number),
-                    wanted=None if writer is None else writer.part(number, part),
-                )
+                wanted = None if writer is None else writer.part(number, part)
+                found = self._confirmed(number, part, self._solve(number, part, wanted))
             except VerificationInterrupt as stop:
                 self._take(number, part, stop.result, self.deadline.elapsed() - before)
                 raise RelationInterrupt(self.result("unknown")) from stop
@@ -106,11 +107,52 @@ class _RelationRun:
                 self.certified = False
                 self.notes += [f"{part.name}: {found.notes[-1]}"] if found.notes else []
 
+    def _solve(self, number: int, part: PairPart, wanted: Wanted | None) -> Result:
+        left = self.deadline.remaining()
+        return solve(
+            [part.problem],
+            self.asking.method,
+            None if left == math.inf else left,
+            self.asking.options,
+            self._progress(number),
+            wanted=wanted,
+        )
+
+    def _confirmed(self, number: int, part: PairPart, found: Result) -> Result:
+        """Return what was found, with another pair if no choice of sign(0) confirms its own."""
+        if found.counterexample is None:
+            return found
+        for point in self._candidates(number, part, found.counterexample):
+            if self._pair(part, point) is not None:
+                return replace(found, counterexample=point)
+        return found
+
+    def _candidates(
+        self, number: int, part: PairPart, point: Counterexample
+    ) -> Iterator[Counterexample]:
+        """Yield a counterexample, and others from near it or for a known sign(0)."""
+        yield point
+        place = point.point.tolist() if point.exact is None else point.exact
+        for exact in part.with_increases(place):
+            yield replace(point, point=np.array([float(v) for v in exact]), exact=exact)
+        network = self.question.network
+        for zero in KNOWN_ZEROS if network.sign_zero not in KNOWN_ZEROS else ():
+            if self.deadline.passed():
+                return
+            known = replace(self.question, network=network.with_sign_zero(zero))
+            other = next(islice(make_parts(known), number, None))
+            found = self._solve(number, other, None).counterexample
+            if found is not None:
+                yield found
+
+    def _pair(self, part: PairPart, point: Counterexample) -> InputPair | None:
+        return replayed_pair(self.question.network, part, point, self.question.relation)
+
     def _take(self, number: int, part: PairPart, found: Result, seconds: float) -> None:
         """Keep the answer for a part, and the pair of inputs if it fails."""
         status, point = WORDS[found.status], found.counterexample
         if point is not None:
-            pair = replayed_pair(self.question.network, part, point, self.question.relation)
+            pair = self._pair(part, point)
             if pair is None:
                 # The product and the network have to agree; without that there is no answer.
                 status = "unknown"

@@ -33,6 +33,9 @@ from bnncert.regions import Box, EmptyRegionError, Grid, Polytope, Region
 #: The largest number of problems of one question.
 MOST_PARTS = 10_000
 
+#: Increases that are tried instead of 0, as shares of the room that the region leaves.
+SHARES = tuple(Fraction(1, 2**k) for k in (0, 1, 3, 6, 10, 20))
+
 
 @dataclass(frozen=True, eq=False)
 class PairPart:
@@ -44,12 +47,26 @@ class PairPart:
 
     def pair(self, point: Sequence[Any]) -> tuple[tuple[Fraction, ...], tuple[Fraction, ...]]:
         """Return the two inputs of the network that a point of the product consists of."""
-        exact = tuple(Fraction(float(v)) if isinstance(v, float) else Fraction(v) for v in point)
+        exact = tuple(map(Fraction, point))
         size = len(exact) - (len(self.change.features) if self.change.values else 1)
         first, second = exact[:size], list(exact[:size])
         for k, f in enumerate(self.change.features):
             second[f] = exact[size + k] if self.change.values else exact[f] + exact[size]
         return first, tuple(second)
+
+    def with_increases(self, point: Sequence[Any]) -> Iterator[tuple[Fraction, ...]]:
+        """Yield points in which x' is larger or x smaller, for one with any increase that is 0.
+
+        If ties of the input x = x' can have two classes, one of them is not that of a neighbour.
+        """
+        exact = list(map(Fraction, point))
+        if self.change.kind != "any" or exact[-1] != 0:
+            return
+        f, region = self.change.features[0], self.problem.region
+        low, high = (exact[f] - Fraction(region.lo[f]), Fraction(region.hi[f]) - exact[f])
+        for share in SHARES:
+            for room, start in ((high, exact[f]), (low, exact[f] - share * low)):
+                yield *exact[:f], start, *exact[f + 1 : -1], share * room
 
 
 @dataclass(frozen=True, eq=False)

@@ -60,7 +60,8 @@ def compare_networks(
         Inputs, one for each row.  Without a region, both networks are evaluated exactly at all of
         them.  With a region, they are points from which a difference is searched.
     sign_zero
-        Replaces the sign(0) of both models: "plus", "minus" or "either".
+        Replaces the sign(0) of both models: "plus", "minus" or "either".  Then neurons that both
+        networks have decide their ties alike; classes differ if they do so for all choices.
     method
         The method that decides about the product of both networks, see ``bnncert methods``.
     timeout
@@ -193,7 +194,7 @@ def _by_neurons(findings: Findings, region: Region | None) -> Product | None:
         findings.update(status="identical", how="normal forms", scope=ALL_INPUTS)
         findings.certify(_identity)
         return None
-    product = product_network(first, second)
+    product = product_network(first, second, alike=True)
     findings.update(shared=product.shared)
     box = None
     if not scores_agree(product):
@@ -220,7 +221,7 @@ def _agree_within(product: Product, box: tuple[FloatArray, FloatArray]) -> bool:
     neurons = first_layer_neurons(network.layers[0], numbers, network.inputs, box)
     if not neurons.constant.any():
         return False
-    return scores_agree(product_network(product.first, product.second, box=box))
+    return scores_agree(product_network(product.first, product.second, box=box, alike=True))
 
 
 def _identity(writer: ClaimWriter) -> str:
@@ -228,7 +229,7 @@ def _identity(writer: ClaimWriter) -> str:
     if writer.first.content_hash == writer.second.content_hash:
         return writer.write("normal forms")
     # The files state differently what has no effect, such as sign(0) where no sum is 0.
-    if scores_agree(product_network(writer.first, writer.second)):
+    if scores_agree(product_network(writer.first, writer.second, alike=True)):
         return writer.write("neurons")
     raise CertificateError("no certificate: the normal forms are stated differently")
 

@@ -11,11 +11,15 @@ product the `excluded` classes and whether the conditions compare `all_scores`.
 * product: a part about the product shows that no pair of different classes occurs.  Parts before it
   may show that a network does not give some classes, because their scores are below that of a
   `label`; `excluded` has the label and the classes of A and B.
-* point: a part about the product is an input at which the two classes occur.
+* point: a part about the product is an input at which the two classes occur.  If sign(0) may be
+  either, each network has its class there however its ties are decided.
+
+In the product, neurons that both networks have decide their ties alike.
 """
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -31,6 +35,7 @@ from bnncert.checking.rules.product import product_network
 from bnncert.checking.space import read_space
 from bnncert.checking.statement import SIGN_OF_ZERO, Statement
 from bnncert.network import Network
+from bnncert.network.network import MOST_TIE_CHOICES
 
 NAMES = ("networks", "verdict", "how", "classes", "region", "excluded", "all_scores")
 
@@ -45,6 +50,9 @@ WAYS: dict[str, tuple[str, bool, bool | None]] = {
 
 #: What claims say about irrational numbers if they rely on their enclosures.
 ENCLOSED = "irrational numbers that the same floats enclose count as equal"
+
+#: What claims about the product say if sign(0) may be either.
+ALIKE = "at ties, neurons that both networks have take the same sign"
 
 
 def check_equivalence(section: Section, parts: Parts, subject: Subject) -> Shown:
@@ -71,16 +79,18 @@ def check_equivalence(section: Section, parts: Parts, subject: Subject) -> Shown
             raise RejectedError("the normal forms differ")
     elif how == "neurons":
         box = None if region is None else _box(section, region, one)
-        if not scores_agree(product_network(one, two, box=box)):
+        if not scores_agree(product_network(one, two, box=box, alike=True)):
             raise RejectedError("the scores of the two networks are different functions")
     elif how == "one class":
         others = [k for k in range(one.classes) if k != chosen[0]]
         for network in (one, two):
             statement = parts.take(network, _below(section, region, chosen[0], others))
     elif how == "point":
-        network = product_network(one, two).network
+        network = product_network(one, two, alike=True).network
         goal = no_violation([disagreement(one.classes, *chosen)])
         parts.take(network, statement_on(section, region, "not_robust", goal))
+        for net, label in zip((one, two), chosen, strict=True):
+            _refuse_other_class(section, net, parts.point, label)
     else:
         statement = _check_product(section, parts, one, two)
     inputs = "shown" if statement is None else statement.assumptions["inputs"]
@@ -121,6 +131,20 @@ def _box(section: Section, region: Any, network: Network) -> tuple[FloatArray, F
     return section.floats("lo", network.inputs), section.floats("hi", network.inputs)
 
 
+def _refuse_other_class(
+    section: Section, network: Network, point: list[Fraction], label: int
+) -> None:
+    """Reject an input at which ties can be decided so that a network has another class."""
+    count = 0
+    for pattern in section.budget.timed(network.exact_patterns(point)):
+        scores, count = network.output.exactly(pattern[-1]), count + 1
+        if scores.index(max(scores)) != label:
+            raise RejectedError("the class of a network at the input depends on its ties")
+    # With as many patterns as this, some may be missing.
+    if not 0 < count < MOST_TIE_CHOICES:
+        raise RejectedError("the class of a network at the input is not determined")
+
+
 def _below(section: Section, region: Any, label: int, classes: list[int]) -> Section:
     """Return the statement that some classes score less than the label on the region."""
     goal = {"kind": "classification", "label": label, "rivals": classes, "ties": "violation"}
@@ -142,7 +166,7 @@ def _check_product(section: Section, parts: Parts, one: Network, two: Network) -
                 parts.take(network, _below(section, region, excluded["label"], excluded[name]))
                 # The part has shown that these are classes other than the label.
                 left -= set(excluded[name])
-    product = product_network(one, two)
+    product = product_network(one, two, alike=True)
     pairs = disagreements(count, *possible, all_scores=all_scores)
     goal = no_violation([conditions for _, _, conditions in pairs])
     return parts.take(product.network, statement_on(section, region, "robust", goal))
@@ -162,9 +186,11 @@ def _shown(
         named.append(ENCLOSED)
     if inputs != "shown":
         named.append("not shown: that the region has an input")
-    # The choices at ties of two networks are independent, also if the networks are equal.
-    tied = any(layer.sign_zero == "either" for layer in one.layers)
+    # Robustness of each network and determined classes hold however ties are decided.
+    tied = any(layer.sign_zero == "either" for layer in (*one.layers, *two.layers))
     alike = " if their ties have the same signs" if tied else ""
+    if tied and how in ("neurons", "product"):
+        named.append(ALIKE)
     texts = {
         "normal forms": "the two networks have the same normal form, so they give the same class "
         f"for all inputs{alike}",
