@@ -63,11 +63,17 @@ def test_values_on_a_grid_of_another_step_are_not() -> None:
 
 
 def with_steps(sections: list[Section], features: tuple[int, ...], step: float) -> list[Section]:
-    """Return a certificate whose claim and parts state another step of some inputs."""
+    """Return a certificate whose claim and parts state another step of some inputs.
+
+    If these inputs change, their second values are the last inputs of the parts.
+    """
     made = deepcopy(sections)
+    (change,) = made[0].fields["details"]["changes"]
+    more = range(4, 4 + len(features)) if change["features"] == list(features) else ()
     for section in made:
         if "grid_step" in section.arrays:
-            section.arrays["grid_step"][list(features)] = step
+            steps = section.arrays["grid_step"]
+            steps[[f for f in (*features, *more) if f < steps.size]] = step
     return made
 
 
@@ -81,7 +87,10 @@ def with_steps(sections: list[Section], features: tuple[int, ...], step: float) 
             ),
             GROUP,
         ),
-        (lambda path: bnncert.check_monotone(NETWORK, 0, BOX, values=[1, 4], certificate=path), (0,)),
+        (
+            lambda path: bnncert.check_monotone(NETWORK, 0, BOX, values=[1, 4], certificate=path),
+            (0,),
+        ),
     ],
 )
 def test_claims_about_values_off_the_grid_are_rejected(

@@ -14,13 +14,19 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert.checking import RejectedError, check
-from bnncert.checking.rules.relation_products import Relation
+from bnncert.checking.rules.relation_products import (
+    Relation,
+    any_increase_product,
+    increase_product,
+    values_product,
+)
 from bnncert.copies.certificate import RelationWriter
 from bnncert.copies.changes import PairQuestion, feature_change
 from bnncert.copies.parts import make_parts
 from bnncert.verdict import Counterexample
 from tests.brute_force import TinyNetwork
-from tests.copies.pairs import Point, class_of, fails, ordered_pairs
+from tests.copies.pairs import Point, agree, class_of, fails, ordered_pairs, outcomes
+from tests.random_questions import random_network
 from tests.strategies import tiny_networks
 
 #: Without shrinking, which would ask many more questions.
@@ -109,6 +115,45 @@ def test_fair_classes(
     box, pairs = lines(tiny, data)
     result = bnncert.check_fair(tiny.build(), 0, box, timeout=60, certificate=path)
     agrees(result, tiny, pairs, lambda a, b: class_of(a) != class_of(b), path)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_the_scores_of_products_are_those_of_one_choice_for_both_inputs(seed: int) -> None:
+    """Products of two copies have exactly these scores; with any increase of 0 they may have more.
+
+    For input (x, d) the second input is x + d e_f, and for (x, v) it has the values v.
+    """
+    rng = np.random.default_rng(seed)
+    tiny = random_network(rng, 3, "either")
+    network, f = tiny.build(), int(rng.integers(0, 3))
+    features = rng.permutation(3)[: int(rng.integers(1, 4))].tolist()
+    old, new = rng.integers(-1, 2, (2, len(features))).tolist()
+    made = [
+        (increase_product(network, f).network, True),
+        (any_increase_product(network, f).network, True),
+        (values_product(network, features, old, new).network, False),
+    ]
+    for _ in range(8):
+        x = [Fraction(int(v), 2) for v in rng.integers(-3, 4, 3)]
+        step = Fraction(int(rng.integers(0, 4)), 2)
+        for both, increase in made:
+            one = list(x)
+            for g, v in () if increase else zip(features, old, strict=True):
+                one[g] = Fraction(v)
+            more = [step] if increase else [Fraction(v) for v in new]
+            two = list(one)
+            for g, v in zip([f] if increase else features, more, strict=True):
+                two[g] = two[g] + v if increase else v
+            wanted = {
+                a + b
+                for a, first in outcomes(tiny, one)
+                for b, second in outcomes(tiny, two)
+                if agree(first, second)
+            }
+            found = {tuple(both.output.exactly(p[-1])) for p in both.exact_patterns([*one, *more])}
+            scale = Fraction(network.output.gain)
+            found = {tuple(scale * v for v in scores) for scores in found}
+            assert wanted == found if one != two else wanted <= found
 
 
 def test_one_input_twice_does_not_undo_a_decision(tmp_path: Path) -> None:

@@ -88,7 +88,9 @@ def test_answers_on_a_grid(tmp_path: Path, seed: int) -> None:
         assert found.status == "different" if any(differ) else found.status != "different"
 
 
-def forged(path: Path, one: bnncert.Network, two: bnncert.Network, classes: tuple[int, int]) -> None:
+def forged(
+    path: Path, one: bnncert.Network, two: bnncert.Network, classes: tuple[int, int]
+) -> None:
     """Write the claim that two networks have different classes at the input 0."""
     product = product_network(one, two, alike=True)
     point = np.zeros(2)

@@ -70,7 +70,8 @@ def check_monotone(
     names
         The names of the inputs for messages.
     sign_zero, method, timeout, options, progress, certificate, announce
-        Those of :func:`verify`.
+        Those of :func:`verify`.  If sign(0) may be either, it is +1 or -1 for each neuron, and the
+        same one for both inputs.
 
     Returns
     -------
@@ -157,7 +158,8 @@ def check_fair(
     names
         The names of the inputs for messages.
     sign_zero, method, timeout, options, progress, certificate, announce
-        Those of :func:`verify`.
+        Those of :func:`verify`.  If sign(0) may be either, it is +1 or -1 for each neuron, and the
+        same one for both inputs.
 
     Returns
     -------

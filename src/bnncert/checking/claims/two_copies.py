@@ -406,6 +406,8 @@ def _shown(
     pairs = f"two inputs in {place}{groups} that are equal up to {what}"
     text = f"for some {pairs}, this is wrong: {goal}" if fails else f"for every {pairs}: {goal}"
     named = ["real arithmetic", SIGN_OF_ZERO[network.sign_zero]]
+    if any(layer.sign_zero == "either" for layer in network.layers):
+        named.append("the same for both inputs")
     named += ["of equal scores the first counts"] if relation.score is None else []
     assumptions = {
         "sign_zero": network.sign_zero,
