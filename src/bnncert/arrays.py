@@ -1,7 +1,8 @@
-"""Array types by content, and the conversion of optional numbers."""
+"""Array types by content, their hash, and the conversion of optional numbers."""
 
 from __future__ import annotations
 
+import hashlib
 from typing import TypeAlias
 
 import numpy as np
@@ -19,3 +20,8 @@ SignArray: TypeAlias = npt.NDArray[np.int8]
 def optional_floats(values: npt.ArrayLike | None) -> FloatArray | None:
     """Return numbers as an array of floats, and None for None."""
     return None if values is None else np.asarray(values, dtype=np.float64)
+
+
+def numbers_hash(numbers: FloatArray) -> str:
+    """Return the SHA-256 of numbers as little-endian float64, one after the other."""
+    return hashlib.sha256(numbers.astype("<f8").tobytes()).hexdigest()

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bnncert.arrays import numbers_hash
 from bnncert.batch.other_answers import OtherAnswer, checked_answer, made_answer
 from bnncert.batch.recorded import read_recorded
-from bnncert.batch.rows import InputRecord, point_hash
+from bnncert.batch.rows import InputRecord
 from bnncert.batch.store import ResultsFile
 from bnncert.errors import FormatError, InputError
 
@@ -22,7 +23,7 @@ def explanation(**changes: object) -> OtherAnswer:
         {"ties": "violation"},
         {"kept": [0], "minimal": True},
         **{"kind": "explain", "model_hash": "m", "input_name": "x.npy [0]", "label": 1},
-        **{"input_hash": point_hash(POINT), "region": "data box", "labels": "own"},
+        **{"input_hash": numbers_hash(POINT), "region": "data box", "labels": "own"},
         **{"status": "minimal", "summary": "1 of 2 inputs is kept", "seconds": 0.5},
     )
     return replace(made, finished_at="2026-01-01T00:00:00+00:00", **changes)
@@ -32,7 +33,7 @@ def test_answers_are_read_as_they_were_written(tmp_path: Path) -> None:
     path = tmp_path / "r.sqlite"
     answers = [explanation(), explanation(kind="faults"), explanation(kind="count", label=0)]
     with ResultsFile(path) as results:
-        results.add_inputs([InputRecord(point_hash(POINT), 1, (2,), POINT)])
+        results.add_inputs([InputRecord(numbers_hash(POINT), 1, (2,), POINT)])
         for answer in answers:
             results.replace_other(answer)
         assert results.rows() == []
@@ -42,7 +43,7 @@ def test_answers_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert recorded.of_kind("faults") == [answers[1]]
     assert recorded.others[0].tree == {"kept": [0], "minimal": True}
     assert recorded.model_hashes == ["m"]
-    found = recorded.inputs([point_hash(POINT), "unknown"])
+    found = recorded.inputs([numbers_hash(POINT), "unknown"])
     assert [r.point.tolist() for r in found.values()] == [POINT.tolist()]
 
 

@@ -42,7 +42,7 @@ def two_balls(section: Section, parts: Parts, subject: Subject) -> Shown:
     assert found == {"balls": 2}
     for radius in RADII:
         parts.take(subject.network, ball(radius))
-    return Shown("two balls are robust", "balls", {})
+    return Shown("two balls are robust", "balls", {}, {})
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def path(tmp_path: Path, network: bnncert.Network, monkeypatch: pytest.MonkeyPat
 def test_a_claim_with_its_parts_is_accepted(path: Path, network: bnncert.Network) -> None:
     report = check(path, network)
     assert (report.statement, report.verdict, report.targets) == (
-        "two balls are robust",
+        f"two balls are robust; SHA-256: network {network.content_hash}",
         "balls",
         2,
     )

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bnncert.arrays import FloatArray
+from bnncert.arrays import FloatArray, numbers_hash
 from bnncert.batch.balls import Balls
 from bnncert.batch.config.configuration import (
     DEMO_DATA,
@@ -32,7 +32,7 @@ from bnncert.batch.instance import (
 )
 from bnncert.batch.labelled_points import Data, read_data
 from bnncert.batch.radius_text import inputs_text, radius_text
-from bnncert.batch.rows import InstanceKey, NetworkRecord, point_hash
+from bnncert.batch.rows import InstanceKey, NetworkRecord
 from bnncert.bundled import load_demo_images, load_demo_network
 from bnncert.errors import BnncertError, InputError
 from bnncert.formats.inputs import pick_point
@@ -225,7 +225,7 @@ def _instances(
     instances = []
     for radius in sizes:
         for index, point, label, predicted in asked:
-            content = point_hash(point)
+            content = numbers_hash(point)
             key = replace(common, input_index=index, input_hash=content, label=label, radius=radius)
             instances.append(
                 Instance(

@@ -200,11 +200,6 @@ class Evidence:
     counterexample: FloatArray | None
 
 
-def point_hash(point: FloatArray) -> str:
-    """Return the hash of an input: SHA-256 of its values as little-endian float64."""
-    return hashlib.sha256(point.astype("<f8").tobytes()).hexdigest()
-
-
 def label_source(rows: Iterable[Row]) -> LabelSource:
     """Return where the labels of rows come from.
 

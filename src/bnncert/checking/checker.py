@@ -15,6 +15,7 @@ from bnncert.checking.container import (
     Budget,
     RejectedError,
     Section,
+    WatchedSections,
     read_sections,
 )
 from bnncert.checking.parts import Parts
@@ -75,15 +76,19 @@ def check(
     if other is not None:
         other = other.with_sign_zero(sign_zero)
     budget = Budget(timeout)
-    sections = budget.timed(read_sections(path, budget))
+    watched = WatchedSections(budget.timed(read_sections(path, budget)))
+    sections = iter(watched)
     try:
         first = next(sections, Section("end"))
         if first.name == "claim":
-            return check_claim(first, Parts(sections), Subject(network, other))
-        parts = Parts(chain([first], sections))
-        statement = parts.take(network)
-        parts.finish()
+            report = check_claim(first, Parts(sections), Subject(network, other))
+        else:
+            parts = Parts(chain([first], sections))
+            statement = parts.take(network)
+            parts.finish()
+            report = statement.report(network, parts.clauses, parts.leaves, budget.seconds)
     except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
         # The file is rejected if its content causes any of these errors.
         raise RejectedError(f"it is too large or inconsistent ({type(error).__name__})") from error
-    return statement.report(parts.clauses, parts.leaves, budget.seconds)
+    watched.refuse_unread()
+    return report

@@ -164,12 +164,15 @@ class Section:
     arrays: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     #: The budget of the file.
     budget: Budget = field(default_factory=Budget)
+    #: The arrays that have been read, see :class:`WatchedSections`.
+    read: set[str] = field(default_factory=set)
 
     def integers(self, name: str) -> npt.NDArray[np.int64]:
         """Return a one-dimensional array of integers."""
         array = self.arrays.get(name)
         if array is None or array.dtype.kind != "i":
             raise UnreadableError(f"section {self.name}: no list of integers {name!r}")
+        self.read.add(name)
         return array.astype(np.int64)
 
     def floats(self, name: str, size: int) -> npt.NDArray[np.float64]:
@@ -177,6 +180,7 @@ class Section:
         array = self.arrays.get(name)
         if array is None or array.shape != (size,) or array.dtype.kind != "f":
             raise UnreadableError(f"section {self.name}: no {size} floats {name!r}")
+        self.read.add(name)
         if not np.all(np.isfinite(array)):
             raise UnreadableError(f"section {self.name}: {name!r} has NaN or infinity")
         return array.astype(np.float64)
@@ -251,6 +255,30 @@ def read_sections(path: AnyPath, budget: Budget | None = None) -> Iterator[Secti
             raise UnreadableError("the checksum is wrong")
         if file.read(1):
             raise UnreadableError("there is something after the end")
+
+
+class WatchedSections:
+    """The sections of a file, of which every array has to be read.
+
+    A number that nothing depends on could be mistaken for a part of the statement or of its proof.
+    """
+
+    def __init__(self, sections: Iterable[Section]) -> None:
+        self._sections = sections
+        #: The name of each section, its arrays, and those that have been read.
+        self._given: list[tuple[str, set[str], set[str]]] = []
+
+    def __iter__(self) -> Iterator[Section]:
+        for section in self._sections:
+            if section.arrays:
+                self._given.append((section.name, set(section.arrays), section.read))
+            yield section
+
+    def refuse_unread(self) -> None:
+        """Refuse an array that the check has not read."""
+        for name, arrays, read in self._given:
+            if more := arrays - read:
+                raise UnreadableError(f"section {name}: {min(more)!r} does not belong there")
 
 
 def _read_section(file: BinaryIO, digest: Any, budget: Budget) -> Section:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -54,6 +54,8 @@ class Space:
     matrix: Floats
     right: Floats
     grid: StatedGrid | None = None
+    #: The numbers by which the region is named: those of its centre, or of all its bounds.
+    named: dict[str, Floats] = field(default_factory=dict)
 
     def rationals(self, numbers: Objects) -> list[Fraction]:
         """Return numbers of the box or the ball as rationals."""
@@ -138,6 +140,7 @@ def read_space(section: Section, network: Network) -> tuple[Space, str, str]:
         box = data_box_words(given.get("clip_lo"), given.get("clip_hi"), network)
         words = f"{_ball_words(kind, radius, reach, size)} {box}"
         words += "" if radius else ", which is one point"
+        named = {"centre": given["center"]}
     else:
         none = whole[:0]
         space = Space(exact["lo"], exact["hi"], None, none, 0, shift, matrix, right)
@@ -145,12 +148,13 @@ def read_space(section: Section, network: Network) -> tuple[Space, str, str]:
         box = f"the region's own bounds {bounds}"
         words = f"a box in {size} dimensions with bounds {bounds}"
         words = f"a polytope of {right.size} inequalities in {words}" if right.size else words
+        named = {kind: np.concatenate([given["lo"], given["hi"], matrix.ravel(), right])}
     if grid is not None:
         space = _on_grid(space, grid, exact)
         words = f"{words}, {grid.words(network)}"
     if np.any(space.lower > space.upper):
         raise RejectedError("the region is empty")
-    return space, words, box
+    return replace(space, named=named), words, box
 
 
 def _given(section: Section, kind: str, size: int) -> dict[str, Floats]:
@@ -280,11 +284,11 @@ def _nearest_float32(x: Fraction, low: Fraction, high: Fraction) -> Fraction | N
 
 def has_input(section: Section, space: Space, float32: bool) -> bool:
     """Whether the region has an input: boxes and balls have, a polytope needs a point as proof."""
+    point = None
+    if "inside" in section.arrays:
+        point = section.floats("inside", len(space.lower))
+        if not space.contains([Fraction(v) for v in point.tolist()]):
+            raise RejectedError("the input that shows that the region is not empty lies outside")
     if not space.right.size:
         return space.grid is None or space.has_grid_point()
-    if "inside" not in section.arrays:
-        return False
-    point = section.floats("inside", len(space.lower))
-    if not space.contains([Fraction(v) for v in point.tolist()]):
-        raise RejectedError("the input that shows that the region is not empty lies outside")
-    return not float32 or bool(np.all(point.astype(np.float32) == point))
+    return point is not None and (not float32 or bool(np.all(point.astype(np.float32) == point)))

@@ -6,10 +6,11 @@ adversarial classes or conditions, and a region without inputs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias, get_args
 
+from bnncert.arrays import FloatArray, numbers_hash
 from bnncert.checking.container import RejectedError, Section, UnreadableError, exactly
 from bnncert.checking.function import Function
 from bnncert.checking.space import Space, has_input, read_space
@@ -45,6 +46,31 @@ class Report:
     assumptions: dict[str, str]
     #: The property as the file states it.
     property: dict[str, Any]
+    #: What the certificate is about: the SHA-256 of the network, of the `other` one if there are
+    #: two, and of the `centre` of its region, or of the bounds of a `box` or `polytope`.
+    about: dict[str, str]
+    #: The centre itself, if there is one.
+    centre: FloatArray | None = field(repr=False, compare=False)
+
+
+def report_of(
+    text: str, networks: dict[str, Network], named: dict[str, FloatArray], **rest: Any
+) -> Report:
+    """Return the report of an accepted certificate.
+
+    Parameters
+    ----------
+    text
+        The statement without the names of what it is about.
+    networks, named
+        The networks and the numbers that are named by their hashes.
+    rest
+        The other fields of the report.
+    """
+    about = {name: network.content_hash for name, network in networks.items()}
+    about |= {name: numbers_hash(numbers) for name, numbers in named.items()}
+    words = ", ".join(f"{name} {digest}" for name, digest in about.items())
+    return Report(f"{text}; SHA-256: {words}", about=about, centre=named.get("centre"), **rest)
 
 
 @dataclass(frozen=True)
@@ -86,17 +112,19 @@ class Statement:
     assumptions: dict[str, str]
     property: dict[str, Any]
 
-    def report(self, clauses: int, leaves: int, seconds: float) -> Report:
-        """Return the report of a claim that has been checked."""
-        return Report(
+    def report(self, network: Network, clauses: int, leaves: int, seconds: float) -> Report:
+        """Return the report of a claim about a network that has been checked."""
+        return report_of(
             self.text,
-            self.verdict,
-            len(self.targets),
-            clauses,
-            leaves,
-            seconds,
-            self.assumptions,
-            self.property,
+            {"network": network},
+            self.space.named,
+            verdict=self.verdict,
+            targets=len(self.targets),
+            clauses=clauses,
+            leaves=leaves,
+            seconds=seconds,
+            assumptions=self.assumptions,
+            property=self.property,
         )
 
     @staticmethod
@@ -120,7 +148,7 @@ class Statement:
         }
         named = [f"{arithmetic} arithmetic", SIGN_OF_ZERO[network.sign_zero]]
         named += [TIES[ties]] if ties in TIES else []
-        if verdict == "robust" and not has_input(section, space, arithmetic == "float32"):
+        if not has_input(section, space, arithmetic == "float32") and verdict == "robust":
             assumptions["inputs"] = "not shown"
             named.append("not shown: that the region has an input")
         text = f"for every input in {place}: {words} ({', '.join(named)})"

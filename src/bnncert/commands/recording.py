@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bnncert.arrays import numbers_hash
 from bnncert.batch.other_answers import Kind, made_answer
-from bnncert.batch.rows import InputRecord, NetworkRecord, point_hash
+from bnncert.batch.rows import InputRecord, NetworkRecord
 from bnncert.batch.store import ResultsFile
 from bnncert.commands.question import CommandQuestion
 from bnncert.problem import targets_text
@@ -62,7 +63,7 @@ class Recording:
                 kind=self.kind,
                 model_hash=network.content_hash,
                 input_name=question.where,
-                input_hash=point_hash(point),
+                input_hash=numbers_hash(point),
                 label=question.label,
                 labels=question.labels,
                 region=self.region,

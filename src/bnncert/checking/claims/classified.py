@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, SignArray
-from bnncert.checking.claims.subject import Subject
+from bnncert.checking.claims.subject import Shown, Subject
 from bnncert.checking.container import RejectedError, Section, UnreadableError
 from bnncert.checking.function import Function
 from bnncert.checking.space import data_box_words, read_radius, refuse_wide
@@ -73,14 +73,15 @@ class ClassifiedImage:
             },
         )
 
-    def statement(self, inputs: str, network: Network) -> str:
-        """Return the claim in words; `inputs` are those that it is about, as in "every shift"."""
+    def shown(self, inputs: str, network: Network) -> Shown:
+        """Return what is shown; `inputs` are those that it is about, as in "every shift"."""
         named = ["real arithmetic", SIGN_OF_ZERO[network.sign_zero], TIES[self.property["ties"]]]
         start = f"for {inputs}, {self.assumptions['data_box']}: "
         if self.verdict == "not_robust":
             some = inputs.replace(" and every ", " or some ").replace("every ", "some ")
             start = f"{some}, {self.assumptions['data_box']}, violates: "
-        return f"{start}{self.words} ({', '.join(named)})"
+        words = f"{start}{self.words} ({', '.join(named)})"
+        return Shown(words, self.verdict, self.assumptions, {"centre": self.image})
 
     def refuse_violation(self, lasts: Iterable[SignArray]) -> None:
         """Reject last-layer signs at which a function is not certainly positive."""
@@ -104,13 +105,6 @@ def least_sum(function: Function) -> int:
     """Return the least weighted sum at which the function is certainly positive."""
     limit = (function.doubt - function.constant) * function.denominator
     return ceil(limit) if function.tie_is_fine else floor(limit) + 1
-
-
-def refuse_arrays(section: Section, needed: tuple[str, ...]) -> None:
-    """Raise if the arrays are not the needed ones and those of a data box."""
-    known = {"image", *needed}
-    if not known <= section.arrays.keys() <= {*known, "clip_lo", "clip_hi"}:
-        raise UnreadableError("section claim: the arrays are not those of its kind")
 
 
 def stated_radius(value: Any) -> float:

@@ -48,7 +48,7 @@ def check_count(section: Section, parts: Parts, subject: Subject) -> Shown:
     total, lower, upper = (_number(found[name]) for name in ("total", "lower", "upper"))
     claim = {"kind": "classification", **{k: found[k] for k in ("label", "rivals", "ties")}}
     arrays = {k: v for k, v in section.arrays.items() if k in REGION_ARRAYS}
-    region = Section("claim", {}, arrays, section.budget)
+    region = Section("claim", {}, arrays, section.budget, section.read)
     needed = statement_on(region, found["region"], "robust", claim)
     space, place, box = read_space(needed, network)
     targets, _, ties = read_property(claim, network)
@@ -82,6 +82,7 @@ def check_count(section: Section, parts: Parts, subject: Subject) -> Shown:
             "data_box": box,
             "inputs": "shown",
         },
+        space.named,
     )
 
 

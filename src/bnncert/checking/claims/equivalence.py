@@ -19,6 +19,7 @@ In the product, neurons that both networks have decide their ties alike.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -69,11 +70,12 @@ def check_equivalence(section: Section, parts: Parts, subject: Subject) -> Shown
         raise UnreadableError("section claim: classes or region do not belong to it")
     if how != "product" and (found["excluded"] is not None or found["all_scores"] is not True):
         raise UnreadableError("section claim: excluded classes or all_scores do not belong to it")
-    if region is None and section.arrays:
-        raise UnreadableError("section claim: a region without its fields")
     chosen = _classes(classes, one, how) if has_classes else (0, 0)
     statement: Statement | None = None
-    place = "all inputs" if region is None else _place(section, region, one)
+    place, named = "all inputs", dict[str, FloatArray]()
+    if region is not None:
+        space, place, _ = read_space(statement_on(section, region, "robust", {}), one)
+        named = space.named
     if how == "normal forms":
         if one.content_hash != two.content_hash:
             raise RejectedError("the normal forms differ")
@@ -94,7 +96,7 @@ def check_equivalence(section: Section, parts: Parts, subject: Subject) -> Shown
     else:
         statement = _check_product(section, parts, one, two)
     inputs = "shown" if statement is None else statement.assumptions["inputs"]
-    return _shown(how, place, chosen, inputs, one, two)
+    return replace(_shown(how, place, chosen, inputs, one, two), named=named)
 
 
 def _networks(hashes: Any, subject: Subject) -> tuple[Network, Network]:
@@ -118,10 +120,6 @@ def _classes(value: Any, network: Network, how: str) -> tuple[int, int]:
     if (value[0] == value[1]) != (how == "one class"):
         raise RejectedError("the classes do not belong to the verdict")
     return value[0], value[1]
-
-
-def _place(section: Section, region: Any, network: Network) -> str:
-    return read_space(statement_on(section, region, "robust", {}), network)[1]
 
 
 def _box(section: Section, region: Any, network: Network) -> tuple[FloatArray, FloatArray]:
@@ -208,7 +206,7 @@ def _shown(
         "inputs": inputs,
     }
     verdict = "networks_" + WAYS[how][0]
-    return Shown(f"{text} ({', '.join(named)})", verdict, assumptions)
+    return Shown(f"{text} ({', '.join(named)})", verdict, assumptions, {}, about_two=True)
 
 
 def _is_enclosed(network: Network) -> bool:

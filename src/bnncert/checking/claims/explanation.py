@@ -34,9 +34,6 @@ DETAILS = ("label", "ties", "radius", "grid", "exact")
 VECTORS = ("image", "domain_lo", "domain_hi")
 LISTS = ("kept", "needed", "targets", "starts", "changed")
 
-#: All arrays of the claim.
-ARRAYS = (*VECTORS, *LISTS, "values", *GRID_ARRAYS)
-
 
 def check_explanation(section: Section, parts: Parts, subject: Subject) -> Shown:
     """Check the part and all witnesses; return what they show."""
@@ -56,7 +53,8 @@ def check_explanation(section: Section, parts: Parts, subject: Subject) -> Shown
             raise RejectedError(f"the witness of input {needed}: {error}") from error
     named = ["real arithmetic", SIGN_OF_ZERO[network.sign_zero], TIES[found["ties"]]]
     assumptions = proved.assumptions | {"data_box": f"inputs are {claim.domain_words()}"}
-    return Shown(f"{claim.words()} ({', '.join(named)})", "explanation", assumptions)
+    about = space.named | {"kept": claim.kept.astype(np.float64)}
+    return Shown(f"{claim.words()} ({', '.join(named)})", "explanation", assumptions, about)
 
 
 class _Claim:
@@ -67,10 +65,6 @@ class _Claim:
         size = self._size = network.inputs
         #: The grid of the domain in words.
         self.grid_words = ""
-        gridded = found["grid"] is not None
-        names = {*VECTORS, *LISTS, "values", *(GRID_ARRAYS if gridded else ())}
-        if section.arrays.keys() != names:
-            raise UnreadableError("section claim: the arrays are not those of an explanation")
         self._image, self._lo, self._hi = (section.floats(name, size) for name in VECTORS)
         if np.any((self._image < self._lo) | (self._image > self._hi)):
             raise RejectedError("the image is outside of the domain")
@@ -115,7 +109,7 @@ class _Claim:
         }
         if found["grid"] is not None:
             fields["grid"] = found["grid"]
-            arrays |= {name: self._section.arrays[name] for name in GRID_ARRAYS}
+            arrays |= {name: self._section.floats(name, self._size) for name in GRID_ARRAYS}
         return Section("statement", fields, arrays, self._section.budget)
 
     def witness(self, number: int, needed: int) -> Section:

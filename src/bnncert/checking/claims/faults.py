@@ -9,6 +9,7 @@ faults that change the class the part is a counterexample to the network with th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -69,6 +70,7 @@ def check_faults(section: Section, parts: Parts, subject: Subject) -> Shown:
             "data_box": claim.box,
             "inputs": claim.inputs,
         },
+        claim.named,
     )
 
 
@@ -93,8 +95,9 @@ class _FaultClaim:
             raise RejectedError(str(error)) from error
         if found["region"].keys() - {"region", *REGION_FIELDS}:
             raise UnreadableError("section claim: the region has more fields than it can have")
-        self.region = Section("statement", found["region"], section.arrays, section.budget)
+        self.region = replace(section, name="statement", fields=found["region"])
         space, self.place, self.box = read_space(self.region, network)
+        self.named = space.named
         self.inputs = "shown" if has_input(self.region, space, False) else "not shown"
         self.setting = FaultSetting(network, self.label, self.rivals, *box_around(space))
         self.proved = set[tuple[str, int | None]]()

@@ -16,7 +16,6 @@ from bnncert.checking.claims.classified import (
     COMMON,
     ClassifiedImage,
     exact_list,
-    refuse_arrays,
     stated_radius,
 )
 from bnncert.checking.claims.subject import Shown, Subject, details
@@ -39,7 +38,6 @@ def check_path(section: Section, parts: Parts, subject: Subject) -> Shown:
     if found["norm"] not in ("brightness", "contrast"):
         raise UnreadableError("section claim: the norm is neither brightness nor contrast")
     is_contrast = found["norm"] == "contrast"
-    refuse_arrays(section, ("pivot",) if is_contrast else ())
     claim = ClassifiedImage.read(section, found, subject)
     pivot = section.floats("pivot", network.inputs) if is_contrast else None
     radius = stated_radius(found["radius"])
@@ -55,7 +53,7 @@ def check_path(section: Section, parts: Parts, subject: Subject) -> Shown:
         about = _about(pivot, claim)
         factors = f"from 1 - {radius!r} to 1 + {radius!r} about {about}"
         words = f"every contrast factor {factors} of the image"
-    return Shown(claim.statement(words, network), claim.verdict, claim.assumptions)
+    return claim.shown(words, network)
 
 
 def _about(pivot: FloatArray, claim: ClassifiedImage) -> str:

@@ -12,7 +12,7 @@ from bnncert.checking.claims.two_copies import check_two_copies
 from bnncert.checking.claims.union import check_union
 from bnncert.checking.container import Section, UnreadableError
 from bnncert.checking.parts import Parts
-from bnncert.checking.statement import Report
+from bnncert.checking.statement import Report, report_of
 
 #: The check of each kind of claim.
 CLAIMS: dict[str, ClaimCheck] = {
@@ -33,13 +33,18 @@ def check_claim(section: Section, parts: Parts, subject: Subject) -> Report:
         raise UnreadableError(f"a claim of the unknown kind {kind[:40]!r}")
     shown = CLAIMS[kind](section, parts, subject)
     parts.finish()
-    return Report(
+    networks = {"network": subject.network}
+    if shown.about_two and subject.other is not None:
+        networks["other"] = subject.other
+    return report_of(
         shown.statement,
-        shown.verdict,
-        parts.targets,
-        parts.clauses,
-        parts.leaves,
-        section.budget.seconds,
-        shown.assumptions,
-        {"kind": kind, "details": section.fields.get("details")},
+        networks,
+        shown.named,
+        verdict=shown.verdict,
+        targets=parts.targets,
+        clauses=parts.clauses,
+        leaves=parts.leaves,
+        seconds=section.budget.seconds,
+        assumptions=shown.assumptions,
+        property={"kind": kind, "details": section.fields.get("details")},
     )

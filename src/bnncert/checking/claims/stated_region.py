@@ -24,7 +24,7 @@ def statement_on(section: Section, region: Any, verdict: str, property_: dict[st
     if not isinstance(region, dict) or not region.keys() <= {"region", *REGION_FIELDS}:
         raise UnreadableError("section claim: the region is not one")
     fields = {**region, "verdict": verdict, "arithmetic": "real", "property": property_}
-    return Section("statement", fields, dict(section.arrays))
+    return Section("statement", fields, dict(section.arrays), section.budget, section.read)
 
 
 def no_violation(targets: list[tuple[Condition, ...]]) -> dict[str, Any]:

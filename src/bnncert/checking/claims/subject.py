@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from bnncert.arrays import FloatArray
 from bnncert.checking.container import RejectedError, Section, UnreadableError
 from bnncert.checking.parts import Parts
 from bnncert.network import Network
@@ -36,11 +37,17 @@ class Shown:
         The verdict in one word, such as "explanation".
     assumptions
         Those of :class:`bnncert.checking.statement.Report`.
+    named
+        The numbers by which the inputs are named, as in `bnncert.checking.space.Space`.
+    about_two
+        Whether the claim is about both networks.
     """
 
     statement: str
     verdict: str
     assumptions: dict[str, str]
+    named: dict[str, FloatArray]
+    about_two: bool = False
 
 
 #: Checks a claim with its parts; it raises RejectedError or UnreadableError.

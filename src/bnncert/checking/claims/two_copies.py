@@ -19,7 +19,7 @@ them violates the relation (:mod:`bnncert.checking.rules.violating_pairs`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise, product
 from math import prod
@@ -168,7 +168,8 @@ def check_two_copies(section: Section, parts: Parts, subject: Subject) -> Shown:
         signs = section.budget.timed(paired_signs(network, *pair))
         if violation(network, relation, signs) is None:
             raise RejectedError("the pair does not violate the relation")
-    return _shown(relation, place, changes, one_hot, network, found["failure"] is not None)
+    shown = _shown(relation, place, changes, one_hot, network, found["failure"] is not None)
+    return replace(shown, named=space.named)
 
 
 def _relation(value: Any, network: Network) -> Relation:
@@ -416,4 +417,4 @@ def _shown(
         "data_box": f"the region's own bounds {place}",
     }
     verdict = "relation_fails" if fails else "relation_holds"
-    return Shown(f"{text} ({', '.join(named)})", verdict, assumptions)
+    return Shown(f"{text} ({', '.join(named)})", verdict, assumptions, {})

@@ -18,7 +18,6 @@ from bnncert.checking.box_splits import SplitCheck
 from bnncert.checking.claims.classified import (
     COMMON,
     ClassifiedImage,
-    refuse_arrays,
     stated_radius,
 )
 from bnncert.checking.claims.subject import Shown, Subject, details
@@ -35,7 +34,6 @@ Corners: TypeAlias = tuple[FloatArray, FloatArray]
 def check_union(section: Section, parts: Parts, subject: Subject) -> Shown:
     """Check every box of a claim."""
     network, found = subject.network, details(section, DETAILS)
-    refuse_arrays(section, ())
     claim = ClassifiedImage.read(section, found, subject)
     if found["norm"] not in ("patch", "shift"):
         raise UnreadableError("section claim: the norm is neither patch nor shift")
@@ -61,7 +59,7 @@ def check_union(section: Section, parts: Parts, subject: Subject) -> Shown:
         if listed != [] or type(place) is not int or not 0 <= place < len(boxes):
             raise UnreadableError("section claim: the box of the counterexample does not exist")
         parts.take(network, _statement(claim, boxes[place], section))
-    return Shown(claim.statement(words, network), claim.verdict, claim.assumptions)
+    return claim.shown(words, network)
 
 
 def _check_all(
