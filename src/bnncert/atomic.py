@@ -5,12 +5,27 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from bnncert.errors import InputError
+
+
+class UnwritableError(InputError):
+    """A file cannot be written: its disk is full, or it must not be replaced."""
+
+    path: Path = Path()
+    reason: str = ""
+
+    @staticmethod
+    def of(path: str | os.PathLike[str], reason: str) -> UnwritableError:
+        """Return the error about a file."""
+        error = UnwritableError(f"{path}: cannot be written ({reason})")
+        error.path, error.reason = Path(path), reason
+        return error
 
 
 @contextmanager
@@ -23,7 +38,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
     Raises
     ------
-    InputError
+    UnwritableError
         If the file cannot be written.  The message names `path`.
     """
     # A symbolic link stays a link: the file that it points to is replaced.
@@ -51,7 +66,37 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror or error})") from error
+        raise UnwritableError.of(path, error.strerror or str(error)) from error
+
+
+@contextmanager
+def writing_for(path: str | os.PathLike[str] | None) -> Iterator[None]:
+    """Let an error about a file that is written on the way name `path`, which the user knows.
+
+    Without a `path` errors are as they are.
+    """
+    try:
+        yield
+    except UnwritableError as error:
+        if path is None:
+            raise
+        reason, folder = error.reason, Path(tempfile.gettempdir())
+        if error.path.is_relative_to(folder) and error.path.parent != Path(path).parent:
+            # The temporary folder may be on another disk, which the user can choose.
+            reason = f"{reason.removesuffix(f' in {folder}')} in {folder}"
+        raise UnwritableError.of(path, reason) from error
+
+
+@contextmanager
+def folder_for(path: str | os.PathLike[str] | None) -> Iterator[Path]:
+    """Yield a temporary folder for the parts of a file; errors about them name the file."""
+    with writing_for(path):
+        try:
+            folder = tempfile.TemporaryDirectory(prefix="bnncert-")
+        except OSError as error:
+            raise UnwritableError.of(tempfile.gettempdir(), error.strerror or str(error)) from error
+        with folder as name:
+            yield Path(name)
 
 
 def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None:

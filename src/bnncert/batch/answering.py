@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
+from bnncert.atomic import folder_for
 from bnncert.batch.instance import Instance
 from bnncert.batch.rows import Row
 from bnncert.errors import failure_text
@@ -33,8 +33,8 @@ def attempt(network: Network, instance: Instance, threads: int) -> Answer:
     try:
         if instance.certificate is None:
             return Answer(instance, answer(network, instance, threads))
-        with TemporaryDirectory(prefix="bnncert-") as folder:
-            row = answer(network, instance, threads, Path(folder) / "certificate.bnncert")
+        with folder_for(instance.certificate) as folder:
+            row = answer(network, instance, threads, folder / "certificate.bnncert")
             content = None if row.certificate is None else Path(row.certificate).read_bytes()
             return Answer(instance, replace(row, certificate=None), content)
     except Exception as error:

@@ -229,6 +229,11 @@ class AnswerOutputs:
         return self.certificate, self.results, json_path(self.json_)
 
 
+IndexOption = Annotated[
+    int | None, typer.Option("--index", help="Which point of a batch or folder.")
+]
+
+
 @dataclass(frozen=True)
 class PointOptions:
     """A point and its true class."""
@@ -242,9 +247,7 @@ class PointOptions:
             autocompletion=among(POINTS, files=True),
         ),
     ] = None
-    index: Annotated[
-        int | None, typer.Option("--index", help="Which point of a batch or folder.")
-    ] = None
+    index: IndexOption = None
     label: Annotated[
         int | None, typer.Option("--label", help="True class (default: as --labels).")
     ] = None
@@ -266,13 +269,9 @@ class CentreOptions(PointOptions):
 
 
 @dataclass(frozen=True)
-class PixelOptions:
-    """The data box, and how pixels enter the network."""
+class PixelScaleOptions:
+    """How pixels enter the network."""
 
-    clip: Annotated[
-        tuple[float, float] | None,
-        typer.Option("--clip", help="Data box LO HI (default: the one in the network file)."),
-    ] = None
     scale: Annotated[
         tuple[float, float] | None,
         typer.Option(
@@ -287,6 +286,16 @@ class PixelOptions:
     ] = None
     std: Annotated[
         str | None, typer.Option("--std", help="Of --mean: one number, or one for each channel.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class PixelOptions(PixelScaleOptions):
+    """The data box, and how pixels enter the network."""
+
+    clip: Annotated[
+        tuple[float, float] | None,
+        typer.Option("--clip", help="Data box LO HI (default: the one in the network file)."),
     ] = None
 
 

@@ -20,10 +20,10 @@ from bnncert.errors import FormatError, InputError
 
 FILE, PROJECT_FILE = "bnncert.toml", "pyproject.toml"
 
-#: Options that a key for all commands does not set: the time limit of a check has another meaning,
-#: and experiments and categories state these values in files of their own.
+#: Options that a key for all commands does not set: the time limit and the input of a check have
+#: another meaning, and experiments and categories state these values in files of their own.
 OWN_VALUES = {
-    "check": ("--timeout",),
+    "check": ("--timeout", "--input", "--index", "--picture"),
     "experiment": ("--timeout", "--grid", "--labels", "--data", "--count", "--network"),
     "vnncomp": ("--timeout",),
 }

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bnncert.arrays import FloatArray
 from bnncert.batch.balls import Balls
 from bnncert.batch.labelled_points import OWN, Data, read_data
 from bnncert.batch.radii import Radius, read_radius, read_step
@@ -15,6 +16,7 @@ from bnncert.batch.rows import LabelSource
 from bnncert.commands.bundled_names import PREFIX, point_source
 from bnncert.commands.options import (
     BallShape,
+    PixelScaleOptions,
     PointOptions,
     ScalingOptions,
     read_clip,
@@ -147,6 +149,32 @@ def _expected(name: str, text: str) -> str:
     return f"--{name} is {text!r}; expected finite numbers >= 0, also as in 8/255, 1px or 0.25delta"
 
 
+def chosen_point(
+    network: Network, data: Data, text: str, source: str, index: int | None
+) -> tuple[str, FloatArray]:
+    """Return the name of a point in messages and files, and its values as the network reads them.
+
+    `text` is the value of --input, and `source` the file or folder that it names.
+    """
+    data_box = None
+    if network.input_lo is not None and network.input_hi is not None:
+        data_box = (network.input_lo, network.input_hi)
+    point = pick_point(data.array, index, network.input_shape, data_box, source)
+    if index is None or text.startswith(PREFIX):
+        return text, point
+    return str(Path(source) / data.names[index]) if data.names else f"{source} [{index}]", point
+
+
+def scaled_data(
+    network: Network, source: str, labels: str | None, scaling: PixelScaleOptions
+) -> tuple[Network, Data]:
+    """Read points; return them with the network that reads their pixels in the stated scale."""
+    scale = read_scale(scaling.scale, scaling.mean, scaling.std)
+    network = network if scale is None else scale.on(network)
+    data = read_data(source, labels, network)
+    return network, data if scale is None else data.as_pixels()
+
+
 @dataclass(frozen=True, eq=False)
 class AskedPoints:
     """The points that --input names, and what all balls around them have in common."""
@@ -178,14 +206,7 @@ class AskedPoints:
     def question(self, index: int | None) -> CommandQuestion:
         """Return the question about one point."""
         network, data = self.network, self.data
-        data_box = None
-        if network.input_lo is not None and network.input_hi is not None:
-            data_box = (network.input_lo, network.input_hi)
-        centre = pick_point(data.array, index, network.input_shape, data_box, self.source)
-        named = self.text.startswith(PREFIX)
-        where = self.text if named or index is None else f"{self.source} [{index}]"
-        if data.names and index is not None:
-            where = str(Path(self.source) / data.names[index])
+        where, centre = chosen_point(network, data, self.text, self.source, index)
         try:
             centre = self.balls.centre(centre)
             region = self.balls.around(centre, self.radius)
@@ -195,7 +216,7 @@ class AskedPoints:
         labels: LabelSource = "own" if label is None else "given"
         if label is None:
             label = int(network.classify(centre)[0])
-        count = data.count(network)
+        count, named = data.count(network), self.text.startswith(PREFIX)
         title = where if count == 1 or named or data.names else f"{where} (of {count} points)"
         shape = data.image_shape if len(network.input_shape) == 1 else ()
         return CommandQuestion(
@@ -224,8 +245,7 @@ def read_points(
     network: Network, point: PointOptions, shape: BallShape, scaling: ScalingOptions
 ) -> AskedPoints:
     """Read the points that the options name, and the balls around them."""
-    scale, clip = read_scale(scaling.scale, scaling.mean, scaling.std), read_clip(scaling.clip)
-    network = network if scale is None else scale.on(network)
+    clip = read_clip(scaling.clip)
     if point.input_ is None or shape.radius is None:
         missing = "--input" if point.input_ is None else "--radius"
         raise InputError(f"{missing} is missing; give --input and --radius, or a .vnnlib file")
@@ -233,8 +253,8 @@ def read_points(
     if point.label is not None and point.labels is not None:
         raise InputError("--label and --labels both name the true class; give one")
     # If --label is given, the labels beside the points are not read.
-    data = read_data(source, point.labels if point.label is None else OWN, network)
-    data = data if scale is None else data.as_pixels()
+    labels = point.labels if point.label is None else OWN
+    network, data = scaled_data(network, source, labels, scaling)
     radius = radius_option(shape.radius, network, shape.norm, clip)
     grid, within = balls_option(network, shape.norm, clip, shape.grid, shape.within, shape.value)
     given: dict[str, Any] = {"grid": grid, "within": within, "value": shape.value}

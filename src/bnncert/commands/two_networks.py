@@ -89,7 +89,7 @@ class TwoNetworksOptions(PixelOptions):
     @property
     def scaling(self) -> ScalingOptions:
         """The data box, how pixels enter, and all classes."""
-        return ScalingOptions(self.clip, self.scale, self.mean, self.std)
+        return ScalingOptions(self.scale, self.mean, self.std, self.clip)
 
 
 #: The parameters that only a comparison of networks uses.

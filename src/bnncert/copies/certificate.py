@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from bnncert.atomic import folder_for
 from bnncert.certificate.composite import write_claim
 from bnncert.certificate.wanted import Wanted
 from bnncert.certificate.writing import write_counterexample
@@ -41,8 +41,8 @@ class RelationWriter:
             return
         # This refuses the file of the network itself.
         wanted = Wanted(Path(path), network, "real", None)
-        with tempfile.TemporaryDirectory(prefix="bnncert-") as folder:
-            yield RelationWriter(wanted.path, network, Path(folder))
+        with folder_for(path) as folder:
+            yield RelationWriter(wanted.path, network, folder)
 
     def part(self, number: int, part: PairPart) -> Wanted:
         """Return what makes a verification write the certificate of a part."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bnncert.arrays import FloatArray
+from bnncert.atomic import folder_for
 from bnncert.certificate.wanted import Wanted
 from bnncert.counting.grid_points import GridPoints
 from bnncert.counting.proof import write_count
@@ -116,9 +116,9 @@ def count(
     network = network.with_sign_zero(sign_zero)
     problem = robustness(network, region, label, targets, ties)
     wanted = None if certificate is None else Wanted(Path(certificate), network, "real", None)
-    run = _Counting(problem, GridPoints.of(region), deadline, progress or _silent)
-    with tempfile.TemporaryDirectory() as folder:
-        part = None if wanted is None else replace(wanted, path=Path(folder) / "part.bnncert")
+    run = _Counting(problem, GridPoints.of(region), deadline, progress or _silent, ties)
+    with folder_for(certificate) as folder:
+        part = None if wanted is None else replace(wanted, path=folder / "part.bnncert")
         try:
             run.draw(samples, confidence, seed)
             run.prove(part)
@@ -128,7 +128,7 @@ def count(
         result = run.result()
         if wanted is None:
             return result
-        reason = run.write(wanted.path, ties, result)
+        reason = run.write(wanted.path, result)
     return replace(result, certificate=None if reason else str(wanted.path), no_certificate=reason)
 
 
@@ -144,6 +144,7 @@ class _Counting:
     points: GridPoints
     deadline: Deadline
     progress: Progress
+    ties: Ties
     search: CountSearch = field(init=False)
     estimate: ShareEstimate | None = None
     witness: FloatArray | None = None
@@ -194,12 +195,12 @@ class _Counting:
         elif result.counterexample is not None:
             self.witness = result.counterexample.point
 
-    def write(self, path: Path, ties: Ties, result: CountResult) -> str:
+    def write(self, path: Path, result: CountResult) -> str:
         """Write the certificate; return why it was not written, or nothing."""
         if self.search.root.kind == Kind.PROVED and self.part is None:
             return self.no_part or "the proof for the whole region was not written"
-        witness = result.witness
-        return write_count(path, self.problem, ties, self.search, result.lower, witness, self.part)
+        found = (self.search, result.lower, result.witness, self.part)
+        return write_count(path, self.problem, self.ties, *found)
 
     def report(self, lower: int, upper: int) -> None:
         """Show the bounds."""
@@ -213,6 +214,7 @@ class _Counting:
         witness = search.witness if self.witness is None else self.witness
         lower = max(search.changed, 0 if witness is None else 1)
         assert self.problem.label is not None
+        rivals = tuple(t.rival for t in self.problem.targets if t.rival is not None)
         return CountResult(
             self.problem.label,
             search.total,
@@ -223,4 +225,6 @@ class _Counting:
             search.leaves,
             self.deadline.elapsed(),
             witness,
+            rivals=None if len(rivals) == self.problem.network.classes - 1 else rivals,
+            ties=self.ties,
         )

@@ -9,7 +9,9 @@ from fractions import Fraction
 from typing import Any
 
 from bnncert.arrays import FloatArray
+from bnncert.checking.claims.count import rival_words
 from bnncert.description.rationals import float_above, float_below
+from bnncert.problem import Ties
 from bnncert.rounded_bounds import lower_text, rounded, upper_text
 from bnncert.text_table import PrintedAsTable, TextTable
 from bnncert.verdict import InterruptWithResult
@@ -95,6 +97,10 @@ class CountResult(PrintedAsTable):
         The file of the certificate; None if none was written.
     no_certificate
         Why a requested certificate was not written.
+    rivals
+        The classes that count, if these are not all classes but the label.
+    ties
+        Whether an equal score of a rival counts: it does if a tie is a violation.
     """
 
     label: int
@@ -108,6 +114,8 @@ class CountResult(PrintedAsTable):
     witness: FloatArray | None = None
     certificate: str | None = None
     no_certificate: str = ""
+    rivals: tuple[int, ...] | None = None
+    ties: Ties = "violation"
 
     def __repr__(self) -> str:
         return f"CountResult({self.sentence()})"
@@ -135,11 +143,14 @@ class CountResult(PrintedAsTable):
     def sentence(self) -> str:
         """Return the answer in words."""
         total = f"of {upper_count(self.total)} point{'s' * (self.total != 1)}"
+        one = self.number == 1
+        changed = f"{'has' if one else 'have'} another class"
+        if self.rivals is not None:
+            changed = rival_words(self.label, self.rivals, self.ties, one=one)
         if self.is_exact:
-            verb = "has" if self.lower == 1 else "have"
-            return f"{total}, exactly {count_text(self.lower)} {verb} another class"
+            return f"{total}, exactly {count_text(self.lower)} {changed}"
         bounds = f"at least {lower_count(self.lower)} and at most {upper_count(self.upper)}"
-        return f"{total}, {bounds} have another class"
+        return f"{total}, {bounds} {changed}"
 
     def table(self) -> TextTable:
         """Return the bounds and the estimate as counts and as shares."""
@@ -168,6 +179,7 @@ class CountResult(PrintedAsTable):
         """Return plain data for JSON; counts are texts of digits, since they can be very long."""
         return {
             "label": self.label,
+            "rivals": None if self.rivals is None else list(self.rivals),
             "total": count_digits(self.total),
             "lower": count_digits(self.lower),
             "upper": count_digits(self.upper),

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bnncert.atomic import file_identity
+from bnncert.atomic import file_identity, folder_for
 from bnncert.certificate.composite import write_claim
 from bnncert.certificate.statement import statement
 from bnncert.certificate.wanted import Wanted
@@ -50,8 +49,8 @@ class ClaimWriter:
             source = network.source
             if os.path.isfile(source) and file_identity(source) == file_identity(file):
                 raise InputError(f"{file}: cannot be written (a network was read from it)")
-        with tempfile.TemporaryDirectory(prefix="bnncert-") as folder:
-            yield ClaimWriter(file, first, second, Path(folder))
+        with folder_for(file) as folder:
+            yield ClaimWriter(file, first, second, folder)
 
     def part(self, name: str, network: Network) -> Wanted:
         """Return what makes a verification write a part."""

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
-from bnncert.atomic import file_identity
+from bnncert.atomic import file_identity, writing_for
 from bnncert.certificate.composite import write_claim
 from bnncert.deadline import Deadline
 from bnncert.description.model import SignZero
@@ -127,11 +127,12 @@ def explain(
         progress=progress,
     )
     try:
-        search.run()
-    except KeyboardInterrupt as stop:
-        raise ExplanationInterrupt(_finished(search, problem, chosen, path, ties)) from stop
-    else:
-        return _finished(search, problem, chosen, path, ties)
+        with writing_for(path):
+            try:
+                search.run()
+            except KeyboardInterrupt as stop:
+                raise ExplanationInterrupt(_finished(search, problem, chosen, path, ties)) from stop
+            return _finished(search, problem, chosen, path, ties)
     finally:
         if part is not None:
             part.unlink(missing_ok=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bnncert.arrays import FloatArray
+from bnncert.atomic import folder_for
 from bnncert.certificate.composite import write_claim
 from bnncert.certificate.statement import region_section
 from bnncert.certificate.writing import CertificateError, write_counterexample
@@ -129,9 +129,9 @@ def tolerated_faults(
     problem = robustness(network, region, label, targets, ties)
     search = _FaultSearch(problem, ties, limit, Deadline(timeout), scopes_of(network, layers))
     search.question_seconds = question_timeout
-    with tempfile.TemporaryDirectory(prefix="bnncert-faults-") as folder:
+    with folder_for(certificate) as folder:
         wanted = None if certificate is None else Path(certificate)
-        kept = None if wanted is None else Path(folder)
+        kept = None if wanted is None else folder
         search.prover = FaultProver(
             problem, search.setting, ties, method, options, search.told, folder=kept
         )
@@ -139,8 +139,8 @@ def tolerated_faults(
         try:
             search.run()
         except KeyboardInterrupt as stop:
-            raise FaultsInterrupt(_finished(search, wanted, Path(folder))) from stop
-        return _finished(search, wanted, Path(folder))
+            raise FaultsInterrupt(_finished(search, wanted, folder)) from stop
+        return _finished(search, wanted, folder)
 
 
 def scopes_of(network: Network, layers: Sequence[int] | None = None) -> list[FaultScope]:

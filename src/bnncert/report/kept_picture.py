@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +13,8 @@ from bnncert.arrays import FloatArray
 from bnncert.atomic import write_atomically
 from bnncert.errors import InputError
 from bnncert.explanation import Explanation
-from bnncert.pictures import as_image, figures, marked, png_bytes, shades
-from bnncert.report.picture import picture_lines, side_by_side
+from bnncert.pictures import figures, marked, png_bytes, shades
+from bnncert.report.picture import grey_lines, picture_lines, requested_image, side_by_side
 
 #: The kinds of files.
 SUFFIXES = (".png", ".html")
@@ -43,24 +42,18 @@ class KeptPicture:
         name = "--picture" if self.path is None else str(self.path)
         if self.path is not None and self.path.suffix.lower() not in SUFFIXES:
             raise InputError(f"{name}: suffix {self.path.suffix!r}; expected .png or .html")
-        if self._as_image(self.image) is None:
-            raise InputError(f"{name}: inputs of shape {self.shape} are not an image (grey or RGB)")
+        requested_image(self.image, self.shape, name)
 
-    def _as_image(self, point: FloatArray) -> FloatArray | None:
-        # The user requested a picture, so small squares are also pictures.
-        squares = [(n, side, side) for n in (1, 3) if (side := math.isqrt(point.size // n))]
-        return as_image(point, self.shape, *squares)
+    def _as_image(self, point: FloatArray) -> FloatArray:
+        return requested_image(point, self.shape, "--picture")
 
     def _scaled(self) -> FloatArray:
         """Return the image with values from 0 to 1."""
-        image = self._as_image((self.image - self.lo) / np.maximum(self.hi - self.lo, 1e-300))
-        assert image is not None
-        return image
+        return self._as_image((self.image - self.lo) / np.maximum(self.hi - self.lo, 1e-300))
 
     def _pixels(self, found: Explanation) -> list[npt.NDArray[np.uint8]]:
         """Return the image and the marked one, in colour."""
         kept = self._as_image(found.mask.astype(np.float64))
-        assert kept is not None
         plain = shades(self._scaled(), 0.0, 1.0)
         coloured = plain if plain.ndim == 3 else np.repeat(plain[..., None], 3, axis=2)
         return [coloured, marked(plain, kept > 0)]
@@ -83,12 +76,9 @@ class KeptPicture:
     def lines(self, found: Explanation, *, colour: bool) -> list[Text]:
         """Return the image and the kept inputs as lines for a terminal."""
         kept = self._as_image(found.mask.astype(np.float64))
-        assert kept is not None
-        image = self._scaled()
-        grey = image if image.ndim == 2 else image.mean(axis=2)
         places = kept if kept.ndim == 2 else kept.max(axis=2)
         blocks = [
-            ("image", picture_lines(grey, 0.0, 1.0, colour=colour)),
+            ("image", grey_lines(self._scaled(), colour=colour)),
             ("kept inputs", picture_lines(places, 0.0, 1.0, colour=colour)),
         ]
         return side_by_side(blocks)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from rich.text import Text
 
 from bnncert.arrays import FloatArray
-from bnncert.pictures import shades
+from bnncert.errors import InputError
+from bnncert.pictures import as_image, shades
 
 #: Characters from dark to light, for terminals without colour.
 RAMP = " .:-=+*#%@"
@@ -29,6 +32,23 @@ def picture_lines(image: FloatArray, lo: float, hi: float, *, colour: bool) -> l
             line.append("▀", style=f"rgb({a},{a},{a}) on rgb({b},{b},{b})")
         lines.append(line)
     return lines
+
+
+def requested_image(point: FloatArray, shape: tuple[int, ...], name: str) -> FloatArray:
+    """Return a point as the picture that the user requested, also if it is a small square.
+
+    Raises InputError if the point is not a picture; `name` is what the message begins with.
+    """
+    squares = [(n, side, side) for n in (1, 3) if (side := math.isqrt(point.size // n))]
+    image = as_image(point, shape, *squares)
+    if image is None:
+        raise InputError(f"{name}: inputs of shape {shape} are not an image (grey or RGB)")
+    return image
+
+
+def grey_lines(image: FloatArray, *, colour: bool) -> list[Text]:
+    """Draw an image with values from 0 to 1, of which colours are shown in grey."""
+    return picture_lines(image if image.ndim == 2 else image.mean(axis=2), 0, 1, colour=colour)
 
 
 def side_by_side(blocks: list[tuple[str, list[Text]]], gap: int = 4) -> list[Text]:

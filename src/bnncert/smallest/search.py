@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bnncert.arrays import FloatArray
+from bnncert.atomic import writing_for
 from bnncert.deadline import Deadline
 from bnncert.description.model import SignZero
 from bnncert.errors import InputError
@@ -212,9 +213,10 @@ def find_smallest(
     try:
         if known is not None:
             _resume(search, verifier, known)
-        bisect(search, verifier, method)
-        _certify_known(search, verifier, method)
-        _prefer_strict(search, verifier, method)
+        with writing_for(certificate):
+            bisect(search, verifier, method)
+            _certify_known(search, verifier, method)
+            _prefer_strict(search, verifier, method)
     except KeyboardInterrupt as stop:
         raise SmallestInterrupt(search.smallest(verifier)) from stop
     return search.smallest(verifier)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
+from bnncert.atomic import folder_for
 from bnncert.certificate.wanted import Wanted
 from bnncert.deadline import Deadline
 from bnncert.errors import InputError
@@ -42,8 +42,8 @@ def solve_union(
         raise InputError("a certificate of a union of boxes is about real arithmetic, not float32")
     # This refuses to replace the network's file before the work begins.
     Wanted(Path(certificate), question.network, question.arithmetic, question.sign_zero)
-    with TemporaryDirectory(prefix="bnncert-") as folder:
-        run = UnionRun(question, deadline, Path(folder))
+    with folder_for(certificate) as folder:
+        run = UnionRun(question, deadline, folder)
         result = _answered(run, strict)
         tell(result)
         return _certified(run, result, Path(certificate))

@@ -8,7 +8,7 @@ for the whole region shows that no point has another class.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -60,20 +60,18 @@ def check_count(section: Section, parts: Parts, subject: Subject) -> Shown:
         least = max(least, 1)
     if total != walk.total:
         raise RejectedError("the region has another number of points")
-    if lower > least or upper < most:
+    if lower > least or not most <= upper <= total:
         raise RejectedError("the tree does not show the numbers of the claim")
-    rivals = found["rivals"]
-    names = "another class"
-    if len(rivals) < network.classes - 1:
-        names = f"class {', '.join(map(str, rivals))} instead of the label"
-    verb = "has" if lower == 1 else "have"
-    numbers = f"at least {_text(lower, -1)} and at most {_text(upper, 1)} have"
+    numbers = f"at least {_text(lower, -1)} and at most {_text(upper, 1)}"
     if lower == upper:
-        numbers = f"exactly {_text(lower)} {verb}"
+        numbers = f"exactly {_text(lower)}"
+    label, rivals, one = found["label"], found["rivals"], lower == upper == 1
+    changed = f"{'has' if one else 'have'} another class than {label}"
+    if len(rivals) < network.classes - 1:
+        changed = rival_words(label, rivals, ties, one=one)
     settings = f"real arithmetic, {SIGN_OF_ZERO[network.sign_zero]}, {TIES[ties]}"
     return Shown(
-        f"of the {_text(total)} grid points in {place}: {numbers} {names} than {found['label']} "
-        f"({settings})",
+        f"of the {_text(total)} grid points in {place}: {numbers} {changed} ({settings})",
         "count",
         {
             "sign_zero": network.sign_zero,
@@ -84,6 +82,15 @@ def check_count(section: Section, parts: Parts, subject: Subject) -> Shown:
         },
         space.named,
     )
+
+
+def rival_words(label: int, rivals: Sequence[int], ties: str, *, one: bool) -> str:
+    """Return what points do at which some rivals win, while further classes do not count.
+
+    `one` is whether there is a single point.
+    """
+    score = "at least the score of" if ties == "violation" else "a higher score than"
+    return f"give{'s' * one} class {' or '.join(map(str, rivals))} {score} class {label}"
 
 
 def _number(text: Any) -> int:
