@@ -6,17 +6,22 @@ does (Python ignores the signal that comes with it).
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from tempfile import gettempdir
 
 import numpy as np
 import pytest
 
+import bnncert
 from bnncert.atomic import replacing, write_atomically
 from bnncert.errors import InputError
+from tests.checking.every_claim import IMAGE, KINDS, NET
 from tests.commands.diamond import DIAMOND, write_network
 from tests.in_process import Outcome, command_line
 
@@ -179,3 +184,25 @@ def test_the_verdict_is_there_before_the_proof_is_written(
     run("verify", *ABOUT_X, "--radius", "0.4", "--certificate", "a.bnncert")
     assert len(seen) == 1
     assert "robust in " in seen[0]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "smallest"])
+def test_a_full_disk_names_the_file_that_was_asked_for(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Certificates of many kinds consist of parts, whose files the user does not know."""
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    path = tmp_path / "asked.bnncert"
+    few = bnncert.L0Ball(IMAGE, 1, -1, 1)
+    asked = {name: partial(written.write, path, IMAGE) for name, written in KINDS.items()}
+    asked["smallest"] = partial(bnncert.find_smallest, NET, few, 0, timeout=60, certificate=path)
+    with pytest.raises(InputError) as caught:
+        asked[kind]()
+    reason = "No space left on device"
+    named = f"{path}: cannot be written ({reason})"
+    assert str(caught.value) in (named, named.replace(reason, f"{reason} in {gettempdir()}"))
+    assert not list(tmp_path.iterdir())

@@ -225,3 +225,91 @@ def test_a_check_has_a_time_limit(run: Run, files: tuple[Path, Path], tmp_path: 
     assert (code, out) == (1, "rejected: the check did not end within 1e-09 s\n")
     code, _, err = run("check", proof, "--model", model, "--timeout", 0)
     assert code == 2 and "--timeout" in err
+
+
+@pytest.fixture
+def proved(run: Run, files: tuple[Path, Path], tmp_path: Path) -> tuple[Path, Path]:
+    """Return the model and a certificate about the point (1, 0)."""
+    model, point = files
+    asked = ("--input", point, "--label", 0, "--radius", 0.25, "--certificate", tmp_path / "p")
+    assert run("verify", model, *asked)[0] == 0
+    return model, tmp_path / "p"
+
+
+def test_the_input_is_the_centre(
+    run: Run, files: tuple[Path, Path], proved: tuple[Path, Path], tmp_path: Path
+) -> None:
+    model, proof = proved
+    point = files[1]
+    code, out, _ = run("check", proof, "--model", model, "--input", point)
+    assert code == 0
+    assert out.splitlines()[-1] == f"the centre is {point}"
+    np.savez(tmp_path / "rows.npz", rows=np.array([[0.5, 0.5], [1.0, 0.0]]))
+    rows = f"{tmp_path / 'rows.npz'}:rows"
+    code, out, _ = run("check", proof, "--model", model, "--input", rows, "--index", 1)
+    assert (code, out.splitlines()[-1]) == (0, f"the centre is {rows} [1]")
+
+
+def test_another_input_is_rejected_with_the_first_difference(
+    run: Run, proved: tuple[Path, Path], tmp_path: Path
+) -> None:
+    model, proof = proved
+    np.save(tmp_path / "y.npy", np.array([1.0, 0.125]))
+    asked = ("check", proof, "--model", model, "--input", tmp_path / "y.npy")
+    code, out, _ = run(*asked, "--json", tmp_path / "a.json")
+    reason = (
+        f"it is about another input than {tmp_path / 'y.npy'}: 1 of 2 values differ, the first at "
+        f"input 1: 0.0 in the certificate, 0.125 in {tmp_path / 'y.npy'}"
+    )
+    assert (code, out) == (1, f"rejected: {reason}\n")
+    tree = json.loads((tmp_path / "a.json").read_text())
+    assert tree["accepted"] is False and tree["reason"] == reason
+    assert tree["input"] == str(tmp_path / "y.npy")
+
+
+def test_centres_of_grids_are_float32_numbers(run: Run, tmp_path: Path) -> None:
+    model, point = tmp_path / "net.npz", tmp_path / "x.npy"
+    DIAMOND.build().save(model)
+    # 0.1 is not a float32 number, so that the centre of an L0 ball is a number beside it.
+    np.save(point, np.array([1.0, 0.1]))
+    asked = ("--input", point, "--label", 0, "--norm", "l0", "--radius", 0, "--clip", 0, 1)
+    assert run("verify", model, *asked, "--certificate", tmp_path / "p")[0] == 0
+    code, out, _ = run("check", tmp_path / "p", "--model", model, "--input", point)
+    assert code == 0
+    assert out.splitlines()[-1] == f"the centre is {point}, rounded to float32 numbers"
+
+
+def test_a_box_has_no_centre(run: Run, files: tuple[Path, Path], tmp_path: Path) -> None:
+    model, point = files
+    box = bnncert.Box([0.75, -0.25], [1, 0.25])
+    assert bnncert.verify(DIAMOND.build(), box, 0, timeout=60, certificate=tmp_path / "p")
+    for option in (("--input", point), ("--picture",)):
+        code, out, err = run("check", tmp_path / "p", "--model", model, *option)
+        assert (code, out) == (2, "")
+        assert err == (
+            f"bnncert: {tmp_path / 'p'}: it is about a box and has no centre; "
+            f"leave out {option[0]}\n"
+        )
+
+
+def test_an_index_needs_an_input(run: Run, proved: tuple[Path, Path]) -> None:
+    model, proof = proved
+    code, out, err = run("check", proof, "--model", model, "--index", 0)
+    assert (code, out, err) == (2, "", "bnncert: --index is given without --input\n")
+
+
+def test_the_centre_is_drawn(run: Run, proved: tuple[Path, Path], tmp_path: Path) -> None:
+    model, proof = proved
+    code, out, err = run("check", proof, "--model", model, "--picture")
+    assert (code, out) == (2, "")
+    assert "--picture: inputs of shape (2,) are not an image" in err
+    network = bnncert.Network.from_arrays(
+        [[[1, 1, 1, 1]], [[1], [-1]]], [[0], [0, 0]], input_lo=0, input_hi=1
+    )
+    network.save(tmp_path / "image.npz")
+    ball = bnncert.Ball("linf", [0, 1, 1, 0], 0.125, 0, 1)
+    bnncert.verify(network, ball, 0, timeout=60, certificate=tmp_path / "q")
+    code, out, _ = run("check", tmp_path / "q", "--model", tmp_path / "image.npz", "--picture")
+    assert code == 0
+    # Two characters for a pixel, from dark to light.
+    assert [line.ljust(4) for line in out.splitlines()[-2:]] == ["  @@", "@@  "]

@@ -173,7 +173,7 @@ def explained(network: bnncert.Network, path: Path) -> list[Section]:
 def test_the_statement_in_words(network: bnncert.Network, tmp_path: Path) -> None:
     explained(network, tmp_path / "a.cert")
     report = check(tmp_path / "a.cert", network)
-    assert report.statement == (
+    assert report.statement.split("; SHA-256: ")[0] == (
         "with 2 of 3 inputs as in the image and all others anywhere in [-1, 1], the class is 0; "
         "each of the 2 is needed (real arithmetic, sign(0) = +1, a tie is a violation)"
     )

@@ -16,7 +16,7 @@ from bnncert import Ball, Grid, Network
 from bnncert.checking import RejectedError, UnreadableError, check
 from bnncert.checking.container import Section
 from bnncert.counting import search
-from tests.checking.claims import pack, unpack
+from tests.checking.claims import accepted, pack, unpack
 from tests.counting.questions import CountQuestion, binary_question, count_questions, fast_truth
 
 few = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
@@ -261,3 +261,44 @@ def test_a_claim_about_another_network_is_refused(
     _, claim = certified
     with pytest.raises(RejectedError, match="another network"):
         check(pack(tmp_path / "w", [claim]), binary_question(7, 9).network)
+
+
+def three_classes() -> tuple[Network, bnncert.Ball]:
+    """Return a network of one input x = 0, 1, .., 5.
+
+    With a = sign(x - 2) and b = sign(x - 4) its scores are -a, a - 2b and a + 2b, that is
+    (1, 1, -3) for x < 2, then (-1, 3, -1) for x < 4, and (-1, -1, 3).
+    """
+    net = Network.from_arrays([[[1], [1]], [[-1, 0], [1, -2], [1, 2]]], [[-2, -4], [0, 0, 0]])
+    return net, bnncert.Ball("linf", [0], 5, 0, 5, grid=1)
+
+
+@pytest.mark.parametrize(
+    ("ties", "words"),
+    [
+        # Also at x = 4 and 5, where the class is 2.
+        ("violation", "exactly 6 give class 1 at least the score of class 0"),
+        ("robust", "exactly 2 give class 1 a higher score than class 0"),
+    ],
+)
+def test_the_words_say_what_is_counted_of_some_rivals(
+    tmp_path: Path, ties: Any, words: str
+) -> None:
+    net, ball = three_classes()
+    asked = {"ties": ties, "timeout": 60, "certificate": tmp_path / "c"}
+    found = bnncert.count(net, ball, 0, targets=[1], **asked)
+    assert found.sentence() == f"of 6 points, {words}"
+    assert f": {words} (" in check(tmp_path / "c", net).statement
+    number = {"violation": 6, "robust": 4}[ties]
+    assert bnncert.count(net, ball, 0, **asked).number == number
+    statement = check(tmp_path / "c", net).statement
+    assert f": exactly {number} have another class than 0 (" in statement
+
+
+def test_an_upper_bound_above_the_total_is_rejected(tmp_path: Path) -> None:
+    net, ball = three_classes()
+    bnncert.count(net, ball, 0, timeout=60, certificate=tmp_path / "c")
+    sections = unpack(tmp_path / "c")
+    for upper, fine in (("6", True), ("7", False), ("ff", False)):
+        sections[0].fields["details"]["upper"] = upper
+        assert (accepted(pack(tmp_path / "d", sections), net) is not None) == fine
