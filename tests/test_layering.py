@@ -178,6 +178,20 @@ def test_questions_share_with_the_checker_what_a_claim_means_and_nothing_else() 
                     assert target.split(".")[2] in shared, f"{name} imports {target}"
 
 
+def test_questions_use_three_functions_of_the_claims() -> None:
+    """docs/certificates.md names them in what is trusted."""
+    found = set()
+    for name, path in modules().items():
+        if room(name) not in ("checking", "certificate"):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                home = str(node.module) if isinstance(node, ast.ImportFrom) else ""
+                if home.startswith("bnncert.checking.claims"):
+                    found |= {alias.name for alias in node.names}
+    assert found == {"box_around", "rival_words", "takes_all_values"}
+    page = (SOURCE.parents[1] / "docs" / "certificates.md").read_text("utf-8")
+    assert all(f"`{function}`" in page for function in found)
+
+
 def test_every_class_has_a_name_of_its_own() -> None:
     homes: dict[str, list[str]] = {}
     for name, path in modules().items():

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import bnncert
+from bnncert.checking import check
 from bnncert.checking.claims.registry import CLAIMS
 from tests.checking.every_claim import IMAGE, KINDS, NEAR, NET
 
@@ -39,3 +41,21 @@ def test_certificates_of_two_images_say_different_things(kind: str, tmp_path: Pa
     # The same pixels in another order have the same sums, so that all other words are the same.
     two = KINDS[kind].report(tmp_path / "b", IMAGE[::-1].copy())
     assert one.statement != two.statement and one.about != two.about
+
+
+def test_grids_and_data_boxes_that_words_do_not_tell_are_named(tmp_path: Path) -> None:
+    steps = ([0.25, 0.25, 0.25, step] for step in (0.125, 0.0625))
+    for name, regions in {
+        "grid": [bnncert.Box(IMAGE - 0.25, IMAGE, grid=bnncert.Grid(s, 0)) for s in steps],
+        "data_box": [bnncert.Ball("linf", IMAGE, 0.125, -1, [1, 1, 1, x]) for x in (0.5, 0.75)],
+    }.items():
+        reports = []
+        for number, region in enumerate(regions):
+            path = tmp_path / str(number)
+            bnncert.verify(NET, region, 0, timeout=60, certificate=path)
+            reports.append(check(path, NET))
+        assert reports[0].statement != reports[1].statement
+        assert name in reports[1].about
+    low, high = np.full(4, -1.0), np.array([1, 1, 1, 0.75])
+    numbers = np.concatenate([low, high])
+    assert reports[1].about["data_box"] == hashlib.sha256(numbers.tobytes()).hexdigest()

@@ -54,7 +54,8 @@ class Space:
     matrix: Floats
     right: Floats
     grid: StatedGrid | None = None
-    #: The numbers by which the region is named: those of its centre, or of all its bounds.
+    #: The numbers by which the region is named: those of its centre or of all its bounds, and those
+    #: of its data box and grid if inputs differ in them.
     named: dict[str, Floats] = field(default_factory=dict)
 
     def rationals(self, numbers: Objects) -> list[Fraction]:
@@ -141,6 +142,7 @@ def read_space(section: Section, network: Network) -> tuple[Space, str, str]:
         words = f"{_ball_words(kind, radius, reach, size)} {box}"
         words += "" if radius else ", which is one point"
         named = {"centre": given["center"]}
+        named |= different({"data_box": [given[k] for k in ("clip_lo", "clip_hi") if k in given]})
     else:
         none = whole[:0]
         space = Space(exact["lo"], exact["hi"], None, none, 0, shift, matrix, right)
@@ -152,9 +154,19 @@ def read_space(section: Section, network: Network) -> tuple[Space, str, str]:
     if grid is not None:
         space = _on_grid(space, grid, exact)
         words = f"{words}, {grid.words(network)}"
+        named |= different({"grid": [section.floats(name, size) for name in GRID_ARRAYS]})
     if np.any(space.lower > space.upper):
         raise RejectedError("the region is empty")
     return replace(space, named=named), words, box
+
+
+def different(vectors: dict[str, list[Floats]]) -> dict[str, Floats]:
+    """Return the vectors that are not the same for all inputs, which words do not tell."""
+    return {
+        name: np.concatenate(parts)
+        for name, parts in vectors.items()
+        if any(np.any(part != part[0]) for part in parts)
+    }
 
 
 def _given(section: Section, kind: str, size: int) -> dict[str, Floats]:

@@ -47,7 +47,8 @@ class Report:
     #: The property as the file states it.
     property: dict[str, Any]
     #: What the certificate is about: the SHA-256 of the network, of the `other` one if there are
-    #: two, and of the `centre` of its region, or of the bounds of a `box` or `polytope`.
+    #: two, and of the `centre` of its region, or of the bounds of a `box` or `polytope`; of the
+    #: `data_box` and `grid` if inputs differ in them.
     about: dict[str, str]
     #: The centre itself, if there is one.
     centre: FloatArray | None = field(repr=False, compare=False)

@@ -15,7 +15,7 @@ from bnncert.arrays import FloatArray, SignArray
 from bnncert.checking.claims.subject import Shown, Subject
 from bnncert.checking.container import RejectedError, Section, UnreadableError
 from bnncert.checking.function import Function
-from bnncert.checking.space import data_box_words, read_radius, refuse_wide
+from bnncert.checking.space import data_box_words, different, read_radius, refuse_wide
 from bnncert.checking.statement import SIGN_OF_ZERO, TIES, ScoreFunction, read_property
 from bnncert.network import Network
 
@@ -75,13 +75,15 @@ class ClassifiedImage:
 
     def shown(self, inputs: str, network: Network) -> Shown:
         """Return what is shown; `inputs` are those that it is about, as in "every shift"."""
-        named = ["real arithmetic", SIGN_OF_ZERO[network.sign_zero], TIES[self.property["ties"]]]
+        settings = ["real arithmetic", SIGN_OF_ZERO[network.sign_zero], TIES[self.property["ties"]]]
         start = f"for {inputs}, {self.assumptions['data_box']}: "
         if self.verdict == "not_robust":
             some = inputs.replace(" and every ", " or some ").replace("every ", "some ")
             start = f"{some}, {self.assumptions['data_box']}, violates: "
-        words = f"{start}{self.words} ({', '.join(named)})"
-        return Shown(words, self.verdict, self.assumptions, {"centre": self.image})
+        words = f"{start}{self.words} ({', '.join(settings)})"
+        box = [side for side in (self.lower, self.upper) if side is not None]
+        named = {"centre": self.image} | different({"data_box": box})
+        return Shown(words, self.verdict, self.assumptions, named)
 
     def refuse_violation(self, lasts: Iterable[SignArray]) -> None:
         """Reject last-layer signs at which a function is not certainly positive."""
