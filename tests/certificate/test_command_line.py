@@ -20,6 +20,7 @@ from bnncert.certificate.wanted import Wanted
 from bnncert.cli import main
 from bnncert.deadline import Deadline
 from bnncert.methods import Context
+from bnncert.pictures import png_bytes
 from bnncert.problem import robustness
 from bnncert.replay import Replayer
 from bnncert.verdict import Result, TargetResult
@@ -313,3 +314,10 @@ def test_the_centre_is_drawn(run: Run, proved: tuple[Path, Path], tmp_path: Path
     assert code == 0
     # Two characters for a pixel, from dark to light.
     assert [line.ljust(4) for line in out.splitlines()[-2:]] == ["  @@", "@@  "]
+    image = tmp_path / "image.png"
+    image.write_bytes(png_bytes(np.array([[0, 255], [255, 0]], dtype=np.uint8)))
+    asked = ("check", tmp_path / "q", "--model", tmp_path / "image.npz", "--input", image)
+    assert run(*asked)[1].splitlines()[-1] == f"the centre is {image}"
+    # The same pixels are another input if they enter on another scale.
+    code, out, _ = run(*asked, "--scale", 0, 2)
+    assert code == 1 and f"the first at input 1: 1.0 in the certificate, 2.0 in {image}" in out
