@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import deepcopy
+from itertools import count, islice
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 
 import bnncert
 from bnncert.checking import RejectedError, UnreadableError, check
-from bnncert.checking.container import CONTENTS
+from bnncert.checking.container import CONTENTS, Section, WatchedSections
 from tests.checking.claims import pack, unpack
 from tests.checking.every_claim import KINDS, NET
 
@@ -58,3 +60,20 @@ def test_the_point_inside_a_violated_polytope_is_checked(tmp_path: Path) -> None
     sections[0].arrays["inside"] = np.array([1.0, 0, 0, 0])
     with pytest.raises(RejectedError, match="lies outside"):
         check(pack(tmp_path / "d", sections), NET)
+
+
+def test_the_memory_does_not_grow_with_the_number_of_sections() -> None:
+    def endless(taken: list[int]) -> Iterator[Section]:
+        for k in count():
+            taken.append(k)
+            yield Section("tree", {}, {"variables": np.zeros(0, dtype=np.int8)})
+
+    taken: list[int] = []
+    with pytest.raises(UnreadableError, match="'variables' does not belong there"):
+        for _ in WatchedSections(endless(taken)):
+            pass
+    assert len(taken) < 10
+    watched = WatchedSections(endless(taken))
+    for section in islice(watched, 1000):
+        section.integers("variables")
+    watched.refuse_unread()

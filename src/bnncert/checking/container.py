@@ -36,6 +36,9 @@ MOST_BYTES, MOST_JSON, MOST_NUMBERS = 2**26, 2**20, 2**23
 #: which are kept until the end.
 MOST_UNPACKED, MOST_LITERALS = 2**32, 2**22
 
+#: Sections with arrays that are not read yet: a claim, and what is looked at ahead.
+MOST_UNREAD = 4
+
 #: Characters of a number that is written as p/q.
 MOST_DIGITS = 4000
 
@@ -270,8 +273,10 @@ class WatchedSections:
 
     def __iter__(self) -> Iterator[Section]:
         for section in self._sections:
-            if section.arrays:
-                self._given.append((section.name, set(section.arrays), section.read))
+            self._given = [given for given in self._given if given[1] - given[2]]
+            if len(self._given) > MOST_UNREAD:
+                self.refuse_unread()
+            self._given.append((section.name, set(section.arrays), section.read))
             yield section
 
     def refuse_unread(self) -> None:
