@@ -16,6 +16,7 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, SignArray
 from bnncert.description.rationals import float_above
+from bnncert.formats.onnx.session import OnnxSession
 from bnncert.network import Network
 from bnncert.problem import Problem, Target
 from bnncert.verdict import Counterexample
@@ -24,20 +25,8 @@ from bnncert.verdict import Counterexample
 ExactPoint: TypeAlias = tuple[Fraction, ...]
 
 
-class OnnxRuntime:
-    """The model file, executed by onnxruntime."""
-
-    def __init__(self, content: bytes) -> None:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        self._session = onnxruntime.InferenceSession(
-            content, options, providers=["CPUExecutionProvider"]
-        )
-        self._input = self._session.get_inputs()[0]
-        #: The floating-point type of the model's input.
-        self.dtype = np.float64 if "double" in self._input.type else np.float32
+class OnnxRuntime(OnnxSession):
+    """The model file of a network, executed by onnxruntime."""
 
     @staticmethod
     def of(network: Network) -> OnnxRuntime | None:
@@ -50,13 +39,6 @@ class OnnxRuntime:
             return OnnxRuntime(read_in_one_piece(Path(network.source)))
         except Exception:  # onnxruntime has no exception of its own for "cannot run this model"
             return None
-
-    def scores(self, point: FloatArray) -> FloatArray:
-        """Return the model's output for one point."""
-        shape = [d if isinstance(d, int) and d > 0 else 1 for d in self._input.shape]
-        array = point.astype(self.dtype).reshape(shape)
-        output = self._session.run(None, {self._input.name: array})[0]
-        return np.asarray(output, dtype=np.float64).reshape(-1)
 
 
 class Replayer:

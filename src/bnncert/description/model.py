@@ -7,6 +7,7 @@ file, and the operations on them in the order of the file.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
@@ -103,9 +104,30 @@ class Stage:
     structural: bool = False
     convolution: Convolution | None = None
     bits: WeightBits = "own"
+    #: Whether the file has other terms than weights times inputs, e.g. weights with a factor, which
+    #: is one of the steps here: then a sum of floats is rounded even if these weights are integers.
+    other_terms: bool = False
 
 
 OutputTransform: TypeAlias = Literal["scores", "softmax", "argmax"]
+
+
+class CannotExecuteError(Exception):
+    """The program that a model comes from is not installed, or does not execute this model."""
+
+
+@dataclass(frozen=True, eq=False)
+class Execution:
+    """How the program that a model comes from executes it, for a comparison with what was read."""
+
+    #: The name of the program.
+    program: str
+    #: The output of the model for each row of points; raises :class:`CannotExecuteError`.
+    outputs: Callable[[FloatArray], FloatArray]
+    #: The unit roundoff of its sums.
+    roundoff: float = 2.0**-24
+    #: Whether a sign whose value at zero the model does not define is 0 there.
+    sign_of_zero_is_zero: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,3 +144,5 @@ class ModelDescription:
     metadata: dict[str, str] = field(default_factory=dict)
     #: Input units per pixel level, if the file states it; it does not change the function.
     pixel_step: float | None = None
+    #: How its source executes the model; None for the formats of bnncert itself.
+    execution: Execution | None = None

@@ -10,9 +10,10 @@ from typing import Any
 import numpy.typing as npt
 
 from bnncert.arrays import optional_floats
-from bnncert.description.model import SignZero
+from bnncert.description.model import ModelDescription, SignZero
 from bnncert.formats import read_description
 from bnncert.formats.limits import DEFAULT_LIMITS, Limits
+from bnncert.network.comparison import compared
 from bnncert.network.network import Network
 
 
@@ -59,7 +60,11 @@ def load(
     ((2, 1, 2), True)
     """
     described = None if layers is None else Path(layers)
-    return Network.from_description(read_description(Path(path), described, limits))
+    return _imported(read_description(Path(path), described, limits))
+
+
+def _imported(description: ModelDescription) -> Network:
+    return compared(Network.from_description(description), description)
 
 
 def from_torch(

@@ -123,6 +123,8 @@ class Graph:
     nodes: tuple[OnnxNode, ...]
     tensors: dict[str, Any]
     metadata: dict[str, str]
+    #: The bytes of the whole model, with the tensors of other files.
+    content: bytes
 
 
 def type_name(code: int) -> str:
@@ -164,8 +166,8 @@ def parse_graph(
     if not graph.node:
         raise FormatError(f"{source}: no graph in the file; it is not an ONNX model, or empty")
     _check_names(model, source)
-    if folder is not None:
-        embed_external_data(model, folder, source, limits)
+    if folder is not None and embed_external_data(model, folder, source, limits):
+        content = bytes(model.SerializeToString())
     opset = _opset(model, source)
     tensors = {tensor.name: tensor for tensor in graph.initializer}
     if len(tensors) != len(graph.initializer):
@@ -199,6 +201,7 @@ def parse_graph(
         nodes=live,
         tensors=tensors,
         metadata={_text(item.key): _text(item.value) for item in model.metadata_props},
+        content=content,
     )
 
 

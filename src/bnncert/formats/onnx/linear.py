@@ -80,6 +80,7 @@ def apply(
         ) from error
     if factor is not None and bool(np.all(factor == 1.0)):
         factor = None
+    is_scaled = factor is not None
     if factor is not None and steps:
         steps, factor = (*steps, Scale(factor)), None
     return replace(
@@ -95,6 +96,7 @@ def apply(
         or (value.matrix is not None and not value.levels),
         convolution=convolution if is_built else None,
         bits=_bits(value, shared),
+        other_terms=value.matrix is not None or bool(value.steps) or is_scaled,
         name=node.name,
         levels=0,
         open_stages=(),

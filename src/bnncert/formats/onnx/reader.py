@@ -36,6 +36,7 @@ from bnncert.formats.onnx.operands import (
 from bnncert.formats.onnx.qonnx import CONSTANT_QUANTISERS, QUANTISERS, check_domain
 from bnncert.formats.onnx.rounding import OPERATORS, round_off
 from bnncert.formats.onnx.schema import check_node
+from bnncert.formats.onnx.session import onnx_execution
 from bnncert.formats.onnx.shapes import axis_of, new_shape, permutation, shape_of
 from bnncert.formats.onnx.signs import bipolar_quant, choose, clip, compare, negate, sign
 from bnncert.formats.onnx.stages import output_stage
@@ -95,6 +96,7 @@ def read_onnx(
         kind="onnx",
         metadata={k: v for k, v in graph.metadata.items() if not k.startswith(OWN_METADATA)},
         pixel_step=_own_pixel_step(graph, source),
+        execution=onnx_execution(graph.content),
     )
 
 

@@ -28,6 +28,7 @@ def rows_of(value: Value) -> Any:
 def stage_of(value: Value, name: str, sign_zero: SignZero | None, as_written: bool) -> Stage:
     """Return the stage that a sign of this value ends."""
     steps, pool, convolution = value.steps, None, value.convolution
+    other_terms = value.other_terms
     if value.pool is None:
         weights = rows_of(value)
         if value.factor is not None:
@@ -53,7 +54,7 @@ def stage_of(value: Value, name: str, sign_zero: SignZero | None, as_written: bo
                 factor = row_values(pool, split[1])
             if factor is not None:
                 # A kernel that is described beside its matrix was factored with it.
-                weights, convolution = split[0], None
+                weights, convolution, other_terms = split[0], None, True
                 steps = (Scale(factor), *steps)
     if convolution is not None:
         convolution = replace(convolution, rows=used.astype(np.int64))
@@ -66,6 +67,7 @@ def stage_of(value: Value, name: str, sign_zero: SignZero | None, as_written: bo
         structural=value.structural or as_written,
         convolution=convolution,
         bits=value.bits,
+        other_terms=other_terms,
     )
 
 
@@ -81,6 +83,7 @@ def output_stage(value: Value) -> Stage:
         name=value.name or "output",
         structural=True,
         bits=value.bits,
+        other_terms=value.other_terms,
     )
 
 

@@ -71,6 +71,8 @@ class Value:
     convolution: Convolution | None = None
     structural: bool = False
     bits: WeightBits = "own"
+    #: As in :class:`Stage`.
+    other_terms: bool = False
     #: The element type of the tensor in the file.
     dtype: np.dtype[Any] = np.dtype(np.float32)  # noqa: RUF009
     #: The range to which the value was clipped, after which only arithmetic with constants and
