@@ -29,7 +29,7 @@ from bnncert.formats.archive import open_archive, read_member
 from bnncert.formats.inputs import read_array
 from bnncert.formats.layer_chain import FileLayer
 from bnncert.formats.reading import parse_json, read_bytes
-from bnncert.formats.torch.model import tensor_array
+from bnncert.formats.torch.operators import tensor_array
 
 GIB = 2**30
 

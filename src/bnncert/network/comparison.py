@@ -150,7 +150,7 @@ def _inside(rng: np.random.Generator, count: int, lo: FloatArray, hi: FloatArray
 
 
 def _quanta(reach: FloatArray) -> FloatArray:
-    return np.exp2(np.ceil(np.log2(np.where(reach > 0, reach, 1.0))) - BITS)
+    return np.asarray(np.exp2(np.ceil(np.log2(np.where(reach > 0, reach, 1.0))) - BITS))
 
 
 def _snapped(points: FloatArray, lo: FloatArray, hi: FloatArray) -> FloatArray:
@@ -302,7 +302,7 @@ def _last_bit(numbers: FloatArray) -> FloatArray:
     """Return the largest power of two of which each number is a multiple."""
     mantissa, exponent = np.frexp(numbers)
     whole = (mantissa * 2.0**53).astype(np.int64)
-    return np.ldexp((whole & -whole).astype(np.float64), exponent - 53)
+    return np.asarray(np.ldexp((whole & -whole).astype(np.float64), exponent - 53))
 
 
 # -- the comparison -----------------------------------------------------------------------

@@ -124,14 +124,14 @@ def from_torch(
     """
     from bnncert.formats.torch.model import describe_torch
 
-    return Network.from_description(
+    network = _imported(
         describe_torch(
             model,
             tuple(int(n) for n in input_shape),
             roles=roles,
             weights=weights,
-            sign_zero=sign_zero,
             input_lo=optional_floats(input_lo),
             input_hi=optional_floats(input_hi),
         )
     )
+    return network.with_sign_zero(sign_zero)

@@ -157,8 +157,14 @@ def _hooked() -> Any:
 @pytest.mark.parametrize(
     ("modules", "options", "expected"),
     [
-        ([nn.ReLU()], {}, "layer 0 (ReLU): this module is not supported in a binary network"),
-        ([BinaryLinear(4, 3)], {}, "layer 0 (BinaryLinear): this module is not supported"),
+        (
+            [nn.Tanh()],
+            {},
+            "layer 0 (Tanh): tanh is not part of a binary network (its operators are signs, linear "
+            "maps, normalisation and pooling)",
+        ),
+        ([nn.ReLU(), linear(4, 3)], {}, "after 0 (Clip) only a sign or a quantiser is supported"),
+        ([nn.ReLU(), Sign()], {}, "clips to [0, inf], which changes the sign"),
         (
             [BinaryLinear(4, 3)],
             {"roles": {BinaryLinear: "linear"}},
@@ -194,13 +200,21 @@ def _hooked() -> Any:
         ([linear(4, 3)], {"weights": {"7": "sign"}}, "weights for 7, which is not one of"),
         ([linear(4, 3)], {"weights": "signs"}, "quantizer 'signs'; expected \"sign\""),
         ([linear(4, 3)], {"weights": "ternary:x"}, "with a number T > 0"),
-        ([linear(5, 3)], {}, "weight of shape (3, 5) on 4 inputs"),
+        ([linear(5, 3)], {}, "PyTorch cannot execute it on inputs of shape 4 (mat1 and mat2"),
         ([nn.BatchNorm1d(4, track_running_stats=False)], {}, "it has no running_mean"),
-        ([nn.BatchNorm1d(3)], {}, "for 4 channels"),
-        ([nn.Conv2d(1, 2, 2, padding_mode="reflect", padding=1)], {}, "padding mode reflect"),
-        ([nn.MaxPool2d(2, return_indices=True)], {}, "it returns indices"),
-        ([nn.MaxPool2d(2)], {}, "its input has shape (1, 4)"),
-        ([nn.Flatten(2)], {}, "it flattens some axes only"),
+        ([nn.BatchNorm1d(3)], {}, "layer 0 (BatchNorm1d): PyTorch cannot execute it"),
+        (
+            [nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 2, 2, padding_mode="reflect", padding=1)],
+            {},
+            "layer 1 (Conv2d): pad is not part of a binary network",
+        ),
+        (
+            [nn.Unflatten(1, (1, 2, 2)), nn.MaxPool2d(2, return_indices=True)],
+            {},
+            "it returns a tuple; expected one tensor",
+        ),
+        ([nn.MaxPool2d(2)], {}, "layer 0 (MaxPool2d): PyTorch cannot execute it"),
+        ([nn.Flatten(0)], {}, "flatten to shape (12,) mixes the inputs of a batch"),
         ([nn.Softmax(dim=0)], {}, "dim 0; expected 1"),
         ([nn.Hardtanh(0.0, 1.0), Sign()], {}, "clips to [0, 1], which changes the sign"),
         ([nn.Hardtanh(), linear(4, 3)], {}, "only a sign or a quantiser is supported"),
@@ -217,8 +231,8 @@ def test_refused_modules(modules: list[Any], options: dict[str, Any], expected: 
     assert str(caught.value).isprintable()
 
 
-def test_only_sequential_models() -> None:
-    with pytest.raises(InputError, match=r"Linear; expected a torch\.nn\.Sequential"):
-        bnncert.from_torch(nn.Linear(2, 2), (2,))
+def test_only_modules() -> None:
+    with pytest.raises(InputError, match=r"function; expected a torch\.nn\.Module"):
+        bnncert.from_torch(dense, (2,))
     with pytest.raises(InputError, match="input shape"):
         bnncert.from_torch(dense(), (0,))

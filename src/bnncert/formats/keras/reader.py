@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bnncert.description.model import ModelDescription
 from bnncert.formats.keras.archive import KerasArchive
+from bnncert.formats.keras.execution import keras_execution
 from bnncert.formats.keras.layers import apply_layer, roles_of
 from bnncert.formats.keras.model import parse_model
 from bnncert.formats.layer_chain import Chain
@@ -22,4 +25,5 @@ def read_keras(
             with layer.reading():
                 arrays = archive.arrays(layer, configured.group, roles_of(configured))
                 apply_layer(chain, configured, arrays)
-        return chain.description("keras")
+        execution = keras_execution(content, config, model.input_shape)
+        return replace(chain.description("keras"), execution=execution)

@@ -25,7 +25,8 @@ from bnncert.errors import FormatError, reason
 from bnncert.formats.layer_chain import FileLayer
 from bnncert.formats.reading import parse_json
 from bnncert.formats.torch.layers import LAYER_TYPES, TorchLayer, describe_layers
-from bnncert.formats.torch.model import import_torch, tensor_array
+from bnncert.formats.torch.model import import_torch
+from bnncert.formats.torch.operators import tensor_array
 from bnncert.formats.torch.safetensors_ import read_safetensors
 from bnncert.formats.weight_arrays import bound_array
 

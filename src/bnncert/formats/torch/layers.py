@@ -58,8 +58,13 @@ def describe_layers(
     chain = Chain(source, input_shape)
     for entry in layers:
         with entry.layer.reading():
-            _HANDLERS[entry.layer.kind](chain, entry)
+            apply_layer(chain, entry, entry.layer.kind)
     return chain.description("torch", input_lo, input_hi)
+
+
+def apply_layer(chain: Chain, entry: TorchLayer, kind: str) -> None:
+    """Apply a layer of one of the types above."""
+    _HANDLERS[kind](chain, entry)
 
 
 # -- quantisers ---------------------------------------------------------------------------
