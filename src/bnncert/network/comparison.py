@@ -102,7 +102,7 @@ def _with_note(network: Network, note: str) -> Network:
 
 
 @dataclass(frozen=True, eq=False)
-class _Group:
+class _PointGroup:
     """Points of one range; their values are multiples of `quantum` unless that is 0."""
 
     points: FloatArray
@@ -111,7 +111,7 @@ class _Group:
     quantum: float
 
 
-def _points(network: Network, count: int) -> Iterator[_Group]:
+def _points(network: Network, count: int) -> Iterator[_PointGroup]:
     """Yield random points, corners of the data box, and points on both sides of thresholds."""
     rng = np.random.default_rng(0)
     ranges = [(network.input_lo, network.input_hi)]
@@ -130,11 +130,11 @@ def _points(network: Network, count: int) -> Iterator[_Group]:
         yield _group(np.concatenate([random, beside]), lo, hi)
 
 
-def _group(points: FloatArray, lo: FloatArray, hi: FloatArray) -> _Group:
+def _group(points: FloatArray, lo: FloatArray, hi: FloatArray) -> _PointGroup:
     reach = np.maximum(np.abs(lo), np.abs(hi))
     quantum = float(_quanta(reach).min())
     on_grid = bool(np.all(points / quantum == np.rint(points / quantum)))
-    return _Group(
+    return _PointGroup(
         points, np.maximum(reach, np.abs(points).max(axis=0, initial=0)), on_grid * quantum
     )
 
@@ -166,24 +166,24 @@ def _beside_thresholds(
 ) -> FloatArray:
     """Move pairs of points to both sides of the threshold of a neuron of the first layer.
 
-    w.x + b changes by t sum |w_i| r_i if every x_i moves by t sign(w_i) r_i, where r_i is the
-    width of its range.
+    A point moves towards the corner at which the sum has the other sign, if there is one.
     """
     layer = network.layers[0]
     rng = np.random.default_rng(1)
-    width = hi - lo
     quanta = _quanta(np.maximum(np.abs(lo), np.abs(hi)))
     for k in range(0, len(points), 2):
         j = int(rng.integers(layer.size))
         part = slice(layer.rows.indptr[j], layer.rows.indptr[j + 1])
         columns, weights = layer.rows.indices[part], layer.rows.data[part].astype(np.float64)
-        change = float(np.abs(weights) @ width[columns])
-        if change > 0:
-            t = (float(weights @ points[k, columns]) + float(layer.bias[j])) / change
-            points[k, columns] -= t * np.sign(weights) * width[columns]
+        here = points[k, columns]
+        value = float(weights @ here + layer.bias[j])
+        corner = np.where(weights * value < 0, hi[columns], lo[columns])
+        other = float(weights @ corner + layer.bias[j])
+        if value * other < 0:
+            here = here + value / (value - other) * (corner - here)
         points[k : k + 2] = points[k]
         for row, side in zip(points[k : k + 2], (1, -1), strict=False):
-            row[columns] += side * np.sign(weights) * quanta[columns]
+            row[columns] = here + side * np.sign(weights) * quanta[columns]
     return _snapped(points, lo, hi)
 
 
@@ -204,7 +204,9 @@ class _Followed:
     tied: npt.NDArray[np.bool_]
 
 
-def _follow(description: ModelDescription, groups: list[_Group], execution: Execution) -> _Followed:
+def _follow(
+    description: ModelDescription, groups: list[_PointGroup], execution: Execution
+) -> _Followed:
     first, *hidden, last = (
         _RoundedStage(stage, execution, np.float64 if k == 0 else np.float32)
         for k, stage in enumerate(description.stages)

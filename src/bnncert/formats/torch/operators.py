@@ -17,7 +17,7 @@ from bnncert.formats.limits import DEFAULT_LIMITS, too_many
 from bnncert.formats.onnx.reader import HANDLERS
 from bnncert.formats.onnx.value import Operand, Value
 from bnncert.formats.torch.layers import Arrays, TorchLayer, apply_layer
-from bnncert.formats.torch.trace import BATCH, SAME, Trace, operator_name
+from bnncert.formats.torch.trace import BATCH, SAME, RecordedCalls, operator_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class Call:
 CallHandler: TypeAlias = Callable[[Chain, Call], None]
 
 
-def read_trace(torch: Any, trace: Trace, chain: Chain) -> None:
+def read_trace(torch: Any, trace: RecordedCalls, chain: Chain) -> None:
     """Apply the recorded operators to the input of a chain."""
     known: dict[Any, Any] = dict(trace.tensors)
     kind = _numpy_type(trace.input.meta["val"].dtype)
@@ -144,7 +144,7 @@ def _numpy_type(kind: Any) -> np.dtype[Any]:
     return np.dtype(str(kind).removeprefix("torch."))
 
 
-def _folded(torch: Any, trace: Trace, node: Any, args: Any, kwargs: Any) -> Any:
+def _folded(torch: Any, trace: RecordedCalls, node: Any, args: Any, kwargs: Any) -> Any:
     """Execute an operator whose result does not depend on the numbers of the input."""
     tags = getattr(node.target, "tags", ())
     # A dropout in evaluation mode has the tag as well.

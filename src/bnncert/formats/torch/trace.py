@@ -31,7 +31,7 @@ SAME = ("alias", "clone", "contiguous", "detach", "detach_", "lift_fresh_copy", 
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
+class RecordedCalls:
     """The recorded operators.
 
     A node has its operator as `target`, its arguments as `args` and `kwargs`, which are other
@@ -58,7 +58,7 @@ class Trace:
         return self.layer(node).unsupported(why + advice(self.model, _module_of(node)[0]))
 
 
-def record(torch: Any, model: Any, example: Any) -> Trace:
+def record(torch: Any, model: Any, example: Any) -> RecordedCalls:
     """Record what a module in evaluation mode calls for an example, a batch of inputs."""
     try:
         with _quiet(), torch.no_grad():
@@ -92,7 +92,7 @@ def record(torch: Any, model: Any, example: Any) -> Trace:
         )
     instead = _straight_through(nodes)
     live = _live(nodes, results[0], instead)
-    return Trace(model, live, tensors, inputs[0], results[0], instead)
+    return RecordedCalls(model, live, tensors, inputs[0], results[0], instead)
 
 
 def advice(model: Any, path: str) -> str:
