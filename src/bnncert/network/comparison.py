@@ -8,8 +8,9 @@ and u the unit roundoff, then every order of the operations has an error of at m
 
 where 16 * 2^-24 is for the few operations after the sum and for constants that one side rounds to
 float32.  The error is 0 where all terms are multiples of some q with M / q < 2^24: the inputs are
-multiples of powers of two, so that sums with weights -1, 0, 1 are exact.  A point counts if no
-neuron is within its error of zero; scores are compared up to their errors.
+multiples of powers of two, so that sums with weights -1, 0, 1 are exact, and a factor behind such
+a sum keeps its sign.  A point counts if no neuron is within its error of zero; scores are compared
+up to their errors.
 """
 
 from __future__ import annotations
@@ -207,8 +208,9 @@ class _Followed:
 def _follow(
     description: ModelDescription, groups: list[_PointGroup], execution: Execution
 ) -> _Followed:
+    count = len(description.stages)
     first, *hidden, last = (
-        _RoundedStage(stage, execution, np.float64 if k == 0 else np.float32)
+        _RoundedStage(stage, execution, first=k == 0, last=k + 1 == count)
         for k, stage in enumerate(description.stages)
     )
     parts = [first.of(group.points, group.reach, group.quantum) for group in groups]
@@ -234,12 +236,14 @@ def _follow(
 class _RoundedStage:
     """A stage of the description, evaluated together with its rounding errors."""
 
-    def __init__(self, stage: Stage, execution: Execution, dtype: npt.DTypeLike) -> None:
+    def __init__(self, stage: Stage, execution: Execution, *, first: bool, last: bool) -> None:
         weights = as_matrix(stage.weights)
         whole = weights.dtype.kind == "i" or bool(np.all(weights.data == np.rint(weights.data)))
         self._norms = row_norms(weights)
         self._whole = whole and float(self._norms.max(initial=0)) < EXACT_BELOW
-        dtype = dtype if self._whole else np.float64
+        self._is_output = last
+        # Sums of signs are exact in float32.
+        dtype = np.float32 if self._whole and not first else np.float64
         self._sums = make_operator(weights, stage.convolution, None, dtype)
         self._weights, self._dtype = weights, dtype
         self._stage, self._roundoff = stage, execution.roundoff
@@ -270,21 +274,32 @@ class _RoundedStage:
             )
             unit = unit[: size.size]
         rounded = self._stage.other_terms | (size >= EXACT_BELOW * unit)
+        scaled = np.zeros(size.shape, dtype=bool)
         for step in self._stage.steps:
             value, size = _applied(step, value), _applied(step, size, of_sizes=True)
-            unit = _unit(step, unit)
+            unit, scaled = _unit(step, unit, scaled)
+        # A factor that rounds keeps the sign of an exact sum, but not a score.
+        unit = np.where(scaled & (self._stage.other_terms or self._is_output), 0.0, unit)
         share = np.where(rounded, terms * self._roundoff, 0.0) + STEP_ERROR
         return value, np.where(size < EXACT_BELOW * unit, 0.0, share * size)
 
 
-def _unit(step: ElementwiseStep, unit: FloatArray) -> FloatArray:
-    """Return of what the results of a step are multiples, 0 where that is not known."""
-    if isinstance(step, Normalise):
-        return np.zeros(unit.shape)
+def _unit(
+    step: ElementwiseStep, unit: FloatArray, scaled: npt.NDArray[np.bool_]
+) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+    """Return of what the results of a step are multiples, and whether a factor was rounded.
+
+    The unit is 0 where the results are not multiples of anything known.
+    """
     if isinstance(step, Shift):
-        return np.where(step.offset == 0, unit, np.minimum(unit, _last_bit(step.offset)))
-    factor = np.abs(step.factor if isinstance(step, Scale) else 1 / step.divisor)
-    return np.where(np.frexp(factor)[0] == 0.5, unit * factor, 0.0)
+        moved = np.where(scaled, 0.0, np.minimum(unit, _last_bit(step.offset)))
+        return np.where(step.offset == 0, unit, moved), scaled
+    if isinstance(step, Normalise):
+        factor = np.abs(step.gamma) / np.sqrt(step.variance + step.epsilon)
+        factor = np.where((step.mean == 0) & (step.beta == 0), factor, 0.0)
+    else:
+        factor = np.abs(step.factor if isinstance(step, Scale) else 1 / step.divisor)
+    return unit * factor, scaled | (np.frexp(factor)[0] != 0.5)
 
 
 def _applied(step: ElementwiseStep, value: FloatArray, *, of_sizes: bool = False) -> FloatArray:

@@ -45,7 +45,8 @@ def load(
     FormatError
         If the file is broken, truncated, larger than the limits, or of an unknown kind.
     UnsupportedModelError
-        If the model is not a binary network that can be represented exactly.
+        If the model is not a binary network that can be represented exactly, or if the program
+        that it comes from computes something else at one of the inputs compared.
     MissingExtraError
         If the format needs a package that is not installed.
 
@@ -77,7 +78,9 @@ def from_torch(
     input_lo: npt.ArrayLike | None = None,
     input_hi: npt.ArrayLike | None = None,
 ) -> Network:
-    """Convert a ``torch.nn.Sequential``, as it computes in evaluation mode.
+    """Convert a module of PyTorch, as it computes in evaluation mode.
+
+    The operators that it executes are read, and the network is compared with the module.
 
     Parameters
     ----------
@@ -86,13 +89,14 @@ def from_torch(
     input_shape
         The shape of one input, without the batch axis.
     roles
-        The types of modules of other classes: ``{MySign: "sign", BinaryLinear: "linear"}``.
+        The types of modules whose operators cannot be read: "sign", "linear" or "conv2d", by their
+        classes (``{MySign: "sign"}``).
     weights
-        The quantiser of the weights: "sign", "ternary:T" or "as stored", for all layers or by
-        name (``{"0": "sign"}``).  Modules of PyTorch itself use their weights as stored by
-        default; modules with a role need a quantiser.
+        The quantiser of the weights: "sign", "ternary:T" or "as stored", for all layers of the
+        classes Linear and Conv2d or by name (``{"0": "sign"}``).  They use their weights as stored
+        by default; modules with a role need a quantiser.
     sign_zero
-        The value of sign(0): by default, what each sign module returns at zero.
+        The value of sign(0): by default, what the module computes there.
     input_lo, input_hi
         The data box.
 
@@ -104,8 +108,8 @@ def from_torch(
     Raises
     ------
     UnsupportedModelError
-        If a module is of an unknown type, or the model is not a binary network that can be
-        represented exactly.
+        If the module calls an unknown operator, is not a binary network that can be represented
+        exactly, or computes something else than the network at one of the inputs compared.
     InputError
         If a role or quantiser is unknown.
     MissingExtraError
@@ -118,7 +122,7 @@ def from_torch(
     ...     def forward(self, x):
     ...         return torch.where(x >= 0, 1.0, -1.0)
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), Sign(), torch.nn.Linear(3, 2))
-    >>> net = bnncert.from_torch(model, (4,), roles={Sign: "sign"}, weights={"0": "sign"})
+    >>> net = bnncert.from_torch(model, (4,), weights={"0": "sign"})
     >>> net.sizes, net.sign_zero
     ((4, 3, 2), 'plus')
     """
