@@ -6,7 +6,7 @@ Its results are checked, and the layer that the role names is read in place of i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -117,33 +117,30 @@ def _type_and_device(torch: Any, model: Any) -> dict[str, Any]:
 def _execution(torch: Any, model: Any, stated: Mapping[Any, Any], example: Any) -> Execution:
     """Return how PyTorch executes the model, in double precision if it can."""
 
-    def run(points: Any, kind: Any) -> FloatArray:
-        with evaluating(model, stated), _in_type(torch, model, kind), torch.no_grad():
-            outputs = model(points.to(kind))
-        if not torch.is_tensor(outputs):
-            raise TypeError(f"it returns a {type(outputs).__name__}; expected one tensor")
-        return np.asarray(outputs.double().cpu().numpy())
-
-    kinds = [torch.float64, example.dtype]
-    while True:
+    def run(points: Any, kinds: Sequence[Any]) -> tuple[FloatArray, Any]:
+        """Return the outputs, and the first of the types in which the model can be executed."""
         try:
-            run(example, kinds[0])
-            break
+            with evaluating(model, stated), _in_type(torch, model, kinds[0]), torch.no_grad():
+                outputs = model(points.to(kinds[0]))
+            if not torch.is_tensor(outputs):
+                raise TypeError(f"it returns a {type(outputs).__name__}; expected one tensor")
+            return np.asarray(outputs.double().cpu().numpy()), kinds[0]
         except Exception as error:  # the model may raise any exception
             if len(kinds) > 1:
                 # Some models convert their inputs to float32.
-                kinds.pop(0)
-                continue
-            shape = "x".join(map(str, example.shape[1:]))
+                return run(points, kinds[1:])
             raise failing_layer(model, error).unsupported(
-                f"PyTorch cannot execute it on inputs of shape {shape} ({reason(error)})"
+                f"PyTorch cannot execute it on inputs of shape "
+                f"{'x'.join(map(str, points.shape[1:]))} ({reason(error)})"
             ) from error
 
-    def outputs(points: FloatArray) -> FloatArray:
-        shaped = torch.from_numpy(points).reshape(-1, *example.shape[1:]).to(example.device)
-        return run(shaped, kinds[0])
+    _, kind = run(example, (torch.float64, example.dtype))
 
-    return Execution("PyTorch", outputs, 2.0**-53 if kinds[0] == torch.float64 else 2.0**-24)
+    def outputs(points: FloatArray) -> FloatArray:
+        shaped = torch.from_numpy(points).reshape(-1, *example.shape[1:])
+        return run(shaped.to(example.device), (kind,))[0]
+
+    return Execution("PyTorch", outputs, 2.0**-53 if kind == torch.float64 else 2.0**-24)
 
 
 @contextmanager

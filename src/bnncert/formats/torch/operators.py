@@ -17,7 +17,7 @@ from bnncert.formats.limits import DEFAULT_LIMITS, too_many
 from bnncert.formats.onnx.reader import HANDLERS
 from bnncert.formats.onnx.value import Operand, Value
 from bnncert.formats.torch.layers import Arrays, TorchLayer, apply_layer
-from bnncert.formats.torch.trace import BATCH, SAME, RecordedCalls, operator_name
+from bnncert.formats.torch.trace import BATCH, SAME, RecordedCalls, is_random, operator_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,9 +146,7 @@ def _numpy_type(kind: Any) -> np.dtype[Any]:
 
 def _folded(torch: Any, trace: RecordedCalls, node: Any, args: Any, kwargs: Any) -> Any:
     """Execute an operator whose result does not depend on the numbers of the input."""
-    tags = getattr(node.target, "tags", ())
-    # A dropout in evaluation mode has the tag as well.
-    if torch.Tag.nondeterministic_seeded in tags and "dropout" not in operator_name(node):
+    if is_random(node):
         raise trace.unsupported(node, f"{operator_name(node)} is random")
 
     def shaped(value: Any) -> Any:

@@ -135,6 +135,11 @@ def operator_name(node: Any) -> str:
     return str(node.target.overloadpacket.__name__) if node.target.namespace == "aten" else ""
 
 
+def is_random(node: Any) -> bool:
+    """Whether an operator uses random numbers, as dropout may."""
+    return any(tag.name == "nondeterministic_seeded" for tag in getattr(node.target, "tags", ()))
+
+
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keep torch.export from printing: its messages are about export, not about the model."""
@@ -201,6 +206,8 @@ def _equal(left: Any, right: Any) -> bool:
         return bool(type(left) is type(right) and left == right)
     if left.op != "call_function" or left.target is not right.target or not _is_pure(left):
         return False
+    if is_random(left):
+        return False
     if len(left.args) != len(right.args) or left.kwargs != right.kwargs:
         return False
     return all(map(_equal, left.args, right.args))
@@ -221,10 +228,15 @@ def _straight_through(nodes: list[Any]) -> dict[Any, Any]:
             inner = _same(inner)
             if operator_name(inner) == "sub" and not inner.kwargs and len(inner.args) == 2:
                 q, other = inner.args if name == "add" else reversed(inner.args)
-                if hasattr(q, "op") and _equal(other, x):
+                same_shape = hasattr(q, "op") and _shape(q) == _shape(node)
+                if same_shape and _equal(other, x):
                     found[node] = q
                     break
     return found
+
+
+def _shape(node: Any) -> Any:
+    return getattr(node.meta.get("val"), "shape", None)
 
 
 def _live(nodes: list[Any], output: Any, instead: Mapping[Any, Any]) -> tuple[Any, ...]:
