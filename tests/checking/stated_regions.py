@@ -21,7 +21,7 @@ MOST_POINTS = 4000
 def last_layers(tiny: TinyNetwork, statement: Section) -> set[tuple[int, ...]]:
     """Return every sign vector of the last hidden layer on the region of a statement."""
     if "grid" in statement.fields:
-        points = _grid_points(statement)
+        points = grid_points(statement)
         return set[tuple[int, ...]]().union(*(last_layers_at(tiny, x) for x in points))
     if statement.fields["region"] != "l0":
         return over_region(tiny, _region(statement))
@@ -103,7 +103,7 @@ def _all_values(statement: Section) -> list[list[Fraction]]:
     return [_values(statement, i, low, high) for i, (low, high) in enumerate(bounds)]
 
 
-def _grid_points(statement: Section) -> Iterator[tuple[Fraction, ...]]:
+def grid_points(statement: Section) -> Iterator[tuple[Fraction, ...]]:
     """Yield the grid points of a region, or some of them if there are many."""
     values = _all_values(statement)
     points: Iterator[tuple[Fraction, ...]] = product(*values)
