@@ -14,10 +14,11 @@ import pytest
 import bnncert
 from bnncert.checking.container import Section
 from tests.checking.claims import accepted, pack, unpack
-from tests.faults.oracle import Tiny, least_faults
+from tests.faults.oracle import least_faults
 from tests.faults.test_brute_force import question
+from tests.plain_network import PlainNetwork
 
-NETWORK = Tiny(
+NETWORK = PlainNetwork(
     [
         np.array([[1, 1, 0], [1, -1, 1], [0, 1, 1], [1, 0, -1]]),
         np.array([[1, 1, 0, 1], [1, -1, 1, 1], [-1, 1, 1, 0]]),
@@ -210,7 +211,7 @@ def test_parts_that_are_missing_exchanged_or_doubled_are_refused(
 def test_another_network_is_refused(path: Path) -> None:
     weights = [w.copy() for w in NETWORK.weights]
     weights[2][0, 0] *= -1
-    other = Tiny(weights, NETWORK.biases, "plus").build()
+    other = PlainNetwork(weights, NETWORK.biases, "plus").build()
     assert accepted(path, other) is None
     assert accepted(path, NETWORK.build().with_sign_zero("minus")) is None
 

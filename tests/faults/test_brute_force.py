@@ -10,13 +10,14 @@ import pytest
 
 import bnncert
 from bnncert.faults.result import FaultsResult
-from tests.faults.oracle import Tiny, least_faults, random_tiny
+from tests.faults.oracle import least_faults, random_tiny
+from tests.plain_network import PlainNetwork
 
 #: Sets of more faults are not enumerated.
 MOST = 2
 
 
-def question(seed: int, radius: int) -> tuple[Tiny, list[tuple[int, ...]], bnncert.Ball, int, str]:
+def question(seed: int, radius: int) -> tuple[PlainNetwork, list[tuple[int, ...]], bnncert.Ball, int, str]:
     """Return a network, the points of a ball in quarters, the ball, a label and `ties`."""
     rng = np.random.default_rng(seed)
     tiny = random_tiny(rng, int(rng.choice([1, 2, 3], p=[0.25, 0.5, 0.25])))
