@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from hypothesis import given
@@ -24,10 +24,13 @@ from bnncert.checking import check
 from bnncert.checking.container import Section
 from tests.checking.claims import REFUSALS, pack, unpack
 from tests.checking.mutations import mutant
-from tests.every_mode import few
+from tests.every_mode import SHORT_WORK, few
 
 #: How often an answer is asked for with its certificate, which takes longer than the answer.
 CERTIFICATE = 0.5
+
+#: How often the method is the first choice, which has several stages; the other one is fast.
+AUTO = 0.3
 
 #: Seconds for the check of a changed certificate; one that takes longer is refused.
 SECONDS = 0.5
@@ -110,6 +113,12 @@ class Guarded:
                 self.expect(
                     reason is None, f"accepted: {sections[0].fields} {sections[0].arrays}: {reason}"
                 )
+
+
+def how(rng: np.random.Generator) -> dict[str, Any]:
+    """Return the method of an answer, little work for what has no end of its own, and no limit."""
+    method = "auto" if rng.random() < AUTO else "propagation"
+    return {"method": method, "options": SHORT_WORK, "timeout": 60}
 
 
 def wanted(rng: np.random.Generator, folder: Path, name: str) -> Path | None:

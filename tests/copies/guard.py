@@ -12,7 +12,7 @@ import numpy as np
 
 import bnncert
 from bnncert.checking.container import Section
-from tests.guarded import Guarded, wanted
+from tests.guarded import Guarded, how, wanted
 from tests.plain_network import PlainNetwork, Point, Scores, first_best, quarters, random_plain
 
 #: Whether the scores of x and x' violate a relation.
@@ -87,7 +87,7 @@ def monotone(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
     path, network = wanted(rng, folder, "monotone"), net.build()
     region = box_of(axes, step, origin)
     result = bnncert.check_monotone(
-        *(network, feature, region), increasing=not falling, timeout=60, certificate=path, **asked
+        *(network, feature, region), increasing=not falling, certificate=path, **how(rng), **asked
     )
     return _judged(rng, net, network, result, pairs, violated, path, mutants, sorted(asked)[-1])
 
@@ -129,7 +129,7 @@ def fair(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
     path, network = wanted(rng, folder, "fair"), net.build()
     region = box_of(axes, step, origin)
     result = bnncert.check_fair(
-        *(network, protected, region), timeout=60, certificate=path, **asked
+        *(network, protected, region), certificate=path, **how(rng), **asked
     )
     return _judged(rng, net, network, result, pairs, changed_class, path, mutants, kind)
 

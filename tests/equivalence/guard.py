@@ -10,7 +10,7 @@ import numpy as np
 import bnncert
 from bnncert.checking.container import Section
 from tests.checking.stated_regions import grid_points
-from tests.guarded import Guarded, wanted
+from tests.guarded import Guarded, how, wanted
 from tests.plain_network import (
     PlainNetwork,
     Point,
@@ -64,7 +64,7 @@ def compare(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
     two = _other(rng, one)
     asked = random_grid_region(rng, one.inputs)
     nets, path = (one.build(), two.build()), wanted(rng, folder, "compare")
-    result = bnncert.compare_networks(*nets, asked.region, timeout=60, certificate=path)
+    result = bnncert.compare_networks(*nets, asked.region, certificate=path, **how(rng))
     found = Guarded()
     at = {p: pairs_at(one, two, p) for p in asked.points}
     differing = [p for p, pairs in at.items() if any(a != b for a, b in pairs)]

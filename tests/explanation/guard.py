@@ -14,7 +14,7 @@ import bnncert
 from bnncert.checking.container import Section
 from bnncert.explanation import enumeration
 from tests.checking.stated_regions import grid_points, last_layers
-from tests.guarded import Guarded, wanted
+from tests.guarded import Guarded, how, wanted
 from tests.plain_network import TIES, PlainNetwork, is_other, quarters, random_plain
 
 #: How often all inputs are real numbers, and methods decide instead of an enumeration.
@@ -71,8 +71,8 @@ def explain(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
                 *(network, asked.ball.middle, asked.label),
                 domain=asked.ball,
                 ties=asked.ties,
-                timeout=60,
                 certificate=path,
+                **how(rng),
             )  # type: ignore[call-overload]
     except bnncert.InputError as error:
         found.tally["no class"] += 1

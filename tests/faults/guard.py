@@ -12,7 +12,7 @@ from bnncert.checking.container import Section
 from bnncert.faults.result import FaultRow
 from tests.checking.stated_regions import grid_points
 from tests.faults.oracle import is_changed, least_faults, places
-from tests.guarded import Guarded, wanted
+from tests.guarded import Guarded, how, wanted
 from tests.plain_network import (
     TIES,
     PlainNetwork,
@@ -53,8 +53,8 @@ def faults(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
         ties=ties,
         layers=layers,
         limit=MOST,
-        timeout=60,
         certificate=path,
+        **how(rng),
     )  # type: ignore[call-overload]
     found = Guarded(answers=len(result.rows))
     for row in result.rows:
