@@ -38,6 +38,13 @@ PARTS = (
     "between_methods",
     "certificates",
     "files",
+    "explain",
+    "faults",
+    "compare",
+    "monotone",
+    "fair",
+    "count",
+    "shapes",
     "time_limits",
 )
 
