@@ -22,12 +22,13 @@ from tests.plain_network import (
 EQUAL = ("identical", "equal")
 
 
-def _other(rng: np.random.Generator, net: PlainNetwork) -> PlainNetwork:
-    """Return a network with another number, with the same function, or an independent one."""
-    zero = net.sign_zero
-    if zero != "either" and rng.random() < 0.2:
+def changed_network(
+    rng: np.random.Generator, net: PlainNetwork, *, same: bool = False
+) -> PlainNetwork:
+    """Return a network with another number, with the same classes, or an independent one."""
+    zero, choice = net.sign_zero, 1.0 if same else float(rng.random())
+    if zero != "either" and not same and rng.random() < 0.2:
         zero = "minus" if zero == "plus" else "plus"
-    choice = float(rng.random())
     if choice < 0.15:
         return random_plain(rng, net.inputs, sign_zero=zero, classes=net.classes)
     weights = [[list(row) for row in w] for w in net.weights]
@@ -61,7 +62,7 @@ def pairs_at(one: PlainNetwork, two: PlainNetwork, point: Point) -> set[tuple[in
 def compare(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
     """Ask whether two networks give the same class on the grid points of a region."""
     one = random_plain(rng)
-    two = _other(rng, one)
+    two = changed_network(rng, one)
     asked = random_grid_region(rng, one.inputs)
     nets, path = (one.build(), two.build()), wanted(rng, folder, "compare")
     result = bnncert.compare_networks(*nets, asked.region, certificate=path, **how(rng))
