@@ -96,7 +96,9 @@ class PathQuestion(TinyQuestion):
 
 def is_on(path: ImagePath, point: Sequence[Fraction]) -> bool:
     """Whether a point is an image of the path: one of few values of t gives it."""
-    corners = critical_numbers(TinyNetwork((np.zeros((0, path.size)),), (np.zeros(0),), "plus"), path)
+    corners = critical_numbers(
+        TinyNetwork((np.zeros((0, path.size)),), (np.zeros(0),), "plus"), path
+    )
     places = set(corners)
     for i, (x, value) in enumerate(zip(path.middle.tolist(), point, strict=True)):
         # An input that is not at a side of the data box is x + t, or m + t (x - m).
@@ -105,9 +107,7 @@ def is_on(path: ImagePath, point: Sequence[Fraction]) -> bool:
         elif x != path.pivot[i]:  # type: ignore[attr-defined]
             m = Fraction(float(path.pivot[i]))  # type: ignore[attr-defined]
             places.add((value - m) / (Fraction(x) - m))
-    return any(
-        corners[0] <= t <= corners[-1] and image_at(path, t) == list(point) for t in places
-    )
+    return any(corners[0] <= t <= corners[-1] and image_at(path, t) == list(point) for t in places)
 
 
 @st.composite

@@ -43,9 +43,7 @@ def smallest(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
     ball: Any = Ball(norm, centre, 0, -box, box, grid=grid) if norm != "l0" else None  # type: ignore[arg-type]
     ball = ball or L0Ball(centre, 0, -box, box, grid=grid)
     network, path = net.build(), wanted(rng, folder, "smallest")
-    result = bnncert.find_smallest(
-        *(network, ball, label), ties=ties, certificate=path, **how(rng)
-    )  # type: ignore[call-overload]
+    result = bnncert.find_smallest(*(network, ball, label), ties=ties, certificate=path, **how(rng))
     lost = [p for p in places if net.is_lost([tuple(step * k for k in p)], label, ties)]
     least = min((distance(norm, p, home) for p in lost), default=None)
     found, about = Guarded(), f"{norm}, {home}, {net.weights} {net.biases} {net.sign_zero}, {ties}"
@@ -77,7 +75,7 @@ def radius(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
         ties=ties,
         tolerance=0.1,
         **asked,
-    )  # type: ignore[call-overload]
+    )
     found, about = Guarded(), f"{norm}, {home}, {net.weights} {net.biases} {net.sign_zero}, {ties}"
     lower, upper = (4 * Fraction(v) if abs(v) < 1e9 else None for v in (result.lower, result.upper))
     found.tally["none" if upper is None else "some" if upper else "at once"] += 1

@@ -4,7 +4,8 @@
 
 Each part is a module of this package with
 
-* ``NUMBER``: how many answers it compares unless ``--number`` says otherwise;
+* ``NUMBER``: how many answers it compares unless ``--number`` says otherwise (and ``MOST``, if a
+  larger number would only repeat the same);
 * ``case(seed, number) -> Outcome``: one case, the same for the same arguments.
 
 Outcomes are appended to ``FOLDER/PART-SEED.jsonl``, one line for each case, and a second call with
@@ -85,7 +86,7 @@ class Totals:
 def run_part(part: str, seed: int, number: int | None, workers: int, folder: Path) -> Totals:
     """Run cases until `number` answers have been compared; recorded ones count."""
     module = importlib.import_module(f"benchmarks.soundness.{part}")
-    wanted = module.NUMBER if number is None else number
+    wanted = module.NUMBER if number is None else min(number, getattr(module, "MOST", number))
     workers = min(workers, getattr(module, "WORKERS", workers))
     path = folder / f"{part}-{seed}.jsonl"
     totals = Totals()

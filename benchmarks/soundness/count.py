@@ -1,19 +1,13 @@
-"""Numbers of points with another class, compared with a loop over all points.
-
-The questions and the oracle are those of `tests.counting.guard`; every certificate is checked, and changed
-copies of it have to be refused or to be true.
-"""
+"""Numbers of changed points beside a loop over all points: `tests.counting.guard`."""
 
 from __future__ import annotations
+
+from functools import partial
 
 from tests.counting.guard import count
 
 from benchmarks.soundness.guarding import guarded_case
-from benchmarks.soundness.part import Outcome
 
 NUMBER = 10_000
 
-
-def case(seed: int, number: int) -> Outcome:
-    """Compare the answers to one random question."""
-    return guarded_case(count, seed, number)
+case = partial(guarded_case, count)

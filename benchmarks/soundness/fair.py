@@ -1,19 +1,13 @@
-"""Individual fairness of tiny networks, compared with all pairs of inputs.
-
-The questions and the oracle are those of `tests.copies.guard`; every certificate is checked, and changed
-copies of it have to be refused or to be true.
-"""
+"""Individual fairness beside all pairs of inputs: `tests.copies.guard`."""
 
 from __future__ import annotations
+
+from functools import partial
 
 from tests.copies.guard import fair
 
 from benchmarks.soundness.guarding import guarded_case
-from benchmarks.soundness.part import Outcome
 
 NUMBER = 10_000
 
-
-def case(seed: int, number: int) -> Outcome:
-    """Compare the answers to one random question."""
-    return guarded_case(fair, seed, number)
+case = partial(guarded_case, fair)

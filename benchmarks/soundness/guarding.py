@@ -1,4 +1,7 @@
-"""The cases of the parts that ask the guards of `tests`: one random question beside brute force."""
+"""The cases of the parts that ask the guards of `tests`: one random question beside brute force.
+
+Every certificate is checked, and changed copies of it have to be refused or to be true.
+"""
 
 from __future__ import annotations
 

@@ -1,19 +1,13 @@
-"""Monotone classes and scores of tiny networks, compared with all pairs of inputs.
-
-The questions and the oracle are those of `tests.copies.guard`; every certificate is checked, and changed
-copies of it have to be refused or to be true.
-"""
+"""Monotone classes and scores beside all pairs of inputs: `tests.copies.guard`."""
 
 from __future__ import annotations
+
+from functools import partial
 
 from tests.copies.guard import monotone
 
 from benchmarks.soundness.guarding import guarded_case
-from benchmarks.soundness.part import Outcome
 
 NUMBER = 10_000
 
-
-def case(seed: int, number: int) -> Outcome:
-    """Compare the answers to one random question."""
-    return guarded_case(monotone, seed, number)
+case = partial(guarded_case, monotone)

@@ -114,8 +114,8 @@ QUERIES = (
     Query("wide", (), "vnncomp"),
 )
 
-#: How many cases there are; a larger number asks the same queries again.
-NUMBER = len(QUERIES) * len(LIMITS)
+#: How many cases there are; a larger number would ask the same queries again.
+NUMBER = MOST = len(QUERIES) * len(LIMITS)
 
 RECIPES = {
     "medium": RandomNetwork((784, 200, 100, 10), zeros=0.5, seed=1),

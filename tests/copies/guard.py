@@ -213,4 +213,6 @@ def _is_allowed(x: Point, changes: Sequence[Any], groups: Sequence[Sequence[int]
     for group in groups:
         if sorted(x[f] for f in group) != [0] * (len(group) - 1) + [4]:
             return False
-    return all(not values or tuple(x[f] for f in features) in values for features, _, values in changes)
+    return all(
+        not values or tuple(x[f] for f in features) in values for features, _, values in changes
+    )

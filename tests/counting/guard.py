@@ -21,7 +21,7 @@ def count(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
     network, path = net.build(), wanted(rng, folder, "count")
     result = bnncert.count(
         *(network, asked.region, label), ties=ties, samples=0, timeout=60, certificate=path
-    )  # type: ignore[call-overload]
+    )
     truth = sum(net.is_lost([p], label, ties) for p in asked.points)
     found, about = Guarded(), f"{asked.region.describe()}, {net.weights} {net.biases}"
     found.tally["all" if truth == len(asked.points) else "some" if truth else "none"] += 1
@@ -45,7 +45,9 @@ def count(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
 def refuted(net: PlainNetwork, claim: Section) -> str | None:
     """Return what is wrong with an accepted claim about numbers of points, or None."""
     details = claim.fields["details"]
-    points = [quarters(p) for p in grid_points(Section("statement", details["region"], claim.arrays))]
+    points = [
+        quarters(p) for p in grid_points(Section("statement", details["region"], claim.arrays))
+    ]
     rivals, label = details["rivals"], details["label"]
     lost = 0
     for point in points:

@@ -32,9 +32,7 @@ class Explained:
         low, high = -2 * step, 2 * step
         reach = step * int(rng.integers(1, 5 if net.inputs < 4 else 3))
         #: The values of each input, in quarters.
-        self.axes = [
-            [v for v in range(low, high + 1, step) if abs(v - x) <= reach] for x in image
-        ]
+        self.axes = [[v for v in range(low, high + 1, step) if abs(v - x) <= reach] for x in image]
         self.image = tuple(image)
         centre = np.array(image) / 4
         self.grid = bnncert.Grid(step / 4)
@@ -73,7 +71,7 @@ def explain(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
                 ties=asked.ties,
                 certificate=path,
                 **how(rng),
-            )  # type: ignore[call-overload]
+            )
     except bnncert.InputError as error:
         found.tally["no class"] += 1
         found.expect("the image" in str(error), error)
@@ -126,7 +124,9 @@ def refuted(net: PlainNetwork, claim: Section) -> str | None:
         fields["grid"] = details["grid"]
         made |= {name: arrays[name] for name in ("grid_step", "grid_origin")}
         points = grid_points(Section("statement", fields, made))
-        return net.is_lost([tuple(4 * Fraction(v) for v in p) for p in points], label, details["ties"])
+        return net.is_lost(
+            [tuple(4 * Fraction(v) for v in p) for p in points], label, details["ties"]
+        )
 
     if is_lost(kept):
         return "the kept inputs do not suffice"

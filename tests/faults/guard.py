@@ -55,7 +55,7 @@ def faults(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
         limit=MOST,
         certificate=path,
         **how(rng),
-    )  # type: ignore[call-overload]
+    )
     found = Guarded(answers=len(result.rows))
     for row in result.rows:
         _compare(found, net, asked, label, ties, row)

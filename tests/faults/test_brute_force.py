@@ -17,7 +17,9 @@ from tests.plain_network import PlainNetwork
 MOST = 2
 
 
-def question(seed: int, radius: int) -> tuple[PlainNetwork, list[tuple[int, ...]], bnncert.Ball, int, str]:
+def question(
+    seed: int, radius: int
+) -> tuple[PlainNetwork, list[tuple[int, ...]], bnncert.Ball, int, str]:
     """Return a network, the points of a ball in quarters, the ball, a label and `ties`."""
     rng = np.random.default_rng(seed)
     tiny = random_tiny(rng, int(rng.choice([1, 2, 3], p=[0.25, 0.5, 0.25])))

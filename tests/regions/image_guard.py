@@ -41,9 +41,7 @@ def shapes(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
     label, ties = min(net.classes_at(image)), str(rng.choice(TIES))
     network = replace(net.build(), input_shape=shape)
     found, path = Guarded(), wanted(rng, folder, "shapes")
-    result = bnncert.verify(
-        *(network, region, label), ties=ties, timeout=60, certificate=path
-    )  # type: ignore[call-overload]
+    result = bnncert.verify(*(network, region, label), ties=ties, timeout=60, certificate=path)
     about = f"{kind}, {region.describe()}, {net.weights} {net.biases} {net.sign_zero}, {ties}"
     if kind in ("patch", "brightness", "contrast"):
         question = _question(net, region, label, shape)

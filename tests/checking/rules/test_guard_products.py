@@ -38,7 +38,7 @@ def scaled(point: tuple[int, ...]) -> list[Fraction]:
     return [Fraction(v, 4) for v in point]
 
 
-# -- product, equal_scores, disagreement -----------------------------------------------------
+# -- product, equal_scores, disagreement --------------------------------------------------------
 
 
 @few(200)

@@ -53,12 +53,10 @@ def by_loops(shape: tuple[int, ...]) -> list[list[list[int]]] | None:
         else:
             return None
     found = [[[-1] * channels for _ in range(width)] for _ in range(height)]
-    number = 0
     counts = {"y": height, "x": width, "c": channels}
-    for place in itertools.product(*(range(counts[axis]) for axis in order)):
+    for number, place in enumerate(itertools.product(*(range(counts[axis]) for axis in order))):
         at = dict(zip(order, place, strict=True))
         found[at["y"]][at["x"]][at["c"]] = number
-        number += 1
     return found
 
 
