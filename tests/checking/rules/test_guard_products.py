@@ -74,7 +74,12 @@ def test_scores_that_agree_give_one_class() -> None:
         rng = np.random.default_rng([2, seed])
         zero = str(rng.choice(["plus", "minus"]))
         one = random_plain(rng, int(rng.integers(1, 4)), sign_zero=zero)
-        two = changed_network(rng, one, same=bool(rng.random() < 0.3))
+        two = changed_network(rng, one, same=bool(rng.random() < 0.5))
+        if rng.random() < 0.2:
+            # Opposite scores are a multiple, too, but of another class.
+            negated = [[[-w for w in row] for row in two.weights[-1]], [-b for b in two.biases[-1]]]
+            weights, biases = [*two.weights[:-1], negated[0]], [*two.biases[:-1], negated[1]]
+            two = PlainNetwork(weights, biases, zero, two.factors)
         both = product_network(one.build(), two.build())
         agreed.append(scores_agree(both))
         if not agreed[-1]:
