@@ -147,7 +147,9 @@ def test_products_of_copies_have_the_scores_of_both_inputs(sign_zero: str, seed:
             in_units(a, network, factor) + in_units(b, network, factor)
             for a, b in net.pair_outcomes(x, y)
         }
-        assert derived_outcomes(stepped, scaled((*x, step))) == wanted
+        found = derived_outcomes(stepped, scaled((*x, step)))
+        # One input twice is no pair: there the product may have more scores than the network.
+        assert found == wanted if step else found >= wanted
         x, y = (
             tuple(values[features.index(i)] if i in features else v for i, v in enumerate(x))
             for values in (old, new)
@@ -156,7 +158,8 @@ def test_products_of_copies_have_the_scores_of_both_inputs(sign_zero: str, seed:
             in_units(a, network, factor) + in_units(b, network, factor)
             for a, b in net.pair_outcomes(x, y)
         }
-        assert derived_outcomes(valued, scaled((*x, *new))) == wanted
+        found = derived_outcomes(valued, scaled((*x, *new)))
+        assert found == wanted if x != y else found >= wanted
 
 
 @few(200)
