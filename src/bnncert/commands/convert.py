@@ -26,24 +26,24 @@ def convert(
             help="JSON file with the layers of a PyTorch checkpoint or of Keras weights.",
         ),
     ] = None,
-    clip_inputs: Annotated[
+    clip: Annotated[
         tuple[float, float] | None,
         typer.Option(
-            "--clip-inputs",
-            help="Write an ONNX graph with its inputs clipped to LOW HIGH, the data box: for "
+            "--clip",
+            help="Write an ONNX graph with its inputs clipped to LO HI, the data box: for "
             "graphs that round their inputs.",
         ),
     ] = None,
 ) -> None:
     """Convert a network file; the result is the same network, threshold by threshold."""
     refuse_unwritable(target, read=(source, layers))
-    if clip_inputs is not None:
+    if clip is not None:
         if target.suffix != ".onnx" or layers is not None or sign_zero is not None:
             raise InputError(
-                "--clip-inputs only adds a Clip to an ONNX graph: name a target .onnx, without "
+                "--clip only adds a Clip to an ONNX graph: name a target .onnx, without "
                 "other options"
             )
-        PlainConsole().print(f"{target}: {_clipped(source, target, clip_inputs)}", soft_wrap=True)
+        PlainConsole().print(f"{target}: {_clipped(source, target, clip)}", soft_wrap=True)
         return
     network = load(source, layers).with_sign_zero(sign_zero)
 

@@ -207,7 +207,7 @@ REFUSED = {
         Sketch(1, 2).then("Div", 0.5).then("Round").then("Mul", 0.5).then("MatMul", ONES),
         "node n1 (Round): it rounds values without bounds, which are not always integers; "
         "clip them before or after it (torch.clamp), or, if they are the network's inputs, with "
-        "bnncert convert MODEL.onnx CLIPPED.onnx --clip-inputs LOW HIGH",
+        "bnncert convert MODEL.onnx CLIPPED.onnx --clip LOW HIGH",
     ),
     "bounded on one side": (
         Sketch(1, 2).then("Relu").then("Round").then("MatMul", ONES),
@@ -407,9 +407,9 @@ def test_convert_adds_a_clip_of_the_inputs(
     call = command_line(monkeypatch, capsys)
     refused = call("info", source)
     assert refused.code == 2 and refused.err.count("\n") == 1
-    assert "--clip-inputs LOW HIGH" in refused.err
+    assert "--clip LOW HIGH" in refused.err
     # 0.1 is no float32: the Clip is to the next one below, so that all of the data box is kept.
-    answer = call("convert", source, target, "--clip-inputs", "0.1", "1")
+    answer = call("convert", source, target, "--clip", "0.1", "1")
     network = bnncert.load(target)
     assert (answer.code, answer.out) == (0, f"{target}: {network.content_hash}\n")
     assert network.input_lo is not None and float(network.input_lo.min()) == 0.1
@@ -423,9 +423,9 @@ def test_convert_adds_a_clip_of_the_inputs(
     # The graph without a rounding, and targets that are no graphs.
     onnx.save_model(Sketch(1, 2).then("MatMul", ONES).then("Sign").model(), source)
     for arguments, words in (
-        ((source, target, "--clip-inputs", "1", "0"), "--clip-inputs is 1 0; expected LOW < HIGH"),
-        ((source, tmp_path / "b.npz", "--clip-inputs", "0", "1"), "name a target .onnx"),
-        ((source, target, "--clip-inputs", "0", "1"), "eev.onnx: node n0 (MatMul): after clip"),
+        ((source, target, "--clip", "1", "0"), "--clip is 1 0; expected LOW < HIGH"),
+        ((source, tmp_path / "b.npz", "--clip", "0", "1"), "name a target .onnx"),
+        ((source, target, "--clip", "0", "1"), "eev.onnx: node n0 (MatMul): after clip"),
     ):
         answer = call("convert", *arguments)
         assert answer.code == 2 and words in answer.err and answer.err.count("\n") == 1

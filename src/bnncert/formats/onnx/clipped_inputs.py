@@ -26,7 +26,7 @@ NAME = "clip_inputs"
 def clipped_graph(source: Path, low: float, high: float) -> bytes:
     """Return the graph of a file with inputs clipped to [low, high], which is its data box, too."""
     if not -np.inf < low < high < np.inf:
-        raise InputError(f"--clip-inputs is {low:g} {high:g}; expected LOW < HIGH")
+        raise InputError(f"--clip is {low:g} {high:g}; expected LOW < HIGH")
     graph = parse_graph(read_bytes(source), str(source), source.parent)
     model = onnx.ModelProto()
     model.ParseFromString(read_in_one_piece(source))

@@ -26,7 +26,7 @@ def refuse_unbounded(value: Value) -> None:
         raise value.rounding.unsupported(
             "it rounds values without bounds, which are not always integers; clip them before "
             "or after it (torch.clamp), or, if they are the network's inputs, with bnncert convert "
-            "MODEL.onnx CLIPPED.onnx --clip-inputs LOW HIGH"
+            "MODEL.onnx CLIPPED.onnx --clip LOW HIGH"
         )
 
 
