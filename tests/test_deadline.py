@@ -125,7 +125,7 @@ def test_every_method_answers_when_there_is_no_time(
 ) -> None:
     if large:
         # Then presolve gives up instead of finishing the layers above the first.
-        monkeypatch.setattr("bnncert.presolve.pipeline.MOST_LATE", -1)
+        monkeypatch.setattr("bnncert.deadline.MOST_LATE", -1)
     region = bnncert.Ball(norm, np.full(12, 0.05), 0.6, -1.0, 1.0)  # type: ignore[arg-type]
     for mode in ("feasibility", "optimum"):
         options = Options(mode=mode)  # type: ignore[arg-type]

@@ -11,6 +11,9 @@ from bnncert.errors import InputError
 #: Why a computation has no result after its deadline.
 TIME_IS_UP = "time is up"
 
+#: Weights of layers that take little time together, and are worked on even after a deadline.
+MOST_LATE = 300_000
+
 
 class OutOfTimeError(Exception):
     """The deadline passed in a computation that cannot return a partial result."""
@@ -51,3 +54,24 @@ class Deadline:
         now, left = time.monotonic(), min(seconds, self.remaining())
         # A limit must be positive: a limit that has passed is written with a start in the past.
         return Deadline(left, now) if left > 0 else Deadline(1e-9, now + left - 1e-6)
+
+
+@dataclass(eq=False)
+class Grace:
+    """A little work that is done even after a deadline, so that small problems are finished."""
+
+    deadline: Deadline
+    #: The weights that may still be worked on after the deadline.
+    left: int = field(default_factory=lambda: MOST_LATE)
+
+    def allows(self, weights: int) -> bool:
+        """Whether there is time for work on so many weights."""
+        if not self.deadline.passed():
+            return True
+        self.left -= weights
+        return self.left >= 0
+
+    def check(self, weights: int) -> None:
+        """Raise OutOfTimeError if there is no time for work on so many weights."""
+        if not self.allows(weights):
+            raise OutOfTimeError(TIME_IS_UP)

@@ -19,7 +19,6 @@ from bnncert.methods import REGISTRY, Context, Method, Options, Progress
 from bnncert.methods.interval import interval_proof
 from bnncert.methods.strict_search import prefer_strict
 from bnncert.pictures import Original
-from bnncert.presolve.stability import stability
 from bnncert.problem import Problem, Target
 from bnncert.regions import Ball, ImagePath, L0Ball
 from bnncert.replay import OnnxRuntime, Replayer
@@ -148,7 +147,7 @@ def _timed(result: Result, started: float) -> Result:
 
 def _at_the_limit(problem: Problem, context: Context) -> tuple[TargetResult, ...]:
     """Return the results of a method that has run out of time, at least interval bounds."""
-    bounds = stability(problem.network, problem.region)
+    bounds = context.known_bounds(problem)
     answers = []
     for target in problem.targets:
         lower, proved = interval_proof(target, bounds[-1])

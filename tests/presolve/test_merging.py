@@ -101,6 +101,6 @@ def test_thresholds_tell_equal_rows_apart() -> None:
 
 def test_keys_are_those_of_rows_up_to_sign() -> None:
     rows = sp.csr_array(np.array([[1, -2, 0], [-1, 2, 0], [1, 2, 0], [0, 1, -2], [0, 0, 0]]))
-    keys, signs = row_keys(rows)
+    keys, signs = zip(*row_keys(rows), strict=True)
     assert keys[0] == keys[1] and len(set(keys)) == 4
-    assert signs.tolist() == [1, -1, 1, 1, 1]
+    assert signs == (1, -1, 1, 1, 1)

@@ -155,7 +155,7 @@ def certified_by_intervals(question: CommandQuestion, ties: Ties, deadline: Dead
         middle = (low + high) // 2
         smaller = _scaled(ball, middle / cells)
         problem = robustness(question.network, smaller, question.label, question.targets, ties)
-        low, high = (middle, high) if _is_proved(problem) else (low, middle)
+        low, high = (middle, high) if _is_proved(problem, deadline) else (low, middle)
     if low == 0:
         return None
     if is_l0:
@@ -171,6 +171,6 @@ def _scaled(ball: Ball | L0Ball, share: float) -> Ball | L0Ball:
     return Ball(ball.norm, ball.middle, ball.stated_radius * share, *box, ball.grid)
 
 
-def _is_proved(problem: Problem) -> bool:
-    bounds = stability(problem.network, problem.region)
+def _is_proved(problem: Problem, deadline: Deadline) -> bool:
+    bounds = stability(problem.network, problem.region, deadline)
     return all(interval_proof(target, bounds[-1])[1] for target in problem.targets)

@@ -7,6 +7,7 @@ of a matrix until it is used in a computation.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -138,6 +139,21 @@ def row_norms(matrix: Any) -> FloatArray:
         kind = np.int64 if np.issubdtype(matrix.dtype, np.integer) else np.float64
         totals[filled] = np.add.reduceat(np.abs(matrix.data), matrix.indptr[filled], dtype=kind)
     return totals
+
+
+def row_blocks(indptr: npt.NDArray[Any], entries: int) -> Iterator[tuple[int, int]]:
+    """Yield the rows of a CSR matrix in blocks (start, stop) of about so many entries.
+
+    A block has at least one row; together they are all rows, at least one block.
+    """
+    start, rows = 0, len(indptr) - 1
+    while True:
+        stop = int(np.searchsorted(indptr, indptr[start] + entries, side="right")) - 1
+        stop = min(max(stop, start + 1), rows)
+        yield start, stop
+        if stop >= rows:
+            return
+        start = stop
 
 
 def factor_dense(rows: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int8], FloatArray] | None:

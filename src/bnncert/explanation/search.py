@@ -170,7 +170,7 @@ class Search:
             self.free = with_free(self.free, order[:low])
 
     def _is_proved_by_intervals(self, free: BoolArray) -> bool:
-        bounds = stability(self._problem.network, self._domain.region(free))
+        bounds = stability(self._problem.network, self._domain.region(free), self.deadline)
         return all(interval_proof(target, bounds[-1])[1] for target in self._problem.targets)
 
     def _ask(self, added: IntArray) -> RegionAnswer:

@@ -18,12 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
-from bnncert.deadline import Deadline
+from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.methods.base import Context, Method, register
 from bnncert.methods.grid_walk import WALKERS, GridWalk, has_few_points
 from bnncert.methods.pixel_grid import on_grid
 from bnncert.network import Network
-from bnncert.presolve.stability import LayerBounds, stability
+from bnncert.network.layers import ThresholdLayer
+from bnncert.presolve.stability import LayerBounds
 from bnncert.problem import Problem, Target
 from bnncert.regions import Ball, Box, Region
 from bnncert.verdict import Counterexample, TargetResult
@@ -32,6 +33,9 @@ Batch = npt.NDArray[Any]
 
 #: The number of multiply-adds of one gradient step of all restarts.
 WORK_PER_STEP = 1e8
+
+#: Multiply-adds of one layer from which on the clock is looked at before it.
+LONG_WORK = 2e7
 
 #: Share of the time of the first round of the method `attack`.
 FIRST_SHARE = 0.3
@@ -47,12 +51,16 @@ CLOSE = 0.25
 
 
 class SurrogateGradient:
-    """Values of all objectives at a batch of points, and their surrogate gradients."""
+    """Values of all objectives at a batch of points, and their surrogate gradients.
+
+    Raises OutOfTimeError if `limit` passes before a layer that takes long.
+    """
 
     def __init__(
         self, network: Network, bounds: tuple[LayerBounds, ...], targets: tuple[Target, ...]
     ) -> None:
         self._network = network
+        self.limit = Deadline(None)
         self._open = [(b.state == 0).astype(np.float32) for b in bounds]
         objectives = [o for target in targets for o in target.objectives]
         width = network.layers[-1].size
@@ -79,6 +87,7 @@ class SurrogateGradient:
         distances = []
         signs = points.astype(np.float32)
         for layer in self._network.layers:
+            self._check(layer, signs)
             value = layer.operator(np.float32).forward(signs)
             distance = value - layer.threshold(np.float32)
             distances.append(distance)
@@ -117,8 +126,13 @@ class SurrogateGradient:
             reach = window * scale
             # A soft window: full weight at the threshold, decreasing over the reach of the region.
             weight = open_ / (1 + (distance / reach) ** 2)
+            self._check(layer, gradient)
             gradient = layer.operator(np.float32).backward(gradient * weight)
         return gradient
+
+    def _check(self, layer: ThresholdLayer, batch: Batch) -> None:
+        if batch.shape[0] * layer.rows.indices.size > LONG_WORK:
+            self.limit.check()
 
 
 def _natural_step(problem: Problem) -> float | None:
@@ -173,8 +187,7 @@ class Attack:
         self._problem, self._context = problem, context
         self._stop_at_first, self._near = stop_at_first, near
         if bounds is None:
-            bounds = stability(network, region)
-            context.note_bounds(bounds)
+            bounds = context.intervals(problem)
         count = len(problem.targets)
         self._active = np.arange(count)
         self._best = np.full(count, np.inf)
@@ -189,6 +202,7 @@ class Attack:
         self._move = _Move(region)
         # If no last-layer sign can change, the centre represents the whole region.
         self._only_centre = not bounds[-1].unstable.size
+        self._generator = context.generator()
         self._walk = self._steps()
         if wanted is not None:
             self.look_for(wanted)
@@ -221,11 +235,18 @@ class Attack:
     def run(self, deadline: Deadline, rounds: int | None = None) -> None:
         """Continue for some rounds, until the deadline, or until every target is violated.
 
-        The first step is made even if the deadline has passed: it evaluates the centre.
+        The first step is made even if the deadline has passed, unless the network is large: it
+        evaluates the centre.
         """
         last = None if rounds is None else self.rounds + rounds
+        self._surrogate.limit = deadline
         while self._active.size:
-            if next(self._walk, None) is None:
+            try:
+                if next(self._walk, None) is None:
+                    return
+            except OutOfTimeError:
+                # The round is given up: another run begins with new points.
+                self._walk = self._steps()
                 return
             if deadline.passed() or (last is not None and self.rounds >= last):
                 return
@@ -249,7 +270,7 @@ class Attack:
     def _steps(self) -> Iterator[bool]:
         """Yield after each gradient step of all points, round after round."""
         problem, options = self._problem, self._context.options
-        region, generator = problem.region, self._context.generator()
+        region, generator = problem.region, self._generator
         step = options.pixel_step if options.pixel_step is not None else _natural_step(problem)
         # A region on a grid has its own steps.
         step = step if region.values is None else None

@@ -20,7 +20,7 @@ from bnncert.methods.proof_stages import ProofStage, ProofTask
 from bnncert.methods.propagation import PatternEngine, PropagationMethod
 from bnncert.presolve.pipeline import Presolved
 from bnncert.presolve.plain import plain_presolve
-from bnncert.presolve.stability import LayerBounds, stability
+from bnncert.presolve.stability import LayerBounds
 from bnncert.problem import Problem
 from bnncert.relaxations.reduced.problem import is_too_large
 from bnncert.search.elimination.plan import EliminationPlan
@@ -70,8 +70,7 @@ class AutoRun:
     def __init__(self, problem: Problem, context: Context) -> None:
         self.problem, self.context = problem, context
         self.results: dict[str, TargetResult] = {}
-        self.bounds = stability(problem.network, problem.region)
-        context.note_bounds(self.bounds)
+        self.bounds = context.intervals(problem)
         self.is_large = self.bounds[0].unstable.size > LARGE
         # The same search as that of the method `attack`, from its first point on.
         self.search = Attack(problem, context, bounds=self.bounds)
@@ -236,7 +235,11 @@ class AutoRun:
         since = self.context.deadline.elapsed()
         if self.patterns is None:
             own = tuple(t for t in self.problem.targets if t.name in self.open)
-            self.patterns = PatternEngine(presolved, self.problem, own, self.context.deciding())
+            context = self.context.deciding()
+            try:
+                self.patterns = PatternEngine(presolved, self.problem, own, context, end)
+            except OutOfTimeError:
+                return True
         self.patterns.drop({t.name for t in self.problem.targets} - self.open)
         self.patterns.exchange(self.learned)
         everyone = len(self.problem.targets)

@@ -16,7 +16,7 @@ from bnncert.deadline import Deadline
 from bnncert.description.rationals import float_above
 from bnncert.errors import InputError, MissingExtraError
 from bnncert.presolve.pipeline import Presolved, presolve
-from bnncert.presolve.stability import LayerBounds
+from bnncert.presolve.stability import LayerBounds, stability
 from bnncert.problem import Problem, Target
 from bnncert.relaxations.linear import Form
 from bnncert.relaxations.moments.cliques import Sparsity
@@ -126,6 +126,8 @@ class Context:
     so_far: dict[str, TargetResult] = field(default_factory=dict)
     #: The steps of the run, from which its account is made.
     journal: Journal = field(default_factory=Journal)
+    #: The newest bounds of the layers, with the problem that they are about.
+    newest: list[tuple[Problem, tuple[LayerBounds, ...]]] = field(default_factory=list)
 
     @property
     def tracing(self) -> bool:
@@ -151,8 +153,21 @@ class Context:
             made = presolve(problem.network, problem.region, deadline=deadline or self.deadline)
         finally:
             self.spend(PRESOLVE, since)
-        self.note_bounds(made.bounds)
+        self._note_bounds(problem, made.bounds)
         return made
+
+    def intervals(self, problem: Problem) -> tuple[LayerBounds, ...]:
+        """Return bounds by interval arithmetic within the deadline, and note the open neurons."""
+        made = stability(problem.network, problem.region, self.deadline)
+        self._note_bounds(problem, made)
+        return made
+
+    def known_bounds(self, problem: Problem) -> tuple[LayerBounds, ...]:
+        """Return the newest bounds of a problem, or those of interval arithmetic."""
+        for about, bounds in self.newest:
+            if about.network is problem.network and about.region is problem.region:
+                return bounds
+        return self.intervals(problem)
 
     def spend(self, stage: str, since: float, target: str | None = None) -> None:
         """Note work without a result since a time of the deadline's clock; None: on all targets."""
@@ -160,8 +175,9 @@ class Context:
         end = self.deadline.start + self.deadline.elapsed()
         self.journal.steps.append(Step(stage, target, begin, end))
 
-    def note_bounds(self, bounds: Sequence[LayerBounds]) -> None:
-        """Note how many neurons of each layer are open; later bounds replace earlier ones."""
+    def _note_bounds(self, problem: Problem, bounds: tuple[LayerBounds, ...]) -> None:
+        """Keep bounds in place of earlier ones, and note how many neurons are open."""
+        self.newest[:] = [(problem, bounds)]
         self.journal.layers = tuple(
             LayerCount(b.state.size, int(np.count_nonzero(b.state == 0))) for b in bounds
         )

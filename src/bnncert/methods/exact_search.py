@@ -23,7 +23,7 @@ from bnncert.methods.interval import interval_proof
 from bnncert.presolve.literals import sign_of, variable_of
 from bnncert.presolve.record import PresolveRecord
 from bnncert.presolve.reduction import UnstableProblem, reduce_target
-from bnncert.presolve.stability import LayerBounds, stability
+from bnncert.presolve.stability import LayerBounds
 from bnncert.problem import Problem, Target
 from bnncert.reachability.ball import exact_feasibility
 from bnncert.reachability.feasibility import SignPattern
@@ -74,8 +74,7 @@ class ExactMethod(Method):
             bounds, record = presolved.bounds, presolved.record
         else:
             # The paper's form is used as published, without conflicting pairs.
-            bounds, record = stability(problem.network, problem.region), PresolveRecord()
-            context.note_bounds(bounds)
+            bounds, record = context.intervals(problem), PresolveRecord()
         return tuple(
             self.solve_target(problem, bounds, target, context, record)
             for target in context.in_turn(problem, self.name)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from bnncert.methods.base import Context, Method, register
-from bnncert.presolve.stability import LayerBounds, stability
+from bnncert.presolve.stability import LayerBounds
 from bnncert.problem import Objective, Problem, Target
 from bnncert.verdict import TargetResult
 
@@ -44,8 +44,7 @@ class RelaxationMethod(Method):
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
         """Bound every target in turn."""
-        bounds = stability(problem.network, problem.region)
-        context.note_bounds(bounds)
+        bounds = context.intervals(problem)
         results = []
         for target in context.in_turn(problem, self.name):
             since = context.deadline.elapsed()

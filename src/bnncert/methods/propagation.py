@@ -15,7 +15,6 @@ from bnncert.methods.interval import interval_proof
 from bnncert.presolve.literals import literal, renumbered, sign_of, variable_of
 from bnncert.presolve.pipeline import Presolved
 from bnncert.presolve.plain import plain_presolve
-from bnncert.presolve.stability import stability
 from bnncert.problem import Problem, Target
 from bnncert.processes import usable_cores
 from bnncert.search.learned_clauses import LearnedClauses
@@ -49,16 +48,22 @@ ALONE, WORTH_STARTING = 1.0, 2.0
 class PatternEngine:
     """The search over sign patterns of one region, for all open targets together.
 
-    It may be run in slices of time: results are kept.
+    It may be run in slices of time: results are kept.  Raises OutOfTimeError if the deadline
+    passes before the search can begin.
     """
 
     def __init__(
-        self, presolved: Presolved, problem: Problem, targets: tuple[Target, ...], context: Context
+        self,
+        presolved: Presolved,
+        problem: Problem,
+        targets: tuple[Target, ...],
+        context: Context,
+        deadline: Deadline | None = None,
     ) -> None:
         self.problem, self.targets, self.context = problem, targets, context
         self.presolved = presolved
         self.layer = presolved.network.layers[0]
-        circuit = build_circuit(presolved, targets)
+        circuit = build_circuit(presolved, targets, deadline or context.deadline)
         self.budget = flip_budget(self.layer, circuit.neurons, problem.region)
         self.circuit: Circuit = without_stable_gates(circuit, self.budget)
         home = self._home()
@@ -251,8 +256,7 @@ class PatternEngine:
 def _presolved(problem: Problem, context: Context) -> Presolved:
     """Return the presolved network; a budget of flips implies all pairs, so they are not needed."""
     network, region = problem.network, problem.region
-    bounds = stability(network, region)
-    context.note_bounds(bounds)
+    bounds = context.intervals(problem)
     if flip_budget(network.layers[0], bounds[0].unstable, region) is not None:
         return plain_presolve(network, region, bounds)
     return context.presolve(problem)

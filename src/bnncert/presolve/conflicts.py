@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import BoolArray, FloatArray, IntArray, SignArray
+from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.presolve.literals import negation, sign_of, variable_of
 
 #: The largest number of neurons for which the closure is computed: its tables have 4 n^2 entries.
@@ -79,22 +80,24 @@ class Closure:
     contradiction: bool
 
 
-def close(pairs: ConflictingPairs, neurons: int) -> Closure:
+def close(pairs: ConflictingPairs, neurons: int, deadline: Deadline | None = None) -> Closure:
     """Close a set of conflicting pairs under implication.
 
     With R the reachability of the implication graph: l with R[l, -l] is false; l and k with R[l, k]
     and R[k, l] are equal; every other R[l, k] is a pair of l and -k.  With more than MOST_CLOSED
-    neurons, the pairs are returned as they are.
+    neurons, or if the deadline passes before R is known, the pairs are returned as they are.
     """
     representative = np.arange(neurons, dtype=np.int64)
     sign = np.ones(neurons, dtype=np.int8)
     state = np.zeros(neurons, dtype=np.int8)
     if not pairs.size or neurons > MOST_CLOSED:
         return Closure(state, representative, sign, pairs, False)
-    direct = pairs.matrix(neurons)
     every = np.arange(2 * neurons)
     negated = negation(every)
-    implies = _transitive(direct[:, negated])
+    try:
+        implies = _transitive(pairs.matrix(neurons)[:, negated], deadline or Deadline(None))
+    except OutOfTimeError:
+        return Closure(state, representative, sign, pairs, False)
     false = implies[every, negated]
     if np.any(false & false[negated]):
         return Closure(state, representative, sign, ConflictingPairs.none(), True)
@@ -114,19 +117,34 @@ def close(pairs: ConflictingPairs, neurons: int) -> Closure:
     first, second = np.nonzero(excluded)
     keep = variable_of(first) != variable_of(second)
     first, second = first[keep].astype(np.int64), second[keep].astype(np.int64)
-    theta = np.full((2 * neurons, 2 * neurons), np.nan)
-    theta[pairs.first, pairs.second] = pairs.theta
-    theta[pairs.second, pairs.first] = 1.0 - pairs.theta
-    found = ConflictingPairs(first, second, theta[first, second])
+    found = ConflictingPairs(first, second, _known_theta(pairs, first, second, 2 * neurons))
     return Closure(state, representative, sign, found, False)
 
 
-def _transitive(relation: BoolArray) -> BoolArray:
-    """Return the transitive closure, by squaring."""
-    reach = relation.copy()
-    while True:
-        as_float = reach.astype(np.float32)
-        longer: BoolArray = np.asarray(reach | (as_float @ as_float > 0.5))
-        if np.array_equal(longer, reach):
-            return longer
-        reach = longer
+def _known_theta(
+    pairs: ConflictingPairs, first: IntArray, second: IntArray, literals: int
+) -> FloatArray:
+    """Return the multipliers of pairs that are known, in either order, and NaN for the others."""
+    known = np.concatenate(
+        [pairs.second * literals + pairs.first, pairs.first * literals + pairs.second]
+    )
+    theta = np.concatenate([1.0 - pairs.theta, pairs.theta])
+    order, wanted = np.argsort(known, kind="stable"), first * literals + second
+    place = np.minimum(np.searchsorted(known, wanted, sorter=order), known.size - 1)
+    found = order[place]
+    return np.where(known[found] == wanted, theta[found], np.nan)
+
+
+def _transitive(relation: BoolArray, deadline: Deadline) -> BoolArray:
+    """Return the transitive closure by Warshall's algorithm, eight columns to a byte.
+
+    Raises OutOfTimeError if the deadline passes before all is known.
+    """
+    # Rows are joined, so each has to be in one piece of memory.
+    reach = np.ascontiguousarray(np.packbits(relation, axis=1))
+    for k in range(relation.shape[0]):
+        deadline.check()
+        before = np.flatnonzero(reach[:, k >> 3] & (128 >> (k & 7)))
+        if before.size:
+            reach[before] |= reach[k]
+    return np.unpackbits(reach, axis=1, count=relation.shape[0]).astype(bool)

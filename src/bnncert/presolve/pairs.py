@@ -39,6 +39,9 @@ MOST_DENSE = 2500
 #: The largest number of multiplications for them; a layer that needs more is not searched.
 MOST_WORK = 1e9
 
+#: Multiplications of dense rows between two looks at the clock.
+PRODUCTS_AT_ONCE = 2e9
+
 
 def conflicting_pairs(
     region: Region,
@@ -80,10 +83,13 @@ def conflicting_pairs(
     first, second = _candidates(weights, share=not is_ball)
     found: list[ConflictingPairs] = []
     over_box = _ternary_box if _is_ternary(weights) else _general_box
+    # Blocks of rows against all neurons use the same dense table.
+    part = part.astype(np.float64)
+    part = part.toarray() if first is None else part
     for a, b in _blocks(count, first, second, part.shape[1]):
         if deadline.passed():
             break
-        found.append(over_box(part, need, lo, hi, a, b))
+        found.append(over_box(part, need, lo, hi, a, b, deadline))
         if is_l2_ball(region):
             found.append(_l2_ball(part, need, region, used, a, b, deadline))
     known = _union(found)
@@ -113,7 +119,7 @@ def _blocks(
 ) -> list[tuple[Any, Any]]:
     """Return blocks of pairs: (rows, None) means these rows against all neurons."""
     if first is None or second is None:
-        height = max(1, CHUNK // max(count, 1))
+        height = max(1, int(min(CHUNK, PRODUCTS_AT_ONCE / inputs) / count))
         starts = range(0, count, height)
         return [(np.arange(s, min(s + height, count)), None) for s in starts]
     step = max(1, CHUNK // max(inputs, 1))
@@ -151,14 +157,24 @@ def _product(left: Any, right: Any, b: Any) -> FloatArray:
     return np.asarray(np.einsum("ij,ij->i", left, right))
 
 
+def _dense(rows: Any) -> FloatArray:
+    """Return rows as a dense array, in which they may already be."""
+    return np.asarray(rows if isinstance(rows, np.ndarray) else rows.toarray())
+
+
 def _ternary_box(
-    weights: Any, need: FloatArray, lo: FloatArray, hi: FloatArray, a: Any, b: Any
+    weights: Any,
+    need: FloatArray,
+    lo: FloatArray,
+    hi: FloatArray,
+    a: Any,
+    b: Any,
+    deadline: Deadline,
 ) -> ConflictingPairs:
     """Try theta = 1/2 for all pairs of rows with entries in {-1, 0, 1}."""
     half = middle_and_half_width(lo, hi)[1]
-    dense = weights.astype(np.float64)
-    rows = dense[a].toarray()
-    others = dense.toarray() if b is None else dense[b].toarray()
+    rows = _dense(weights[a])
+    others = weights if b is None else _dense(weights[b])
     size, other_size = np.abs(rows), np.abs(others)
     overlap = _product(size * half, other_size, b)
     signed = _product(rows * half, others, b)
@@ -166,12 +182,14 @@ def _ternary_box(
     found = []
     for s in (1, -1):
         for t in (1, -1):
+            if deadline.passed():
+                break
             own, theirs = room[int(s < 0)][a], room[int(t < 0)]
             total = (own[:, None] + theirs[None, :]) if b is None else own + theirs[b]
             value = total - overlap + s * t * signed
             value += UNIT * 8 * np.abs(total)
             found.append(_pick(value, 0.5, a, b, s, t))
-    return _union(found)
+    return ConflictingPairs.joined(found)
 
 
 def middle_and_half_width(lo: FloatArray, hi: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -183,7 +201,7 @@ def middle_and_half_width(lo: FloatArray, hi: FloatArray) -> tuple[FloatArray, F
 def _room(weights: Any, need: FloatArray, lo: FloatArray, hi: FloatArray) -> FloatArray:
     """Return for each sign the maximum of its condition s w.x + c, rounded up."""
     middle, half = middle_and_half_width(lo, hi)
-    rows = weights.astype(np.float64)
+    rows = weights.astype(np.float64, copy=False)
     size = abs(rows)
     at, reach = rows @ middle, size @ half
     # The rounding of all sums here and in the callers, with those of the middle and half width.
@@ -229,24 +247,31 @@ def _sparse_ternary_box(
 
 
 def _general_box(
-    weights: Any, need: FloatArray, lo: FloatArray, hi: FloatArray, a: Any, b: Any
+    weights: Any,
+    need: FloatArray,
+    lo: FloatArray,
+    hi: FloatArray,
+    a: Any,
+    b: Any,
+    deadline: Deadline,
 ) -> ConflictingPairs:
     """Minimise over theta by bisection on the slope, for weights of any kind."""
     middle, half = middle_and_half_width(lo, hi)
-    dense = weights.astype(np.float64).toarray()
+    dense = _dense(weights)
     if b is None:
         i, b = np.nonzero(a[:, None] < np.arange(dense.shape[0]))
         a = a[i]
-    found = []
+    found: list[ConflictingPairs] = []
     step = max(1, CHUNK // max(dense.shape[1], 1))
     at = dense @ middle
     size = np.abs(dense) @ (np.maximum(np.abs(lo), np.abs(hi)))
     for start in range(0, a.size, step):
         i, j = a[start : start + step], b[start : start + step]
-        found += [
-            _bisect_box(dense, half, at, size, need, i, j, s, t) for s in (1, -1) for t in (1, -1)
-        ]
-    return _union(found)
+        for s, t in ((1, 1), (1, -1), (-1, 1), (-1, -1)):
+            if deadline.passed():
+                return ConflictingPairs.joined(found)
+            found.append(_bisect_box(dense, half, at, size, need, i, j, s, t, deadline))
+    return ConflictingPairs.joined(found)
 
 
 def _bisect_box(
@@ -259,6 +284,7 @@ def _bisect_box(
     j: IntArray,
     s: int,
     t: int,
+    deadline: Deadline,
 ) -> ConflictingPairs:
     left, right = s * dense[i], t * dense[j]
     constant = s * at[i] + need[int(s < 0)][i]
@@ -269,7 +295,8 @@ def _bisect_box(
     best, place = np.full(i.size, np.inf), np.full(i.size, 0.5)
     alive = np.arange(i.size)
     for _ in range(14):
-        if not alive.size:
+        # Every theta is sound: without time the best one so far counts.
+        if not alive.size or deadline.passed():
             break
         theta = np.round((low[alive] + high[alive]) / 2 * GRID) / GRID
         mixed = theta[:, None] * left[alive] + (1 - theta)[:, None] * right[alive]
@@ -294,9 +321,8 @@ def _l2_ball(
 ) -> ConflictingPairs:
     """Minimise r |theta v + (1 - theta) w|_2 + a linear term, from the Gram matrix."""
     middle, radius = ball.middle[used], ball.radius
-    dense = weights.astype(np.float64)
-    rows = dense[a].toarray()
-    others = dense.toarray() if b is None else dense[b].toarray()
+    rows = _dense(weights[a])
+    others = weights if b is None else _dense(weights[b])
     gram = _product(rows, others, b)
     square, other_square = (rows**2).sum(axis=1), (others**2).sum(axis=1)
     at, other_at = rows @ middle, others @ middle
@@ -316,7 +342,7 @@ def _l2_ball(
             first, length = (own[:, None], square[:, None]) if b is None else (own, square)
             value, theta = _minimise_norm(length, other_square, s * t * gram, first, theirs, radius)
             found.append(_pick(value, theta, a, b, s, t))
-    return _union(found)
+    return ConflictingPairs.joined(found)
 
 
 def _minimise_norm(
@@ -347,6 +373,9 @@ def _minimise_norm(
 #: evaluated, and that of a polytope, which is a linear program.
 MOST_ROWS, MOST_PROGRAMS = 3000, 200
 
+#: The largest number of neurons all of whose pairs are ranked for it.
+MOST_RANKED = 3000
+
 #: The share of them that is evaluated between two checks of the deadline.
 ROWS_AT_ONCE = 1 / 12
 
@@ -360,9 +389,10 @@ def _by_support(
     deadline: Deadline,
 ) -> ConflictingPairs:
     """Try theta = 1/2 with the support function of the region, most promising pairs first."""
-    if deadline.passed():
-        return ConflictingPairs.none()
     count = weights.shape[0]
+    if count > MOST_RANKED or deadline.passed():
+        # The table of all pairs does not fit into memory, or there is no time for it.
+        return ConflictingPairs.none()
     dense = weights.astype(np.float64)
     alone = np.stack([region.support(dense), region.support(-dense)]) + need
     first, second = (v.astype(np.int64) for v in np.triu_indices(count, 1))
@@ -373,7 +403,7 @@ def _by_support(
     room = _of_literals(alone, a) + _of_literals(alone, b)
     room[done[a, b]] = np.inf
     # Signs with small maxima are the most likely to exclude each other.
-    order = np.argsort(room, kind="stable")[:most]
+    order = _smallest(room, most)
     order = order[np.isfinite(room[order])]
     found = []
     step = int(ROWS_AT_ONCE * most)
@@ -383,6 +413,15 @@ def _by_support(
         chosen = order[start : start + step]
         found.append(_supported(region, dense, need, a[chosen], b[chosen]))
     return _union(found)
+
+
+def _smallest(values: FloatArray, most: int) -> IntArray:
+    """Return the places of the smallest values in order, without sorting the others."""
+    if values.size > most:
+        places = np.flatnonzero(values <= np.partition(values, most - 1)[most - 1])
+    else:
+        places = np.arange(values.size)
+    return places[np.argsort(values[places], kind="stable")][:most]
 
 
 def _of_literals(by_sign: FloatArray, literals: IntArray) -> FloatArray:

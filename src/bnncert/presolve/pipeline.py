@@ -15,7 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from bnncert.arrays import BoolArray, FloatArray, IntArray, SignArray
-from bnncert.deadline import Deadline, OutOfTimeError
+from bnncert.deadline import Deadline, Grace, OutOfTimeError
+from bnncert.description.matrices import row_blocks, row_norms
 from bnncert.network import Network
 from bnncert.network.layers import ThresholdLayer
 from bnncert.presolve.conflicts import ConflictingPairs, close
@@ -36,8 +37,8 @@ MOST_TABLE = 6000
 #: Layers above the first with more unstable neurons are not searched for pairs.
 MOST_LATER_PAIRS = 1500
 
-#: A layer with at most this many weights takes little time and is finished even after the deadline.
-MOST_LATE = 300_000
+#: Weights of the rows that are substituted between two looks at the clock.
+WEIGHTS_AT_ONCE = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,19 +119,31 @@ class Presolved:
 
 
 def over_variables(
-    layer: ThresholdLayer, below: PresolvedLayer, variables: int
+    layer: ThresholdLayer, below: PresolvedLayer, variables: int, deadline: Deadline | None = None
 ) -> tuple[Any, FloatArray]:
-    """Return u = w.y of every neuron as a row over the variables, and its fixed part."""
+    """Return u = w.y of every neuron as a row over the variables, and its fixed part.
+
+    Raises OutOfTimeError if the deadline passes in a layer with more than WEIGHTS_AT_ONCE weights.
+    """
+    limit = deadline or Deadline(None)
     free = np.flatnonzero(below.bounds.state == 0)
     substitute = sp.csr_array(
         (below.sign[free].astype(np.int64), (free, below.variable[free])),
         shape=(below.variable.size, variables),
     )
-    weights = layer.weights.astype(np.int64)
-    rows = sp.csr_array(weights @ substitute)
-    rows.eliminate_zeros()
-    rows.sort_indices()
-    return rows, np.asarray(weights @ below.bounds.state.astype(np.int64), dtype=np.float64)
+    state = below.bounds.state.astype(np.int64)
+    parts, shifts = [], []
+    for start, stop in row_blocks(layer.weights.indptr, WEIGHTS_AT_ONCE):
+        if start:
+            limit.check()
+        weights = layer.weights[start:stop].astype(np.int64)
+        part = sp.csr_array(weights @ substitute)
+        part.eliminate_zeros()
+        part.sort_indices()
+        parts.append(part)
+        shifts.append(np.asarray(weights @ state, dtype=np.float64))
+    rows = parts[0] if len(parts) == 1 else sp.csr_array(sp.vstack(parts, format="csr"))
+    return rows, np.concatenate(shifts)
 
 
 class PresolveRun:
@@ -145,6 +158,7 @@ class PresolveRun:
         self.variables = 0
         self.pairs: list[ConflictingPairs] = []
         self.contradiction = False
+        self._grace = Grace(deadline)
 
     def run(self) -> Presolved:
         """Return the presolved network."""
@@ -167,7 +181,7 @@ class PresolveRun:
         )
 
     def _first(self, layer: ThresholdLayer) -> PresolvedLayer:
-        bounds = first_layer(layer, self.region)
+        bounds = first_layer(layer, self.region, self.deadline)
         self._stable(0, bounds.state)
         open_ = bounds.unstable
         plus, minus = first_layer_thresholds(layer, self.region, open_)
@@ -185,7 +199,7 @@ class PresolveRun:
     ) -> LayerBounds:
         """Bound the sums of a later layer, and record which bounds and states are new."""
         low, high = self.ranges(rows)
-        reach = np.asarray(abs(rows).sum(axis=1), dtype=np.float64).reshape(-1)
+        reach = row_norms(rows)
         bounds = settle_states(layer, shift + low, shift + high)
         self._stable(number, bounds.state)
         tight = np.flatnonzero((bounds.state == 0) & ((high < reach) | (low > -reach)))
@@ -199,9 +213,8 @@ class PresolveRun:
         return bounds
 
     def _later(self, number: int, layer: ThresholdLayer) -> PresolvedLayer:
-        if layer.weights.nnz > MOST_LATE:
-            self.deadline.check()
-        rows, shift = over_variables(layer, self.layers[-1], self.variables)
+        self._grace.check(layer.weights.nnz)
+        rows, shift = over_variables(layer, self.layers[-1], self.variables, self.deadline)
         bounds = self._sum_bounds(number, layer, rows, shift)
         open_ = bounds.unstable
         if number == self.network.depth - 1:
@@ -213,7 +226,7 @@ class PresolveRun:
         part = rows[open_]
         literal, literal_sign = _literals(part, plus, minus)
         rest = np.flatnonzero(literal < 0)
-        leader, leader_sign = equal_rows(part[rest], plus[rest], minus[rest])
+        leader, leader_sign = equal_rows(part[rest], plus[rest], minus[rest], self.deadline)
         leading = rest[leader == np.arange(rest.size)]
         pairs = ConflictingPairs.none()
         if 1 < leading.size <= MOST_LATER_PAIRS:
@@ -261,7 +274,7 @@ class PresolveRun:
             other_signs=sign_of(pairs.second),
             witness=pairs.theta,
         )
-        closure = close(pairs, open_.size)
+        closure = close(pairs, open_.size, self.deadline)
         self.contradiction = self.contradiction or closure.contradiction
         state = bounds.state.copy()
         fixed = np.flatnonzero(closure.state)
@@ -298,9 +311,10 @@ class PresolveRun:
         return PresolvedLayer(kept, variable, sign, rows, shift)
 
     def _table(self) -> BoolArray:
-        if self.variables > MOST_TABLE or self.deadline.passed():
+        pairs = ConflictingPairs.joined(self.pairs)
+        if not pairs.size or self.variables > MOST_TABLE or self.deadline.passed():
             return np.zeros((2 * self.variables, 0), dtype=bool)
-        return ConflictingPairs.joined(self.pairs).matrix(self.variables)
+        return pairs.matrix(self.variables)
 
     def _stable(self, number: int, state: SignArray) -> None:
         stable = np.flatnonzero(state)
@@ -329,7 +343,7 @@ def _literals(rows: Any, plus: FloatArray, minus: FloatArray) -> tuple[IntArray,
 def presolve(network: Network, region: Region, *, deadline: Deadline | None = None) -> Presolved:
     """Apply every rule to a network on a region.
 
-    After the deadline only fast rules are applied, and OutOfTimeError is raised before a large
-    layer.
+    After the deadline only fast rules are applied, and OutOfTimeError is raised if large layers
+    are left.
     """
     return PresolveRun(network, region, deadline or Deadline(None)).run()

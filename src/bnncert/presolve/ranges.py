@@ -13,7 +13,11 @@ import numpy as np
 
 from bnncert.arrays import BoolArray, FloatArray, IntArray
 from bnncert.deadline import Deadline
+from bnncert.description.matrices import row_norms
 from bnncert.presolve.literals import literal
+
+#: Entries of the padded table of the rows that are partitioned between two looks at the clock.
+CELLS_AT_ONCE = 2_000_000
 
 
 def sum_ranges(
@@ -24,8 +28,20 @@ def sum_ranges(
     After the deadline, the remaining literals are bounded without the pairs.
     """
     limit = deadline or Deadline(None)
-    upper = _upper(weights, excluded, 1, limit)
-    return -_upper(weights, excluded, -1, limit), upper
+    upper = row_norms(weights)
+    lower = -upper
+    in_conflict = np.any(excluded, axis=1)
+    if not in_conflict.any():
+        return lower, upper
+    height = max(1, CELLS_AT_ONCE // max(1, int(np.diff(weights.indptr).max(initial=0))))
+    for start in range(0, weights.shape[0], height):
+        if limit.passed():
+            break
+        rows = slice(start, start + height)
+        columns, values = _padded(weights[rows])
+        upper[rows] = _upper(columns, values, excluded, in_conflict, limit)
+        lower[rows] = -_upper(columns, -values, excluded, in_conflict, limit)
+    return lower, upper
 
 
 def _padded(weights: Any) -> tuple[IntArray, FloatArray]:
@@ -42,18 +58,18 @@ def _padded(weights: Any) -> tuple[IntArray, FloatArray]:
     return np.take_along_axis(columns, order, 1), np.take_along_axis(values, order, 1)
 
 
-def _upper(weights: Any, excluded: BoolArray, sense: int, deadline: Deadline) -> FloatArray:
-    count = weights.shape[0]
-    if not weights.indices.size:
-        return np.zeros(count)
-    if not excluded.size or deadline.passed() or not excluded.any():
-        return np.asarray(abs(weights).sum(axis=1), dtype=np.float64).reshape(-1)
-    columns, values = _padded(weights)
+def _upper(
+    columns: IntArray,
+    values: FloatArray,
+    excluded: BoolArray,
+    in_conflict: BoolArray,
+    deadline: Deadline,
+) -> FloatArray:
     size = np.abs(values)
-    up = literal(columns, sense * values)
+    up = literal(columns, values)
     # A literal without conflicts is a set of its own.
-    left = (size > 0) & np.any(excluded, axis=1)[up]
-    everyone = np.arange(count)
+    left = (size > 0) & in_conflict[up]
+    everyone = np.arange(columns.shape[0])
     bound: FloatArray = np.where(left, 0.0, size).sum(axis=1)
     while left.any():
         if deadline.passed():

@@ -11,18 +11,25 @@ A neuron is stable if one of its two signs is impossible:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
+from bnncert.deadline import Deadline, Grace
+from bnncert.description.matrices import row_blocks
 from bnncert.description.model import Convolution
 from bnncert.network import Network
 from bnncert.network.layers import ThresholdLayer
 from bnncert.network.operators import convolution_ranges
 from bnncert.presolve.lattice import first_layer_thresholds
-from bnncert.regions import Region
+from bnncert.regions import Box, Polytope, Region
 from bnncert.regions.support import rounding_error, same_places
+
+#: Weights of the first layer that are bounded between two looks at the clock, and rows if the
+#: region is a polytope, where each row is a linear program.
+WEIGHTS_AT_ONCE, PROGRAMS_AT_ONCE = 4_000_000, 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,13 +46,17 @@ class LayerBounds:
         return np.flatnonzero(self.state == 0)
 
 
-def first_layer(layer: ThresholdLayer, region: Region) -> LayerBounds:
-    """Return the bounds of the first layer from the support function of the region."""
+def first_layer(
+    layer: ThresholdLayer, region: Region, deadline: Deadline | None = None
+) -> LayerBounds:
+    """Return the bounds of the first layer from the support function of the region.
+
+    After the deadline, the rest of a large layer is bounded over the box around the region.
+    """
     if layer.convolution is not None and region.is_box:
         lower, upper = _convolution_over_box(layer, layer.convolution, region)
     else:
-        upper = region.support(layer.weights)
-        lower = -region.support(-layer.weights.astype(np.float64))
+        lower, upper = _supports(layer.weights, region, deadline or Deadline(None))
     state = np.zeros(layer.size, dtype=np.int8)
     # Float comparisons are exact, and u + b >= 0 is u >= -b, so there is no rounding here.
     plus_from, minus_upto = first_layer_thresholds(layer, region)
@@ -54,6 +65,21 @@ def first_layer(layer: ThresholdLayer, region: Region) -> LayerBounds:
     state[on] = 1
     state[off] = -1
     return LayerBounds(lower, upper, state)
+
+
+def _supports(weights: Any, region: Region, deadline: Deadline) -> tuple[FloatArray, FloatArray]:
+    """Return -h(-w) and h(w) of every row, in blocks of rows."""
+    at_once = WEIGHTS_AT_ONCE
+    if isinstance(region, Polytope):
+        at_once = PROGRAMS_AT_ONCE * weights.shape[1]
+    lower, upper, around = [], [], region
+    for start, stop in row_blocks(weights.indptr, at_once):
+        if start and deadline.passed():
+            around = Box(region.lo, region.hi)
+        rows = weights[start:stop]
+        upper.append(around.support(rows))
+        lower.append(-around.support(-rows.astype(np.float64)))
+    return np.concatenate(lower), np.concatenate(upper)
 
 
 def _convolution_over_box(
@@ -94,9 +120,20 @@ def settle_states(layer: ThresholdLayer, lower: FloatArray, upper: FloatArray) -
     return LayerBounds(lower, upper, state)
 
 
-def stability(network: Network, region: Region) -> tuple[LayerBounds, ...]:
-    """Return the bounds and states of every layer."""
+def stability(
+    network: Network, region: Region, deadline: Deadline | None = None
+) -> tuple[LayerBounds, ...]:
+    """Return the bounds and states of every layer.
+
+    After the deadline large layers are not evaluated: -nv <= u <= nv, and all their signs are open.
+    """
+    grace = Grace(deadline or Deadline(None))
     bounds: list[LayerBounds] = []
     for layer in network.layers:
-        bounds.append(_later_layer(layer, bounds[-1]) if bounds else first_layer(layer, region))
+        if not bounds:
+            bounds.append(first_layer(layer, region, deadline))
+        elif grace.allows(layer.rows.indices.size):
+            bounds.append(_later_layer(layer, bounds[-1]))
+        else:
+            bounds.append(settle_states(layer, -layer.norm, layer.norm))
     return tuple(bounds)

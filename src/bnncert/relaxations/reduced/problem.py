@@ -201,9 +201,10 @@ def _tables(
     weights: FloatArray,
 ) -> list[_Table]:
     """Return the table of every distinct row."""
-    keys, signs = row_keys(rows)
+    signs = np.ones(rows.shape[0], dtype=np.int8)
     members: dict[bytes, list[int]] = {}
-    for j, key in enumerate(keys):
+    for j, (key, sign) in enumerate(row_keys(rows)):
+        signs[j] = sign
         members.setdefault(key, []).append(j)
     leads = np.array([m[0] for m in members.values()], dtype=np.int64)
     low = np.array(

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from bnncert.arrays import Float32Array, FloatArray, IntArray
+from bnncert.deadline import Deadline
 from bnncert.presolve.pipeline import Presolved
 from bnncert.problem import Objective, Target
 from bnncert.search.patterns.linear_objectives import LinearObjectives
@@ -99,12 +100,19 @@ def is_small_enough(presolved: Presolved) -> bool:
     return total <= MOST_ENTRIES
 
 
-def build_circuit(presolved: Presolved, targets: tuple[Target, ...]) -> Circuit:
-    """Return the circuit of a presolved network and the targets that are still open."""
+def build_circuit(
+    presolved: Presolved, targets: tuple[Target, ...], deadline: Deadline | None = None
+) -> Circuit:
+    """Return the circuit of a presolved network and the targets that are still open.
+
+    Raises OutOfTimeError if the deadline passes before all layers are in it.
+    """
+    limit = deadline or Deadline(None)
     network = presolved.network
     first = presolved.owner_layer == 0
     levels: list[Level] = []
     for number in range(1, network.depth - 1):
+        limit.check()
         outputs = np.flatnonzero(presolved.owner_layer == number)
         if outputs.size:
             levels.append(_level(presolved, number, presolved.owner[outputs], outputs))
