@@ -76,5 +76,6 @@ def bound(
         )
         progress.open()
     show_result(talk, asked, result, explain=explain)
-    extra = {"input": question.where, "labels": question.labels, "seed": settings.seed}
-    write_json(json_, result_tree(question.network, result, question.region, extra))
+    if json_ is not None:
+        extra = {"input": question.where, "labels": question.labels, "seed": settings.seed}
+        write_json(json_, result_tree(question.network, result, question.region, extra))

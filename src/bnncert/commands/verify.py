@@ -161,8 +161,10 @@ def verify(
             announce=_announcing(talk, how, asked, progress, explain),
         )
     _write_files(talk.details, asked, result, outputs, saved)
-    extra = {**asked.extra, "seed": settings.seed, "arithmetic": arithmetic}
-    write_json(outputs.json_, result_tree(asked.network, result, asked.region, extra))
+    if outputs.json_ is not None:
+        # The tree has the hash of the network, which takes long for a large one.
+        extra = {**asked.extra, "seed": settings.seed, "arithmetic": arithmetic}
+        write_json(outputs.json_, result_tree(asked.network, result, asked.region, extra))
 
 
 def _point_or_query(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from functools import cached_property
 
 import numpy as np
 
@@ -25,6 +24,9 @@ COMPLETED = 3
 
 #: The largest number of faults that a beam search looks at.
 MOST_LEVELS = 100
+
+#: Signs of one layer that are evaluated at once.
+CELLS_AT_ONCE = 2**24
 
 
 class PointAttack:
@@ -52,19 +54,13 @@ class PointAttack:
         self.at, self.label, self.targets = at, label, targets
         self.deadline = deadline
         self._beams: dict[tuple[int, str], Beam] = {}
+        #: The flips after which the other sign is certain, by layer, for each of its neurons.
+        self._costs: dict[int, IntArray] = {}
 
     @property
     def network(self) -> Network:
         """The network."""
         return self.at.network
-
-    @cached_property
-    def _costs(self) -> tuple[IntArray, ...]:
-        """The flips after which the other sign is certain, for each neuron of all layers."""
-        layers = enumerate(zip(self.network.layers, self.at.signs, strict=True))
-        return tuple(
-            flip_costs(layer, self.at.below(n), home, certain=True) for n, (layer, home) in layers
-        )
 
     def faults(self, scope: FaultScope, most: int) -> Iterator[list[Fault]]:
         """Yield sets of at most `most` faults that may change the class, the best ones first."""
@@ -86,8 +82,13 @@ class PointAttack:
     # -- faults of neurons ----------------------------------------------------------------
 
     def _cost(self, kind: str, number: int) -> IntArray:
-        costs = self._costs[number]
-        return np.ones_like(costs) if kind == "thresholds" else costs
+        home = self.at.signs[number]
+        if kind == "thresholds":
+            return np.ones(home.size, dtype=np.int64)
+        if number not in self._costs:
+            layer, below = self.network.layers[number], self.at.below(number)
+            self._costs[number] = flip_costs(layer, below, home, certain=True)
+        return self._costs[number]
 
     def _faults_of(
         self, kind: str, at: PointSigns, number: int, neurons: Iterable[int]
@@ -110,11 +111,17 @@ class PointAttack:
         cost = self._cost("weights", number)
         order = np.argsort(cost, kind="stable")
         order = order[cost[order] < NEVER]
-        signs = np.repeat(self.at.signs[number][None, :], order.size, axis=0).astype(np.float32)
-        signs[np.arange(order.size), order] *= -1
-        margins = self._margins(number, signs)
-        for j in order[margins <= 0][:2].tolist():
-            yield self._faults_of("weights", self.at, number, [j])
+        home = self.at.signs[number].astype(np.float32)
+        height, found = max(1, CELLS_AT_ONCE // home.size), 0
+        for start in range(0, order.size, height):
+            if found >= 2 or self.deadline.passed():
+                return
+            part = order[start : start + height]
+            signs = np.repeat(home[None, :], part.size, axis=0)
+            signs[np.arange(part.size), part] *= -1
+            for j in part[self._margins(number, signs) <= 0][: 2 - found].tolist():
+                found += 1
+                yield self._faults_of("weights", self.at, number, [j])
 
     def _margins(self, number: int, signs: Float32Array) -> FloatArray:
         """Return the least margin for rows of signs of a layer, in floats."""
@@ -221,7 +228,7 @@ class PointAttack:
         # More faults than these gain nothing.
         most = min(most, int(cost[(gains > 0) & (cost < NEVER)].sum()))
         budget = min(64, most)
-        while budget >= 0:
+        while budget >= 0 and not self.deadline.passed():
             found = self._first_lost(target, margin, knapsack(cost, gains, budget)[0])
             if found is not None or budget == most:
                 return found
@@ -249,6 +256,8 @@ class PointAttack:
             if best is None or len(found) < len(best):
                 best, most = found, len(found) - 1
         for number in range(self.network.depth - 1):
+            if self.deadline.passed():
+                break
             for faults, sets in enumerate(self._beam(number, scope.kind, most)):
                 if faults > most or self.deadline.passed():
                     break

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -24,8 +25,8 @@ WIDTH, DEAREST = 24, 24
 #: The distance from a threshold within which a smooth sign differs from the sign.
 WIDTH_OF_SIGN = 2.0
 
-#: Rows of sums that are evaluated together.
-CHUNK = 4096
+#: Sums that are evaluated together, and entries of the table of their changes.
+CELLS = 2**24
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,13 +61,19 @@ class Beam:
         layer = at.network.layers[number + 1]
         home = at.signs[number].astype(np.float32)
         sums = layer.operator(np.float32).forward(home[None, :])[0]
-        #: The change of the sums by each neuron.
-        self._steps = np.asarray(
-            (layer.weights.T.astype(np.float32).toarray() * (-2 * home)[:, None]), dtype=np.float32
-        )
+        #: The change of the sums by each neuron, as an array if it is small.
+        self._steps: Any = layer.weights.T.tocsr().astype(np.float32).multiply(-2 * home[:, None])
+        self._steps = self._steps.tocsr()
+        if layer.size * layer.inputs <= CELLS:
+            self._steps = self._steps.toarray()
         self._by_cost = {c: np.flatnonzero(cost == c) for c in range(1, DEAREST + 1)}
         start = WrongSigns(frozenset(), sums, float(self._margins(sums[None, :])[0]))
         self.levels: list[list[WrongSigns]] = [[start]]
+
+    def _changes(self, neurons: list[int]) -> Float32Array:
+        """Return the changes of the sums by other signs of some neurons."""
+        rows = self._steps[neurons]
+        return np.asarray(rows if isinstance(rows, np.ndarray) else rows.toarray())
 
     def _margins(self, sums: Float32Array) -> FloatArray:
         """Return the least margin for each row of sums of the next layer."""
@@ -91,11 +98,13 @@ class Beam:
     def grow(self, most: int, deadline: Deadline) -> Iterator[list[WrongSigns]]:
         """Yield the best sets for 1, 2, .. faults."""
         while len(self.levels) <= most and not deadline.passed():
-            self.levels.append(self._next())
+            self.levels.append(self._next(deadline))
             yield self.levels[-1]
 
-    def _next(self) -> list[WrongSigns]:
+    def _next(self, deadline: Deadline) -> list[WrongSigns]:
+        """Return the best sets with one more fault, of those that are reached in time."""
         faults = len(self.levels)
+        height = max(1, CELLS // self.levels[0][0].sums.size)
         seen: set[frozenset[int]] = set()
         found: list[tuple[float, WrongSigns, int]] = []
         for cost, members in self._by_cost.items():
@@ -106,13 +115,15 @@ class Beam:
                 new = [i for i in members.tolist() if i not in base.neurons]
                 new = [i for i in new if base.neurons | {i} not in seen]
                 seen.update(base.neurons | {i} for i in new)
-                for start in range(0, len(new), CHUNK):
-                    part = new[start : start + CHUNK]
-                    ranks = self._ranks(base.sums + self._steps[part])
+                for start in range(0, len(new), height):
+                    if deadline.passed():
+                        break
+                    part = new[start : start + height]
+                    ranks = self._ranks(base.sums + self._changes(part))
                     best = np.argsort(ranks, kind="stable")[:WIDTH]
                     found += [(float(ranks[k]), base, part[k]) for k in best]
         found.sort(key=lambda entry: entry[0])
-        best_sets = [(b.neurons | {i}, b.sums + self._steps[i]) for _, b, i in found[:WIDTH]]
+        best_sets = [(b.neurons | {i}, b.sums + self._changes([i])[0]) for _, b, i in found[:WIDTH]]
         if not best_sets:
             return []
         margins = self._margins(np.stack([sums for _, sums in best_sets]))

@@ -24,7 +24,7 @@ from bnncert.checking.rules.fault_questions import (
 )
 from bnncert.checking.rules.weight_flips import Fault, refuse_shared_weights, with_faults
 from bnncert.checking.space import read_space
-from bnncert.deadline import Deadline
+from bnncert.deadline import Deadline, Grace
 from bnncert.description.model import SignZero
 from bnncert.errors import InputError
 from bnncert.faults.attack import PointAttack
@@ -188,6 +188,8 @@ class _FaultSearch:
         space, _, _ = read_space(region_section(region), network)
         self.setting = FaultSetting(network, problem.label, rivals, *box_around(space))
         self.limit = limit
+        self._grace = Grace(deadline)
+        self._weights = sum(layer.rows.indices.size for layer in network.layers)
         self.rows = {
             scope: FaultRow(scope, _layer_name(network, scope), None, None, scope.size(network))
             for scope in scopes
@@ -329,6 +331,9 @@ class _FaultSearch:
 
             def holds(count: int, proof: FaultProof = proof) -> bool:
                 self.stage = f"{scope.kind}, {self.rows[scope].name}, {count} faults"
+                # A question is a network of its own, which takes time to build.
+                if not self._grace.allows(self._weights):
+                    return False
                 if not self.prover.is_tolerated(scope, count, proof, self.deadline, slice_):
                     return False
                 self.rows[scope] = replace(self.rows[scope], certified=count, proof=proof)

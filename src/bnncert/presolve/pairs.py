@@ -16,7 +16,8 @@ it, and every theta is sound.  Where h has a closed form, all pairs are evaluate
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -39,8 +40,17 @@ MOST_DENSE = 2500
 #: The largest number of multiplications for them; a layer that needs more is not searched.
 MOST_WORK = 1e9
 
+#: The largest number of entries of a dense table of all rows; a larger one is not made.
+MOST_CELLS = 2**27
+
 #: Multiplications of dense rows between two looks at the clock.
 PRODUCTS_AT_ONCE = 2e9
+
+#: The signs of two neurons.
+SIGNS = ((1, 1), (1, -1), (-1, 1), (-1, -1))
+
+#: Returns the conflicting pairs of a block; see `_blocks`.
+BlockSearch: TypeAlias = Callable[[Any, Any], ConflictingPairs]
 
 
 def conflicting_pairs(
@@ -78,18 +88,22 @@ def conflicting_pairs(
     need = np.stack([-plus_from, minus_upto])
     part = weights[:, used]
     lo, hi = region.lo[used], region.hi[used]
-    if count > MOST_DENSE and is_box and _is_ternary(weights):
+    is_large = count > MOST_DENSE or count * used.size > MOST_CELLS
+    if is_large and is_box and _is_ternary(weights):
         return _sparse_ternary_box(part, need, lo, hi, deadline)
     first, second = _candidates(weights, share=not is_ball)
+    if first is None and (count * used.size > MOST_CELLS or deadline.passed()):
+        return ConflictingPairs.none()
     found: list[ConflictingPairs] = []
-    over_box = _ternary_box if _is_ternary(weights) else _general_box
-    # Blocks of rows against all neurons use the same dense table.
     part = part.astype(np.float64)
+    # Blocks of rows against all neurons use the same dense table.
     part = part.toarray() if first is None else part
+    make = _ternary_box if _is_ternary(weights) else _general_box
+    over_box = make(part, need, lo, hi, deadline)
     for a, b in _blocks(count, first, second, part.shape[1]):
         if deadline.passed():
             break
-        found.append(over_box(part, need, lo, hi, a, b, deadline))
+        found.append(over_box(a, b))
         if is_l2_ball(region):
             found.append(_l2_ball(part, need, region, used, a, b, deadline))
     known = _union(found)
@@ -163,25 +177,19 @@ def _dense(rows: Any) -> FloatArray:
 
 
 def _ternary_box(
-    weights: Any,
-    need: FloatArray,
-    lo: FloatArray,
-    hi: FloatArray,
-    a: Any,
-    b: Any,
-    deadline: Deadline,
-) -> ConflictingPairs:
+    weights: Any, need: FloatArray, lo: FloatArray, hi: FloatArray, deadline: Deadline
+) -> BlockSearch:
     """Try theta = 1/2 for all pairs of rows with entries in {-1, 0, 1}."""
     half = middle_and_half_width(lo, hi)[1]
-    rows = _dense(weights[a])
-    others = weights if b is None else _dense(weights[b])
-    size, other_size = np.abs(rows), np.abs(others)
-    overlap = _product(size * half, other_size, b)
-    signed = _product(rows * half, others, b)
-    room = _room(weights, need, lo, hi)
-    found = []
-    for s in (1, -1):
-        for t in (1, -1):
+    room, sizes = _room(weights, need, lo, hi), abs(weights)
+
+    def search(a: Any, b: Any) -> ConflictingPairs:
+        rows, size = _dense(weights[a]), _dense(sizes[a])
+        others, other_size = (weights, sizes) if b is None else (weights[b], sizes[b])
+        overlap = _product(size * half, _dense(other_size), b)
+        signed = _product(rows * half, _dense(others), b)
+        found = []
+        for s, t in SIGNS:
             if deadline.passed():
                 break
             own, theirs = room[int(s < 0)][a], room[int(t < 0)]
@@ -189,7 +197,9 @@ def _ternary_box(
             value = total - overlap + s * t * signed
             value += UNIT * 8 * np.abs(total)
             found.append(_pick(value, 0.5, a, b, s, t))
-    return ConflictingPairs.joined(found)
+        return ConflictingPairs.joined(found)
+
+    return search
 
 
 def middle_and_half_width(lo: FloatArray, hi: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -247,31 +257,29 @@ def _sparse_ternary_box(
 
 
 def _general_box(
-    weights: Any,
-    need: FloatArray,
-    lo: FloatArray,
-    hi: FloatArray,
-    a: Any,
-    b: Any,
-    deadline: Deadline,
-) -> ConflictingPairs:
+    weights: Any, need: FloatArray, lo: FloatArray, hi: FloatArray, deadline: Deadline
+) -> BlockSearch:
     """Minimise over theta by bisection on the slope, for weights of any kind."""
     middle, half = middle_and_half_width(lo, hi)
     dense = _dense(weights)
-    if b is None:
-        i, b = np.nonzero(a[:, None] < np.arange(dense.shape[0]))
-        a = a[i]
-    found: list[ConflictingPairs] = []
     step = max(1, CHUNK // max(dense.shape[1], 1))
     at = dense @ middle
     size = np.abs(dense) @ (np.maximum(np.abs(lo), np.abs(hi)))
-    for start in range(0, a.size, step):
-        i, j = a[start : start + step], b[start : start + step]
-        for s, t in ((1, 1), (1, -1), (-1, 1), (-1, -1)):
-            if deadline.passed():
-                return ConflictingPairs.joined(found)
-            found.append(_bisect_box(dense, half, at, size, need, i, j, s, t, deadline))
-    return ConflictingPairs.joined(found)
+
+    def search(a: Any, b: Any) -> ConflictingPairs:
+        if b is None:
+            i, b = np.nonzero(a[:, None] < np.arange(dense.shape[0]))
+            a = a[i]
+        found: list[ConflictingPairs] = []
+        for start in range(0, a.size, step):
+            i, j = a[start : start + step], b[start : start + step]
+            for s, t in SIGNS:
+                if deadline.passed():
+                    return ConflictingPairs.joined(found)
+                found.append(_bisect_box(dense, half, at, size, need, i, j, s, t, deadline))
+        return ConflictingPairs.joined(found)
+
+    return search
 
 
 def _bisect_box(
@@ -330,18 +338,17 @@ def _l2_ball(
     size = slack * (np.abs(rows) @ np.abs(middle) + radius * np.sqrt(square))
     other_size = slack * (np.abs(others) @ np.abs(middle) + radius * np.sqrt(other_square))
     found = []
-    for s in (1, -1):
-        for t in (1, -1):
-            if deadline.passed():
-                break
-            own = s * at + need[int(s < 0)][a]
-            bound = need[int(t < 0)] if b is None else need[int(t < 0)][b]
-            theirs = t * other_at + bound
-            own = own + size + slack * np.abs(own)
-            theirs = theirs + other_size + slack * np.abs(theirs)
-            first, length = (own[:, None], square[:, None]) if b is None else (own, square)
-            value, theta = _minimise_norm(length, other_square, s * t * gram, first, theirs, radius)
-            found.append(_pick(value, theta, a, b, s, t))
+    for s, t in SIGNS:
+        if deadline.passed():
+            break
+        own = s * at + need[int(s < 0)][a]
+        bound = need[int(t < 0)] if b is None else need[int(t < 0)][b]
+        theirs = t * other_at + bound
+        own = own + size + slack * np.abs(own)
+        theirs = theirs + other_size + slack * np.abs(theirs)
+        first, length = (own[:, None], square[:, None]) if b is None else (own, square)
+        value, theta = _minimise_norm(length, other_square, s * t * gram, first, theirs, radius)
+        found.append(_pick(value, theta, a, b, s, t))
     return ConflictingPairs.joined(found)
 
 
