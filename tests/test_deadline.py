@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,20 +17,25 @@ import bnncert
 from bnncert import Options
 from bnncert.commands import clock
 from bnncert.deadline import Deadline, OutOfTimeError
-from bnncert.methods import REGISTRY
-from bnncert.presolve.conflicts import ConflictingPairs
+from bnncert.methods import REGISTRY, Context
+from bnncert.methods.attack import Attack
+from bnncert.presolve.conflicts import ConflictingPairs, close
+from bnncert.presolve.merging import equal_rows
+from bnncert.presolve.pairs import conflicting_pairs
 from bnncert.presolve.pipeline import presolve
 from bnncert.presolve.ranges import sum_ranges
 from bnncert.presolve.reduction import reduce_target
-from bnncert.presolve.stability import stability
+from bnncert.presolve.stability import first_layer, stability
 from bnncert.problem import robustness
 from bnncert.relaxations.moments.cliques import cliques
 from bnncert.relaxations.moments.encoding import encode
 from bnncert.relaxations.moments.relaxation import relax
 from bnncert.relaxations.reduced.patterns import starting_moments
 from bnncert.relaxations.reduced.problem import reduce_objective
+from bnncert.replay import Replayer
 from bnncert.solvers.scip_ import ScipModel
 from tests.clock import Clock
+from tests.large_networks import write_local_network
 
 PASSED = Deadline(1.0, time.monotonic() - 10.0)
 
@@ -79,6 +86,119 @@ def test_presolve_and_the_start_of_a_relaxation_look_at_the_clock() -> None:
     objective = robustness(NETWORK, REGION, LABEL).targets[0].objectives[0]
     with pytest.raises(OutOfTimeError):
         starting_moments(reduce_objective(presolved, objective), 0, PASSED)
+
+
+def _chain(n: int) -> ConflictingPairs:
+    """Return x_0 => x_1 => .. => x_(n-1)."""
+    every = np.arange(n - 1)
+    return ConflictingPairs(2 * every, 2 * every + 3, np.full(n - 1, 0.5))
+
+
+ROWS, INPUTS = 60, 10
+_weights = _generator.integers(-3, 4, (ROWS, INPUTS)) * 2 + 1
+_box = bnncert.Box(-np.ones(INPUTS), np.ones(INPUTS))
+_layer = bnncert.Network.from_arrays(
+    [_weights, np.ones((2, ROWS))], [np.full(ROWS, 0.5), np.zeros(2)]
+).layers[0]
+
+#: Parts of presolve, how many looks at the clock they take at least, and at most after the limit.
+UNITS: dict[str, tuple[Callable[[Deadline], object], int, int]] = {
+    "closure": (lambda end: close(_chain(100), 100, end), 200, 1),
+    "bisection": (
+        lambda end: conflicting_pairs(
+            _box, sp.csr_array(_weights), np.full(ROWS, 2.0), np.full(ROWS, -2.0), end
+        ),
+        ROWS * (ROWS - 1) // 2 * 4,
+        4,
+    ),
+    "ternary": (
+        lambda end: conflicting_pairs(
+            _box, sp.csr_array(np.sign(_weights)), np.full(ROWS, 2.0), np.full(ROWS, -2.0), end
+        ),
+        ROWS * 4,
+        4,
+    ),
+    "ranges": (
+        lambda end: sum_ranges(sp.csr_array(_weights), _chain(INPUTS).matrix(INPUTS), end),
+        ROWS,
+        5,
+    ),
+    "equal rows": (
+        lambda end: equal_rows(sp.csr_array(_weights), np.ones(ROWS), -np.ones(ROWS), end),
+        ROWS,
+        1,
+    ),
+    "first layer": (
+        lambda end: first_layer(_layer, bnncert.Ball("l2", np.zeros(INPUTS), 1.0), end),
+        ROWS - 1,
+        ROWS,
+    ),
+    "programs": (
+        lambda end: first_layer(
+            _layer, bnncert.Polytope([np.ones(INPUTS)], [1.0], _box.lo, _box.hi), end
+        ),
+        ROWS - 1,
+        ROWS,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_presolve_looks_at_the_clock_between_small_units_of_work(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, least, late = UNITS[name]
+    for place in ("pairs.CHUNK", "pairs.PRODUCTS_AT_ONCE", "ranges.CELLS_AT_ONCE"):
+        monkeypatch.setattr(f"bnncert.presolve.{place}", 1)
+    monkeypatch.setattr("bnncert.presolve.stability.WEIGHTS_AT_ONCE", INPUTS)
+    monkeypatch.setattr("bnncert.presolve.stability.PROGRAMS_AT_ONCE", 1)
+    clock = Clock(monkeypatch, tick=1.0)
+    work(Deadline(1e9))
+    assert clock.looks >= least
+    limit = Deadline(10.5)
+    clock.looks = 0
+    work(limit)
+    assert clock.looks <= 10 + late
+
+
+def test_a_closure_without_time_is_the_pairs_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = _chain(100)
+    whole = close(pairs, 100)
+    # x_i => x_j for all i < j, which are pairs of x_i and -x_j.
+    assert whole.pairs.size == 100 * 99 // 2
+    Clock(monkeypatch, tick=1.0)
+    for seconds in (0.5, 50.0, 198.0):
+        found = close(pairs, 100, Deadline(seconds))
+        assert found.pairs is pairs and not found.contradiction and not found.state.any()
+
+
+def test_bounds_without_time_leave_large_layers_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bnncert.deadline.MOST_LATE", 100)
+    # The second layer has 8 * 11 weights, which are few enough; with the third they are too many.
+    deeper = bnncert.Network.from_arrays(
+        [np.ones((11, 12)), np.ones((8, 11)), np.ones((8, 8)), np.ones((3, 8))],
+        [np.full(n, 0.5) for n in (11, 8, 8, 3)],
+    )
+    box = bnncert.Box(np.full(12, 0.1), np.full(12, 0.2))
+    assert all(layer.state.all() for layer in stability(deeper, box))
+    first, second, third = stability(deeper, box, PASSED)
+    assert first.state.all() and second.state.all() and not third.state.any()
+    assert third.lower.tolist() == [-8.0] * 8 and third.upper.tolist() == [8.0] * 8
+
+
+def test_an_attack_on_a_large_network_stops_between_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bnncert.methods.attack.LONG_WORK", 1)
+    problem = robustness(NETWORK, REGION, LABEL)
+    limit = Deadline(None)
+    context = Context(Options(), limit, Replayer(problem))
+    clock = Clock(monkeypatch, tick=1.0)
+    search = Attack(problem, context)
+    search.run(Deadline(1.5))
+    assert search.steps == 0 and clock.looks < 6
+    assert not search.is_over
+    # The next run begins a new round, in which it finds a counterexample.
+    search.run(Deadline(1e6), 1)
+    assert search.is_over and truth("linf") == "not_robust"
 
 
 def test_ranges_without_time_are_wider_and_valid() -> None:
@@ -172,3 +292,26 @@ def test_a_system_that_does_not_tell_falls_back_to_the_first_import(
 
     monkeypatch.setattr(Path, "read_text", read)
     assert clock.process_start() == clock._IMPORTED
+
+
+# -- a whole question ----------------------------------------------------------------------------
+
+
+def test_a_network_with_wide_layers_is_answered_at_its_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Closing the pairs of its 2900 open first-layer neurons takes far longer than the limit.
+
+    The clock is that of the processor, which does not depend on the load of the machine.
+    """
+    sizes = (3072, 25_000, 25_000, 25_000, 20_000, 25_000, 20_000, 10_000, 10)
+    network = bnncert.load(write_local_network(tmp_path / "wide.npz", sizes, 27))
+    point = np.random.default_rng(0).uniform(-1, 1, size=3072)
+    processor = SimpleNamespace(monotonic=time.process_time)
+    monkeypatch.setattr("bnncert.deadline.time", processor)
+    began = time.process_time()
+    result = bnncert.verify(network, bnncert.Ball("linf", point, 0.0185, -1, 1), 0, timeout=2.0)
+    assert time.process_time() - began < 3.5
+    assert result.status == "timeout"
+    # What interval arithmetic knows is told.
+    assert np.isfinite(result.lower) and np.isfinite(result.upper)

@@ -5,7 +5,8 @@ process, from before the command is started until it has ended; on a machine so 
 which does nothing takes longer than the limit, lateness counts from there.  An answer is wrong if
 it comes more than `OWN` seconds after the limit (`FOREIGN` where another solver does the work), if
 there is none, or if there is a traceback.  The networks are random ones of the sizes that
-verification is asked about, and the bundled ones at radii that no method decides in the time.
+verification is asked about, the bundled ones at radii that no method decides in the time, and large
+ones: layers of up to 25,000 neurons, and thirty layers.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from tests.large_networks import write_local_network
 
 import bnncert
 from benchmarks.soundness.part import Outcome
@@ -110,6 +112,21 @@ QUERIES = (
     Query("mnist_sparse", ("--count", "2", "--radius", "2px"), "run", instances=2),
     Query("mnist_dense", ("--count", "2", "--radius", "1px"), "run", "milp", instances=2),
     Query("wide", ("--count", "1", "--radius", "0.05"), "run", "bab"),
+    *(
+        query
+        for name in ("large-local", "large-spread", "large-deep")
+        for query in (
+            Query(name, _ball("0.0005")),
+            Query(name, _ball("0.0185")),
+            Query(name, _ball("0.02", "--norm", "l2")),
+            Query(name, _ball("0.0005"), method="propagation"),
+            Query(name, _ball("0.0005"), method="bab"),
+            Query(name, ("--index", "0"), "radius"),
+            Query(name, ("--index", "0"), "explain"),
+            Query(name, ("--index", "0"), "faults"),
+            Query(name, ("--count", "1", "--radius", "0.0005"), "run"),
+        )
+    ),
     Query("medium", (), "vnncomp"),
     Query("wide", (), "vnncomp"),
 )
@@ -124,6 +141,14 @@ RECIPES = {
 }
 
 
+#: Sizes of the large networks, how many inputs a neuron reads, and whether these are anywhere.
+LARGE = {
+    "large-local": ((3072, 25_000, 25_000, 25_000, 20_000, 25_000, 20_000, 10_000, 10), 27, False),
+    "large-spread": ((784, 25_000, 25_000, 20_000, 25_000, 20_000, 15_000, 10_000, 10), 30, True),
+    "large-deep": ((784, *[1000] * 30, 10), 50, True),
+}
+
+
 @cache
 def files() -> Path:
     """Write the random networks and points once for this process; return the folder."""
@@ -134,6 +159,9 @@ def files() -> Path:
         network.save(folder / f"{name}.npz")
         points = generator.uniform(-1, 1, size=(2, network.inputs))
         np.save(folder / f"{name}-points.npy", points)
+    for name, (sizes, reach, spread) in LARGE.items():
+        write_local_network(folder / f"{name}.npz", sizes, reach, spread=spread)
+        np.save(folder / f"{name}-points.npy", generator.uniform(-1, 1, size=(2, sizes[0])))
     return folder
 
 
@@ -150,6 +178,8 @@ def arguments(query: Query, limit: float, folder: Path) -> list[str]:
         return ["vnncomp", str(competition(query, limit, folder)), "--out", str(folder / "out")]
     out = ["--out", str(folder / "results.sqlite")] if query.command == "run" else []
     rest = ["--method", query.method, "--timeout", str(limit), *out]
+    if query.command in ("explain", "faults"):
+        rest = rest[2:]
     return [query.command, str(model), option, points, *text, *rest]
 
 
@@ -225,6 +255,6 @@ def ask(words: list[str], limit: float) -> tuple[float, str]:
         return excess, "traceback: " + " ".join(out.split())[-200:]
     if process.returncode != 0:
         return excess, f"exit code {process.returncode}: {' '.join(out.split())[-200:]}"
-    if not re.search(r"robust|timeout|unknown|radius|sat|margin", out):
+    if not re.search(r"robust|timeout|unknown|radius|sat|margin|suffice|certified", out):
         return excess, f"no answer in {' '.join(out.split())[-200:]!r}"
     return excess, ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -14,9 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bnncert
+from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.presolve.pipeline import Presolved, presolve
 from bnncert.presolve.record import PresolveStep
 from tests.brute_force import TinyNetwork, reachable_first_layers
+from tests.clock import Clock
 from tests.strategies import NORMS, regions, tiny_networks
 
 FEW = settings(
@@ -111,9 +114,11 @@ def check_layers(presolved: Presolved, signs: list[Array], sums: list[Array]) ->
     assert not np.any(left & right)
 
 
-def check_presolve(net: TinyNetwork, region: bnncert.Region) -> None:
+def check_presolve(
+    net: TinyNetwork, region: bnncert.Region, deadline: Deadline | None = None
+) -> None:
     patterns = list(reachable_patterns(net, region))
-    presolved = presolve(net.build(), region)
+    presolved = presolve(net.build(), region, deadline=deadline)
     if not patterns:
         # Only an L2 oracle that leaves out touching patterns could say so.
         return
@@ -124,6 +129,26 @@ def check_presolve(net: TinyNetwork, region: bnncert.Region) -> None:
     for step in presolved.record.steps:
         check_step(step, signs, sums, presolved.layers)
     check_layers(presolved, signs, sums)
+
+
+@given(data=st.data(), kind=st.sampled_from(KINDS))
+@settings(FEW, max_examples=150)
+def test_every_claim_holds_whenever_the_time_ends(data: st.DataObject, kind: str) -> None:
+    net = data.draw(tiny_networks(exact_ties=kind != "l2"))
+    region = data.draw(regions(kind))
+    with pytest.MonkeyPatch.context() as patch:
+        for place, most in (
+            ("presolve.pairs.CHUNK", 8),
+            ("presolve.pairs.PRODUCTS_AT_ONCE", 8),
+            ("presolve.ranges.CELLS_AT_ONCE", 4),
+            ("presolve.pipeline.WEIGHTS_AT_ONCE", 4),
+            ("presolve.stability.WEIGHTS_AT_ONCE", 2),
+            ("deadline.MOST_LATE", 40),
+        ):
+            patch.setattr(f"bnncert.{place}", data.draw(st.integers(1, most)))
+        Clock(patch, tick=1.0)
+        with suppress(OutOfTimeError):
+            check_presolve(net, region, Deadline(data.draw(st.integers(1, 80))))
 
 
 @given(data=st.data(), kind=st.sampled_from(KINDS))
