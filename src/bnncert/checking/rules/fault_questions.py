@@ -19,7 +19,7 @@ question.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from math import comb
@@ -115,6 +115,8 @@ class PointSigns:
     network: Network
     point: FloatArray
     signs: tuple[SignArray, ...]
+    #: What `costs` has computed, by layer.
+    _costs: dict[int, IntArray] = field(default_factory=dict, repr=False)
 
     @staticmethod
     def of(network: Network, lo: FloatArray, hi: FloatArray) -> PointSigns | None:
@@ -128,11 +130,12 @@ class PointSigns:
         """Return the inputs of a layer."""
         return self.point if number == 0 else self.signs[number - 1]
 
-    @cached_property
-    def costs(self) -> tuple[IntArray, ...]:
-        """The least number of flips that change the sign of each neuron, for all layers."""
-        parts = enumerate(zip(self.network.layers, self.signs, strict=True))
-        return tuple(flip_costs(layer, self.below(n), home) for n, (layer, home) in parts)
+    def costs(self, number: int) -> IntArray:
+        """Return the least number of flips that change the sign of each neuron of a layer."""
+        if number not in self._costs:
+            layer, home = self.network.layers[number], self.signs[number]
+            self._costs[number] = flip_costs(layer, self.below(number), home)
+        return self._costs[number]
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,7 +260,7 @@ class FaultSetting:
 
     def _costs(self, scope: FaultScope, count: int) -> IntArray:
         assert self.at_point is not None
-        return _priced(scope, self.at_point.costs[scope.number], count)
+        return _priced(scope, self.at_point.costs(scope.number), count)
 
     def _lowered(self, scope: FaultScope, count: int, wide: Network | None = None) -> Network:
         """Return the network with margins lowered by faults in the last layer or the output.
