@@ -29,7 +29,8 @@ from tests.every_mode import SHORT_WORK, few
 #: How often an answer is asked for with its certificate, which takes longer than the answer.
 CERTIFICATE = 0.5
 
-#: How often the method is the first choice, which has several stages; the other one is fast.
+#: How often the method is "auto", which decides all of these questions; "propagation" is faster,
+#: and leaves some of those about grid points open.
 AUTO = 0.3
 
 #: Seconds for the check of a changed certificate; one that takes longer is refused.

@@ -351,3 +351,18 @@ def test_questions_without_faults_imply_the_tolerance_of_faults() -> None:
 
     check()
     assert len(proved) > 12, proved
+
+
+def test_a_fault_in_each_of_two_layers() -> None:
+    """No two flips in one layer change the class, but one in each of the first two layers."""
+    first, second = [[1, 1], [-1, -1], [1, 1]], [[1, -1, 1], [1, 1, -1], [1, 1, 1]]
+    third, output = [[1, 1, 1], [1, 1, -1], [-1, -1, -1]], [[-1, -1, 0], [1, 1, 1]]
+    biases = [[1, -2, -1], [-2, -4, -4], [-2, -4, -2], [0, -2]]
+    net, points = PlainNetwork([first, second, third, output], biases, "plus"), [(-5, 3)]
+    (label,) = net.classes_at(points[0])
+    setting = FaultSetting(net.build(), label, [1 - label], *box_around(points))
+    assert least_faults(net, points, label, "robust", ("weights", "anywhere", None), 2) == 2
+    for number in range(4):
+        assert least_faults(net, points, label, "robust", ("weights", "layer", number), 2) is None
+    scope = FaultScope("weights", "anywhere")
+    assert not follows(setting, scope, 2, "flips", points, "robust")
