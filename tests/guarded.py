@@ -27,11 +27,11 @@ from tests.checking.mutations import mutant
 from tests.every_mode import SHORT_WORK, few
 
 #: How often an answer is asked for with its certificate, which takes longer than the answer.
-CERTIFICATE = 0.5
+CERTIFICATE = 0.4
 
 #: How often the method is "auto", which decides all of these questions; "propagation" is faster,
 #: and leaves some of those about grid points open.
-AUTO = 0.3
+AUTO = 0.2
 
 #: Seconds for the check of a changed certificate; one that takes longer is refused.
 SECONDS = 0.5
