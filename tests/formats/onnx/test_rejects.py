@@ -278,6 +278,10 @@ NODES: dict[str, tuple[Callable[[], Sketch], str]] = {
         lambda: _signed().then("Softmax", axis=3),
         "n2 (Softmax): axis 3 of a tensor with 2 axes",
     ),
+    "negative axes of an old operator set": (
+        lambda: Sketch("N", 1, 3, opset=7).then("Squeeze", axes=[-2]),
+        "n0 (Squeeze): axis -2; operator set 7 has no negative axes here",
+    ),
     "negative axis of an old operator set": (
         lambda: Sketch("N", 3, opset=9).then("Flatten", axis=-1),
         "n0 (Flatten): axis -1; operator set 9 has no negative axes here",

@@ -49,6 +49,12 @@ def new_shape(
     return _squeezed(node, operands, shape, opset)
 
 
+def _refuse_negative(node: OnnxNode, axis: int, opset: int) -> None:
+    """Raise for an axis from the end in operator sets that do not define it."""
+    if axis < 0 and opset < 11:
+        raise node.unsupported(f"axis {axis}; operator set {opset} has no negative axes here")
+
+
 def _squeezed(
     node: OnnxNode, operands: Sequence[Any], shape: tuple[int, ...], opset: int
 ) -> tuple[int, ...]:
@@ -57,6 +63,8 @@ def _squeezed(
     if axes is not None and not axes:
         # Runtimes take an empty list for no axes or for all of them.
         raise node.unsupported("its list of axes is empty")
+    if axes is not None:
+        _refuse_negative(node, min(axes), opset)
     if node.op == "Squeeze":
         drop = (
             [axis for axis, n in enumerate(shape) if n == 1]
@@ -113,8 +121,7 @@ def permutation(node: OnnxNode, rank: int) -> tuple[int, ...]:
 def _flattened(node: OnnxNode, shape: tuple[int, ...], opset: int) -> tuple[int, int]:
     """Return the shape after Flatten."""
     axis = node.integer("axis", 1)
-    if axis < 0 and opset < 11:
-        raise node.unsupported(f"axis {axis}; operator set {opset} has no negative axes here")
+    _refuse_negative(node, axis, opset)
     axis = axis + len(shape) if axis < 0 else axis
     if not 0 <= axis <= len(shape):  # The rank itself is allowed here.
         raise FormatError(f"{node.place}: axis {axis} of a tensor with shape {shape}")
