@@ -10,7 +10,7 @@ import bnncert
 from bnncert.certificate.elimination_proof import _gates
 from bnncert.certificate.wanted import Wanted
 from bnncert.certificate.writing import _statement
-from bnncert.checking.container import Budget, Section
+from bnncert.checking.container import Section
 from bnncert.checking.elimination import Elimination
 from bnncert.checking.geometry import Geometry
 from bnncert.checking.reading import joined
@@ -29,7 +29,7 @@ def elimination_of(
     """Return the elimination of all targets, without any clash or clause."""
     claim = Statement.read(_statement(problem, network, "robust", arithmetic, None), network)
     geometry = Geometry(network.layers[0], claim.space, float32=arithmetic == "float32")
-    return Elimination(Skeleton(network, geometry, {}), joined([]), list(claim.targets), Budget())
+    return Elimination(Skeleton(network, geometry, {}), joined([]), list(claim.targets))
 
 
 def random_parts(

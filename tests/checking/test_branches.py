@@ -22,7 +22,7 @@ from bnncert.checking.branches import (
     read_branched,
     refuse_unproved,
 )
-from bnncert.checking.container import Budget, Section
+from bnncert.checking.container import Section
 from bnncert.checking.geometry import Geometry
 from bnncert.checking.reading import Clauses
 from bnncert.checking.statement import Statement
@@ -71,7 +71,7 @@ def has_signs(question: GridQuestion, clause: Clauses) -> bool:
 
 def accepts(found: Branched, geometry: Geometry) -> bool:
     try:
-        refuse_unproved(found, geometry, Budget())
+        refuse_unproved(found, geometry)
     except (RejectedError, UnreadableError):
         return False
     return True
@@ -221,9 +221,7 @@ def test_broken_sections_are_refused(change: dict[str, list[int]]) -> None:
     }
 
     def read(arrays: dict[str, np.ndarray]) -> None:
-        refuse_unproved(
-            read_branched(Section("branched", {}, arrays), geometry), geometry, Budget()
-        )
+        refuse_unproved(read_branched(Section("branched", {}, arrays), geometry), geometry)
 
     read(arrays)
     with pytest.raises((RejectedError, UnreadableError)):

@@ -34,7 +34,7 @@ TRUSTED = {
         *(SOURCE / "network").rglob("*.py"),
         *(SOURCE / "description").rglob("*.py"),
     ],
-    "format": [SOURCE / "checking" / f"{name}.py" for name in ("container", "reading")],
+    "format": [SOURCE / "checking" / f"{name}.py" for name in ("container", "reading", "clock")],
     "statement": [SOURCE / "checking" / f"{name}.py" for name in ("statement", "space", "grid")],
     "kernel": [SOURCE / "checking" / f"{name}.py" for name in KERNEL],
     "counterexamples": [SOURCE / "checking" / "counterexample.py"],

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import bnncert
 from bnncert import Ball, Grid, Network
 from bnncert.checking import RejectedError, UnreadableError, check
+from bnncert.checking.claims import count_parts
 from bnncert.checking.container import Section
 from bnncert.counting import search
 from tests.checking.claims import accepted, pack, unpack
@@ -43,6 +44,25 @@ def test_certificates_of_tiny_networks_are_accepted(
         assert report.verdict == "count"
         assert f"exactly {question.truth:,} ha" in report.statement
         assert f"of the {len(question.points):,} grid points" in report.statement
+
+    accept()
+
+
+@pytest.mark.parametrize("kind", ["box", "l0"])
+@pytest.mark.parametrize("chunk", [1, 30, 200])
+def test_cells_are_counted_once_in_batches_of_any_size(
+    kind: str, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches are cut between cells, and between the alternatives of one cell."""
+    monkeypatch.setattr(count_parts, "CHUNK", chunk)
+    path = tmp_path / "count.bnncert"
+
+    @few
+    @given(data=st.data())
+    def accept(data: st.DataObject) -> None:
+        question = data.draw(count_questions(kind))
+        question.count(samples=0, certificate=path)
+        assert f"exactly {question.truth:,} ha" in check(path, question.network).statement
 
     accept()
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bnncert.certificate.certify import Prover
-from bnncert.checking.container import Budget, RejectedError
+from bnncert.checking.container import RejectedError
 from bnncert.checking.elimination import MOST_INPUTS, MOST_LIVE, Elimination, SplitOrder
 from bnncert.checking.skeleton import Skeleton
 from bnncert.checking.statement import ScoreFunction
@@ -48,7 +48,7 @@ def prove_elimination(
         if not rest:
             break
         try:
-            own = Elimination(prover.skeleton, prover.known, list(rest.values()), Budget())
+            own = Elimination(prover.skeleton, prover.known, list(rest.values()))
             own.parts = _parts(own, replace(trace, seconds=factor * trace.seconds), deadline)
             proved = own.excluded()
         except (OutOfTimeError, RejectedError):

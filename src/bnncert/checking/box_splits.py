@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, SignArray
 from bnncert.checking.claims.classified import least_sum
-from bnncert.checking.container import Budget, RejectedError
+from bnncert.checking.clock import refuse_late
+from bnncert.checking.container import RejectedError
 from bnncert.checking.function import Function, scaled
 from bnncert.checking.geometry import digits, dot
 from bnncert.checking.sparse import SparseRows
@@ -26,6 +27,9 @@ Integers = npt.NDArray[np.int64]
 #: Boxes at once, and halves of one box at most.
 BATCH, MOST_HALVES = 2048, 4_000_000
 
+#: Numbers of the halves of one box that wait, at most.
+MOST_WAITING = 2**24
+
 #: All sums are below this power of two, and numbers have at most so many binary places.
 MOST_BITS, MOST_PLACES = 60, 40
 
@@ -33,8 +37,8 @@ MOST_BITS, MOST_PLACES = 60, 40
 class SplitCheck:
     """Proves boxes of one network."""
 
-    def __init__(self, network: Network, functions: list[Function], budget: Budget) -> None:
-        self._layers, self._budget = network.layers, budget
+    def __init__(self, network: Network, functions: list[Function]) -> None:
+        self._layers = network.layers
         self._rows = SparseRows.of_weights(network.layers[0].rows)
         if self._rows.values.dtype.kind != "i":
             raise RejectedError("a box without a part needs integer weights in the first layer")
@@ -64,12 +68,18 @@ class SplitCheck:
         least = np.clip(least, -(2**MOST_BITS), 2**MOST_BITS).astype(np.int64)
         weights = self._weights[:, open_].astype(np.int64)
         stack, halves = [(first.lo[None, :], first.hi[None, :])], 0
+        #: Numbers of all boxes on the stack.
+        waiting = first.lo.size
         while stack:
-            self._budget.refuse_late()
+            refuse_late()
             low, high = stack.pop()
-            if low.shape[0] > BATCH:
-                stack.append((low[BATCH:], high[BATCH:]))
-                low, high = low[:BATCH], high[:BATCH]
+            waiting -= low.size
+            # Many waiting halves are worked on in depth, so that few more are added.
+            together = BATCH if waiting < MOST_WAITING // 8 else 1 + BATCH // 64
+            if low.shape[0] > together:
+                stack.append((low[together:], high[together:]))
+                waiting += low[together:].size
+                low, high = low[:together], high[:together]
             halves += low.shape[0]
             signs = open_signs = first.signs(low, high)
             for above in upper:
@@ -79,9 +89,10 @@ class SplitCheck:
             left = np.any(sums < least, axis=1)
             if not np.any(left):
                 continue
-            if halves > MOST_HALVES:
+            if halves > MOST_HALVES or waiting > MOST_WAITING:
                 raise RejectedError("a box needs too many halves")
             stack.append(first.halved(low[left], high[left], open_signs[left]))
+            waiting += stack[-1][0].size
 
 
 class _FirstLayer:
@@ -109,10 +120,11 @@ class _FirstLayer:
         self._sign_zero = layer.sign_zero
         self._base = _down(base + bias_lo, shift - places), _up(base + bias_hi, shift - places)
         self.lo, self.hi = _down(low[free], shift - places), _up(high[free], shift - places)
-        weights = np.zeros((neurons, size), dtype=np.int64)
-        np.add.at(weights, (rows.row, rows.columns), rows.values)
-        self._plus = np.maximum(weights[:, free], 0).T
-        self._minus = np.minimum(weights[:, free], 0).T
+        weights, place = np.zeros((free.size, neurons), dtype=np.int64), np.full(size, -1)
+        place[free] = np.arange(free.size)
+        mine = place[rows.columns] >= 0
+        np.add.at(weights, (place[rows.columns[mine]], rows.row[mine]), rows.values[mine])
+        self._plus, self._minus = np.maximum(weights, 0), np.minimum(weights, 0)
 
     def root(self) -> SignArray:
         """Return the signs of all neurons on the whole box, 0 where both may occur."""

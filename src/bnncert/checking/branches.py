@@ -30,7 +30,8 @@ from math import ceil
 import numpy as np
 
 from bnncert.arrays import BoolArray
-from bnncert.checking.container import Budget, RejectedError, Section, UnreadableError
+from bnncert.checking.clock import refuse_late, timed
+from bnncert.checking.container import RejectedError, Section, UnreadableError
 from bnncert.checking.function import Objects, scaled
 from bnncert.checking.geometry import BITS, Geometry
 from bnncert.checking.reading import Clauses
@@ -83,13 +84,13 @@ def read_branched(section: Section, geometry: Geometry) -> Branched:
     return Branched(clauses, nodes, section.integers("places"), section.integers("theta"))
 
 
-def refuse_unproved(found: Branched, geometry: Geometry, budget: Budget) -> None:
+def refuse_unproved(found: Branched, geometry: Geometry) -> None:
     """Reject clauses whose trees do not prove them."""
     if np.any(found.theta < 0):
         raise RejectedError("a leaf has a negative multiplier")
-    nodes, places = iter(found.nodes.tolist()), iter(found.places.tolist())
+    nodes, places = timed(found.nodes.tolist()), iter(found.places.tolist())
     theta, used = found.theta, 0
-    for k in range(found.clauses.count):
+    for k in timed(range(found.clauses.count)):
         clause = found.clauses.part(k, k + 1)
         tree = _read_tree(nodes, places, geometry)
         leaves = sum(branch is None for branch in tree)
@@ -98,7 +99,7 @@ def refuse_unproved(found: Branched, geometry: Geometry, budget: Budget) -> None
             raise UnreadableError("section branched: too few multipliers")
         rows = theta[used : used + size].reshape(leaves, -1)
         used += size
-        if not proves(tree, clause, rows, geometry, budget):
+        if not proves(tree, clause, rows, geometry):
             raise RejectedError("a leaf of a tree of inputs does not exclude its signs")
     if used != theta.size or next(nodes, None) is not None or next(places, None) is not None:
         raise UnreadableError("section branched: lists of the wrong length")
@@ -146,9 +147,7 @@ def _branch(node: int, places: Iterator[int], geometry: Geometry) -> Branch:
     return Branch(i, below, space.grid.beyond(i, Fraction(below), 1, strict=True))
 
 
-def proves(
-    tree: InputTree, clause: Clauses, theta: Integers, geometry: Geometry, budget: Budget
-) -> bool:
+def proves(tree: InputTree, clause: Clauses, theta: Integers, geometry: Geometry) -> bool:
     """Whether every leaf of a tree excludes the signs of one clause, with a row of theta each."""
     ranges = Ranges([branch for branch in tree if branch is not None], clause, geometry)
     #: The branches of the current node, each with the ranges before it and whether its other side
@@ -159,7 +158,7 @@ def proves(
         if branch is not None:
             path.append((branch, ranges.enter(branch, upper=False), True))
             continue
-        budget.refuse_late()
+        refuse_late()
         if not ranges.excludes(theta[leaf]):
             return False
         leaf += 1

@@ -10,6 +10,7 @@ from itertools import chain
 
 from bnncert.checking.claims.registry import check_claim
 from bnncert.checking.claims.subject import Subject
+from bnncert.checking.clock import running
 from bnncert.checking.container import (
     AnyPath,
     Budget,
@@ -79,14 +80,15 @@ def check(
     watched = WatchedSections(budget.timed(read_sections(path, budget)))
     sections = iter(watched)
     try:
-        first = next(sections, Section("end"))
-        if first.name == "claim":
-            report = check_claim(first, Parts(sections), Subject(network, other))
-        else:
-            parts = Parts(chain([first], sections))
-            statement = parts.take(network)
-            parts.finish()
-            report = statement.report(network, parts.clauses, parts.leaves, budget.seconds)
+        with running(budget):
+            first = next(sections, Section("end"))
+            if first.name == "claim":
+                report = check_claim(first, Parts(sections), Subject(network, other))
+            else:
+                parts = Parts(chain([first], sections))
+                statement = parts.take(network)
+                parts.finish()
+                report = statement.report(network, parts.clauses, parts.leaves, budget.seconds)
     except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
         # The file is rejected if its content causes any of these errors.
         raise RejectedError(f"it is too large or inconsistent ({type(error).__name__})") from error

@@ -11,6 +11,7 @@ from math import lcm
 import numpy as np
 
 from bnncert.arrays import SignArray
+from bnncert.checking.clock import timed
 from bnncert.checking.container import RejectedError, Section, UnreadableError, exactly
 from bnncert.checking.function import Function
 from bnncert.checking.geometry import Geometry, digits, dot
@@ -37,7 +38,7 @@ def check_point(
     if exact is not None:
         if not isinstance(exact, list) or len(exact) != size:
             raise UnreadableError("section point: the point is not a list of the right length")
-        point = [exactly(v) for v in exact]
+        point = [exactly(v) for v in timed(exact)]
     number = section.number("target")
     if number >= len(statement.targets):
         raise RejectedError("the counterexample is for a target that does not exist")
@@ -59,7 +60,7 @@ def check_point(
             for pattern in upper.exact_patterns(signs):  # type: ignore[arg-type]
                 yield pattern[-1] if pattern else signs
 
-    for last in islice(section.budget.timed(last_signs()), MOST_TIE_CHOICES):
+    for last in islice(timed(last_signs()), MOST_TIE_CHOICES):
         if all(is_violated(f, last) for f in functions):
             return point
     raise RejectedError("the point does not violate the property")
@@ -68,7 +69,7 @@ def check_point(
 def _common_denominator(point: list[Fraction]) -> int:
     """Return the common denominator; reject a point whose denominator is too large."""
     common = 1
-    for x in point:
+    for x in timed(point):
         common = lcm(common, x.denominator)
         if common.bit_length() > MOST_POINT_BITS:
             raise RejectedError("the counterexample has too many digits")

@@ -25,7 +25,8 @@ from itertools import pairwise
 import numpy as np
 
 from bnncert.arrays import BoolArray, FloatArray
-from bnncert.checking.container import Budget, RejectedError, Section, UnreadableError
+from bnncert.checking.clock import timed
+from bnncert.checking.container import RejectedError, Section, UnreadableError
 from bnncert.checking.levels import Scores
 from bnncert.checking.reading import Clauses
 from bnncert.checking.skeleton import MOST_REACH, Skeleton
@@ -80,7 +81,7 @@ class SplitOrder:
         for part in parts:
             buckets.setdefault(part[0], []).append(part)
         made = SplitOrder(buckets, {v: k for k, v in enumerate(buckets)})
-        for v, own in buckets.items():
+        for v, own in timed(buckets.items()):
             own[:] = [made.sorted(part) for part in own]
             if any(part[0] != v or len(set(part)) < len(part) for part in own):
                 raise RejectedError("a part of a bucket has a variable twice, or out of order")
@@ -101,9 +102,8 @@ class Elimination:
         skeleton: Skeleton,
         clauses: Clauses,
         targets: Sequence[Sequence[ScoreFunction]],
-        budget: Budget,
     ) -> None:
-        self.skeleton, self.targets, self.budget = skeleton, len(targets), budget
+        self.skeleton, self.targets = skeleton, len(targets)
         last = skeleton.layers[-1]
         members = np.flatnonzero(last.state == 0)
         self.scores = Scores.of(skeleton, members, targets)
@@ -190,7 +190,7 @@ class Elimination:
             waiting[_first(own)].append(own)
         live: int = sum(2 ** len(scope) for own in waiting.values() for scope in own)
         most = live
-        for v, parts in order.buckets.items():
+        for v, parts in timed(order.buckets.items()):
             # The sums and their minima, and copies of them if costs are moved.
             copies = 2 if len(parts) == 1 else 4
             most = max(most, live + copies * sum(2 ** len(scope) for scope in parts))
@@ -206,8 +206,7 @@ class Elimination:
         waiting: dict[int, list[SignTable]] = {v: [] for v in (NONE, *order.buckets)}
         for table in (*self._tables(order, weights), *self._gate_tables(order)):
             waiting[_first(table.scope)].append(table)
-        for v, parts in order.buckets.items():
-            self.budget.refuse_late()
+        for v, parts in timed(order.buckets.items()):
             sums = [
                 self._sum(scope, own, clauses.get(v, []), weights.shape[1])
                 for scope, own in _divided(parts, waiting.pop(v))
@@ -229,7 +228,7 @@ class Elimination:
             sums = np.stack([self.rows.values[self.rows.start[j] + place] for j in own])
             values = np.zeros((patterns.shape[0], weights.shape[1]))
             step = max(1, BLOCK // patterns.shape[0])
-            for k in range(0, len(own), step):
+            for k in timed(range(0, len(own), step)):
                 part, mine = slice(k, k + step), own[k : k + step]
                 u = patterns @ sums[part].T.astype(np.float64)
                 signs = (u >= self.plus[mine]).astype(np.float64) - (u <= self.minus[mine])
@@ -242,7 +241,7 @@ class Elimination:
     def _gates(self, order: SplitOrder) -> list[int]:
         """Return the variables above the first layer whose inputs are all eliminated as well."""
         above = [v for v in order.buckets if self.skeleton.owner[v][0] > 0]
-        inputs = {v: self.gate(v)[0].tolist() for v in above}
+        inputs = {v: self.gate(v)[0].tolist() for v in timed(above)}
         return [
             v
             for v, own in inputs.items()
@@ -251,7 +250,7 @@ class Elimination:
 
     def _gate_tables(self, order: SplitOrder) -> Iterator[SignTable]:
         """Yield a table of 0 and infinity for each hidden neuron above the first layer."""
-        for v in self._gates(order):
+        for v in timed(self._gates(order)):
             columns, weights, plus, minus = self.gate(v)
             scope = order.sorted((*columns.tolist(), v))
             weight = dict(zip(columns.tolist(), weights.tolist(), strict=True))
@@ -265,7 +264,7 @@ class Elimination:
         """Return the literals of every clause, by the variable that is eliminated first."""
         made: dict[int, list[Scope]] = {}
         start, columns = self.clauses.start.tolist(), self.clauses.columns.tolist()
-        for first, last in pairwise(start):
+        for first, last in timed(pairwise(start)):
             literals = tuple(columns[first:last])
             if literals and all(k // 2 in order.rank for k in literals):
                 made.setdefault(order.sorted((*(k // 2 for k in literals),))[0], []).append(
@@ -280,14 +279,14 @@ class Elimination:
         axes, reach = (2,) * len(scope), sum(table.reach for table in tables)
         _refuse_inexact(reach)
         total = np.zeros((*axes, functions))
-        for table in tables:
+        for table in timed(tables):
             total += _spread(table.values, table.scope, scope)
         impossible = np.zeros(axes, dtype=bool)
-        mine = [literals for literals in clauses if {k // 2 for k in literals} <= set(scope)]
+        mine = [own for own in timed(clauses) if {k // 2 for k in own} <= set(scope)]
         for own in (2 * scope[0], 2 * scope[0] + 1):
             others = [2 * v + s for v in scope[1:] for s in (0, 1)]
             mine += [(own, k) for k in others if self.skeleton.excluded[own, k]]
-        for literals in mine:
+        for literals in timed(mine):
             place: list[int | slice] = [slice(None)] * len(scope)
             for k in literals:
                 place[scope.index(k // 2)] = k % 2

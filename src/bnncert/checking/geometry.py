@@ -32,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, SignArray
+from bnncert.checking.clock import timed
 from bnncert.checking.container import RejectedError
 from bnncert.checking.function import Objects, common_shift, scaled
 from bnncert.checking.lattice import InputLattice, divisors, moved
@@ -75,7 +76,7 @@ def dot(rows: Sequence[SparseRows | Integers], vector: list[Integers]) -> Object
     """Return the product of a matrix and a vector, both in digits."""
     total: Any = 0
     for i, row in enumerate(rows):
-        for k, part in enumerate(vector):
+        for k, part in enumerate(timed(vector)):
             product = row.times(part) if isinstance(row, SparseRows) else row @ part
             total = total + (product.astype(object) << (BITS * (i + k)))
     return np.asarray(total)
@@ -138,7 +139,7 @@ class Geometry:
         """Move the biases of both signs to what sums of grid values can reach."""
         base, error = dot(self.rows, digits(lattice.origin)), dot(self.sizes, digits(lattice.error))
         more, common = lattice.shift - self.point_shift, divisors(rows, weights, lattice.step)
-        for j, divisor in enumerate(common):
+        for j, divisor in enumerate(timed(common)):
             for sign in (1, -1):
                 strict = bool(j < self.size and self.strict[sign][j])
                 bias = int(self.bias[sign][j])
@@ -159,7 +160,7 @@ class Geometry:
         weight = Fraction(int(abs(weights).max(initial=0)), 1 << self.weight_shift)
         largest = max(Fraction(int(reach.max(initial=0)), 1 << shift), weight)
         terms, errors = self.rows[0].sizes.tolist(), []
-        for j, bias in enumerate(biases.tolist()):
+        for j, bias in enumerate(timed(biases.tolist())):
             size = Fraction(sums[j], 1 << (shift + self.weight_shift)) + Fraction(bias)
             k = terms[j] + 3
             if max(size, largest) >= FLOAT32_MOST or k >= FLOAT32_UNIT // 2:
@@ -194,7 +195,7 @@ class Geometry:
             raise RejectedError("a clause is too long")
         step = 1 + CHUNK // (1 + self.rows[0].width)
         first = range(0, clauses.count, step)
-        parts = [self._prove(clauses.part(k, min(k + step, clauses.count))) for k in first]
+        parts = [self._prove(clauses.part(k, min(k + step, clauses.count))) for k in timed(first)]
         return np.concatenate([np.zeros(0, dtype=bool), *parts])
 
     def _prove(self, clauses: Clauses) -> Table:
@@ -211,7 +212,7 @@ class Geometry:
         if self.space.norm is not None:
             value = dot(v, self.center) + constant
             # The centre itself is in the ball.
-            for k in np.flatnonzero(~done & (value <= 0)).tolist():
+            for k in timed(np.flatnonzero(~done & (value <= 0)).tolist()):
                 entries = sum(part[k].astype(object) << (BITS * i) for i, part in enumerate(v))
                 done[k] = self._over_ball(entries, value[k], strict[k])
         return np.asarray(done)
@@ -231,7 +232,7 @@ class Geometry:
             chosen = [SparseRows.of_entries(*where, sign * t[mine], shape) for t in theta]
             constant += dot(chosen, bias)
             for i, part in enumerate(chosen):
-                for k, row in enumerate(self.rows):
+                for k, row in enumerate(timed(self.rows)):
                     v[i + k] = v[i + k] + part.product(row)
         for k in range(len(v) - 1):
             v[k + 1] += v[k] >> BITS

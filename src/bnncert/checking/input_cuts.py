@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bnncert.arrays import SignArray as Signs
+from bnncert.checking.clock import timed
 from bnncert.checking.container import RejectedError, Section, UnreadableError
 from bnncert.checking.function import Objects
 from bnncert.checking.geometry import BITS, Geometry, dot
@@ -33,8 +34,9 @@ THETA_BITS, FINEST_UNIT = 16, 300
 #: The sum of all m is below this, so that sums of products with two digits fit 64 bits.
 MOST_CURVATURE = 2**22
 
-#: Inequalities of one target, and weights of the rows of one of them, at most.
-MOST_CUTS, MOST_WEIGHTS = 64, 2**26
+#: Inequalities of one target, and of one of them weights of its rows and products of two signs, at
+#: most; all of them together have at most twice as many products.
+MOST_CUTS, MOST_WEIGHTS, MOST_PRODUCTS = 64, 2**26, 2**22
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,22 +52,27 @@ class CutNumbers:
 
 @dataclass(frozen=True, eq=False)
 class ProvedCut:
-    """constant + linear.x + x'square x >= 0 in units of 2^-shift, for signs x of all variables."""
+    """constant + linear.x + x'square x >= 0 in units of 2^-shift, for signs x of some variables."""
 
     constant: int
     linear: Objects
     square: Objects
     shift: int
+    variables: Integers
 
     def at(self, signs: Signs, free: Integers) -> ProvedCut:
         """Return the inequality of the free variables, x_i^2 = 1 counted as constants."""
-        known = signs.astype(object)
+        known = signs[self.variables].astype(object)
         along = self.square @ known
-        inner = self.square[np.ix_(free, free)].copy()
+        mine = np.flatnonzero(np.isin(self.variables, free))
+        place = np.searchsorted(free, self.variables[mine])
+        linear, square = np.zeros(free.size, object), np.zeros((free.size, free.size), object)
+        linear[place] = (self.linear + 2 * along)[mine]
+        square[np.ix_(place, place)] = self.square[np.ix_(mine, mine)]
         constant = self.constant + int(((self.linear + along) * known).sum())
-        constant += int(np.diag(inner).sum())
-        np.fill_diagonal(inner, 0)
-        return ProvedCut(constant, (self.linear + 2 * along)[free], inner, self.shift)
+        constant += int(np.diag(square).sum())
+        np.fill_diagonal(square, 0)
+        return ProvedCut(constant, linear, square, self.shift, free)
 
 
 def read_cuts(section: Section, geometry: Geometry) -> CutNumbers:
@@ -85,7 +92,10 @@ def derive_cuts(numbers: CutNumbers, geometry: Geometry, skeleton: Skeleton) -> 
     literals = numbers.literals
     if np.any(literals.theta < 0) or np.any(np.abs(literals.sign) != 1):
         raise RejectedError("an inequality has a negative multiplier or an impossible sign")
-    parts = (literals.part(k, k + 1) for k in range(literals.count))
+    squares = np.diff(literals.start) ** 2
+    if squares.max(initial=0) > MOST_PRODUCTS or squares.sum() > 2 * MOST_PRODUCTS:
+        raise RejectedError("the inequalities have too many products of signs")
+    parts = (literals.part(k, k + 1) for k in timed(range(literals.count)))
     given = zip(parts, numbers.units, numbers.curvatures, strict=True)
     return [_derive(*one, geometry, skeleton) for one in given]
 
@@ -114,8 +124,10 @@ def _derive(
     straight = signed * (at_middle + 2 * bias) << (shift - first)
     # The single m of a ball would count once for each input in the limit of the sums.
     each, common = (np.ones(inputs, np.int64), int(curvature[0])) if is_ball else (curvature, 1)
-    products = common * _products(rows, each)
-    gram = np.outer(signed, signed) * products << (shift - second)
+    gram = common * _products(rows, each)
+    for factor in timed((signed[:, None], signed, 1 << (shift - second))):
+        # In place: such a matrix has millions of integers.
+        gram *= factor
     # r^2 / (4 m), or (width / 2)^2 / (4 m), rounded up.
     size = np.array([2 * geometry.radius], dtype=object) if is_ball else geometry.widths
     needed = shift + unit - 2 * point - 4
@@ -129,8 +141,8 @@ def _products(rows: list[SparseRows], curvature: Integers) -> Objects:
     total = np.zeros((rows[0].count, rows[0].count), dtype=object)
     for i, left in enumerate(dense):
         scaled = left * curvature
-        for k, right in enumerate(dense):
-            total = total + ((scaled @ right.T).astype(object) << (BITS * (i + k)))
+        for k, right in enumerate(timed(dense)):
+            total += (scaled @ right.T).astype(object) << (BITS * (i + k))
     return total
 
 
@@ -150,14 +162,13 @@ def _over_variables(
     """Substitute q_j = 1 + s x_j: a known sign, or that of a variable."""
     layer, neurons = skeleton.layers[0], literals.neuron
     state = layer.state[neurons].astype(object)
-    fixed = 1 + literals.sign * state
-    moves = np.where(state == 0, literals.sign * layer.sign[neurons].astype(object), 0)
-    variable = np.where(state == 0, layer.variable[neurons], 0).astype(np.int64)
+    fixed, open_ = 1 + literals.sign * state, np.flatnonzero(state == 0)
+    moves = (literals.sign * layer.sign[neurons].astype(object))[open_]
+    used, place = np.unique(layer.variable[neurons[open_]], return_inverse=True)
     along = gram @ fixed
-    linear = np.zeros(skeleton.size, dtype=object)
-    square = np.zeros((skeleton.size, skeleton.size), dtype=object)
-    if skeleton.size:
-        np.add.at(linear, variable, moves * (straight + 2 * along))
-        np.add.at(square, (variable[:, None], variable), np.outer(moves, moves) * gram)
+    linear, square = np.zeros(used.size, dtype=object), np.zeros((used.size,) * 2, dtype=object)
+    np.add.at(linear, place, moves * (straight + 2 * along)[open_])
+    inner = np.outer(moves, moves) * gram[np.ix_(open_, open_)]
+    np.add.at(square, (place[:, None], place), inner)
     constant = total + int(straight @ fixed) + int(fixed @ along)
-    return ProvedCut(constant, linear, square, shift)
+    return ProvedCut(constant, linear, square, shift, used)

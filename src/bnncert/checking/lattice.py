@@ -17,6 +17,7 @@ from fractions import Fraction
 from itertools import pairwise
 from math import gcd
 
+from bnncert.checking.clock import timed
 from bnncert.checking.function import Objects, common_shift
 from bnncert.checking.grid import StatedGrid
 from bnncert.checking.space import Space
@@ -42,7 +43,7 @@ class InputLattice:
             return None
         lower, upper = space.rationals(space.lower), space.rationals(space.upper)
         origins, steps, errors = [], [], []
-        for i, (low, high) in enumerate(zip(lower, upper, strict=True)):
+        for i, (low, high) in enumerate(timed(zip(lower, upper, strict=True))):
             one = low == high
             origins.append(low if one else Fraction(space.grid.origin[i]))
             steps.append(Fraction(0) if one else Fraction(space.grid.step[i]))
@@ -85,4 +86,4 @@ def _error(grid: StatedGrid, i: int, low: Fraction, high: Fraction) -> Fraction:
 def divisors(rows: SparseRows, weights: Objects, step: Objects) -> list[int]:
     """Return the greatest common divisor of w_i step_i of every row; 0 if all are 0."""
     products = (abs(weights) * step[rows.columns]).tolist()
-    return [gcd(*products[a:b]) for a, b in pairwise(rows.start.tolist())]
+    return [gcd(*products[a:b]) for a, b in timed(pairwise(rows.start.tolist()))]

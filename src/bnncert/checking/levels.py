@@ -15,6 +15,7 @@ from math import gcd
 import numpy as np
 
 from bnncert.arrays import BoolArray, Float32Array, FloatArray
+from bnncert.checking.clock import timed
 from bnncert.checking.container import RejectedError
 from bnncert.checking.function import Function, Objects
 from bnncert.checking.skeleton import MOST_REACH, Layer, Skeleton
@@ -88,7 +89,7 @@ class Scores:
         weights, enough = np.zeros((len(owner), width)), np.zeros(len(owner))
         last = skeleton.layers[-1]
         objectives = (objective for target in targets for objective in target)
-        for k, objective in enumerate(objectives):
+        for k, objective in enumerate(timed(objectives)):
             function = objective.of(skeleton.network)
             fixed = int((function.weights * last.state.astype(object)).sum())
             constant = function.constant + Fraction(fixed, function.denominator)
@@ -106,7 +107,7 @@ class Scores:
         if open_.any():
             least -= open_.astype(np.float64) @ np.abs(self.weights).T
         table = np.zeros((last.shape[0], targets), dtype=bool)
-        for k, target in enumerate(self.target.tolist()):
+        for k, target in enumerate(timed(self.target.tolist())):
             table[:, target] |= least[:, k] >= self.enough[k]
         return table
 

@@ -17,7 +17,8 @@ from math import lcm
 import numpy as np
 
 from bnncert.arrays import FloatArray, SignArray
-from bnncert.checking.container import Budget, RejectedError
+from bnncert.checking.clock import timed
+from bnncert.checking.container import RejectedError
 from bnncert.checking.function import Objects, scaled
 from bnncert.checking.geometry import MOST_DIGITS, digits, dot
 from bnncert.checking.sparse import SparseRows
@@ -85,7 +86,7 @@ class PathSums:
         return self._tie if self.low[j] == self.high[j] else UNDECIDED
 
 
-def patterns_on(path: StatedPath, network: Network, budget: Budget) -> Iterator[SignArray]:
+def patterns_on(path: StatedPath, network: Network) -> Iterator[SignArray]:
     """Yield the first-layer signs of all images of the path, some of them more than once."""
     sums = PathSums(network)
     size = len(sums.low)
@@ -104,7 +105,7 @@ def patterns_on(path: StatedPath, network: Network, budget: Budget) -> Iterator[
     corners = path.corners()
     before = at(corners[0])
     yield signs(*map(_signs, before))
-    for end in budget.timed(corners[1:]):
+    for end in timed(corners[1:]):
         after = at(end)
         # The share of the way to `end` at which a sum crosses zero, with its two signs.
         crossings: dict[Fraction, list[tuple[int, int]]] = {}
@@ -144,7 +145,7 @@ def last_layers(network: Network, pattern: SignArray) -> list[SignArray]:
             for layers in above.exact_patterns(signs):
                 yield layers[-1] if layers else signs
 
-    for count, last in enumerate(choices(), start=1):
+    for count, last in enumerate(timed(choices()), start=1):
         # The evaluation ends at this number, so that there may be more.
         if count >= MOST_TIE_CHOICES:
             raise RejectedError("too many signs are undecided at one image")

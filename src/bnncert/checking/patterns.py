@@ -25,7 +25,8 @@ import numpy as np
 
 from bnncert.arrays import BoolArray
 from bnncert.arrays import SignArray as Signs
-from bnncert.checking.container import Budget, RejectedError, Section
+from bnncert.checking.clock import refuse_late, timed
+from bnncert.checking.container import RejectedError, Section
 from bnncert.checking.flip_sets import FlipClauses, FlipOrder, FlipSets, consistent
 from bnncert.checking.flips import Flips, FlipSums
 from bnncert.checking.geometry import Geometry
@@ -38,9 +39,9 @@ from bnncert.checking.statement import ScoreFunction
 #: The largest number of patterns of one leaf.
 MOST_PATTERNS = 2**20
 
-#: Leaves that are propagated together, patterns that are evaluated together, and clauses that are
-#: tested together.
-LEAVES, TOGETHER, CLAUSES = 1024, 8192, 1024
+#: Leaves that are propagated together, patterns that are evaluated together and their signs, and
+#: clauses that are tested together.
+LEAVES, TOGETHER, NUMBERS, CLAUSES = 1024, 8192, 2**23, 1024
 
 #: Nodes with at least `LOOP` patterns use the compiled loop if they have `LOOP_TOGETHER` in total.
 LOOP, LOOP_TOGETHER = 2**9, 2**16
@@ -58,10 +59,8 @@ class Patterns:
         geometry: Geometry,
         clauses: Clauses,
         targets: Sequence[Sequence[ScoreFunction]],
-        budget: Budget | None = None,
     ) -> None:
         self.skeleton, self.targets = skeleton, len(targets)
-        self.budget = Budget() if budget is None else budget
         owners = np.array(skeleton.owner, dtype=np.int64).reshape(-1, 2)
         self.inputs = int(np.count_nonzero(owners[:, 0] == 0))
         depth = len(skeleton.layers)
@@ -102,6 +101,7 @@ class Patterns:
         nodes, before = self.flips.restricted(nodes), nodes[:0]
         possible = self.flips.left(nodes) >= 0
         while self.excluded.any() and not np.array_equal(nodes, before):
+            refuse_late()
             before, holds = nodes, _literals(nodes)
             # Counts below 2^24 are exact.
             false = holds.astype(np.float32) @ self.excluded > 0.5
@@ -115,7 +115,7 @@ class Patterns:
         """Return which nodes have all signs of some clause."""
         holds = _literals(nodes).astype(np.float32)
         found = np.zeros(nodes.shape[0], dtype=bool)
-        for part in self.clauses:
+        for part in timed(self.clauses):
             # The clauses are about the first layer's variables, which come first; counts are exact.
             members = part.dense()[:, : 2 * self.inputs].astype(np.float32)
             found |= np.any(holds @ members.T == part.sizes, axis=1)
@@ -165,7 +165,7 @@ class Patterns:
         large = counts >= LOOP
         if counts[large].sum() < LOOP_TOGETHER or self.flip_sets is None:
             return self._counterexample(nodes, targets)
-        for k in np.flatnonzero(large).tolist():
+        for k in timed(np.flatnonzero(large).tolist()):
             found = self._counterexample_of_one(nodes[k], targets[k])
             if found is not None:
                 return found
@@ -186,7 +186,7 @@ class Patterns:
         rules = FlipOrder.of(node, base, self.flips.cost, left, self.excluded)
         clauses = FlipClauses.of(self.clause_table, node, base, rules)
         for patterns in self.flip_sets.reaching(base, rules, clauses, targets):
-            self.budget.refuse_late()
+            refuse_late()
             found = self._first_occurring(patterns, np.tile(targets, (patterns.shape[0], 1)))
             if found is not None:
                 return found
@@ -205,19 +205,21 @@ class Patterns:
         before which all signs are those of the centre; the patterns with this flip are a node.
         """
         stack, place = [(nodes, targets)], np.arange(self.inputs)
+        together = max(1, min(TOGETHER, NUMBERS // max(1, self.inputs)))
         while stack:
-            self.budget.refuse_late()
+            refuse_late()
             nodes, targets = stack.pop()
             children = np.cumsum(np.count_nonzero(nodes == 0, axis=1))
-            count = max(1, int(np.searchsorted(children, TOGETHER)))
+            count = max(1, int(np.searchsorted(children, together)))
             stack += [(nodes[count:], targets[count:])] if count < nodes.shape[0] else []
             nodes, targets = nodes[:count], targets[:count]
             complete = np.where(nodes == 0, self.flips.home, nodes)
             found = self._first_occurring(complete, targets)
             if found is not None:
                 return found
-            who, flip = np.nonzero(nodes == 0)
-            if who.size:
+            every, flips = np.nonzero(nodes == 0)
+            for k in timed(range(0, every.size, together)):
+                who, flip = every[k : k + together], flips[k : k + together]
                 child = nodes[who]
                 earlier = (child == 0) & (place < flip[:, None])
                 child = np.where(earlier, self.flips.home, child)
@@ -271,7 +273,7 @@ class PatternTree:
     def take(self, section: Section) -> None:
         """Read the nodes of one section: a variable, first with the sign +1, or -1 for a leaf."""
         path, branches = self.path, self.branches
-        for variable in section.budget.timed(section.integers("variables").tolist()):
+        for variable in timed(section.integers("variables").tolist()):
             if self.complete:
                 raise RejectedError("a tree continues after its end")
             if variable >= 0:

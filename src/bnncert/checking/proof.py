@@ -17,7 +17,8 @@ import numpy as np
 
 from bnncert.arrays import SignArray as Signs
 from bnncert.checking import branches, reading
-from bnncert.checking.container import Budget, RejectedError, Section, UnreadableError
+from bnncert.checking.clock import timed
+from bnncert.checking.container import RejectedError, Section, UnreadableError
 from bnncert.checking.elimination import Elimination
 from bnncert.checking.geometry import Geometry
 from bnncert.checking.input_cuts import derive_cuts, read_cuts
@@ -50,7 +51,7 @@ def check_trees(
         limit = geometry.inequalities if layer == 0 else 0
         found = reading.read_clauses(current, network.layers[layer].size, limit)
         if current.name == "clauses":
-            _refuse_unproved(current, found, geometry)
+            _refuse_unproved(found, geometry)
             known.append(found)
         elif layer in clashes:
             raise RejectedError("a layer has two lists of clashes")
@@ -77,9 +78,9 @@ def check_trees(
             goal = Goal(skeleton, objective.of(network), clauses)
             walk = Walk(goal, objective, geometry, clauses)
         elif part == "tree":
-            walk = PatternTree(Patterns(skeleton, geometry, clauses, targets, current.budget))
+            walk = PatternTree(Patterns(skeleton, geometry, clauses, targets))
         else:
-            walk = Elimination(skeleton, clauses, targets, current.budget)
+            walk = Elimination(skeleton, clauses, targets)
         current = next(sections, nothing)
         while current.name == part or (current.name == "cuts" and part == "nodes"):
             walk.take(current)
@@ -102,15 +103,15 @@ def _objective(section: Section, target: list[ScoreFunction]) -> ScoreFunction:
     return target[chosen]
 
 
-def _refuse_unproved(section: Section, clauses: Clauses, geometry: Geometry) -> None:
-    if not all(geometry.proved(part).all() for part in section.budget.timed(clauses.parts())):
+def _refuse_unproved(clauses: Clauses, geometry: Geometry) -> None:
+    if not all(geometry.proved(part).all() for part in timed(clauses.parts())):
         raise RejectedError("a clause is not proved")
 
 
 def _branched(section: Section, geometry: Geometry) -> Clauses:
     """Return the clauses of a section that are proved by branching on inputs."""
     found = branches.read_branched(section, geometry)
-    branches.refuse_unproved(found, geometry, section.budget)
+    branches.refuse_unproved(found, geometry)
     return found.clauses
 
 
@@ -139,17 +140,17 @@ class Walk:
         since, kinds = section.integers("since"), section.integers("kind")
         if since.size != found.count or np.any(np.diff(since) < 0):
             raise UnreadableError("section nodes: clauses out of order")
-        _refuse_unproved(section, found, self.geometry)
+        _refuse_unproved(found, self.geometry)
         self.learned.append(found)
         places = np.searchsorted(since, np.arange(kinds.size + 1))
-        for number, kind in enumerate(map(int, section.budget.timed(kinds))):
+        for number, kind in enumerate(map(int, timed(kinds))):
             if places[number + 1] > places[number]:
                 self._learn(found.part(places[number], places[number + 1]))
             if not self.stack:
                 raise RejectedError("a tree continues after its end")
             path = self.stack.pop()
             if kind == PATTERNS:
-                self._enumerate(path, section.budget)
+                self._enumerate(path)
             elif kind < 0:
                 self._leaf(path, kind, multipliers)
             if kind < 0:
@@ -176,12 +177,12 @@ class Walk:
         if self.patterns is not None:
             self.patterns.learn(clauses)
 
-    def _enumerate(self, path: Signs, budget: Budget) -> None:
+    def _enumerate(self, path: Signs) -> None:
         """Reject a leaf with a pattern of first-layer signs at which f is not positive."""
         self.leaves += 1
         if self.patterns is None:
             known, targets = reading.joined(self.known), [[self.objective]]
-            self.patterns = Patterns(self.goal.skeleton, self.geometry, known, targets, budget)
+            self.patterns = Patterns(self.goal.skeleton, self.geometry, known, targets)
         # Signs of later layers are ignored: this checks more patterns than the leaf has.
         self.patterns.refuse_reached(path[None, : self.patterns.inputs])
 

@@ -21,6 +21,7 @@ from functools import cached_property
 import numpy as np
 
 from bnncert.arrays import SignArray as Signs
+from bnncert.checking.clock import refuse_late, timed
 from bnncert.checking.container import RejectedError
 from bnncert.checking.geometry import Geometry, Table
 from bnncert.checking.reading import Clauses
@@ -90,6 +91,7 @@ class Rows:
             most[rows] += 2 * size[rows, member]
             active = np.arange(rows.size)
             while active.size:
+                refuse_late()
                 who = rows[active]
                 left[who, member] = fits[active, member] = False
                 most[who] -= size[who, member]
@@ -189,7 +191,7 @@ class Skeleton:
         lone = (matrix.sizes == 1) & (-np.abs(weight) < plus) & (np.abs(weight) > minus)
         single, rest = free[lone[free]], free[~lone[free]]
         leader, flip = self._leaders(layer, rest)
-        if clashes is not None and not all(self._proved(layer, p) for p in clashes.parts()):
+        if clashes is not None and not all(self._proved(layer, p) for p in timed(clashes.parts())):
             raise RejectedError(f"a clash of neurons in layer {number + 1} is not proved")
         self._add(number, layer, rest[leader == rest], clashes)
         layer.variable[single] = column[single]
@@ -203,7 +205,7 @@ class Skeleton:
         """Return the first neuron with the same (or opposite) row and thresholds, and the sign."""
         leader, sign = rest.copy(), np.ones(rest.size, dtype=np.int8)
         seen: dict[tuple[bytes, int, int], tuple[int, int]] = {}
-        for k, j in enumerate(rest.tolist()):
+        for k, j in enumerate(timed(rest.tolist())):
             plus, minus = int(layer.plus[j]), int(layer.minus[j])
             # If a tie allows both signs, equal neurons may have different ones.
             if plus > minus:
@@ -280,12 +282,15 @@ def _pairs(clauses: Clauses) -> tuple[Integers, Integers]:
 
 def _closure(implies: Table) -> Table:
     """Return the transitive closure."""
+    blocks = [slice(k, k + 1024) for k in range(0, implies.shape[0], 1024)]
     while True:
-        # Counts below 2^24 are exact in float32.
-        number = implies.astype(np.float32)
-        # Some rows at a time: the product in floats would take four times the table's memory.
-        parts = (number[k : k + 1024] @ number > 0.5 for k in range(0, number.shape[0], 1024))
-        more: Table = np.concatenate([implies[:0], *parts])
+        more = np.zeros_like(implies)
+        # In blocks: the table in floats would take four times its memory.
+        for rows in blocks:
+            left = implies[rows].astype(np.float32)
+            for columns in timed(blocks):
+                # Counts below 2^24 are exact in float32.
+                more[rows, columns] = left @ implies[:, columns].astype(np.float32) > 0.5
         if np.array_equal(more, implies):
             return implies
         implies = more

@@ -165,7 +165,7 @@ def _fixed(
 
 def _targets(both: Product, relation: Relation) -> tuple[Target, ...]:
     """Return the ways to violate the relation as targets."""
-    found = relation.violations(both.first.classes)
+    found = list(relation.violations(both.first.classes))
     return tuple(condition_target(both.network, name, conditions) for name, conditions in found)
 
 

@@ -8,6 +8,7 @@ for the whole region shows that no point has another class.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
@@ -16,9 +17,10 @@ import numpy as np
 
 from bnncert.checking.claims.count_items import read_items
 from bnncert.checking.claims.count_layers import OTHER, SAME, CountedFirstLayer, CountedNetwork
-from bnncert.checking.claims.count_parts import CountedFrame, CountedPart
+from bnncert.checking.claims.count_parts import TOO_MUCH, CountedFrame, CountedPart
 from bnncert.checking.claims.stated_region import statement_on
 from bnncert.checking.claims.subject import Shown, Subject, details
+from bnncert.checking.clock import timed
 from bnncert.checking.container import REGION_ARRAYS, RejectedError, Section, UnreadableError
 from bnncert.checking.counterexample import signs_at
 from bnncert.checking.geometry import Geometry
@@ -36,6 +38,9 @@ OPEN, UNCHANGED, CHANGED, ENUMERATED, SPLIT, MERGED, PROVED = range(7)
 
 #: Hexadecimal digits of a number, at most.
 MOST_DIGITS = 2**18
+
+#: Bytes of the parts of a tree that wait, about, at most.
+MOST_HELD = 2**28
 
 #: Numbers up to this one are written out.
 MOST_SHOWN = 10**15
@@ -119,7 +124,9 @@ def _root(space: Space, network: Network) -> CountedPart:
     items, shift, budget = read_items(space)
     layer = CountedFirstLayer(network.layers[0], shift)
     neurons = network.layers[0].size
-    frame = CountedFrame(layer, np.arange(neurons), layer.columns, items, budget)
+    places = np.arange(neurons), np.arange(network.inputs)
+    # How many values the inputs have is limited on its own.
+    frame = CountedFrame(layer, *places, items, budget, 0)
     return CountedPart(frame, tuple(items), np.zeros(neurons, dtype=np.int8))
 
 
@@ -129,6 +136,29 @@ class _Walk:
     def __init__(self, section: Section, network: CountedNetwork, root: CountedPart) -> None:
         self.section, self.network, self.root = section, network, root
         self.total = root.points
+        #: The parts that follow, the next one last, how many of them each frame has, and about the
+        #: number of bytes of parts and frames.
+        self._stack: list[CountedPart] = []
+        self._frames = Counter[CountedFrame]()
+        self._held = 0
+
+    def _push(self, part: CountedPart) -> None:
+        self._held += part.size + (0 if part.frame in self._frames else part.frame.size)
+        if self._held > MOST_HELD:
+            raise RejectedError(TOO_MUCH)
+        self._frames[part.frame] += 1
+        self._stack.append(part)
+
+    def _pop(self) -> CountedPart:
+        if not self._stack:
+            raise RejectedError("the tree continues after its end")
+        part = self._stack.pop()
+        self._frames[part.frame] -= 1
+        self._held -= part.size
+        if not self._frames[part.frame]:
+            del self._frames[part.frame]
+            self._held -= part.frame.size
+        return part
 
     def run(self, parts: Parts, network: Network, needed: Section) -> tuple[int, int]:
         """Check all nodes; return the least and the largest number of points that they show."""
@@ -136,19 +166,18 @@ class _Walk:
         splits = iter(_pairs(self.section))
         mergers = self._mergers()
         least = same = 0
-        stack = [self.root]
-        for kind in self.section.budget.timed(kinds.tolist()):
-            if not stack:
-                raise RejectedError("the tree continues after its end")
-            part = stack.pop()
+        self._push(self.root)
+        for kind in timed(kinds.tolist()):
+            part = self._pop()
             if kind == SPLIT:
                 first, second = part.split(*next(splits, (-1, -1)))
-                stack += [second, first]
+                self._push(second)
+                self._push(first)
             elif kind == MERGED:
                 found = next(mergers, None)
                 if found is None:
                     raise RejectedError("a merger is missing")
-                stack.append(part.merged(*found))
+                self._push(part.merged(*found, MOST_HELD - self._held))
             elif kind == PROVED:
                 if part is not self.root:
                     raise RejectedError("a part is only for the whole region")
@@ -157,7 +186,7 @@ class _Walk:
             else:
                 new_least, new_same = self._leaf(part, kind)
                 least, same = least + new_least, same + new_same
-        if stack:
+        if self._stack:
             raise RejectedError("the tree does not cover all points")
         if next(splits, None) is not None or next(mergers, None) is not None:
             raise RejectedError("there are numbers that do not belong to a node")
@@ -168,7 +197,7 @@ class _Walk:
         if kind == OPEN or not part.points:
             return 0, 0
         if kind == ENUMERATED:
-            return part.enumerated(self.network, self.section.budget)
+            return part.enumerated(self.network)
         states = self.network.states(part.first_signs())
         verdict = self.network.verdict(states[-1])
         if kind == UNCHANGED and verdict == SAME:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import BoolArray, SignArray
+from bnncert.checking.clock import timed
 from bnncert.checking.container import RejectedError
 from bnncert.checking.counterexample import is_violated
 from bnncert.checking.function import Function, Objects, scaled
@@ -42,11 +43,14 @@ class CountedFirstLayer:
         rows = SparseRows.of_weights(layer.rows)
         if rows.count * rows.width > MOST_WEIGHTS:
             raise RejectedError("the first layer has too many weights for a count")
-        values, finer = rows.values.astype(object), 0
-        if rows.values.dtype.kind == "f":
-            values, finer = scaled(rows.values)
+        values: Numbers = rows.values
+        finer = 0
+        if values.dtype.kind == "f":
+            values, finer = scaled(values)
         #: The weights, one row for each input.
-        self.columns: Objects = np.zeros((rows.width, rows.count), dtype=object)
+        self.columns: Numbers = np.zeros((rows.width, rows.count), dtype=values.dtype)
+        #: The weights of the frame that was used last.
+        self.last: tuple[object, Numbers, Numbers] | None = None
         np.add.at(self.columns, (rows.columns, rows.row), values)
         unit = 1 << (shift + finer)
         bounds = [[Fraction(b) * unit for b in bias.tolist()] for bias in layer.enclosure]
@@ -136,13 +140,13 @@ class CountedNetwork:
         tried, signs = 0, first.copy()
 
         def last_signs() -> Any:
-            for choice in product((1, -1), repeat=tied.size):
+            for choice in timed(product((1, -1), repeat=tied.size)):
                 signs[tied] = choice
                 for pattern in self._upper.exact_patterns(signs):
                     yield pattern[-1] if pattern else signs
 
         is_same = True
-        for last in islice(last_signs(), MOST_TIE_CHOICES):
+        for last in timed(islice(last_signs(), MOST_TIE_CHOICES)):
             tried += 1
             if any(is_violated(f, last) for f in self.margins.functions):
                 return OTHER
@@ -164,6 +168,8 @@ class InnerNetwork:
             part = np.ascontiguousarray(matrix[np.ix_(rows, below)])
             self._layers.append((part, plus[rows] - fixed, minus[rows] - fixed))
             below = rows
+        #: The most neurons of a layer.
+        self.widest = max([len(margins.functions), *(part.shape[0] for part, _, _ in self._layers)])
         kind = margins.rows.dtype
         self._fixed = margins.rows @ states[-1].astype(kind)
         self._rows = margins.rows[:, below]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,53 +20,77 @@ from bnncert.checking.claims.count_layers import (
     CountedNetwork,
     comparable,
 )
-from bnncert.checking.container import Budget, RejectedError
+from bnncert.checking.clock import refuse_late, timed
+from bnncert.checking.container import RejectedError
 from bnncert.checking.function import Objects
 from bnncert.checking.sparse import Integers
 
 #: Numbers that are worked on at once, and the most cells of a leaf.
-CHUNK, MOST_CELLS = 2**21, 2**22
+CHUNK, MOST_CELLS = 2**20, 2**28
+
+#: Bytes of a part itself, about.
+PART = 1500
+
+#: Why a tree with large parts on many levels is rejected.
+TOO_MUCH = "the parts of the region take too much memory"
 
 Numbers = npt.NDArray[Any]
 
 
 class CountedFrame:
-    """The first-layer neurons that are open, and the weights of the items on them."""
+    """The first-layer neurons that are open, and the weights of the items on them.
+
+    The weights of a merged item are those of its first input, whose number is in `inputs`.  `size`
+    is about the number of bytes of those items that no other frame has.
+    """
 
     def __init__(
         self,
         layer: CountedFirstLayer,
         open_: Integers,
-        columns: Objects,
+        inputs: Integers,
         items: Sequence[CountedItem],
         budget: int | None,
+        size: int,
     ) -> None:
-        self.layer, self.open, self.budget = layer, open_, budget
-        values = [max(abs(item.ends[0]), abs(item.ends[1])) for item in items]
-        sizes = np.abs(columns).max(axis=1, initial=0).tolist()
+        self.layer, self.open, self.inputs, self.budget = layer, open_, inputs, budget
+        self.size = size + open_.nbytes + inputs.nbytes
+        values = [max(abs(item.ends[0]), abs(item.ends[1])) for item in timed(items)]
+        sizes = np.abs(layer.columns[np.ix_(inputs, open_)]).max(axis=1, initial=0).tolist()
         reach = sum(a * b for a, b in zip(values, sizes, strict=True))
         # Sums of integers below 2^52 are exact in floats, in any order.
         self.kind: Any = np.float64 if reach < 2**52 else object
-        self.columns: Numbers = columns.astype(self.kind)
-        zero = self.columns.dtype.type(0) if self.kind is np.float64 else 0
-        self.up, self.down = np.maximum(self.columns, zero), np.minimum(self.columns, zero)
         self.plus = comparable(layer.plus[open_].tolist(), self.kind)
         self.minus = comparable(layer.minus[open_].tolist(), self.kind)
+
+    @property
+    def signed(self) -> tuple[Numbers, Numbers]:
+        """The positive and the negative weights of the items, one row each.
+
+        Only those of the last frame are kept: a tree may have a frame on each of many levels.
+        """
+        if self.layer.last is None or self.layer.last[0] is not self:
+            self.layer.last = None
+            columns = self.layer.columns[np.ix_(self.inputs, self.open)].astype(self.kind)
+            zero = columns.dtype.type(0) if self.kind is np.float64 else 0
+            self.layer.last = self, np.maximum(columns, zero), np.minimum(columns, zero)
+        return self.layer.last[1:]
 
     def bounds(self, items: Sequence[CountedItem]) -> tuple[Numbers, Numbers]:
         """Return the least and the largest sum of every open neuron."""
         ends = np.array([item.ends for item in items], dtype=object).astype(self.kind)
         least, most, near_low, near_high = ends.T
+        up, down = self.signed
         if self.budget is None:
-            return least @ self.up + most @ self.down, most @ self.up + least @ self.down
-        low = near_low @ self.up + near_high @ self.down
-        high = near_high @ self.up + near_low @ self.down
+            return least @ up + most @ down, most @ up + least @ down
+        low = near_low @ up + near_high @ down
+        high = near_high @ up + near_low @ down
         left = self.budget - sum(item.fewest for item in items)
         free = np.flatnonzero(((most > near_high) | (least < near_low)).astype(bool))
         if left > 0 and free.size:
             # At most `left` items leave the alternatives with the fewest changes.
             above, below = (most - near_high)[free, None], (near_low - least)[free, None]
-            up, down = self.up[free], self.down[free]
+            up, down = up[free], down[free]
             low = low - _largest(up * below - down * above, left)
             high = high + _largest(up * above - down * below, left)
         return low, high
@@ -89,6 +114,11 @@ class CountedPart:
     frame: CountedFrame
     items: tuple[CountedItem, ...]
     signs: SignArray
+
+    @property
+    def size(self) -> int:
+        """About the number of bytes of a part, without its frame."""
+        return 8 * len(self.items) + PART
 
     @property
     def points(self) -> int:
@@ -115,11 +145,13 @@ class CountedPart:
             parts.append(CountedPart(self.frame, own, self.signs))
         return parts[0], parts[1]
 
-    def merged(self, open_: Integers, group: Integers) -> CountedPart:
-        """Return the part in which only some neurons are open, and groups of items are one."""
+    def merged(self, open_: Integers, group: Integers, room: int) -> CountedPart:
+        """Return the part in which only some neurons are open, and groups of items are one.
+
+        The merged items may take `room` bytes.
+        """
         frame, first = self.frame, self.first_signs()
-        place = {int(n): k for k, n in enumerate(frame.open.tolist())}
-        if np.any(np.diff(open_) <= 0) or not set(open_.tolist()) <= place.keys():
+        if np.any(np.diff(open_) <= 0) or not np.all(np.isin(open_, frame.open)):
             raise RejectedError("a merger opens neurons that are not open")
         closed = np.setdiff1d(frame.open, open_)
         if np.any(first[closed] == 0):
@@ -127,33 +159,35 @@ class CountedPart:
         first[open_] = 0
         if group.size != len(self.items) or np.any(group < 0):
             raise RejectedError("a merger does not have a group for every item")
-        kept = frame.columns[:, [place[n] for n in open_.tolist()]]
-        items, columns = [], []
-        for number in range(int(group.max()) + 1):
+        kept = frame.layer.columns[np.ix_(frame.inputs, open_)]
+        items, leads, size = [], [], 0
+        for number in timed(range(int(group.max()) + 1)):
             members = np.flatnonzero(group == number).tolist()
             if not members:
                 raise RejectedError("a group of items is empty")
             lead = kept[members[0]]
             signs = [_sign(lead, kept[k]) for k in members]
             chosen = [self.items[k] for k in members]
-            alone = signs == [1]
-            items.append(chosen[0] if alone else joined_item(chosen, signs, frame.budget))
-            columns.append([int(w) for w in lead.tolist()])
-        table = np.array(columns, dtype=object).reshape(len(items), open_.size)
-        new = CountedFrame(frame.layer, open_, table, items, frame.budget)
+            leads.append(frame.inputs[members[0]])
+            if signs == [1]:
+                items.append(chosen[0])
+                continue
+            items.append(joined_item(chosen, signs, frame.budget))
+            size += items[-1].bytes
+            if size > room:
+                raise RejectedError(TOO_MUCH)
+        new = CountedFrame(frame.layer, open_, np.array(leads), items, frame.budget, size)
         return CountedPart(new, tuple(items), first)
 
-    def enumerated(self, network: CountedNetwork, budget: Budget) -> tuple[int, int]:
+    def enumerated(self, network: CountedNetwork) -> tuple[int, int]:
         """Return how many points certainly have another class, and how many have not."""
         states = network.states(self.first_signs())
         inner, open_ = network.inner(states), np.flatnonzero(states[0][self.frame.open] == 0)
         other = same = 0
-        for cells in _LeafCells(self, open_).batches():
-            budget.refuse_late()
+        for cells in timed(_LeafCells(self, open_, inner.widest).batches()):
             signs = self.frame.signs(cells.low, cells.high, open_)
             verdicts = inner.verdicts(signs)
-            for row in np.flatnonzero(verdicts == UNKNOWN).tolist():
-                budget.refuse_late()
+            for row in timed(np.flatnonzero(verdicts == UNKNOWN).tolist()):
                 verdicts[row] = self._decide(network, states[0], cells, row, signs[row])
             other += cells.total(verdicts == OTHER)
             same += cells.total(verdicts == SAME)
@@ -204,18 +238,29 @@ class Batch:
         """Return the number of points of some cells."""
         return sum(self.ways[chosen].tolist())
 
+    @property
+    def size(self) -> int:
+        """The number of cells."""
+        return int(self.changes.size)
+
     def rows(self, chosen: Any) -> Batch:
         """Return some of the cells."""
         return Batch(self.low[chosen], self.high[chosen], self.changes[chosen], self.ways[chosen])
 
 
 class _LeafCells:
-    """All cells of a part: first the items that vary without further changes, then the others."""
+    """All cells of a part: first the items that vary without further changes, then the others.
 
-    def __init__(self, part: CountedPart, open_: Integers) -> None:
+    Cells are worked on in depth, as many at a time as `CHUNK` allows; the more of them wait, the
+    fewer are added, so that n waiting batches have CHUNK (1 + 1/2 + .. + 1/n) numbers at most.
+    """
+
+    def __init__(self, part: CountedPart, open_: Integers, widest: int) -> None:
         self.frame, self.items = part.frame, part.items
-        self.up, self.down = part.frame.up[:, open_], part.frame.down[:, open_]
-        self.width = max(1, open_.size)
+        self.up, self.down = (weights[:, open_] for weights in part.frame.signed)
+        # Of a cell both bounds of all sums, and besides changes and ways.
+        width = max(open_.size, widest) + 3
+        self.most = max(1, CHUNK // (width if part.frame.kind is np.float64 else 8 * width))
         self.left: int | None = None
         if part.frame.budget is not None:
             self.left = part.frame.budget - sum(item.fewest for item in part.items)
@@ -225,13 +270,23 @@ class _LeafCells:
         """Yield all cells."""
         if self.left is not None and self.left < 0:
             return
+        if self.left is None and prod(item.size for item in self.items) > MOST_CELLS:
+            raise RejectedError("a leaf has too many cells")
         free: list[int] = []
         later: list[int] = []
         for k, item in enumerate(self.items):
             near = int(np.count_nonzero(item.changes == item.fewest))
             (later if self.left is not None and near == 1 else free).append(k)
-        for batch in self._products(self._start(later), free):
-            yield from self._changed(batch, later)
+        waiting, size = [], 0
+        for start in self._products(self._start(later), free):
+            for batch in self._changed(start, later):
+                waiting.append(batch)
+                size += batch.size
+                if size >= self.most:
+                    yield _stacked(waiting)
+                    waiting, size = [], 0
+        if waiting:
+            yield _stacked(waiting)
 
     def _start(self, later: Sequence[int]) -> Batch:
         """Return a cell in which some items have their one alternative with the fewest changes."""
@@ -258,11 +313,11 @@ class _LeafCells:
         up, down = self.up[k], self.down[k]
         lows = low[:, None] * up + high[:, None] * down
         highs = high[:, None] * up + low[:, None] * down
-        ways = np.array([item.ways[a] for a in alternatives.tolist()], dtype=object)
+        ways = item.ways[alternatives]
         more, size = item.changes[alternatives] - item.fewest, batch.changes.size
         shape = (size * alternatives.size, self.up.shape[1])
         self.number += shape[0]
-        if self.number > 64 * MOST_CELLS:
+        if self.number > MOST_CELLS:
             raise RejectedError("a leaf has too many cells")
         return Batch(
             (batch.low[:, None] + lows).reshape(shape),
@@ -271,48 +326,76 @@ class _LeafCells:
             (batch.ways[:, None] * ways).ravel(),
         )
 
+    def _cut(
+        self, batch: Batch, alternatives: Integers, waiting: int
+    ) -> tuple[Batch, Integers, Batch | None, Integers]:
+        """Return cells and alternatives that are few together, other cells, other alternatives.
+
+        The other alternatives are those that the first cell still needs.
+        """
+        most = max(1, self.most // (1 + waiting))
+        rows, rest = max(1, most // max(1, alternatives.size)), None
+        if rows < batch.size:
+            batch, rest = batch.rows(slice(rows)), batch.rows(slice(rows, None))
+        return batch, alternatives[:most], rest, alternatives[most:]
+
     def _products(self, batch: Batch, free: Sequence[int]) -> Iterator[Batch]:
         """Yield all combinations of the alternatives of some items within the budget."""
-        for n, k in enumerate(free):
-            size = batch.changes.size
-            if size > 1 and size * self.items[k].size * self.width > CHUNK:
-                half = size // 2
-                yield from self._products(batch.rows(slice(None, half)), free[n:])
-                yield from self._products(batch.rows(slice(half, None)), free[n:])
-                return
-            batch = self._added(batch, k, np.arange(self.items[k].size))
+        stack: list[tuple[Batch, int, Integers | None]] = [(batch, 0, None)]
+        while stack:
+            refuse_late()
+            batch, n, chosen = stack.pop()
+            if n == len(free):
+                yield batch
+                continue
+            if chosen is None:
+                chosen = np.arange(self.items[free[n]].size)
+            part, some, rest, others = self._cut(batch, chosen, len(stack))
+            if rest is not None:
+                stack.append((rest, n, chosen))
+            if others.size:
+                stack.append((part, n, others))
+            part = self._added(part, free[n], some)
             if self.left is not None:
-                batch = batch.rows(batch.changes <= self.left)
-        yield batch
+                part = part.rows(part.changes <= self.left)
+            stack.append((part, n + 1, None))
 
     def _changed(self, batch: Batch, later: Sequence[int]) -> Iterator[Batch]:
         """Yield the cells of a batch, and those in which some later items change."""
         yield batch
         if not self.left:
             return
-        # Cells that can still change, and cells that are complete.
-        growing, waiting, size = [batch.rows(batch.changes < self.left)], [], 0
-        for k in later:
-            item = self.items[k]
-            base = int(np.flatnonzero(item.changes == item.fewest)[0])
-            others = np.flatnonzero(item.changes - item.fewest <= self.left)
-            others = others[others != base]
-            if not others.size:
+        options = [(k, *self._others(k)) for k in later]
+        options = [option for option in options if option[2].size]
+        # Cells that can still change, the next item, and its alternatives; without them, also the
+        # cells themselves are kept.
+        growing = batch.rows(batch.changes < self.left)
+        stack: list[tuple[Batch, int, Integers | None]] = [(growing, 0, None)]
+        while stack:
+            refuse_late()
+            batch, n, chosen = stack.pop()
+            if n == len(options) or not batch.size:
                 continue
-            fresh = []
-            for old in growing:
-                for part in _slices(old, max(1, CHUNK // (others.size * self.width))):
-                    grown = self._moved(part, k, base, others)
-                    grown = grown.rows(grown.changes <= self.left)
-                    waiting.append(grown)
-                    size += grown.changes.size
-                    fresh.append(grown.rows(grown.changes < self.left))
-                    if size * self.width > CHUNK:
-                        yield _stacked(waiting)
-                        waiting, size = [], 0
-            growing = [_stacked([*growing, *fresh])]
-        if waiting:
-            yield _stacked(waiting)
+            k, base, everything = options[n]
+            stays = chosen is None
+            chosen = everything if chosen is None else chosen
+            part, some, rest, others = self._cut(batch, chosen, len(stack))
+            if rest is not None:
+                stack.append((rest, n, None if stays else chosen))
+            if others.size:
+                stack.append((part, n, others))
+            grown = self._moved(part, k, base, some)
+            grown = grown.rows(grown.changes <= self.left)
+            yield grown
+            grown = grown.rows(grown.changes < self.left)
+            stack.append((_stacked([part, grown]) if stays else grown, n + 1, None))
+
+    def _others(self, k: int) -> tuple[int, Integers]:
+        """Return the one alternative of an item with the fewest changes, and possible others."""
+        item = self.items[k]
+        base = int(np.flatnonzero(item.changes == item.fewest)[0])
+        others = np.flatnonzero(item.changes - item.fewest <= (self.left or 0))
+        return base, others[others != base]
 
     def _moved(self, batch: Batch, k: int, base: int, others: Integers) -> Batch:
         """Return cells in which an item has other alternatives than its base."""
@@ -323,11 +406,6 @@ class _LeafCells:
         lows, highs = low * self.up[k] + high * self.down[k], high * self.up[k] + low * self.down[k]
         ways = grown.ways // item.ways[base]
         return Batch(grown.low - lows, grown.high - highs, grown.changes, ways)
-
-
-def _slices(batch: Batch, size: int) -> Iterator[Batch]:
-    for start in range(0, batch.changes.size, size):
-        yield batch.rows(slice(start, start + size))
 
 
 def _stacked(batches: Sequence[Batch]) -> Batch:

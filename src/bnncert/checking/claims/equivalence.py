@@ -166,7 +166,7 @@ def _check_product(section: Section, parts: Parts, one: Network, two: Network) -
                 left -= set(excluded[name])
     product = product_network(one, two, alike=True)
     pairs = disagreements(count, *possible, all_scores=all_scores)
-    goal = no_violation([conditions for _, _, conditions in pairs])
+    goal = no_violation(conditions for _, _, conditions in pairs)
     return parts.take(product.network, statement_on(section, region, "robust", goal))
 
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from bnncert.arrays import IntArray
 from bnncert.checking.claims.subject import Shown, Subject, details
+from bnncert.checking.clock import timed
 from bnncert.checking.container import RejectedError, Section, UnreadableError, exactly
 from bnncert.checking.counterexample import check_point
 from bnncert.checking.geometry import Geometry
@@ -45,7 +46,7 @@ def check_explanation(section: Section, parts: Parts, subject: Subject) -> Shown
     if space.grid is not None:
         claim.grid_words = f", {space.grid.words(network)}"
     geometry = Geometry(network.layers[0], space)
-    for number, needed in enumerate(section.budget.timed(claim.needed.tolist())):
+    for number, needed in enumerate(timed(claim.needed.tolist())):
         witness = iter([claim.witness(number, needed)])
         try:
             check_point(witness, replace(proved, space=space), network, geometry)
@@ -77,7 +78,7 @@ class _Claim:
         if type(found["label"]) is not int:
             raise UnreadableError("section claim: the label is not a class")
         exact = found["exact"]
-        if not isinstance(exact, dict) or exact.keys() - set(map(str, range(changed.size))):
+        if not isinstance(exact, dict) or not all(_is_place(k, changed.size) for k in exact):
             raise UnreadableError("section claim: exact numbers of no change")
         if np.setdiff1d(self.needed, self.kept).size:
             raise RejectedError("an input is said to be needed, but is not kept")
@@ -158,6 +159,12 @@ class _Claim:
         )
         near = f"within {float(radius)!r} of the image, " if max(reach) > radius else ""
         return f"anywhere {near}in {box}{self.grid_words}"
+
+
+def _is_place(name: str, size: int) -> bool:
+    """Whether a name is one of the numbers below `size` in decimal digits."""
+    digits = name.isascii() and name.isdecimal() and len(name) < 10
+    return digits and str(int(name)) == name and int(name) < size
 
 
 def _is_ascending(numbers: IntArray, size: int) -> bool:

@@ -19,6 +19,7 @@ from bnncert.checking.claims.classified import (
     stated_radius,
 )
 from bnncert.checking.claims.subject import Shown, Subject, details
+from bnncert.checking.clock import timed
 from bnncert.checking.container import RejectedError, Section, UnreadableError, exactly
 from bnncert.checking.counterexample import is_violated
 from bnncert.checking.parts import Parts
@@ -28,8 +29,8 @@ from bnncert.network.layers import UNDECIDED
 
 DETAILS = (*COMMON, "place", "target")
 
-#: The largest number of digits of the place of a counterexample.
-MOST_DIGITS = 2000
+#: The largest number of digits of the place of a counterexample, and of signs that are remembered.
+MOST_DIGITS, MOST_SEEN = 2000, 2**26
 
 
 def check_path(section: Section, parts: Parts, subject: Subject) -> Shown:
@@ -45,7 +46,7 @@ def check_path(section: Section, parts: Parts, subject: Subject) -> Shown:
     if claim.verdict == "robust":
         if found["place"] is not None or found["target"] is not None:
             raise UnreadableError("section claim: a robust claim with a counterexample")
-        _refuse_violations(path, claim, section, network)
+        _refuse_violations(path, claim, network)
     else:
         _refuse_harmless(path, claim, found, network)
     words = f"every brightness offset from {-radius!r} to {radius!r} of the image"
@@ -80,13 +81,14 @@ def _path(claim: ClassifiedImage, radius: Fraction, pivot: Any) -> StatedPath:
     return StatedPath(middle, slope, lower, upper, 1 - radius, 1 + radius)
 
 
-def _refuse_violations(
-    path: StatedPath, claim: ClassifiedImage, section: Section, network: Network
-) -> None:
+def _refuse_violations(path: StatedPath, claim: ClassifiedImage, network: Network) -> None:
     """Reject a path with an image at which some function may fail."""
     seen: set[bytes] = set()
-    for pattern in section.budget.timed(patterns_on(path, network, section.budget)):
+    for pattern in timed(patterns_on(path, network)):
         if pattern.tobytes() not in seen:
+            if len(seen) * pattern.size > MOST_SEEN:
+                # A pattern may be looked at again.
+                seen.clear()
             seen.add(pattern.tobytes())
             claim.refuse_violation(last_layers(network, pattern))
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from bnncert.checking.container import Section, UnreadableError
+from bnncert.checking.clock import timed
+from bnncert.checking.container import MOST_JSON, RejectedError, Section, UnreadableError
 from bnncert.checking.rules.disagreement import Condition
 from bnncert.checking.space import REGION_FIELDS
+
+#: A condition in JSON has at least its names: "scores", "constant" and "tie_is_fine".
+LEAST_JSON = 40
 
 
 def statement_on(section: Section, region: Any, verdict: str, property_: dict[str, Any]) -> Section:
@@ -27,11 +32,17 @@ def statement_on(section: Section, region: Any, verdict: str, property_: dict[st
     return Section("statement", fields, dict(section.arrays), section.budget, section.read)
 
 
-def no_violation(targets: list[tuple[Condition, ...]]) -> dict[str, Any]:
-    """Return the property that in none of the targets all conditions hold."""
-    return {
-        "kind": "targets",
-        "targets": [
+def no_violation(targets: Iterable[tuple[Condition, ...]]) -> dict[str, Any]:
+    """Return the property that in none of the targets all conditions hold.
+
+    It is part of a statement, in which every condition takes more than LEAST_JSON bytes.
+    """
+    made, count = [], 0
+    for target in timed(targets):
+        count += len(target)
+        if count * LEAST_JSON > MOST_JSON:
+            raise RejectedError("its property has more conditions than a statement can have")
+        made.append(
             [
                 {
                     "scores": {str(k): str(c) for k, c in condition.scores},
@@ -40,6 +51,5 @@ def no_violation(targets: list[tuple[Condition, ...]]) -> dict[str, Any]:
                 }
                 for condition in target
             ]
-            for target in targets
-        ],
-    }
+        )
+    return {"kind": "targets", "targets": made}

@@ -18,18 +18,20 @@ them violates the relation (:mod:`bnncert.checking.rules.violating_pairs`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise, product
 from math import prod
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from bnncert.arrays import FloatArray
 from bnncert.checking.claims.stated_region import no_violation, statement_on
 from bnncert.checking.claims.subject import Shown, Subject, details
+from bnncert.checking.clock import timed
 from bnncert.checking.container import RejectedError, Section, UnreadableError, exactly
 from bnncert.checking.parts import Parts
 from bnncert.checking.rules.relation_products import (
@@ -47,6 +49,12 @@ NAMES = ("network", "relation", "changes", "one_hot", "region", "failure")
 
 #: Parts of one claim, at most, and values that its words list.
 MOST_PARTS, MOST_WORDS = 10_000, 8
+
+T = TypeVar("T")
+
+#: Inputs with their values in a part: of a one-hot group, the input that is 1.
+_State: TypeAlias = int | tuple[Fraction, ...]
+_Cell: TypeAlias = list[tuple[tuple[int, ...], _State]]
 
 
 class ValueChange(Protocol):
@@ -147,25 +155,30 @@ def check_two_copies(section: Section, parts: Parts, subject: Subject) -> Shown:
     one_hot = _groups(found["one_hot"], network.inputs)
     changes = _changes(found["changes"], relation, arrays, one_hot)
     groups = [(group, list(_categories(group, arrays))) for group in one_hot]
-    _refuse_off_grid(space, [*groups, *((c.features, c.values) for c in changes)])
+    _refuse_off_grid(space, groups, changes)
     needed = _needed(network, arrays, space, changes, groups)
-    violations = [conditions for _, conditions in relation.violations(network.classes)]
+    violations = (conditions for _, conditions in relation.violations(network.classes))
     if found["failure"] is None:
         goal = no_violation(violations)
-        for _, both, made in needed:
+        for _, make in timed(needed):
+            both, made = make()
             parts.take(both, statement_on(made, made.fields["region"], "robust", goal))
     else:
-        number, wrong = _failure(found["failure"], len(violations))
-        chosen = next((x for k, x in enumerate(needed) if k == number), None)
+        number, wrong = _failure(found["failure"])
+        conditions = _nth(violations, wrong)
+        if conditions is None:
+            raise UnreadableError("section claim: the failure is not one")
+        chosen = _nth(needed, number)
         if chosen is None:
             raise RejectedError("it is about a part that does not exist")
-        change, both, made = chosen
-        goal = no_violation([violations[wrong]])
+        change, make = chosen
+        both, made = make()
+        goal = no_violation([conditions])
         parts.take(both, statement_on(made, made.fields["region"], "not_robust", goal))
         pair = change.pair(parts.point, network.inputs)
         if not all(space.contains(x) for x in pair):
             raise RejectedError("an input of the pair lies outside the region")
-        signs = section.budget.timed(paired_signs(network, *pair))
+        signs = timed(paired_signs(network, *pair))
         if violation(network, relation, signs) is None:
             raise RejectedError("the pair does not violate the relation")
     shown = _shown(relation, place, changes, one_hot, network, found["failure"] is not None)
@@ -237,14 +250,14 @@ def _change(value: Any, arrays: _Arrays) -> _Change:
     states = value["values"]
     if not isinstance(states, list) or not all(isinstance(s, list) for s in states):
         raise UnreadableError("section claim: the values of a change are not a list")
-    values = tuple(tuple(_float(v) for v in state) for state in states)
+    values = tuple(tuple(_float(v) for v in state) for state in timed(states))
     step = None if value["step"] is None else _float(value["step"])
     if values:
         if step is not None or any(len(state) != len(features) for state in values):
             raise UnreadableError("section claim: a change with values and a step")
         if len(values) < 2 or len(set(values)) < len(values):
             raise RejectedError("a change has a single value, or one value twice")
-        for state in values:
+        for state in timed(values):
             for f, v in zip(features, state, strict=True):
                 if not Fraction(float(arrays.lo[f])) <= v <= Fraction(float(arrays.hi[f])):
                     raise RejectedError("a value lies outside the region")
@@ -253,6 +266,9 @@ def _change(value: Any, arrays: _Arrays) -> _Change:
         raise RejectedError("a change of several features has no values")
     if step is not None and step <= 0:
         raise RejectedError("a step is not positive")
+    low, high = (Fraction(float(side[features[0]])) for side in (arrays.lo, arrays.hi))
+    if high - (step or 0) < low:
+        raise RejectedError("a step is larger than the region")
     if arrays.grid is not None:
         _refuse_inexact(features[0], step, arrays)
     return _Change(features, step, ())
@@ -289,48 +305,89 @@ def _needed(
     arrays: _Arrays,
     space: Space,
     changes: list[_Change],
-    groups: list[tuple[tuple[int, ...], list[tuple[Fraction, ...]]]],
-) -> Iterator[tuple[_Change, Network, Section]]:
-    """Yield the changes, products and regions that the parts have to be about, in their order."""
+    groups: list[tuple[tuple[int, ...], list[int]]],
+) -> Iterator[tuple[_Change, Callable[[], tuple[Network, Section]]]]:
+    """Yield the changes of the parts, and functions that return their products and regions.
+
+    A product takes long, and the check of a failure needs one of them only.
+    """
     if not all(states for _, states in groups):
         raise RejectedError("no category of a one-hot group lies in the region")
     # In the parts of one change, the features of another one have its values, too.
-    limited = [c for c in changes if c.values and not takes_all_values(space, c)]
-    cells = {
-        c: [*groups, *((o.features, o.values) for o in limited if o is not c)] for c in changes
+    limited = [c for c in timed(changes) if c.values and not takes_all_values(space, c)]
+    # Every one of them has two values at least, so that more would be too many.
+    several = len(limited) > MOST_PARTS.bit_length()
+    if several or prod(len(states) for _, states in groups) > MOST_PARTS:
+        raise RejectedError("it has too many parts")
+    cells: dict[_Change, list[tuple[tuple[int, ...], Sequence[_State]]]] = {
+        c: [*groups, *((o.features, o.values) for o in limited if o is not c)]
+        for c in timed(changes)
     }
     sizes = (max(1, len(c.values) - 1) * prod(len(s) for _, s in cells[c]) for c in changes)
-    if sum(sizes) > MOST_PARTS:
+    if sum(timed(sizes)) > MOST_PARTS:
         raise RejectedError("it has too many parts")
     for change in changes:
-        features, size = change.features, network.inputs
-        for cell in product(*(states for _, states in cells[change])):
-            base = arrays.with_more(features)
-            for (group, _), state in zip(cells[change], cell, strict=True):
-                for f, value in zip(group, state, strict=True):
-                    base.fix(f, float(value))
+        for states in product(*(states for _, states in cells[change])):
+            cell = [(group, s) for (group, _), s in zip(cells[change], states, strict=True)]
             if not change.values:
-                make = any_increase_product if change.step is None else increase_product
-                both = make(network, features[0])
-                yield change, both.network, _increase(base, features[0], change.step)
-                continue
-            for before, after in pairwise(change.values):
-                for k, f in enumerate(features):
-                    base.fix(f, float(before[k]))
-                    base.fix(size + k, float(after[k]))
-                states = [[float(v) for v in state] for state in (before, after)]
-                both = values_product(network, features, *states)
-                yield change, both.network, base.with_more(()).section(None, 0.0)
+                yield change, partial(_increased, network, arrays, change, cell)
+            for pair in pairwise(change.values):
+                yield change, partial(_exchanged, network, arrays, change, cell, *pair)
+
+
+def _cell(arrays: _Arrays, change: _Change, cell: _Cell) -> _Arrays:
+    """Return the arrays of a part, with copies of the changed inputs and the others fixed."""
+    base = arrays.with_more(change.features)
+    for features, state in cell:
+        values = [f == state for f in features] if isinstance(state, int) else state
+        for f, value in zip(features, values, strict=True):
+            base.fix(f, float(value))
+    return base
+
+
+def _increased(
+    network: Network, arrays: _Arrays, change: _Change, cell: _Cell
+) -> tuple[Network, Section]:
+    """Return the product and the region of an increase of one feature."""
+    (feature,) = change.features
+    made = _increase(_cell(arrays, change, cell), feature, change.step)
+    make = any_increase_product if change.step is None else increase_product
+    return make(network, feature).network, made
+
+
+def _exchanged(
+    network: Network,
+    arrays: _Arrays,
+    change: _Change,
+    cell: _Cell,
+    before: tuple[Fraction, ...],
+    after: tuple[Fraction, ...],
+) -> tuple[Network, Section]:
+    """Return the product and the region of a change from one state to another one."""
+    base, states = _cell(arrays, change, cell), [[*map(float, s)] for s in (before, after)]
+    for k, f in enumerate(change.features):
+        base.fix(f, states[0][k])
+        base.fix(network.inputs + k, states[1][k])
+    both = values_product(network, change.features, *states)
+    return both.network, base.section(None, 0.0)
 
 
 def _refuse_off_grid(
-    space: Space, stated: Sequence[tuple[tuple[int, ...], Sequence[tuple[Fraction, ...]]]]
+    space: Space, groups: list[tuple[tuple[int, ...], list[int]]], changes: list[_Change]
 ) -> None:
     """Reject states of features that are not values of the region's grid."""
-    for features, states in stated:
-        for f, value in ((f, v) for s in states for f, v in zip(features, s, strict=True)):
-            if space.grid is not None and not space.grid.has_value(f, value):
-                raise RejectedError(f"the value {value} of input {f} is not on the grid")
+    grid, zero, one = space.grid, Fraction(0), Fraction(1)
+    if grid is None:
+        return
+    stated = [(f, v) for c in changes for s in c.values for f, v in zip(c.features, s, strict=True)]
+    for group, categories in groups:
+        known = set(categories)
+        stated += [(f, one) for f in categories]
+        # An input is 0 in every state in which another one is 1.
+        stated += [(f, zero) for f in group if len(known) > (f in known)]
+    for f, value in timed(stated):
+        if not grid.has_value(f, value):
+            raise RejectedError(f"the value {value} of input {f} is not on the grid")
 
 
 def takes_all_values(space: Space, change: ValueChange) -> bool:
@@ -339,25 +396,24 @@ def takes_all_values(space: Space, change: ValueChange) -> bool:
         return False
     grid, f = space.grid, change.features[0]
     values = [Fraction(state[0]) for state in change.values]
-    ends = (space.rationals(side)[f] for side in (space.lower, space.upper))
+    ends = (space.rationals(side[f : f + 1])[0] for side in (space.lower, space.upper))
     first, last = (grid.place(f, end) for end in ends)
     # The values of a change are different, on the grid and in the region.
     return len(values) == last - first + 1
 
 
-def _categories(group: tuple[int, ...], arrays: _Arrays) -> Iterator[tuple[Fraction, ...]]:
-    """Yield the states of a one-hot group in the region: one input is 1, the others are 0."""
-    for chosen in group:
-        if all(arrays.lo[f] <= float(f == chosen) <= arrays.hi[f] for f in group):
-            yield tuple(Fraction(f == chosen) for f in group)
+def _categories(group: tuple[int, ...], arrays: _Arrays) -> Iterator[int]:
+    """Yield the inputs of a one-hot group that can be 1 in the region while all others are 0."""
+    lo, hi = arrays.lo[list(group)], arrays.hi[list(group)]
+    cannot_be_0, can_be_1 = (lo > 0) | (hi < 0), (lo <= 1) & (hi >= 1)
+    for f, needed, can in zip(group, cannot_be_0.tolist(), can_be_1.tolist(), strict=True):
+        if can and np.count_nonzero(cannot_be_0) == needed:
+            yield f
 
 
 def _increase(arrays: _Arrays, feature: int, step: Fraction | None) -> Section:
     """Return the region of an input and its increase, the last input of the product."""
     low, high = Fraction(float(arrays.lo[feature])), Fraction(float(arrays.hi[feature]))
-    last = high - (step or 0)
-    if last < low:
-        raise RejectedError("a step is larger than the region")
     row = np.zeros(arrays.lo.size)
     row[[feature, -1]] = 1.0
     if step is None:
@@ -367,6 +423,7 @@ def _increase(arrays: _Arrays, feature: int, step: Fraction | None) -> Section:
         arrays.hi[-1] = most if Fraction(most) >= high - low else np.nextafter(most, np.inf)
         return arrays.section(row, float(high))
     arrays.lo[-1] = arrays.hi[-1] = float(step)
+    last = high - step
     if Fraction(float(last)) != last:
         return arrays.section(row, float(high))
     arrays.hi[feature] = float(last)
@@ -375,11 +432,16 @@ def _increase(arrays: _Arrays, feature: int, step: Fraction | None) -> Section:
     return arrays.section(None, 0.0)
 
 
-def _failure(value: Any, violations: int) -> tuple[int, int]:
+def _failure(value: Any) -> tuple[int, int]:
     known = isinstance(value, list) and len(value) == 2 and all(type(k) is int for k in value)
-    if not known or value[0] < 0 or not 0 <= value[1] < violations:
+    if not known or min(value) < 0:
         raise UnreadableError("section claim: the failure is not one")
     return value[0], value[1]
+
+
+def _nth(items: Iterable[T], number: int) -> T | None:
+    """Return an item by its number, which can be larger than any index; None if it is missing."""
+    return next((item for k, item in enumerate(timed(items)) if k == number), None)
 
 
 def _shown(

@@ -7,7 +7,6 @@ For a counterexample the claim names a box, and the part is the counterexample i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -21,6 +20,7 @@ from bnncert.checking.claims.classified import (
     stated_radius,
 )
 from bnncert.checking.claims.subject import Shown, Subject, details
+from bnncert.checking.clock import timed
 from bnncert.checking.container import RejectedError, Section, UnreadableError, exactly
 from bnncert.checking.parts import Parts
 from bnncert.checking.rules.image_layout import pixel_inputs
@@ -44,28 +44,27 @@ def check_union(section: Section, parts: Parts, subject: Subject) -> Shown:
     smaller = min(pixels.shape[:2])
     if not size.is_integer() or size > smaller - (found["norm"] == "shift"):
         raise RejectedError("the radius is not a number of pixels that fits into the image")
+    boxes: _Patches | _Shifts
     if found["norm"] == "patch":
-        boxes = list(_patches(claim, pixels, int(size), value))
-        words = _patch_words(int(size), value, len(boxes) - 1)
+        boxes = _Patches(claim, pixels, int(size), value)
     else:
-        boxes = list(_shifts(claim, pixels, int(size), value))
-        words = _shift_words(int(size), value, claim)
+        boxes = _Shifts(claim, pixels, int(size), value)
     listed, place = found["parts"], found["place"]
     if claim.verdict == "robust":
         if place is not None:
             raise UnreadableError("section claim: a robust claim with a counterexample")
         _check_all(section, claim, boxes, listed, parts, subject)
     else:
-        if listed != [] or type(place) is not int or not 0 <= place < len(boxes):
+        if listed != [] or type(place) is not int or not 0 <= place < boxes.count:
             raise UnreadableError("section claim: the box of the counterexample does not exist")
-        parts.take(network, _statement(claim, boxes[place], section))
-    return claim.shown(words, network)
+        parts.take(network, _statement(claim, boxes.at(place), section))
+    return claim.shown(boxes.words, network)
 
 
 def _check_all(
     section: Section,
     claim: ClassifiedImage,
-    boxes: list[Corners],
+    boxes: _Patches | _Shifts,
     listed: Any,
     parts: Parts,
     subject: Subject,
@@ -74,17 +73,17 @@ def _check_all(
     if not isinstance(listed, list) or not all(type(k) is int for k in listed):
         raise UnreadableError("section claim: the parts are not a list of boxes")
     if any(a >= b for a, b in pairwise(listed)) or (
-        listed and not 0 <= listed[0] <= listed[-1] < len(boxes)
+        listed and not 0 <= listed[0] <= listed[-1] < boxes.count
     ):
         raise RejectedError("the boxes with a part are not in ascending order, or do not exist")
     network, own = subject.network, set(listed)
-    if len(own) < len(boxes):
-        splits = SplitCheck(network, claim.functions, section.budget)
-        for number, box in enumerate(section.budget.timed(boxes)):
+    if len(own) < boxes.count:
+        splits = SplitCheck(network, claim.functions)
+        for number in timed(range(boxes.count)):
             if number not in own:
-                splits.refuse_unproved(*box)
-    for number in listed:
-        parts.take(network, _statement(claim, boxes[number], section))
+                splits.refuse_unproved(*boxes.at(number))
+    for number in timed(listed):
+        parts.take(network, _statement(claim, boxes.at(number), section))
 
 
 def _statement(claim: ClassifiedImage, box: Corners, section: Section) -> Section:
@@ -113,50 +112,69 @@ def _value(stated: Any, claim: ClassifiedImage) -> float | None:
     return value
 
 
-def _patches(
-    claim: ClassifiedImage, pixels: IntArray, side: int, value: float | None
-) -> Iterator[Corners]:
-    """Yield the image itself, and the box of the patch at every position, row by row."""
-    image = claim.image
-    yield image, image
-    low, high = (claim.lower, claim.upper) if value is None else (value, value)
-    if low is None or high is None:
-        raise RejectedError("a patch of any values has no data box")
-    lows, highs = (np.broadcast_to(v, image.shape) for v in (low, high))
-    height, width = pixels.shape[:2]
-    if side == 0:
-        return
-    for top in range(height - side + 1):
-        for left in range(width - side + 1):
-            is_inside = np.zeros(image.size, dtype=bool)
-            is_inside[pixels[top : top + side, left : left + side].ravel()] = True
-            yield np.where(is_inside, lows, image), np.where(is_inside, highs, image)
+class _Patches:
+    """The image itself, and the box of the patch at every position, row by row."""
+
+    def __init__(
+        self, claim: ClassifiedImage, pixels: IntArray, side: int, value: float | None
+    ) -> None:
+        self._image, self._pixels, self._side = claim.image, pixels, side
+        low, high = (claim.lower, claim.upper) if value is None else (value, value)
+        if low is None or high is None:
+            raise RejectedError("a patch of any values has no data box")
+        self._low, self._high = (np.broadcast_to(v, self._image.shape) for v in (low, high))
+        height, self._across = (n - side + 1 for n in pixels.shape[:2])
+        #: The number of boxes.
+        self.count = 1 + (height * self._across if side else 0)
+        self.words = _patch_words(side, value, self.count - 1)
+
+    def at(self, number: int) -> Corners:
+        """Return one of the boxes."""
+        if number == 0:
+            return self._image, self._image
+        (top, left), side = divmod(number - 1, self._across), self._side
+        inside = self._pixels[top : top + side, left : left + side].ravel()
+        lo, hi = self._image.copy(), self._image.copy()
+        lo[inside], hi[inside] = self._low[inside], self._high[inside]
+        return lo, hi
 
 
-def _shifts(
-    claim: ClassifiedImage, pixels: IntArray, most: int, value: float | None
-) -> Iterator[Corners]:
-    """Yield the image itself, and all shifts of it in the data box: by rows, then by columns."""
-    yield claim.image, claim.image
-    height, width = pixels.shape[:2]
-    picture = claim.image[pixels]
-    # The image in a frame of what may enter.
-    frame = ((most, most), (most, most), (0, 0))
-    if value is None:
-        wide = np.pad(picture, frame, mode="edge")
-    else:
-        wide = np.pad(picture, frame, constant_values=value)
-    for down in range(-most, most + 1):
-        for right in range(-most, most + 1):
-            if down or right:
-                rows, columns = most - down, most - right
-                moved = np.empty(claim.image.size)
-                moved[pixels] = wide[rows : rows + height, columns : columns + width]
-                if claim.lower is not None:
-                    moved = np.maximum(moved, claim.lower)
-                if claim.upper is not None:
-                    moved = np.minimum(moved, claim.upper)
-                yield moved, moved
+class _Shifts:
+    """The image itself, and all shifts of it in the data box: by rows, then by columns."""
+
+    def __init__(
+        self, claim: ClassifiedImage, pixels: IntArray, most: int, value: float | None
+    ) -> None:
+        self._image, self._pixels, self._most = claim.image, pixels, most
+        self._lower, self._upper = claim.lower, claim.upper
+        picture = self._image[pixels]
+        # The image in a frame of what may enter.
+        frame = ((most, most), (most, most), (0, 0))
+        if value is None:
+            self._wide = np.pad(picture, frame, mode="edge")
+        else:
+            self._wide = np.pad(picture, frame, constant_values=value)
+        #: The number of boxes.
+        self.count = (2 * most + 1) ** 2
+        self.words = _shift_words(most, value, claim)
+
+    def at(self, number: int) -> Corners:
+        """Return one of the boxes, which is one image."""
+        if number == 0:
+            return self._image, self._image
+        middle = self.count // 2
+        # The shift by no rows and no columns is the image itself, which comes first.
+        place = number - (number <= middle)
+        down, right = divmod(place, 2 * self._most + 1)
+        rows, columns = 2 * self._most - down, 2 * self._most - right
+        height, width = self._pixels.shape[:2]
+        moved = np.empty(self._image.size)
+        moved[self._pixels] = self._wide[rows : rows + height, columns : columns + width]
+        if self._lower is not None:
+            moved = np.maximum(moved, self._lower)
+        if self._upper is not None:
+            moved = np.minimum(moved, self._upper)
+        return moved, moved
 
 
 def _patch_words(side: int, value: float | None, count: int) -> str:

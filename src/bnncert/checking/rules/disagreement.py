@@ -12,7 +12,7 @@ and for B with j.  They imply a further one, in which the neurons that both netw
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 
@@ -46,8 +46,8 @@ def _class(start: int, count: int, best: int) -> tuple[Condition, ...]:
 
 def disagreements(
     count: int, first: Container[int], second: Container[int], *, all_scores: bool
-) -> list[tuple[int, int, tuple[Condition, ...]]]:
-    """Return the conditions for all pairs of different classes (i, j).
+) -> Iterator[tuple[int, int, tuple[Condition, ...]]]:
+    """Yield the conditions for all pairs of different classes (i, j).
 
     Parameters
     ----------
@@ -59,7 +59,6 @@ def disagreements(
         Whether the conditions compare i and j with all classes.  Else they compare only i and j
         with each other, so they are necessary, but not sufficient for a disagreement.
     """
-    made = []
     for i in range(count):
         for j in range(count):
             if i == j or i not in first or j not in second:
@@ -67,5 +66,4 @@ def disagreements(
             both, *single = disagreement(count, i, j)
             if not all_scores:
                 single = [c for c in single if {k % count for k, _ in c.scores} == {i, j}]
-            made.append((i, j, (both, *single)))
-    return made
+            yield i, j, (both, *single)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import IntArray, SignArray
+from bnncert.checking.clock import timed
 from bnncert.checking.rules.sum_ranges import LastSigns
 from bnncert.network.layers import OutputLayer
 
@@ -39,7 +40,7 @@ def largest_losses(
     if weights:
         gains = np.concatenate([gains, np.abs(first), np.abs(second)])
         cost = np.concatenate([cost, np.ones(2 * first.size, dtype=np.int64)])
-    most = knapsack(cost, gains, count)[0][-1]
+    most = largest_gain(cost, gains, count)
     return Fraction(2 * most, output.integers[1]) + _doubt(output, pair, count)
 
 
@@ -86,10 +87,7 @@ def knapsack(cost: IntArray, gains: Gains, budget: int) -> tuple[Sequence[int], 
 
     Each fault is chosen at most once, and the costs of the chosen ones sum to at most the budget.
     """
-    useful = np.flatnonzero((gains > 0) & (cost <= budget))
-    size = min(budget, int(cost[useful].sum()))
-    small = sum(map(int, gains[useful].tolist())) < MOST_SMALL
-    best: Any = np.zeros(size + 1, dtype=np.int64 if small else object)
+    useful, size, best = _sizes(cost, gains, budget)
     taken = np.zeros((useful.size, size + 1), dtype=bool)
     for place, j in enumerate(useful.tolist()):
         c = int(cost[j])
@@ -104,6 +102,23 @@ def knapsack(cost: IntArray, gains: Gains, budget: int) -> tuple[Sequence[int], 
             left -= int(cost[useful[place]])
     values = list(map(int, best.tolist()))
     return values + [values[-1]] * (budget - size), chosen
+
+
+def largest_gain(cost: IntArray, gains: Gains, budget: int) -> int:
+    """Return the largest sum of gains for the whole budget, without a table of what is chosen."""
+    useful, size, best = _sizes(cost, gains, budget)
+    for j in timed(useful.tolist()):
+        c = int(cost[j])
+        best[c:] = np.maximum(best[c:], best[: size + 1 - c] + int(gains[j]))
+    return int(best[-1])
+
+
+def _sizes(cost: IntArray, gains: Gains, budget: int) -> tuple[IntArray, int, Any]:
+    """Return which faults are useful, the largest sum of their costs, and no gain for each sum."""
+    useful = np.flatnonzero((gains > 0) & (cost <= budget))
+    size = min(budget, int(cost[useful].sum()))
+    small = sum(map(int, gains[useful].tolist())) < MOST_SMALL
+    return useful, size, np.zeros(size + 1, dtype=np.int64 if small else object)
 
 
 def _doubt(output: OutputLayer, pair: tuple[int, int], count: int) -> Fraction:

@@ -22,12 +22,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import islice
 from math import comb
 from typing import Literal, TypeAlias
 
 import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray, SignArray
+from bnncert.checking.clock import timed
 from bnncert.checking.rules import fault_losses
 from bnncert.checking.rules.sum_ranges import last_signs_on
 from bnncert.checking.rules.weight_flips import (
@@ -123,7 +125,7 @@ class PointSigns:
         """Return the signs at the only point of a box; None if it has more or a sign is open."""
         if np.any(lo != hi):
             return None
-        found = list(network.exact_patterns(lo))
+        found = list(islice(network.exact_patterns(lo), 2))
         return PointSigns(network, lo, found[0]) if len(found) == 1 else None
 
     def below(self, number: int) -> FloatArray | SignArray:
@@ -179,7 +181,7 @@ class FaultSetting:
         if count == 0:
             yield FaultQuestion(self.network)
         elif scope.place == "anywhere":
-            for parts in self.divisions(count):
+            for parts in timed(self.divisions(count)):
                 yield self._divided(scope, parts, proof)
         else:
             yield self._single(scope, count, proof)
@@ -204,7 +206,7 @@ class FaultSetting:
         assert self.at_point is not None
         signs, output = self.at_point.signs[-1], self.network.output
         losses = {}
-        for rival in self.rivals:
+        for rival in timed(self.rivals):
             pair = (self.label, rival)
             if scope.number == self.network.depth:
                 rows = fault_losses.weight_gains(output, pair, signs)
@@ -213,7 +215,7 @@ class FaultSetting:
             else:
                 gains = fault_losses.sign_gains(output, pair, signs)
                 budget = min(count, 1) if scope.place == "neuron" else count
-                most = fault_losses.knapsack(self._costs(scope, count), gains, budget)[0][-1]
+                most = fault_losses.largest_gain(self._costs(scope, count), gains, budget)
             losses[rival] = Fraction(most, output.integers[1])
         return losses
 
@@ -272,7 +274,7 @@ class FaultSetting:
             return derived(self.network)
         last = last_signs_on(self.network if wide is None else wide, self.lo, self.hi)
         losses = {}
-        for rival in self.rivals:
+        for rival in timed(self.rivals):
             pair = (self.label, rival)
             if scope.layer == depth:
                 one = scope.place == "neuron"

@@ -31,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import BoolArray, FloatArray, IntArray
+from bnncert.checking.clock import timed
 from bnncert.checking.rules.canonical_neurons import (
     CanonicalNeurons,
     canonical_lattice,
@@ -152,7 +153,7 @@ def product_network(
     last = max(first.depth, second.depth) - 1
     layers: list[_United] = []
     width = inputs
-    for number in range(last + 1):
+    for number in timed(range(last + 1)):
         if number == 0:
             used = np.arange(first.inputs), other
             sides = [
@@ -253,7 +254,7 @@ def _unite(sides: Sequence[CanonicalNeurons], ties: Ties, *, apart: bool) -> _Un
         sign = np.where(constant != 0, side.sign * constant, side.sign)
         new: list[int] = []
         seen: Counter[Hashable] = Counter()
-        for j in np.flatnonzero(constant == 0).tolist():
+        for j in timed(np.flatnonzero(constant == 0).tolist()):
             key, tied = side.key(j), bool(side.tied[j])
             if ties == "copies" and (tied or side.low[j] != side.high[j]):
                 # Of two copies with opposite sums, ties do not have opposite signs.

@@ -16,7 +16,7 @@ sign(0) is known in layer 1 but not in layer 2.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from bnncert.arrays import IntArray
+from bnncert.checking.clock import timed
 from bnncert.checking.rules.disagreement import Condition, disagreement
 from bnncert.checking.rules.product import Product, product_network
 from bnncert.description.matrices import as_sparse, csr_matrix
@@ -57,17 +58,16 @@ class Relation:
     score: int | None = None
     falling: bool = False
 
-    def violations(self, classes: int) -> list[tuple[str, tuple[Condition, ...]]]:
-        """Return the ways to violate it: names, and conditions on the scores of both copies."""
+    def violations(self, classes: int) -> Iterator[tuple[str, tuple[Condition, ...]]]:
+        """Yield the ways to violate it: names, and conditions on the scores of both copies."""
         if self.score is not None:
             sign = 1 if self.falling else -1
             terms = ((self.score, sign), (classes + self.score, -sign))
-            return [(f"score {self.score}", (Condition(terms, True),))]
-        return [
-            (violation_name(i, j), disagreement(classes, i, j))
-            for i, j in product(range(classes), repeat=2)
-            if self.is_violated_by(i, j)
-        ]
+            yield f"score {self.score}", (Condition(terms, True),)
+            return
+        for i, j in product(range(classes), repeat=2):
+            if self.is_violated_by(i, j):
+                yield violation_name(i, j), disagreement(classes, i, j)
 
     def is_violated_by(self, before: int, after: int) -> bool:
         """Whether the classes of x and x' violate a relation about classes."""
@@ -102,7 +102,7 @@ def values_product(
     changed = np.array(
         [
             sum((Fraction(w) * s for w, s in zip(row, steps, strict=True)), Fraction(0)) != 0
-            for row in layer.weights[:, list(features)].toarray().tolist()
+            for row in timed(layer.weights[:, list(features)].toarray().tolist())
         ]
     )
     columns = np.arange(size)

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, IntArray, SignArray
+from bnncert.checking.clock import timed
 from bnncert.description.matrices import CsrArrays, with_data, without_zeros
 from bnncert.errors import InputError
 from bnncert.network.layers import ROUNDOFF, ThresholdLayer
@@ -110,7 +111,7 @@ def flip_costs(
         The neuron whose cost is of interest, or None for all of them.
     """
     cost = np.full(layer.size, NEVER, dtype=np.int64)
-    for j in range(layer.size) if only is None else (only,):
+    for j in timed(range(layer.size) if only is None else (only,)):
         row = slice(layer.rows.indptr[j], layer.rows.indptr[j + 1])
         columns, weights = layer.rows.indices[row], layer.rows.data[row]
         limit, strict = _other_sign(layer, j, int(home[j]), certain)
@@ -211,7 +212,7 @@ def with_faults(network: Network, faults: Sequence[Fault]) -> Network:
     if len({(f.layer, f.neuron, f.input) for f in faults}) < len(faults):
         raise FaultError("a fault occurs twice")
     layers, output = list(network.layers), network.output
-    for number in sorted({f.layer for f in faults}):
+    for number in timed(sorted({f.layer for f in faults})):
         mine = [f for f in faults if f.layer == number]
         if number == network.depth:
             weights = output.weights.copy()
@@ -236,7 +237,7 @@ def _refuse_missing(fault: Fault, neurons: int, inputs: int) -> None:
 def _faulty_layer(layer: ThresholdLayer, faults: Sequence[Fault]) -> ThresholdLayer:
     data = layer.rows.data.copy()
     stuck = {f.neuron: f.sign for f in faults if f.input is None}
-    for fault in faults:
+    for fault in timed(faults):
         _refuse_missing(fault, layer.size, layer.inputs)
         row = slice(layer.rows.indptr[fault.neuron], layer.rows.indptr[fault.neuron + 1])
         if fault.input is None:

@@ -19,6 +19,7 @@ from fractions import Fraction
 import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
+from bnncert.checking.clock import timed
 from bnncert.checking.rules.weight_flips import derived
 from bnncert.description.rationals import float_above
 from bnncert.network.layers import UNIT, ThresholdLayer
@@ -77,7 +78,7 @@ def _largest_sums(layer: ThresholdLayer, sizes: FloatArray, count: int) -> Float
     """Return for each row the sum of its `count` largest |w_i| sizes_i."""
     rows = layer.rows
     sums = np.zeros(layer.size)
-    for j in range(layer.size):
+    for j in timed(range(layer.size)):
         row = slice(rows.indptr[j], rows.indptr[j + 1])
         terms = np.abs(rows.data[row].astype(np.float64)) * sizes[rows.indices[row]]
         sums[j] = terms.sum() if count >= terms.size else -np.partition(-terms, count)[:count].sum()
