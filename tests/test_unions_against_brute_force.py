@@ -44,7 +44,8 @@ def boxes(union: ImageUnion, shape: tuple[int, ...]) -> Iterator[tuple[np.ndarra
     """Yield the corners of all boxes by the definition of the shape."""
     image, pixels = union.middle, layout(shape)
     height, width, _ = pixels.shape
-    assert union.clip_lo is not None and union.clip_hi is not None
+    lowest = np.full(image.size, -np.inf) if union.clip_lo is None else union.clip_lo
+    highest = np.full(image.size, np.inf) if union.clip_hi is None else union.clip_hi
     yield image, image
     size = int(union.stated_radius)
     if isinstance(union, bnncert.Patch):
@@ -54,8 +55,8 @@ def boxes(union: ImageUnion, shape: tuple[int, ...]) -> Iterator[tuple[np.ndarra
                 for i in range(row, row + size):
                     for j in range(column, column + size):
                         for k in pixels[i, j]:
-                            lo[k] = union.clip_lo[k] if union.value is None else union.value
-                            hi[k] = union.clip_hi[k] if union.value is None else union.value
+                            lo[k] = lowest[k] if union.value is None else union.value
+                            hi[k] = highest[k] if union.value is None else union.value
                 yield lo, hi
     if isinstance(union, bnncert.ImageShift):
         for down in range(-size, size + 1):
@@ -68,7 +69,7 @@ def boxes(union: ImageUnion, shape: tuple[int, ...]) -> Iterator[tuple[np.ndarra
                         source = pixels[min(max(a, 0), height - 1), min(max(b, 0), width - 1)]
                         fill = union.value is not None and not inside
                         moved[pixels[i, j]] = union.value if fill else image[source]
-                limits = zip(moved, union.clip_lo, union.clip_hi, strict=True)
+                limits = zip(moved, lowest, highest, strict=True)
                 moved = np.array([min(max(v, low), high) for v, low, high in limits])
                 yield moved, moved
 
