@@ -17,8 +17,8 @@ from tests.checking.stated_regions import grid_points, last_layers
 from tests.guarded import Guarded, how, wanted
 from tests.plain_network import TIES, PlainNetwork, is_other, quarters, random_plain
 
-#: How often all inputs are real numbers, and methods decide instead of an enumeration.
-REAL, METHODS = 0.1, 0.5
+#: How often methods decide instead of an enumeration.
+METHODS = 0.5
 
 
 class Explained:
