@@ -486,7 +486,10 @@ def faces(
 
     def extend(part: Polytope, states: tuple[int, ...]) -> Iterator[Any]:
         if len(states) == len(planes):
-            yield states, part
+            # A closure may lie in a plane although its cell is beside it: then the cell is empty.
+            sides = ({sign(h) for h in heights(part, p.form)} - {0} for p in planes)
+            if all(side == {state} - {0} for side, state in zip(sides, states, strict=True)):
+                yield states, part
             return
         pieces = split(part, planes[len(states)].form, len(states))
         for state, piece in pieces.items():
