@@ -75,7 +75,7 @@ class SplitCheck:
             low, high = stack.pop()
             waiting -= low.size
             # Many waiting halves are worked on in depth, so that few more are added.
-            together = BATCH if waiting < MOST_WAITING // 8 else 1 + BATCH // 64
+            together = BATCH if waiting < MOST_WAITING // 2 else 1 + BATCH // 64
             if low.shape[0] > together:
                 stack.append((low[together:], high[together:]))
                 waiting += low[together:].size
