@@ -27,8 +27,8 @@ Integers = npt.NDArray[np.int64]
 #: Boxes at once, and halves of one box at most.
 BATCH, MOST_HALVES = 2048, 4_000_000
 
-#: Numbers of the halves of one box that wait, at most.
-MOST_WAITING = 2**24
+#: Numbers of the halves of one box that wait, and products that are summed at once, at most.
+MOST_WAITING, MOST_PRODUCTS = 2**24, 2**26
 
 #: All sums are below this power of two, and numbers have at most so many binary places.
 MOST_BITS, MOST_PLACES = 60, 40
@@ -68,6 +68,10 @@ class SplitCheck:
         least = np.clip(least, -(2**MOST_BITS), 2**MOST_BITS).astype(np.int64)
         weights = self._weights[:, open_].astype(np.int64)
         stack, halves = [(first.lo[None, :], first.hi[None, :])], 0
+        # Products that take long are made for fewer boxes, so that the clock is read in between.
+        batch = min(
+            BATCH, 1 + MOST_PRODUCTS // (1 + first.lo.size * np.count_nonzero(states[0] == 0))
+        )
         #: Numbers of all boxes on the stack.
         waiting = first.lo.size
         while stack:
@@ -75,7 +79,7 @@ class SplitCheck:
             low, high = stack.pop()
             waiting -= low.size
             # Many waiting halves are worked on in depth, so that few more are added.
-            together = BATCH if waiting < MOST_WAITING // 2 else 1 + BATCH // 64
+            together = batch if waiting < MOST_WAITING // 2 else 1 + batch // 64
             if low.shape[0] > together:
                 stack.append((low[together:], high[together:]))
                 waiting += low[together:].size
