@@ -187,15 +187,17 @@ def refuted(net: PlainNetwork, claim: Section) -> str | None:
 
 
 def _stated_pairs(claim: Section) -> Iterator[tuple[Point, Point]]:
-    """Yield the pairs of a claim about a grid whose numbers are exact."""
+    """Yield the pairs of a claim; the values of its grid are numbers of the stated type."""
     details, arrays = claim.fields["details"], claim.arrays
     lo, hi, step, origin = (
         quarters(arrays[name].tolist()) for name in ("lo", "hi", "grid_step", "grid_origin")
     )
+    number = np.dtype(details["region"]["grid"]).type
     axes = []
     for a, b, s, o in zip(lo, hi, step, origin, strict=True):
         first = o + s * -((o - a) // s)
-        axes.append([first + s * k for k in range(int((b - first) // s) + 1)] if b >= first else [])
+        exact = [first + s * k for k in range(int((b - first) // s) + 1)] if b >= first else []
+        axes.append([4 * Fraction(float(number(float(v / 4)))) for v in exact])
     changes = [
         (c["features"], None if c["step"] is None else 4 * Fraction(c["step"]),
          [quarters(v) for v in c["values"]])
