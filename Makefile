@@ -68,7 +68,7 @@ bench-paper: $(VENV)/test
 	done
 	$(BIN)/bnncert report bench-paper.sqlite -o bench-paper.html
 
-# Hours at full size; resumable.  `make bench-soundness SEED=1 NUMBER=1000` for another or a shorter run.
+# About an hour at full size; resumable.  `make bench-soundness SEED=1 NUMBER=1000` for another or a shorter run.
 SEED ?= 0
 
 bench-soundness: $(VENV)/test
