@@ -195,9 +195,10 @@ def _stated_pairs(claim: Section) -> Iterator[tuple[Point, Point]]:
     number = np.dtype(details["region"]["grid"]).type
     axes = []
     for a, b, s, o in zip(lo, hi, step, origin, strict=True):
-        first = o + s * -((o - a) // s)
-        exact = [first + s * k for k in range(int((b - first) // s) + 1)] if b >= first else []
-        axes.append([4 * Fraction(float(number(float(v / 4)))) for v in exact])
+        # Rounding may move the values next to a bound across it.
+        near = range(int((a - o) // s) - 1, int((b - o) // s) + 3)
+        values = {4 * Fraction(float(number(float((o + s * k) / 4)))) for k in near}
+        axes.append(sorted(v for v in values if a <= v <= b))
     changes = [
         (c["features"], None if c["step"] is None else 4 * Fraction(c["step"]),
          [quarters(v) for v in c["values"]])
