@@ -10,9 +10,10 @@ import hashlib
 import json
 import os
 import re
-import signal
+import shlex
 import sys
 import tempfile
+import threading
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -21,11 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-#: Seconds of the processor after which a command line counts as one that does not end.
-PATIENCE = 120.0
-
-#: The exit code of such a command line in a record.
-TOO_LONG = "does not end"
+#: Seconds after which a question counts as one that does not end, and the process is given up.
+PATIENCE = 900.0
 
 #: The file to which commands write their answers as JSON.
 JSON_FILE = "answer.json"
@@ -56,15 +54,8 @@ class Question:
     commands: list[list[str]]
 
 
-class TooLongError(BaseException):
-    """A command line takes longer than it may; nothing else handles this exception."""
-
-
-def ask(question: Question, patience: float = PATIENCE) -> list[dict[str, Any]]:
-    """Return one answer for each command line; each may take `patience` seconds.
-
-    The seconds are those of the processor, which do not depend on the load of the machine.
-    """
+def ask(question: Question) -> list[dict[str, Any]]:
+    """Return one answer for each command line."""
     with tempfile.TemporaryDirectory(prefix="bnncert-record-") as name:
         # The name of the folder is part of some answers.
         folder = Path(name).resolve() / "question"
@@ -73,7 +64,8 @@ def ask(question: Question, patience: float = PATIENCE) -> list[dict[str, Any]]:
         before = os.getcwd()
         os.chdir(folder)
         try:
-            return [_answer(words, folder, patience) for words in question.commands]
+            with _patience(question):
+                return [_answer(words, folder) for words in question.commands]
         finally:
             os.chdir(before)
 
@@ -88,10 +80,10 @@ def lay_out(files: dict[str, bytes], folder: Path) -> None:
         path.write_bytes(content)
 
 
-def _answer(words: list[str], folder: Path, patience: float) -> dict[str, Any]:
+def _answer(words: list[str], folder: Path) -> dict[str, Any]:
     known = {p.relative_to(folder) for p in folder.rglob("*")}
     (folder / JSON_FILE).unlink(missing_ok=True)
-    code, out, errors = _call(words, patience)
+    code, out, errors = _call(words)
     answer: dict[str, Any] = {
         "code": code,
         "out": _steady_text(out, folder),
@@ -109,7 +101,7 @@ def _answer(words: list[str], folder: Path, patience: float) -> dict[str, Any]:
     return answer
 
 
-def _call(words: list[str], patience: float) -> tuple[Any, str, str]:
+def _call(words: list[str]) -> tuple[Any, str, str]:
     """Call the command line in this process; return its exit code and what it printed."""
     from bnncert.__main__ import main
 
@@ -122,13 +114,10 @@ def _call(words: list[str], patience: float) -> tuple[Any, str, str]:
     ):
         sys.argv, sys.stdout, sys.stderr = ["bnncert", *words], out, errors
         try:
-            with _impatient(patience):
-                main()
+            main()
             code: Any = 0
         except SystemExit as stop:
             code = stop.code
-        except TooLongError:
-            code = TOO_LONG
         except BaseException:
             # A traceback is an answer, too, without the places in the source.
             code = "traceback"
@@ -144,19 +133,24 @@ def _call(words: list[str], patience: float) -> tuple[Any, str, str]:
 
 
 @contextmanager
-def _impatient(patience: float) -> Iterator[None]:
-    """Raise TooLongError after so many seconds of the processor."""
+def _patience(question: Question) -> Iterator[None]:
+    """End this process with one line if the question does not end.
 
-    def stop(*_: object) -> None:
-        raise TooLongError
+    An exception from outside could leave locks behind, for which later questions would wait.
+    """
 
-    before = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, patience)
+    def give_up() -> None:
+        asked = " && ".join(shlex.join(words) for words in question.commands)
+        print(f"does not end: {question.kind}: {asked}", file=sys.__stderr__, flush=True)
+        os._exit(1)
+
+    timer = threading.Timer(PATIENCE, give_up)
+    timer.daemon = True
+    timer.start()
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
+        timer.cancel()
 
 
 def _identity(path: Path) -> str:
@@ -204,8 +198,11 @@ def _steady_text(text: str, folder: Path) -> str:
         found = [match.span() for match in _TIMED_COLUMNS.finditer(line)]
         if found and "  " in line:
             columns = found
-        elif columns:
+        elif "  " in line:
             line = _without_cells(line, columns)
+        else:
+            # The table has ended.
+            columns = []
         lines.append(_steady_line(line))
     return "\n".join(lines)
 
