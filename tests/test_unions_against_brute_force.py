@@ -270,3 +270,20 @@ def test_first_layers_of_real_weights_have_certificates_that_are_accepted(tmp_pa
         result = bnncert.verify(net, patch, 0, timeout=60, certificate=path)
         assert (result.status, result.certificate) == ("robust", str(path))
         assert check(path, net).verdict == "robust"
+
+
+def test_a_certificate_does_not_make_values_between_those_of_the_grid_count(tmp_path: Path) -> None:
+    # Value v of the one free pixel: class 0 is reached at |v - 0.25| <= 0.125 only, off the grid.
+    net = bnncert.Network.from_arrays(
+        [[[0, 0, 1, 0], [0, 0, -1, 0]], [[1, 1], [0, 0]]], [[-0.125, 0.375], [0, 1]]
+    )
+    net = replace(net, input_shape=(2, 2))
+    patch = bnncert.Patch([0, 0, 1, 0], 1, (2, 2), -1.5, 1.5, None, bnncert.Grid(0.5, -1.5))
+    assert net.classify(np.array([[0, 0, 0.25, 0], [0, 0, 0, 0], [0, 0, 0.5, 0]])).tolist() == [
+        0,
+        1,
+        1,
+    ]
+    for certificate in (None, tmp_path / "patch.bnncert"):
+        result = bnncert.verify(net, patch, label=1, timeout=60, certificate=certificate)
+        assert result.status == "robust"

@@ -245,12 +245,26 @@ class UnionRun:
 
     def _solve(self, number: int, box: Box, method: str, limit: float) -> Result:
         """Answer the question about one box by a method, with a certificate if one is wanted."""
-        question, wanted = self.question, None
-        file = None if self.folder is None else self.folder / f"{number}.bnncert"
-        if file is not None and method != "attack":
-            # A certificate is about all values of the box, not only about those of a grid.
-            box = question.union.hull(number)
-            wanted = Wanted(file, question.network, question.arithmetic, question.sign_zero)
+        question = self.question
+        if self.folder is None or method == "attack":
+            return self._learn(number, self._ask(number, box, method, limit))
+        # A certificate is about all values of the box, not only about those of a grid.  So it can
+        # prove the box, but what it does not prove has to be asked about the grid alone.
+        file, hull = self.folder / f"{number}.bnncert", question.union.hull(number)
+        wanted = Wanted(file, question.network, question.arithmetic, question.sign_zero)
+        share = limit if box.values is None else limit / 2
+        result = self._ask(number, hull, method, share, wanted)
+        if result.trusted is not None:
+            self.trusted[result.trusted] = None
+        if box.values is not None and result.status != "robust":
+            result = self._ask(number, box, method, share)
+        return self._learn(number, result)
+
+    def _ask(
+        self, number: int, box: Box, method: str, limit: float, wanted: Wanted | None = None
+    ) -> Result:
+        """Run a method on one box."""
+        question = self.question
 
         def tell(text: str, done: int, total: int) -> None:
             question.report(f"{self.text(number)}: {text}", len(self.known))
@@ -266,6 +280,10 @@ class UnionRun:
         )
         for stage, seconds in result.account.stages.items():
             self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+        return result
+
+    def _learn(self, number: int, result: Result) -> Result:
+        """Keep the answer for a box."""
         self.notes.update(dict.fromkeys(result.notes))
         self.known[number] = [BoxAnswer(t.status, t.lower, t.upper) for t in result.targets]
         if result.counterexample is not None:
@@ -273,10 +291,8 @@ class UnionRun:
         elif result.status == "robust":
             self.stages.update(dict.fromkeys(result.deciding_stage.split(", ")))
             self.trusted.update({t.trusted: None for t in result.targets if t.trusted})
-        if result.certificate is not None and result.status == "robust":
-            self.certificates[number] = Path(result.certificate)
-        elif wanted is not None and result.trusted is not None:
-            self.trusted[result.trusted] = None
+            if result.certificate is not None:
+                self.certificates[number] = Path(result.certificate)
         return result
 
     def text(self, number: int) -> str:

@@ -45,7 +45,8 @@ def test_vnncomp_models_agree_with_onnxruntime(size: str) -> None:
     assert network.classes == 43
     assert network.output_transform == "softmax"
     assert all(layer.sign_zero == "plus" for layer in network.layers)
-    assert not network.notes
+    # Large models are compared at fewer inputs, and say so.
+    assert all(note.startswith("compared with onnxruntime at") for note in network.notes)
     model = onnx.load_model_from_string(gzip.decompress(path.read_bytes()))
     softmax = next(node for node in model.graph.node if node.op_type == "Softmax")
     model.graph.output.append(helper.make_tensor_value_info(softmax.input[0], 1, None))
