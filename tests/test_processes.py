@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from multiprocessing.connection import Connection
 
 import pytest
 
-from bnncert.processes import WorkerProcess, WorkerTeam
+from bnncert.processes import WorkerProcess, WorkerTeam, interrupts_later
 
 
 def _echo(connection: Connection) -> None:
@@ -65,3 +68,25 @@ def test_a_process_that_may_use_one_core_counts_one() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["1"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="signals cannot be blocked")
+def test_an_interrupt_that_another_thread_takes_is_held_back() -> None:
+    over, reached = threading.Event(), []
+    other = threading.Thread(target=over.wait)
+
+    def interrupted() -> None:
+        with interrupts_later():
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.2)
+            reached.append("the end of the block")
+        time.sleep(0.2)
+
+    other.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+    finally:
+        over.set()
+        other.join()
+    assert reached == ["the end of the block"]

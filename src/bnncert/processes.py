@@ -41,17 +41,27 @@ def usable_cores() -> int:
 
 @contextmanager
 def interrupts_later() -> Iterator[None]:
-    """Block Ctrl-C inside the block; processes that are started in it inherit the block."""
+    """Hold Ctrl-C back inside the block; processes that are started in it do not hear it at all."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
     # Otherwise Python starts the resource tracker with the first process and unblocks Ctrl-C then.
     resource_tracker.ensure_running()
+    heard: list[int] = []
+    handler = None
+    if threading.current_thread() is threading.main_thread():
+        # The mask holds for this thread only: another one may take the signal, and Python would
+        # still raise here, between the start of a process and what it has to be told.
+        handler = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if handler is not None:
+            signal.signal(signal.SIGINT, handler)
+        if heard:
+            signal.raise_signal(signal.SIGINT)
 
 
 def become_worker(lifeline: Connection) -> None:
