@@ -47,6 +47,10 @@ class Deadline:
         if self.passed():
             raise OutOfTimeError(TIME_IS_UP)
 
+    def extended(self, seconds: float) -> Deadline:
+        """Return the deadline that is so many seconds later."""
+        return self if self.seconds is None else Deadline(self.seconds + seconds, self.start)
+
     def within(self, seconds: float | None) -> Deadline:
         """Return a deadline `seconds` from now, or this one if it is earlier."""
         if seconds is None or seconds == math.inf:
@@ -54,6 +58,10 @@ class Deadline:
         now, left = time.monotonic(), min(seconds, self.remaining())
         # A limit must be positive: a limit that has passed is written with a start in the past.
         return Deadline(left, now) if left > 0 else Deadline(1e-9, now + left - 1e-6)
+
+
+#: The limit of computations that may take as long as they need.
+NO_DEADLINE = Deadline()
 
 
 @dataclass(eq=False)

@@ -297,6 +297,9 @@ def test_the_clock_is_looked_at_in_every_iteration() -> None:
         def remaining(self) -> float:
             return 1.0
 
+        def extended(self, seconds: float) -> Deadline:
+            return NEVER
+
     program = relax_reduced(hard_problem(6)).program
     solution = solve_structured(program, Clock())  # type: ignore[arg-type]
     assert solution.status == "interrupted" and solution.iterations == 3
@@ -417,3 +420,20 @@ def test_a_shared_diagonal_bounds_a_sum_of_squares(shared: int) -> None:
     assert optimum(program) == pytest.approx(wanted, abs=1e-5)
     assert np.unique(solution.multipliers.kappa[4 - shared :]).size == min(shared, 1)
     assert float(solution.moments.trace()) == pytest.approx(4.0, abs=1e-6)
+
+
+def test_a_step_that_takes_longer_than_expected_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The deadline passes in the first step: the point before it is returned, with its bound."""
+    program = relax_reduced(make([1.0, 1.0, -1.0], [[1, 1, 1]], [[0.0, 1.0, 2.0, 3.0]])).program
+    clock = iter(range(1000))
+    deadline = Deadline(6.0, 0.0)
+    monkeypatch.setattr("bnncert.deadline.time.monotonic", lambda: float(next(clock)))
+    found = solve_structured(program, deadline)
+    assert found.status == "interrupted"
+    assert found.iterations == 0
+    assert next(clock) < 12
+    start = starting_point(program)
+    for a, b in zip(found.multipliers.theta, start.theta, strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray, IntArray
+from bnncert.deadline import NO_DEADLINE, Deadline
 from bnncert.solvers.structured_program import StructuredProgram
 
 Index: TypeAlias = Any
@@ -105,13 +106,21 @@ class ProductMatrices:
         low = wide[zero : zero + 1] + sign[:, None] * wide[unit]
         return np.vstack([wide, low])
 
-    def schur(self, moments: FloatArray, inverse: FloatArray) -> FloatArray:
-        """Return H_kl = tr(B_k M B_l T^-1) for k >= l; the next call overwrites it."""
-        gm, gt = self.gram(moments), self.gram(inverse)
+    def schur(
+        self, moments: FloatArray, inverse: FloatArray, deadline: Deadline = NO_DEADLINE
+    ) -> FloatArray:
+        """Return H_kl = tr(B_k M B_l T^-1) for k >= l; the next call overwrites it.
+
+        Raise OutOfTimeError if the deadline passes before it is complete.
+        """
+        gm = self.gram(moments)
+        deadline.check()
+        gt = self.gram(inverse)
         full = self._space
         for n, (p, q, start, stop) in enumerate(self.slices):
             # Few rows at a time, so that all factors of a block fit into the cache.
             for low in range(0, stop - start, ROWS_AT_ONCE):
+                deadline.check()
                 high = min(low + ROWS_AT_ONCE, stop - start)
                 some = _part(p, low, high)
                 mp, tp = gm[some], gt[some]

@@ -15,7 +15,7 @@ import numpy as np
 import scipy
 
 from bnncert.arrays import FloatArray
-from bnncert.deadline import Deadline
+from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.solvers.definite import Arrow, ArrowFactor
 from bnncert.solvers.product_matrices import ProductMatrices
 from bnncert.solvers.structured_program import (
@@ -39,8 +39,9 @@ NEARLY_FEASIBLE = 1e-5
 LONGER = 0.02
 
 #: The assumed operations per second of the first step (one core), and the seconds by which a step
-#: may exceed the deadline: a step that is expected to take longer does not start.
-FLOPS, LATE_SECONDS = 2e10, 0.4
+#: may exceed the deadline: a step that is expected to take longer does not start, and one that
+#: turns out to take longer is given up.
+FLOPS, LATE_SECONDS = 2e10, 0.1
 
 
 #: A step that leaves the cone is shortened to this share, so many times.
@@ -168,6 +169,7 @@ class _Iteration:
         status: StructuredStatus = "limit"
         # The time of the first step is an estimate; later steps take as long as the last one.
         step_seconds = self.geometry.unknowns**3 / 3 / FLOPS
+        late = deadline.extended(LATE_SECONDS)
         try:
             at = self._point()
         except scipy.linalg.LinAlgError:
@@ -188,7 +190,10 @@ class _Iteration:
                 break
             step_began = deadline.elapsed()
             try:
-                at = self._step(at, now.gap / self.degree)
+                at = self._step(at, now.gap / self.degree, late)
+            except OutOfTimeError:
+                status = "interrupted"
+                break
             except (scipy.linalg.LinAlgError, FloatingPointError):
                 status = "stalled"
                 break
@@ -230,9 +235,12 @@ class _Iteration:
         values[g.diagonal] += 1.0
         return g.collapse(values), local
 
-    def _step(self, at: _Point, mu: float) -> _Point:
-        """Make one predictor-corrector step and return the point that it leads to."""
-        newton = _Newton(self, at)
+    def _step(self, at: _Point, mu: float, deadline: Deadline) -> _Point:
+        """Make one predictor-corrector step and return the point that it leads to.
+
+        The point of the iteration changes at the very end only, so that a step may be given up.
+        """
+        newton = _Newton(self, at, deadline)
         zeros = [np.zeros_like(v) for v in self.p]
         found = newton.direction(np.zeros_like(self.m), zeros)
         primal, dual = min(1.0, 0.98 * found.primal), min(1.0, 0.98 * found.dual)
@@ -241,7 +249,9 @@ class _Iteration:
             after += float(((a + primal * b) * (c + dual * d)).sum())
         ratio = max(after / self.degree / mu, 0.0)
         sigma = min(0.9, max(1e-4, ratio**CENTRING if ratio < 1 else 0.9))
+        deadline.check()
         found = newton.corrected(found, sigma * mu)
+        deadline.check()
         # A second correction is cheap compared with the Newton matrix, and often saves a step.
         again = newton.corrected(found, sigma * mu)
         if again.reach > found.reach + LONGER:
@@ -299,11 +309,11 @@ class _Direction:
 class _Newton:
     """The Newton system at one point, factorised once and solved for several right-hand sides."""
 
-    def __init__(self, solver: _Iteration, at: _Point) -> None:
+    def __init__(self, solver: _Iteration, at: _Point, deadline: Deadline) -> None:
         self.solver, self.at = solver, at
         program = solver.program
         self.inverse = at.factor.inverse()
-        h = solver.geometry.schur(solver.m, self.inverse)
+        h = solver.geometry.schur(solver.m, self.inverse, deadline)
         self.eliminate: list[tuple[FloatArray, FloatArray]] = []
         for tables, mass, gap, links in zip(
             program.tables, solver.p, at.s, program.link_slices, strict=True
@@ -318,6 +328,7 @@ class _Newton:
                     h[place[f], place[e]] += rest[:, f, e]
             self.eliminate.append((head, cross))
         self.scale = 1.0 / np.sqrt(np.maximum(np.diag(h), 1e-300))
+        deadline.check()
         self.solved = _factorise(h, self.scale, solver.space)
 
     def _multipliers(
