@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import bnncert
-from bnncert.replay import OnnxRuntime
+from bnncert.engine.replay import OnnxRuntime
 
 
 def main() -> int:

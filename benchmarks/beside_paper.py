@@ -16,9 +16,9 @@ import argparse
 from collections.abc import Iterable
 from pathlib import Path
 
-from bnncert.batch.recorded import read_recorded
 from bnncert.report.counts import Count
 from bnncert.report.statistics import Panel, counts, gaps, panels
+from bnncert.results.recorded import read_recorded
 
 #: network, norm, delta: robust | counterexamples of 100 images, and mean seconds.
 PAPER: dict[tuple[str, str, float], tuple[str, str, str]] = {

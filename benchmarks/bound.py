@@ -34,7 +34,7 @@ from typing import NamedTuple
 import numpy as np
 
 import bnncert
-from bnncert.bundled import load_demo_images, load_demo_network
+from bnncert.model.bundled import load_demo_images, load_demo_network
 
 EIGHT_BITS = 127.5
 

@@ -19,8 +19,8 @@ import time
 import numpy as np
 
 import bnncert
-from bnncert.bundled import load_demo_images, load_demo_network
-from bnncert.checking import check
+from bnncert.kernel import check
+from bnncert.model.bundled import load_demo_images, load_demo_network
 
 SCALE = {"linf": 127.5, "l2": 255.0}
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 import bnncert
-from bnncert.training.datasets import load_dataset
+from bnncert.extras.training.datasets import load_dataset
 
 #: The paper has a table for such a network only: 345 to 3600 s for sdp-tight.
 RADII = {"0.2/255": 0.2 / 255.0, "0.2/127.5": 0.2 / 127.5}

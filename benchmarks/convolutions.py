@@ -24,7 +24,7 @@ import numpy as np
 
 import bnncert
 from bnncert.arrays import FloatArray
-from bnncert.training.datasets import load_dataset
+from bnncert.extras.training.datasets import load_dataset
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from collections import Counter
 import numpy as np
 
 import bnncert
-from bnncert.bundled import load_demo_images, load_demo_network
+from bnncert.model.bundled import load_demo_images, load_demo_network
 
 SCALE = {"linf": 127.5, "l2": 255.0}
 

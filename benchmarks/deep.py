@@ -109,8 +109,8 @@ def ask(question: Question, method: str, processes: int) -> Answer:
 
 def certified(question: Question, answer: Answer, method: str, processes: int) -> Answer:
     """Answer a question once more with a certificate, and check that."""
-    from bnncert.certificate import writing as written
-    from bnncert.checking import RejectedError, UnreadableError, check
+    from bnncert.kernel import RejectedError, UnreadableError, check
+    from bnncert.proofs import writing as written
 
     writing = [0.0]
     write_proof = written.write_proof
@@ -216,7 +216,7 @@ def warm_up(arguments: argparse.Namespace) -> None:
             with suppress(bnncert.InputError):
                 ask(Question("", "", network, region, label, 1.0), method, 1)
     with suppress(ImportError):
-        from bnncert.search.patterns.compilation import CELLS, ENUMERATION
+        from bnncert.engine.search.patterns.compilation import CELLS, ENUMERATION
 
         ENUMERATION.wait(COMPILATION_SECONDS)
         CELLS.wait(COMPILATION_SECONDS)
@@ -224,7 +224,7 @@ def warm_up(arguments: argparse.Namespace) -> None:
 
 def speed(source: Source) -> tuple[list[str], list[list[str]]]:
     """Return nodes and patterns per second of processor time, by engine."""
-    from bnncert.search.patterns import enumeration
+    from bnncert.engine.search.patterns import enumeration
 
     questions = [q for q in pb25_questions(source) if q.name == "mnist 7 l1 inside"]
     questions += [q for q in width_questions(source) if "2 flips" in q.group][:1]

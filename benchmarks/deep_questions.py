@@ -19,7 +19,7 @@ import bnncert
 from benchmarks import pb25
 
 try:
-    from bnncert.bundled import load_demo_images, load_demo_network
+    from bnncert.model.bundled import load_demo_images, load_demo_network
 except ImportError:
     # `--before` may name a version in which this module had another name.
     from bnncert.demo import load_demo_images, load_demo_network

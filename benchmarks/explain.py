@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 import bnncert
-from bnncert.bundled import load_demo_images, load_demo_network
-from bnncert.checking import check
+from bnncert.kernel import check
+from bnncert.model.bundled import load_demo_images, load_demo_network
 
 HEADS = f"{'network':<9}{'image':>5}{'class':>6}{'kept':>6}{'open':>6}{'seconds':>9}{'cpu s':>8}"
 

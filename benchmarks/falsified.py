@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import bnncert
-from bnncert.formats.inputs import pick_point, read_array
+from bnncert.model.formats.inputs import pick_point, read_array
 
 DATA = Path(bnncert.__file__).parent / "data"
 

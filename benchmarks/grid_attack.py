@@ -26,14 +26,14 @@ import numpy as np
 
 import bnncert
 from benchmarks import pb25
-from bnncert.bundled import load_demo_images, load_demo_network
+from bnncert.model.bundled import load_demo_images, load_demo_network
 
 INPUTS = 20
 CENTRE = np.full(INPUTS, 8.0)
 BOX = (0.0, 16.0)
 
 #: The switch of the walk.
-SWITCH = "bnncert.methods.attack.has_few_points"
+SWITCH = "bnncert.engine.methods.attack.has_few_points"
 
 
 def network(seed: int) -> bnncert.Network:

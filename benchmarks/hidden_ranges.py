@@ -25,13 +25,13 @@ import numpy as np
 import bnncert
 from benchmarks.hidden_sums import HiddenPresolve, HiddenSums
 from bnncert.arrays import FloatArray
-from bnncert.competition.instances import read_instances
-from bnncert.formats.vnnlib.reader import read_vnnlib
-from bnncert.methods.interval import interval_proof
-from bnncert.presolve.pipeline import presolve
+from bnncert.engine.methods.interval import interval_proof
+from bnncert.engine.presolve.pipeline import presolve
+from bnncert.extras.training.datasets import load_dataset
+from bnncert.extras.vnncomp.instances import read_instances
 from bnncert.problem import Problem, robustness
-from bnncert.problem.vnnlib import from_vnnlib
-from bnncert.training.datasets import load_dataset
+from bnncert.problem.vnnlib.query_file import read_vnnlib
+from bnncert.problem.vnnlib_problems import from_vnnlib
 
 DEFAULT = Path(__file__).resolve().parents[2] / "shared" / "data" / "vnncomp2023"
 

@@ -21,15 +21,15 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline, OutOfTimeError
-from bnncert.network import Network
-from bnncert.presolve.literals import variable_of
-from bnncert.presolve.pipeline import Presolved, PresolveRun, over_variables
-from bnncert.presolve.stability import settle_states
+from bnncert.engine.presolve.literals import variable_of
+from bnncert.engine.presolve.pipeline import Presolved, PresolveRun, over_variables
+from bnncert.engine.presolve.stability import settle_states
+from bnncert.engine.search.elimination.bound import EliminationLimits, columns, prepare
+from bnncert.engine.search.elimination.buckets import eliminate
+from bnncert.engine.search.elimination.factors import Gate, gate_of, linear_table
+from bnncert.engine.search.elimination.tables import InexactTableError, Model
+from bnncert.model.network import Network
 from bnncert.regions import Region
-from bnncert.search.elimination.bound import EliminationLimits, columns, prepare
-from bnncert.search.elimination.buckets import eliminate
-from bnncert.search.elimination.factors import Gate, gate_of, linear_table
-from bnncert.search.elimination.tables import InexactTableError, Model
 
 #: A layer is local if none of its neurons reads more than this share of the layer below.
 LOCAL = 0.25

@@ -13,7 +13,7 @@ import math
 import time
 
 import bnncert
-from bnncert.bundled import load_demo_images, load_demo_network
+from bnncert.model.bundled import load_demo_images, load_demo_network
 
 
 def main() -> None:

@@ -18,11 +18,11 @@ from collections.abc import Iterator
 import bnncert
 from benchmarks.beside_paper import table
 from benchmarks.random_networks import random_problem
-from bnncert.bundled import load_demo_images, load_demo_network
 from bnncert.deadline import Deadline
-from bnncert.methods.sdp import SdpTight
-from bnncert.presolve.reduction import reduce_target
-from bnncert.presolve.stability import stability
+from bnncert.engine.methods.moment_sdp import SdpTight
+from bnncert.engine.presolve.reduction import reduce_target
+from bnncert.engine.presolve.stability import stability
+from bnncert.model.bundled import load_demo_images, load_demo_network
 from bnncert.problem import Problem, robustness
 
 #: Sizes and entries per row (None: all) of the random networks.

@@ -21,15 +21,16 @@ from unittest import mock
 import numpy as np
 
 import bnncert
-from bnncert.certificate.writing import write_proof
-from bnncert.checking import check
 from bnncert.deadline import Deadline
-from bnncert.methods.base import Context, Options
-from bnncert.methods.propagation import PropagationMethod
+from bnncert.engine.methods.base import Context, Options
+from bnncert.engine.methods.propagation import PropagationMethod
+from bnncert.engine.replay import Replayer
+from bnncert.engine.search.patterns import enumeration
+from bnncert.engine.search.patterns import pattern_search as search
+from bnncert.engine.search.trace import SearchRecord
+from bnncert.kernel import check
 from bnncert.problem import Problem, Target, score_objective
-from bnncert.replay import Replayer
-from bnncert.search.patterns import enumeration, search
-from bnncert.search.trace import SearchRecord
+from bnncert.proofs.writing import write_proof
 
 
 def question(signs: int, width: int, layers: int, seed: int) -> Problem:

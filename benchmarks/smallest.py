@@ -30,10 +30,10 @@ import numpy as np
 
 import bnncert
 from benchmarks import pb25, pseudo_boolean
-from bnncert.bundled import load_demo_images, load_demo_network
-from bnncert.checking import RejectedError, UnreadableError
-from bnncert.checking import check as check_certificate
-from bnncert.smallest import find_smallest
+from bnncert.kernel import RejectedError, UnreadableError
+from bnncert.kernel import check as check_certificate
+from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.questions.smallest.smallest import find_smallest
 
 NORMS = ("l0", "l1", "l2", "linf")
 

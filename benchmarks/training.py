@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 
 import bnncert
-from bnncert.training.datasets import load_dataset
-from bnncert.training.export import write_network
-from bnncert.training.fitting import TrainingProgress, fit
-from bnncert.training.labelled_images import Dataset
-from bnncert.training.options import TrainingOptions
+from bnncert.extras.training.datasets import load_dataset
+from bnncert.extras.training.export import write_network
+from bnncert.extras.training.fitting import TrainingProgress, fit
+from bnncert.extras.training.labelled_images import Dataset
+from bnncert.extras.training.training_options import TrainingOptions
 
 
 def trained(data: Dataset, options: TrainingOptions, path: Path) -> bnncert.Network:

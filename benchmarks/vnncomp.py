@@ -5,7 +5,7 @@
 
 DIR of --data holds instances.csv, onnx/ and vnnlib/ (plain or gzipped).  Each instance runs in a
 process of its own, loading included, as `bnncert vnncomp` does it; with --out an interrupted run
-goes on where it was.  With --certificates every `unsat` is checked by `bnncert.checking`, in yet
+goes on where it was.  With --certificates every `unsat` is checked by `bnncert.kernel`, in yet
 another process, so that its memory is not taken for that of the next instance.
 """
 
@@ -21,13 +21,13 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from bnncert.checking import RejectedError, UnreadableError, check
-from bnncert.commands.console import wide_console
-from bnncert.competition.category import CategorySettings, certificate_path, run_category
-from bnncert.competition.instances import CategoryInstance, read_instances
+from bnncert.cli.plain_console import wide_console
 from bnncert.errors import BnncertError
-from bnncert.network import load
-from bnncert.report.competition import Line, category_table
+from bnncert.extras.vnncomp.category import CategorySettings, certificate_path, run_category
+from bnncert.extras.vnncomp.instances import CategoryInstance, read_instances
+from bnncert.kernel import RejectedError, UnreadableError, check
+from bnncert.model.loading import load
+from bnncert.report.vnncomp_tables import Line, category_table
 
 DEFAULT = Path(__file__).resolve().parents[2] / "shared" / "data" / "vnncomp2023"
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import typer
 
-from bnncert.cli import _imported
-from bnncert.commands.catalogue import ENTRIES, Entry
-from bnncert.commands.help_topics import OTHER, TOPICS, topic_of
+from bnncert.cli.catalogue import ENTRIES, Entry
+from bnncert.cli.help_topics import OTHER, TOPICS, topic_of
+from bnncert.cli.program import _imported
 
 #: The line of docs/commands.md that the reference replaces.
 PLACE = "<!-- commands -->"

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import bnncert
-from bnncert.description.model import SignZero
+from bnncert.model.description import SignZero
 
 #: a.x <= b, or a.x < b when strict.
 Inequality = tuple[tuple[Fraction, ...], Fraction, bool]

@@ -128,8 +128,8 @@ def run(words: Sequence[str]) -> list[str]:
 
 
 def _bnncert(words: Sequence[str]) -> None:
-    from bnncert import cli
-    from bnncert.commands import progress
+    from bnncert.cli import program as cli
+    from bnncert.cli import progress
 
     # Progress is not shown, because it depends on the speed of the machine.
     silent = mock.patch.object(progress, "LINE_SECONDS", 600.0)

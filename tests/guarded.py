@@ -20,11 +20,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
-from bnncert.checking import check
-from bnncert.checking.container import Section
-from tests.checking.claims import REFUSALS, pack, unpack
-from tests.checking.mutations import mutant
+from bnncert.kernel import check
+from bnncert.kernel.container import Section
 from tests.every_mode import SHORT_WORK, few
+from tests.kernel.claims import REFUSALS, pack, unpack
+from tests.kernel.mutations import mutant
 
 #: How often an answer is asked for with its certificate, which takes longer than the answer.
 CERTIFICATE = 0.4

@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 import pytest
 
-from bnncert import cli
-from bnncert.commands import progress
+from bnncert.cli import program as cli
+from bnncert.cli import progress
 
 #: A line of progress: what is done, the elapsed time, and the limit or the expected end.
 _PROGRESS = re.compile(r".*, \d+ s(| of at most .*|, .* left)")

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import bnncert
-from bnncert.description.model import SignZero
+from bnncert.model.description import SignZero
 from tests.brute_force import TinyNetwork, TinyQuestion
 
 NORMS = ("linf", "l1", "box", "polytope")

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bnncert import Ball, Network, verify
-from bnncert.account import OTHER, Account, Journal, StageWork, Step, merged
-from bnncert.methods import REGISTRY
-from tests.commands.diamond import DIAMOND
+from bnncert.engine.methods import REGISTRY
+from bnncert.engine.timing import OTHER, Account, Journal, StageWork, Step, merged
+from tests.cli.diamond import DIAMOND
 
 #: Times on a coarse scale, so that steps often begin or end together.
 TIMES = st.integers(0, 12).map(float)

@@ -14,12 +14,12 @@ import pytest
 
 import bnncert
 from bnncert.deadline import Deadline
-from bnncert.methods import Context, Options
+from bnncert.engine.methods import Context, Options
+from bnncert.engine.replay import Replayer
+from bnncert.engine.verdict import TargetResult
 from bnncert.problem import robustness
-from bnncert.replay import Replayer
-from bnncert.solving import _after_counterexample
-from bnncert.verdict import TargetResult
-from tests.commands.diamond import DIAMOND, write_network
+from bnncert.questions.solving import _after_counterexample
+from tests.cli.diamond import DIAMOND, write_network
 from tests.in_process import Outcome, command_line
 
 Run = Callable[..., Outcome]

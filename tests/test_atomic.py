@@ -19,11 +19,11 @@ import numpy as np
 import pytest
 
 import bnncert
-from bnncert.atomic import replacing, write_atomically
 from bnncert.errors import InputError
-from tests.checking.every_claim import IMAGE, KINDS, NET
-from tests.commands.diamond import DIAMOND, write_network
+from bnncert.model.formats.atomic import replacing, write_atomically
+from tests.cli.diamond import DIAMOND, write_network
 from tests.in_process import Outcome, command_line
+from tests.kernel.every_claim import IMAGE, KINDS, NET
 
 resource = pytest.importorskip("resource", reason="needs limits of POSIX")
 
@@ -180,7 +180,7 @@ def test_the_verdict_is_there_before_the_proof_is_written(
         seen.append(capsys.readouterr().out)
         path.touch()
 
-    monkeypatch.setattr("bnncert.certificate.writing.write_proof", note)
+    monkeypatch.setattr("bnncert.proofs.writing.write_proof", note)
     run("verify", *ABOUT_X, "--radius", "0.4", "--certificate", "a.bnncert")
     assert len(seen) == 1
     assert "robust in " in seen[0]

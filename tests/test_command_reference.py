@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from types import ModuleType
 
-from bnncert.cli import _imported
-from bnncert.commands.catalogue import ENTRIES
+from bnncert.cli.catalogue import ENTRIES
+from bnncert.cli.program import _imported
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 

@@ -20,10 +20,10 @@ from onnx import numpy_helper
 
 import bnncert
 from bnncert import Options
-from bnncert.checking import RejectedError, check
+from bnncert.kernel import RejectedError, check
 from tests.brute_force import satisfiable
 from tests.exact_onnx import Form, Graph, box, cut, faces, plane_of
-from tests.formats.onnx_sketch import Sketch, network_of, run
+from tests.model.formats.onnx_sketch import Sketch, network_of, run
 from tests.tiny_convolutions import Question, inside, random_model, random_question
 
 #: Little of everything: what an attack finds at once would never reach the exact stages.

@@ -15,25 +15,25 @@ import scipy.sparse as sp
 
 import bnncert
 from bnncert import Options
-from bnncert.commands import clock
+from bnncert.cli import time_limit as clock
 from bnncert.deadline import Deadline, OutOfTimeError
-from bnncert.methods import REGISTRY, Context
-from bnncert.methods.attack import Attack
-from bnncert.presolve.conflicts import ConflictingPairs, close
-from bnncert.presolve.merging import equal_rows
-from bnncert.presolve.pairs import conflicting_pairs
-from bnncert.presolve.pipeline import presolve
-from bnncert.presolve.ranges import sum_ranges
-from bnncert.presolve.reduction import reduce_target
-from bnncert.presolve.stability import first_layer, stability
+from bnncert.engine.methods import REGISTRY, Context
+from bnncert.engine.methods.attack import Attack
+from bnncert.engine.presolve.conflicts import ConflictingPairs, close
+from bnncert.engine.presolve.merging import equal_rows
+from bnncert.engine.presolve.pairs import conflicting_pairs
+from bnncert.engine.presolve.pipeline import presolve
+from bnncert.engine.presolve.ranges import sum_ranges
+from bnncert.engine.presolve.reduction import reduce_target
+from bnncert.engine.presolve.stability import first_layer, stability
+from bnncert.engine.relaxations.moments.cliques import cliques
+from bnncert.engine.relaxations.moments.encoding import encode
+from bnncert.engine.relaxations.moments.relaxation import relax
+from bnncert.engine.relaxations.reduced.patterns import starting_moments
+from bnncert.engine.relaxations.reduced.problem import reduce_objective
+from bnncert.engine.replay import Replayer
+from bnncert.engine.solvers.scip_ import ScipModel
 from bnncert.problem import robustness
-from bnncert.relaxations.moments.cliques import cliques
-from bnncert.relaxations.moments.encoding import encode
-from bnncert.relaxations.moments.relaxation import relax
-from bnncert.relaxations.reduced.patterns import starting_moments
-from bnncert.relaxations.reduced.problem import reduce_objective
-from bnncert.replay import Replayer
-from bnncert.solvers.scip_ import ScipModel
 from tests.clock import Clock
 from tests.large_networks import write_local_network
 
@@ -149,9 +149,9 @@ def test_presolve_looks_at_the_clock_between_small_units_of_work(
 ) -> None:
     work, least, late = UNITS[name]
     for place in ("pairs.CHUNK", "pairs.PRODUCTS_AT_ONCE", "ranges.CELLS_AT_ONCE"):
-        monkeypatch.setattr(f"bnncert.presolve.{place}", 1)
-    monkeypatch.setattr("bnncert.presolve.stability.WEIGHTS_AT_ONCE", INPUTS)
-    monkeypatch.setattr("bnncert.presolve.stability.PROGRAMS_AT_ONCE", 1)
+        monkeypatch.setattr(f"bnncert.engine.presolve.{place}", 1)
+    monkeypatch.setattr("bnncert.engine.presolve.stability.WEIGHTS_AT_ONCE", INPUTS)
+    monkeypatch.setattr("bnncert.engine.presolve.stability.PROGRAMS_AT_ONCE", 1)
     clock = Clock(monkeypatch, tick=1.0)
     work(Deadline(1e9))
     assert clock.looks >= least
@@ -187,7 +187,7 @@ def test_bounds_without_time_leave_large_layers_open(monkeypatch: pytest.MonkeyP
 
 
 def test_an_attack_on_a_large_network_stops_between_layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bnncert.methods.attack.LONG_WORK", 1)
+    monkeypatch.setattr("bnncert.engine.methods.attack.LONG_WORK", 1)
     problem = robustness(NETWORK, REGION, LABEL)
     limit = Deadline(None)
     context = Context(Options(), limit, Replayer(problem))
@@ -213,8 +213,8 @@ def test_ranges_without_time_are_wider_and_valid() -> None:
 
 def test_handing_a_program_to_scip_looks_at_the_clock() -> None:
     pytest.importorskip("pyscipopt")
+    from bnncert.engine.relaxations.linear import linear_model
     from bnncert.regions.linear_block import input_block
-    from bnncert.relaxations.linear import linear_model
 
     problem = robustness(NETWORK, REGION, LABEL)
     reduced = reduce_target(NETWORK, stability(NETWORK, REGION), problem.targets[0])

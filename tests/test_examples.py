@@ -429,7 +429,7 @@ def test_several_functions_at_once_are_left_to_one_program(monkeypatch: pytest.M
     def branching(*arguments: Any) -> None:
         raise AssertionError("not reached")
 
-    monkeypatch.setattr("bnncert.methods.branch.Branching.decide", branching)
+    monkeypatch.setattr("bnncert.engine.methods.branch.Branching.decide", branching)
     network = bnncert.load(DOCS / "examples" / "advisory.json")
     chosen = {item.name: item.problem for item in script("advisory").properties(network)}
     result = bnncert.solve([chosen["A1"]], method="auto", timeout=60)

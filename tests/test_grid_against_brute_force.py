@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert import REGISTRY, Grid
+from bnncert.engine.search.patterns.flips import UNITS, flip_budget
 from bnncert.problem import Ties
 from bnncert.regions import EmptyRegionError
-from bnncert.search.patterns.flips import UNITS, flip_budget
 from tests.brute_force import TinyNetwork, TinyQuestion, last_layers_at, scores_of
 from tests.every_mode import MODES, agree_in_every_mode, answer, few
 from tests.strategies import tiny_networks

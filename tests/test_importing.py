@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 import bnncert
-from bnncert.cli import app
+from bnncert.cli.program import app
 from tests.data.make_larq_fixtures import FOLDER, inputs
 
 pytest.importorskip("torch", reason="needs the extra 'train'")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert.deadline import Deadline, OutOfTimeError
-from bnncert.reachability.path_signs import path_cells, simplest_between
+from bnncert.engine.reachability.path_signs import path_cells, simplest_between
 from bnncert.regions import ImagePath
 from tests.brute_force import TinyNetwork, TinyQuestion, last_layers_at, scores_of
 from tests.every_mode import agree_in_every_mode, few

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import bnncert
-from bnncert.bundled import load_demo_images, load_demo_network
+from bnncert.model.bundled import load_demo_images, load_demo_network
 
 
 def pictures(result: bnncert.Result) -> list[bytes]:

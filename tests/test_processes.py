@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 
 import pytest
 
-from bnncert.processes import WorkerProcess, WorkerTeam, interrupts_later
+from bnncert.engine.processes import WorkerProcess, WorkerTeam, interrupts_later
 
 
 def _echo(connection: Connection) -> None:
@@ -64,7 +64,7 @@ def test_a_refused_process_is_no_member(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_process_that_may_use_one_core_counts_one() -> None:
     code = (
         "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-        "from bnncert.processes import usable_cores; print(usable_cores())"
+        "from bnncert.engine.processes import usable_cores; print(usable_cores())"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["1"]

@@ -16,10 +16,10 @@ import pytest
 
 import bnncert
 from bnncert import Ball, BnncertError, Counterexample, InputError, Network, Result, TargetResult
-from bnncert import radius as radius_module
-from bnncert.bundled import load_demo_images, load_demo_network
-from bnncert.cli import main
-from bnncert.radius import Probe, RadiusResult, distance, find_radius
+from bnncert.cli.program import main
+from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.questions import radius as radius_module
+from bnncert.questions.radius import Probe, RadiusResult, distance, find_radius
 
 #: Class 0 wins on the quarter plane x0 > |x1|: see tests/commands/diamond.py.
 WEIGHTS = (np.array([[1, 1], [1, -1]]), np.array([[1, 1], [-1, 1], [1, -1]]))

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert import Ball, Box, Network, Problem, robustness
-from bnncert.formats.vnnlib.reader import parse_vnnlib
-from bnncert.replay import OnnxRuntime, Replayer
+from bnncert.engine.replay import OnnxRuntime, Replayer
+from bnncert.problem.vnnlib.query_file import parse_vnnlib
 from tests.brute_force import TinyNetwork
 
 #: h = (sign(x0 + x1), sign(x0 - x1)); class 0 wins where h = (+,+), class 1 where h = (-,+).

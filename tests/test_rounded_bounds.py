@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bnncert.rounded_bounds import lower_text, rounded, upper_text
-from bnncert.verdict import TargetResult
+from bnncert.engine.rounded_bounds import lower_text, rounded, upper_text
+from bnncert.engine.verdict import TargetResult
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bnncert import scheduler
+from bnncert.engine import scheduler
+from bnncert.engine.scheduler import Cluster, check_address
 from bnncert.errors import InputError
-from bnncert.scheduler import Cluster, check_address
-from tests.commands.diamond import DIAMOND
+from tests.cli.diamond import DIAMOND
 from tests.in_process import Outcome, command_line
 
 

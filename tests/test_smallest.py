@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert import Ball, Grid, InputError, L0Ball, Network, Options, Result
-from bnncert.bundled import load_demo_images, load_demo_network
-from bnncert.checking import check as check_certificate
 from bnncert.deadline import TIME_IS_UP, OutOfTimeError
-from bnncert.smallest import Known, SmallestInterrupt, find_smallest
-from bnncert.smallest import search as search_module
-from bnncert.smallest.counts import Counts
-from bnncert.smallest.lower_side import LowerSide
+from bnncert.kernel import check as check_certificate
+from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.questions.smallest import smallest as search_module
+from bnncert.questions.smallest.best_proof import LowerSide
+from bnncert.questions.smallest.smallest import Known, SmallestInterrupt, find_smallest
+from bnncert.questions.smallest.whole_distances import Counts
 from tests.brute_force import TinyNetwork, last_layers_at, scores_of
 from tests.in_process import command_line
 from tests.strategies import tiny_networks
@@ -293,7 +293,7 @@ def test_the_certificate_gets_all_the_time_that_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first attempt for the certified side is late, the second one has the rest of the time."""
-    from bnncert.certificate import writing
+    from bnncert.proofs import writing
 
     written, seen = writing.write_proof, set()
 

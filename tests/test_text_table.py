@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bnncert.text_table import TextTable
+from bnncert.model.text_table import TextTable
 
 TABLE = TextTable("title", ["name", "n"], [["a", "1"], ["<b>", "12"]], ["end"])
 

@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 import bnncert
 from bnncert import REGISTRY, Options
 from bnncert.deadline import Deadline
-from bnncert.formats.vnnlib.reader import parse_vnnlib
-from bnncert.methods.strict_search import time_for_strict
+from bnncert.engine.methods.strict_search import time_for_strict
+from bnncert.problem.vnnlib.query_file import parse_vnnlib
 from tests.brute_force import TinyNetwork, TinyQuestion, last_layers_at, scores_of
+from tests.cli.diamond import write_network
 from tests.clock import Clock
-from tests.commands.diamond import write_network
 from tests.every_mode import few
 from tests.in_process import Outcome, command_line
 from tests.report.test_page import page_of

@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
-from bnncert.checking import check
 from bnncert.deadline import Deadline
+from bnncert.engine.search.box_splitting import BoxSplitter
+from bnncert.kernel import check
 from bnncert.problem import Ties
 from bnncert.regions import ImageUnion
-from bnncert.search.box_splitting import BoxSplitter
 from tests.brute_force import TinyNetwork, TinyQuestion, reachable_last_layers, scores_of
 from tests.every_mode import few
 from tests.strategies import questions, tiny_networks

@@ -27,7 +27,7 @@ from tests.exact_onnx import (
     sloped,
     truth,
 )
-from tests.formats.onnx_sketch import Sketch, network_of, ternary
+from tests.model.formats.onnx_sketch import Sketch, network_of, ternary
 
 TO_CHANNELS_FIRST, TO_CHANNELS_LAST = [0, 3, 1, 2], [0, 2, 3, 1]
 

@@ -24,8 +24,8 @@ import bnncert
 from benchmarks.soundness.part import Outcome
 from benchmarks.soundness.small_limits import small_limits
 from bnncert import REGISTRY, Options
-from bnncert.certificate.wanted import Wanted
-from bnncert.checking import RejectedError, UnreadableError, check
+from bnncert.kernel import RejectedError, UnreadableError, check
+from bnncert.proofs.request import Wanted
 
 NUMBER = 3000
 

@@ -30,9 +30,9 @@ import bnncert
 from benchmarks.soundness.part import Outcome
 from benchmarks.soundness.small_limits import OF_CHECKER, small_limits
 from bnncert import REGISTRY, Options
-from bnncert.certificate.wanted import Wanted
-from bnncert.checking import RejectedError, UnreadableError, check
-from bnncert.float32 import float32_network
+from bnncert.kernel import RejectedError, UnreadableError, check
+from bnncert.problem.float32 import float32_network
+from bnncert.proofs.request import Wanted
 
 NUMBER = 50_000
 

@@ -15,22 +15,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tests.checking.claims import Judge, pack, unpack
-from tests.checking.mutations import Sections, mutant
-from tests.checking.pattern_trees import random_deep_question
-from tests.checking.random_claims import Question, random_question
+from tests.kernel.claims import Judge, pack, unpack
+from tests.kernel.mutations import Sections, mutant
+from tests.kernel.pattern_trees import random_deep_question
+from tests.kernel.random_claims import Question, random_question
 from tests.random_questions import random_ask
 from tests.random_shapes import SHAPES, random_shaped_question
 
 from benchmarks.soundness.part import Outcome
 from benchmarks.soundness.small_limits import OF_CHECKER, small_limits
-from bnncert.certificate.wanted import Wanted
-from bnncert.certificate.writing import CertificateError, write_counterexample, write_proof
-from bnncert.checking import RejectedError, UnreadableError, check
 from bnncert.deadline import Deadline
-from bnncert.float32 import float32_network
+from bnncert.kernel import RejectedError, UnreadableError, check
+from bnncert.problem.float32 import float32_network
+from bnncert.proofs.request import Wanted
+from bnncert.proofs.writing import CertificateError, write_counterexample, write_proof
+from bnncert.questions.solving import solve
 from bnncert.regions import EmptyRegionError
-from bnncert.solving import solve
 
 NUMBER = 20_000
 

@@ -1,10 +1,10 @@
-"""Two networks beside their classes at all inputs: `tests.equivalence.guard`."""
+"""Two networks beside their classes at all inputs: `tests.questions.compare.guard`."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from tests.equivalence.guard import compare
+from tests.questions.compare.guard import compare
 
 from benchmarks.soundness.guarding import guarded_case
 

@@ -1,10 +1,10 @@
-"""Numbers of changed points beside a loop over all points: `tests.counting.guard`."""
+"""Numbers of changed points beside a loop over all points: `tests.questions.count.guard`."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from tests.counting.guard import count
+from tests.questions.count.guard import count
 
 from benchmarks.soundness.guarding import guarded_case
 

@@ -1,10 +1,10 @@
-"""Explanations beside all values of the free inputs: `tests.explanation.guard`."""
+"""Explanations beside all values of the free inputs: `tests.questions.explain.guard`."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from tests.explanation.guard import explain
+from tests.questions.explain.guard import explain
 
 from benchmarks.soundness.guarding import guarded_case
 

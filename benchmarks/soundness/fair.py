@@ -1,10 +1,10 @@
-"""Individual fairness beside all pairs of inputs: `tests.copies.guard`."""
+"""Individual fairness beside all pairs of inputs: `tests.questions.relations.guard`."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from tests.copies.guard import fair
+from tests.questions.relations.guard import fair
 
 from benchmarks.soundness.guarding import guarded_case
 

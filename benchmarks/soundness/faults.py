@@ -1,10 +1,10 @@
-"""Tolerated faults beside all sets of few faults: `tests.faults.guard`."""
+"""Tolerated faults beside all sets of few faults: `tests.questions.faults.guard`."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from tests.faults.guard import faults
+from tests.questions.faults.guard import faults
 
 from benchmarks.soundness.guarding import guarded_case
 

@@ -1,10 +1,10 @@
-"""Monotone classes and scores beside all pairs of inputs: `tests.copies.guard`."""
+"""Monotone classes and scores beside all pairs of inputs: `tests.questions.relations.guard`."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from tests.copies.guard import monotone
+from tests.questions.relations.guard import monotone
 
 from benchmarks.soundness.guarding import guarded_case
 

@@ -6,9 +6,9 @@ or still agree.  An answer is a graph whose scores were compared at one point or
 
 from __future__ import annotations
 
-from tests.formats.random_onnx.changes import change
-from tests.formats.random_onnx.comparison import compare
-from tests.formats.random_onnx.graphs import random_graph
+from tests.model.formats.random_onnx.changes import change
+from tests.model.formats.random_onnx.comparison import compare
+from tests.model.formats.random_onnx.graphs import random_graph
 
 from benchmarks.soundness.part import Outcome
 

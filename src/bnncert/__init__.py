@@ -1,7 +1,7 @@
 """bnncert verifies binary neural networks.
 
 >>> import bnncert
->>> from bnncert.bundled import load_demo_images, load_demo_network
+>>> from bnncert.model.bundled import load_demo_images, load_demo_network
 >>> net, images = load_demo_network(), load_demo_images()
 >>> ball = bnncert.Ball("linf", images.point(0), 0.002, -1, 1)  # centre, radius, data box
 >>> bnncert.verify(net, ball, label=7, timeout=60).status
@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from bnncert.version import __version__
 
 if TYPE_CHECKING:
-    from bnncert.copies import InputPair, RelationResult, check_fair, check_monotone
-    from bnncert.counting import CountResult, count
-    from bnncert.equivalence import NetworkComparison, compare_networks
+    from bnncert.engine.methods import REGISTRY, Method, Options
+    from bnncert.engine.relaxations.moments.polynomial import Polynomial
+    from bnncert.engine.verdict import Counterexample, Result, TargetResult
     from bnncert.errors import (
         BnncertError,
         FormatError,
@@ -28,13 +28,10 @@ if TYPE_CHECKING:
         OutsideDataBoxWarning,
         UnsupportedModelError,
     )
-    from bnncert.explanation import Explanation, explain
-    from bnncert.faults import FaultsResult, tolerated_faults
-    from bnncert.formats.limits import Limits
-    from bnncert.formats.vnnlib.query import Specification
-    from bnncert.formats.vnnlib.reader import read_vnnlib
-    from bnncert.methods import REGISTRY, Method, Options
-    from bnncert.network import Network, OutputLayer, ThresholdLayer, from_torch, load
+    from bnncert.model.formats.limits import Limits
+    from bnncert.model.layers import OutputLayer, ThresholdLayer
+    from bnncert.model.loading import from_torch, load
+    from bnncert.model.network import Network
     from bnncert.problem import (
         Objective,
         Problem,
@@ -44,10 +41,32 @@ if TYPE_CHECKING:
         robustness,
         score_objective,
     )
-    from bnncert.progress_bar import progress_bar
-    from bnncert.quadratic import PolynomialBound, bound_polynomial, last_sign, network_input, score
-    from bnncert.radius import find_radius
-    from bnncert.radius_result import RadiusResult
+    from bnncert.problem.vnnlib.query import Specification
+    from bnncert.problem.vnnlib.query_file import read_vnnlib
+    from bnncert.questions.compare.compare import compare_networks
+    from bnncert.questions.compare.comparison_answer import NetworkComparison
+    from bnncert.questions.count.count import count
+    from bnncert.questions.count.count_answer import CountResult
+    from bnncert.questions.explain.explain import explain
+    from bnncert.questions.explain.explanation_answer import Explanation
+    from bnncert.questions.faults.fault_search import tolerated_faults
+    from bnncert.questions.faults.faults_answer import FaultsResult
+    from bnncert.questions.polynomial_bound import (
+        PolynomialBound,
+        bound_polynomial,
+        last_sign,
+        network_input,
+        score,
+    )
+    from bnncert.questions.progress_bar import progress_bar
+    from bnncert.questions.radius import find_radius
+    from bnncert.questions.radius_answer import RadiusResult
+    from bnncert.questions.relations.input_pair import InputPair
+    from bnncert.questions.relations.relation_answer import RelationResult
+    from bnncert.questions.relations.relations import check_fair, check_monotone
+    from bnncert.questions.smallest.smallest import SmallestResult, find_smallest
+    from bnncert.questions.solving import solve
+    from bnncert.questions.verify import bound, verify, verify_specification
     from bnncert.regions import (
         Ball,
         Box,
@@ -61,12 +80,7 @@ if TYPE_CHECKING:
         Polytope,
         Region,
     )
-    from bnncert.relaxations.moments.polynomial import Polynomial
     from bnncert.report.overview import ResultsOverview, read_results
-    from bnncert.smallest import SmallestResult, find_smallest
-    from bnncert.solving import solve
-    from bnncert.verdict import Counterexample, Result, TargetResult
-    from bnncert.verification import bound, verify, verify_specification
 
 
 __all__ = [
@@ -142,8 +156,17 @@ __all__ = [
 #: The modules that define the names above.  They are imported on use, because importing all of
 #: them takes a second.
 _HOMES = {
-    "bnncert.copies": ("InputPair", "RelationResult", "check_fair", "check_monotone"),
-    "bnncert.counting": ("CountResult", "count"),
+    "bnncert.engine.methods": (
+        "REGISTRY",
+        "Method",
+        "Options",
+    ),
+    "bnncert.engine.relaxations.moments.polynomial": ("Polynomial",),
+    "bnncert.engine.verdict": (
+        "Counterexample",
+        "Result",
+        "TargetResult",
+    ),
     "bnncert.errors": (
         "BnncertError",
         "FormatError",
@@ -151,15 +174,16 @@ _HOMES = {
         "OutsideDataBoxWarning",
         "UnsupportedModelError",
     ),
-    "bnncert.explanation": ("Explanation", "explain"),
-    "bnncert.faults": ("FaultsResult", "tolerated_faults"),
-    "bnncert.equivalence": ("NetworkComparison", "compare_networks"),
-    "bnncert.formats.limits": ("Limits",),
-    "bnncert.formats.vnnlib.reader": ("read_vnnlib",),
-    "bnncert.formats.vnnlib.query": ("Specification",),
-    "bnncert.methods": ("REGISTRY", "Method", "Options"),
-    "bnncert.network": ("Network", "OutputLayer", "ThresholdLayer", "from_torch", "load"),
-    "bnncert.relaxations.moments.polynomial": ("Polynomial",),
+    "bnncert.model.formats.limits": ("Limits",),
+    "bnncert.model.layers": (
+        "OutputLayer",
+        "ThresholdLayer",
+    ),
+    "bnncert.model.loading": (
+        "from_torch",
+        "load",
+    ),
+    "bnncert.model.network": ("Network",),
     "bnncert.problem": (
         "Objective",
         "Problem",
@@ -169,16 +193,42 @@ _HOMES = {
         "robustness",
         "score_objective",
     ),
-    "bnncert.progress_bar": ("progress_bar",),
-    "bnncert.quadratic": (
+    "bnncert.problem.vnnlib.query": ("Specification",),
+    "bnncert.problem.vnnlib.query_file": ("read_vnnlib",),
+    "bnncert.questions.compare.compare": ("compare_networks",),
+    "bnncert.questions.compare.comparison_answer": ("NetworkComparison",),
+    "bnncert.questions.count.count": ("count",),
+    "bnncert.questions.count.count_answer": ("CountResult",),
+    "bnncert.questions.explain.explain": ("explain",),
+    "bnncert.questions.explain.explanation_answer": ("Explanation",),
+    "bnncert.questions.faults.fault_search": ("tolerated_faults",),
+    "bnncert.questions.faults.faults_answer": ("FaultsResult",),
+    "bnncert.questions.polynomial_bound": (
         "PolynomialBound",
         "bound_polynomial",
         "last_sign",
         "network_input",
         "score",
     ),
-    "bnncert.radius": ("find_radius",),
-    "bnncert.radius_result": ("RadiusResult",),
+    "bnncert.questions.progress_bar": ("progress_bar",),
+    "bnncert.questions.radius": ("find_radius",),
+    "bnncert.questions.radius_answer": ("RadiusResult",),
+    "bnncert.questions.relations.input_pair": ("InputPair",),
+    "bnncert.questions.relations.relation_answer": ("RelationResult",),
+    "bnncert.questions.relations.relations": (
+        "check_fair",
+        "check_monotone",
+    ),
+    "bnncert.questions.smallest.smallest": (
+        "SmallestResult",
+        "find_smallest",
+    ),
+    "bnncert.questions.solving": ("solve",),
+    "bnncert.questions.verify": (
+        "bound",
+        "verify",
+        "verify_specification",
+    ),
     "bnncert.regions": (
         "Ball",
         "Box",
@@ -192,11 +242,10 @@ _HOMES = {
         "Polytope",
         "Region",
     ),
-    "bnncert.report.overview": ("ResultsOverview", "read_results"),
-    "bnncert.smallest": ("SmallestResult", "find_smallest"),
-    "bnncert.verdict": ("Counterexample", "Result", "TargetResult"),
-    "bnncert.solving": ("solve",),
-    "bnncert.verification": ("bound", "verify", "verify_specification"),
+    "bnncert.report.overview": (
+        "ResultsOverview",
+        "read_results",
+    ),
 }
 
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

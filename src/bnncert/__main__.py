@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from bnncert.commands.interrupts import leave, leaving_on_interrupt, listens_to_interrupts
+from bnncert.cli.interrupts import leave, leaving_on_interrupt, listens_to_interrupts
 
 
 def main() -> None:
@@ -12,7 +12,7 @@ def main() -> None:
     listens = listens_to_interrupts()
     try:
         with leaving_on_interrupt():
-            from bnncert.cli import main as run
+            from bnncert.cli.program import main as run
         run()
     except KeyboardInterrupt:
         leave(signal.SIGINT, None)

@@ -16,23 +16,23 @@ import numpy as np
 from PIL import Image
 
 import bnncert
-from bnncert.batch.config.reading import read_configuration
-from bnncert.batch.labelled_points import read_data
-from bnncert.batch.recorded import read_recorded
-from bnncert.batch.store import ResultsFile
-from bnncert.competition.instances import read_instances
-from bnncert.formats.inputs import pick_point, read_array
-from bnncert.formats.labels import read_labels
-from bnncert.report.competition import Line, ResultsTable
+from bnncert.extras.training.datasets import load_dataset
+from bnncert.extras.vnncomp.instances import read_instances
+from bnncert.model.formats.inputs import pick_point, read_array
+from bnncert.model.formats.labels import read_labels
 from bnncert.report.csv_export import write_csv
 from bnncert.report.latex_export import write_latex
 from bnncert.report.page import write_page
-from bnncert.training.datasets import load_dataset
-from tests.batch.tiny import CONFIG
-from tests.batch.tiny import write_files as write_experiment
+from bnncert.report.vnncomp_tables import Line, ResultsTable
+from bnncert.results.config.config_reading import read_configuration
+from bnncert.results.labelled_points import read_data
+from bnncert.results.recorded import read_recorded
+from bnncert.results.store import ResultsFile
 from tests.competition_files import diamond, square
-from tests.formats.onnx_sketch import Sketch, normalisation, ternary
+from tests.model.formats.onnx_sketch import Sketch, normalisation, ternary
 from tests.report.results_sketch import NETWORK, campaign_rows, stored_input, write_results
+from tests.results.tiny import CONFIG
+from tests.results.tiny import write_files as write_experiment
 
 DATA = Path(__file__).resolve().parent.parent / "data"
 

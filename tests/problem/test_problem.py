@@ -16,21 +16,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bnncert.description.matrices import as_sparse
-from bnncert.description.model import ModelDescription, Normalise, Shift, Stage
-from bnncert.description.rationals import float_above, float_below
 from bnncert.errors import InputError
-from bnncert.formats.vnnlib.query import Specification
-from bnncert.formats.vnnlib.reader import parse_vnnlib
-from bnncert.network import Network
-from bnncert.problem import (
-    Objective,
-    Problem,
-    Target,
-    from_vnnlib,
-    robustness,
-    score_objective,
-)
+from bnncert.model.description import ModelDescription, Normalise, Shift, Stage
+from bnncert.model.matrices import as_sparse
+from bnncert.model.network import Network
+from bnncert.model.rationals import float_above, float_below
+from bnncert.problem import Objective, Problem, Target, from_vnnlib, robustness, score_objective
+from bnncert.problem.vnnlib.query import Specification
+from bnncert.problem.vnnlib.query_file import parse_vnnlib
 from bnncert.regions import Ball, Box, Polytope
 
 CASES = settings(max_examples=100, deadline=None, derandomize=True)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import bnncert
-from bnncert.checking.container import Section
+from bnncert.kernel.container import Section
 from tests.guarded import Guarded, wanted
 from tests.plain_network import TIES, PlainNetwork, quarters, random_plain
 from tests.test_paths_against_brute_force import PathQuestion

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from bnncert.batch.other_answers import OtherAnswer, made_answer
-from bnncert.batch.rows import InputRecord, NetworkRecord
-from bnncert.batch.store import ResultsFile
+from bnncert.results.other_answers import OtherAnswer, made_answer
+from bnncert.results.rows import InputRecord, NetworkRecord
+from bnncert.results.store import ResultsFile
 from tests.report.results_sketch import NETWORK, digit
 
 BIT = {"layer": 1, "neuron": 4, "input": 17, "old": 1.0, "new": -1.0}

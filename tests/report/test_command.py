@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from bnncert.batch.recorded import read_recorded
-from bnncert.batch.rows import InstanceKey, NetworkRecord, Row
-from bnncert.cli import app
-from bnncert.network.pixel_scale import PixelScale
-from bnncert.report.page.command import command_parts
+from bnncert.cli.program import app
+from bnncert.model.pixel_scale import PixelScale
+from bnncert.report.page.page_command import command_parts
+from bnncert.results.recorded import read_recorded
+from bnncert.results.rows import InstanceKey, NetworkRecord, Row
 
 KEY = InstanceKey(
     "a" * 64,

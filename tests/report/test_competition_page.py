@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bnncert.report.competition import Line, ResultsTable
-from bnncert.report.competition_page import competition_page
+from bnncert.report.vnncomp_page import competition_page
+from bnncert.report.vnncomp_tables import Line, ResultsTable
 from tests.in_process import Outcome, command_line
 
 LINE = Line(

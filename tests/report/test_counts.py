@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bnncert.batch.instance import Instance, Settings
-from bnncert.batch.recorded import read_recorded
-from bnncert.batch.rows import Row
-from bnncert.batch.store import ResultsFile
 from bnncert.regions import Ball
 from bnncert.report.counts import count_answers
 from bnncert.report.experiment_tables import experiment_table
 from bnncert.report.statistics import counts, panels
 from bnncert.report.summary import summarise
-from tests.batch.test_store import KEY, ROW
+from bnncert.results.instance import Instance, Settings
+from bnncert.results.recorded import read_recorded
+from bnncert.results.rows import Row
+from bnncert.results.store import ResultsFile
+from tests.results.test_store import KEY, ROW
 
 ROWS = [
     replace(ROW, key=replace(KEY, input_index=0), status="robust", seconds=1.0),

@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 import bnncert
-from bnncert.batch.recorded import Recorded, read_recorded
 from bnncert.errors import FormatError
-from bnncert.pictures import marked
+from bnncert.regions.pictures import marked
 from bnncert.report.csv_export import write_csv
 from bnncert.report.latex_export import write_latex
 from bnncert.report.other_answers import (
@@ -26,6 +25,7 @@ from bnncert.report.other_answers import (
     shown_faults,
     upper_count,
 )
+from bnncert.results.recorded import Recorded, read_recorded
 from tests.in_process import command_line
 from tests.report.other_sketch import LONG, answer, count, explanation, faults, other_file
 from tests.report.results_sketch import campaign_file, write_results

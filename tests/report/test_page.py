@@ -20,16 +20,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bnncert.batch.recorded import read_recorded
 from bnncert.errors import FormatError, InputError
-from bnncert.pictures import as_image, difference, png_bytes, shades
+from bnncert.regions.pictures import as_image, difference, png_bytes, shades
 from bnncert.report.csv_export import write_csv
 from bnncert.report.latex_export import escape, write_latex
 from bnncert.report.page import write_page
-from bnncert.report.page.pictures import Album
 from bnncert.report.page.svg import AxisScale
 from bnncert.report.page.table_data import shortened
+from bnncert.report.page.thumbnails import Album
 from bnncert.report.statistics import gaps, panels
+from bnncert.results.recorded import read_recorded
 from tests.report.results_sketch import (
     NETWORK,
     campaign_file,
@@ -626,7 +626,7 @@ def test_a_missing_results_file_is_named_before_what_to_write(tmp_path: Path) ->
 
 
 def test_a_locked_file_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bnncert.batch.store.BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("bnncert.results.store.BUSY_SECONDS", 0.1)
     results = write_results(tmp_path / "r.sqlite", [{}])
     connection = sqlite3.connect(results, isolation_level=None)
     connection.execute("BEGIN EXCLUSIVE")
@@ -650,7 +650,7 @@ def test_options_that_cannot_be_followed(
 ) -> None:
     from typer.testing import CliRunner
 
-    from bnncert.cli import app
+    from bnncert.cli.program import app
 
     monkeypatch.chdir(tmp_path)
     write_results(Path("r.sqlite"), [{}])

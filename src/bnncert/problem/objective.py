@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
-from bnncert.description.rationals import float_above, float_below
 from bnncert.errors import InputError
-from bnncert.network import Network
-from bnncert.network.signed_sums import SignedSums
+from bnncert.model.network import Network
+from bnncert.model.rationals import float_above, float_below
+from bnncert.model.signed_sums import SignedSums
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
 from bnncert.errors import InputError
-from bnncert.network import Network
+from bnncert.model.network import Network
 from bnncert.problem.objective import Objective, score_objective
 from bnncert.regions import Region
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bnncert.regions.ball import Ball, Norm, is_l2_ball
 from bnncert.regions.box import Box
-from bnncert.regions.change import SHAPES, Change, ChangeNorm
+from bnncert.regions.changes import SHAPES, Change, ChangeNorm
 from bnncert.regions.grid import Grid
 from bnncert.regions.image_path import Brightness, Contrast, ImagePath
 from bnncert.regions.image_union import BrightnessSteps, ImageShift, ImageUnion, Patch

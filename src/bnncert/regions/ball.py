@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
 from bnncert.errors import InputError
-from bnncert.network.layers import ROUNDOFF
+from bnncert.model.layers import ROUNDOFF
 from bnncert.regions.grid import Grid, GridLike, GridValues, as_grid
 from bnncert.regions.grid_ball import BallRounding, nearest_distances, radius_on_grid
 from bnncert.regions.region import (

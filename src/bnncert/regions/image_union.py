@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.errors import InputError
-from bnncert.pictures import pixel_inputs
 from bnncert.regions.ball import clip_words
 from bnncert.regions.box import Box
 from bnncert.regions.boxed_image import BoxedImage
 from bnncert.regions.grid import GridLike, GridValues, as_grid
+from bnncert.regions.pictures import pixel_inputs
 from bnncert.regions.region import Point, Region
 from bnncert.regions.support import box_support
 

@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
 from bnncert.errors import InputError
-from bnncert.network.layers import ROUNDOFF
+from bnncert.model.layers import ROUNDOFF
 from bnncert.regions.box import Box
 from bnncert.regions.grid import GridLike
+from bnncert.regions.linear_maxima import LinearMaxima
 from bnncert.regions.region import EmptyRegionError, Point, Region, as_rows, checked_vector
 from bnncert.regions.support import box_support
-from bnncert.solvers.linear_maxima import LinearMaxima
 
 
 class Polytope(Region):

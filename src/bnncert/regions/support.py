@@ -15,7 +15,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray
-from bnncert.network.layers import ROUNDOFF
+from bnncert.model.layers import ROUNDOFF
 
 
 def _row_ids(v: Any) -> npt.NDArray[np.int64]:

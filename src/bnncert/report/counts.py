@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bnncert.batch.rows import Row
+from bnncert.results.rows import Row
 
 #: The titles of the columns of numbers.
 COUNT_TITLES = ("instances", "misclassified", "robust", "not robust", "undecided")

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 
 from rich.table import Table
 
-from bnncert.batch.estimate import duration
-from bnncert.batch.instance import Instance, InstanceGroup
-from bnncert.batch.rows import Row
+from bnncert.engine.rounded_bounds import lower_text
 from bnncert.report.counts import COUNT_TITLES, count_answers, count_cells, mean
 from bnncert.report.plain_table import plain_table
-from bnncert.rounded_bounds import lower_text
+from bnncert.results.estimate import duration
+from bnncert.results.instance import Instance, InstanceGroup
+from bnncert.results.rows import Row
 
 
 def _table(*titles: str) -> Table:

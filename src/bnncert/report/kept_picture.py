@@ -10,10 +10,10 @@ import numpy.typing as npt
 from rich.text import Text
 
 from bnncert.arrays import FloatArray
-from bnncert.atomic import write_atomically
 from bnncert.errors import InputError
-from bnncert.explanation import Explanation
-from bnncert.pictures import figures, marked, png_bytes, shades
+from bnncert.model.formats.atomic import write_atomically
+from bnncert.questions.explain.explanation_answer import Explanation
+from bnncert.regions.pictures import figures, marked, png_bytes, shades
 from bnncert.report.picture import grey_lines, picture_lines, requested_image, side_by_side
 
 #: The kinds of files.

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from decimal import ROUND_FLOOR, Decimal
 from pathlib import Path
 
-from bnncert.atomic import make_folder, write_atomically
-from bnncert.batch.radius_text import COUNTED
-from bnncert.batch.recorded import Recorded
-from bnncert.batch.rows import Row
+from bnncert.model.formats.atomic import make_folder, write_atomically
 from bnncert.report.counts import mean
 from bnncert.report.statistics import Panel, counts, panels, reference_series
+from bnncert.results.radius_text import COUNTED
+from bnncert.results.recorded import Recorded
+from bnncert.results.rows import Row
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",

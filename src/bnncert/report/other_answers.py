@@ -11,11 +11,11 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any, TypeVar
 
-from bnncert.batch.cells import finite_number
-from bnncert.batch.other_answers import Kind, OtherAnswer
-from bnncert.batch.recorded import Recorded
+from bnncert.engine.rounded_bounds import lower_text, rounded, upper_text
 from bnncert.errors import FormatError
-from bnncert.rounded_bounds import lower_text, rounded, upper_text
+from bnncert.results.experiment_cells import finite_number
+from bnncert.results.other_answers import Kind, OtherAnswer
+from bnncert.results.recorded import Recorded
 
 #: Counts with more digits are shown in powers of ten, with this many digits.
 MOST_DIGITS, SHOWN_DIGITS = 15, 4

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bnncert.batch.other_answers import OtherAnswer
-from bnncert.batch.recorded import Recorded
 from bnncert.report.other_answers import shown_counts, shown_explanations, shown_faults
+from bnncert.results.other_answers import OtherAnswer
+from bnncert.results.recorded import Recorded
 
 #: The files of answers of other kinds.
 OTHER_FILES = ("explanations.csv", "faults.csv", "counts.csv")

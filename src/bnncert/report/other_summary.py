@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sized
 from statistics import median_low
 
-from bnncert.batch.recorded import Recorded
 from bnncert.report.other_answers import shown_counts, shown_explanations, shown_faults
+from bnncert.results.recorded import Recorded
 
 
 def other_lines(recorded: Recorded) -> list[str]:

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from bnncert.batch.other_answers import OtherAnswer
-from bnncert.batch.radius_text import radius_text
-from bnncert.batch.recorded import Recorded, read_recorded
-from bnncert.batch.rows import Evidence, Row
+from bnncert.model.text_table import PrintedAsTable, TextTable
 from bnncert.report.other_summary import other_lines
 from bnncert.report.page.details import collect_details
 from bnncert.report.page.document import page_title
 from bnncert.report.statistics import Panel, panels
 from bnncert.report.together import Together, together
-from bnncert.text_table import PrintedAsTable, TextTable
+from bnncert.results.other_answers import OtherAnswer
+from bnncert.results.radius_text import radius_text
+from bnncert.results.recorded import Recorded, read_recorded
+from bnncert.results.rows import Evidence, Row
 
 #: The most answers that a notebook shows with pictures.
 MOST_PICTURES = 12
@@ -126,11 +126,11 @@ def read_results(path: str | Path) -> ResultsOverview:
     --------
     >>> import tempfile
     >>> import bnncert
-    >>> from bnncert.batch.labelled_points import Data
-    >>> from bnncert.batch.plan import Selection, plan_run
-    >>> from bnncert.batch.runner import run_plan
-    >>> from bnncert.batch.store import ResultsFile
-    >>> from bnncert.bundled import load_demo_images, load_demo_network
+    >>> from bnncert.results.labelled_points import Data
+    >>> from bnncert.results.plan import Selection, plan_run
+    >>> from bnncert.results.runner import run_plan
+    >>> from bnncert.results.store import ResultsFile
+    >>> from bnncert.model.bundled import load_demo_images, load_demo_network
     >>> images = load_demo_images()
     >>> data = Data(images.pixels, images.labels.astype("int64"), "images")
     >>> plan = plan_run(load_demo_network(), data, [0.0001], selection=Selection(count=2))

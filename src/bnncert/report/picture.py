@@ -9,7 +9,7 @@ from rich.text import Text
 
 from bnncert.arrays import FloatArray
 from bnncert.errors import InputError
-from bnncert.pictures import as_image, shades
+from bnncert.regions.pictures import as_image, shades
 
 #: Characters from dark to light, for terminals without colour.
 RAMP = " .:-=+*#%@"

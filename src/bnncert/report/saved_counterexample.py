@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
-from bnncert.atomic import write_atomically
+from bnncert.engine.verdict import Counterexample
 from bnncert.errors import InputError
-from bnncert.network import Network
-from bnncert.pictures import as_image, difference, png_bytes, shades
-from bnncert.verdict import Counterexample
+from bnncert.model.formats.atomic import write_atomically
+from bnncert.model.network import Network
+from bnncert.regions.pictures import as_image, difference, png_bytes, shades
 
 #: The kinds of files that a counterexample can be written to.
 SUFFIXES = (".png", ".npy")

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
-from bnncert.batch.radius_text import inputs_text, radius_in_px, radius_text
-from bnncert.batch.recorded import Recorded
-from bnncert.batch.rows import InstanceKey, LabelSource, NetworkRecord, Row, label_source
 from bnncert.report.counts import Count, count_answers, mean
+from bnncert.results.radius_text import inputs_text, radius_in_px, radius_text
+from bnncert.results.recorded import Recorded
+from bnncert.results.rows import InstanceKey, LabelSource, NetworkRecord, Row, label_source
 
 #: The number, hash and label of an input.
 _Instance: TypeAlias = tuple[int, str, int]

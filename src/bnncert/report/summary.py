@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 from rich.table import Table
 
-from bnncert.batch.instance import Instance
-from bnncert.batch.radius_text import RadiusUnit
-from bnncert.batch.rows import Row, label_source
-from bnncert.radius import Probe, RadiusResult
+from bnncert.questions.radius_answer import Probe, RadiusResult
+from bnncert.questions.smallest.smallest import SmallestResult
 from bnncert.report.counts import COUNT_TITLES, Count, count_answers, count_cells
 from bnncert.report.plain_table import plain_table
 from bnncert.report.statistics import CERTIFIED
-from bnncert.smallest import SmallestResult
+from bnncert.results.instance import Instance
+from bnncert.results.radius_text import RadiusUnit
+from bnncert.results.rows import Row, label_source
 
 
 def summarise(rows: Iterable[Row]) -> list[Count]:

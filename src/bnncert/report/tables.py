@@ -9,11 +9,11 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from bnncert.methods import REGISTRY
-from bnncert.network import Network
+from bnncert.engine.methods import REGISTRY
+from bnncert.engine.rounded_bounds import lower_text, upper_text
+from bnncert.engine.verdict import Finding, Result, Status, TargetResult
+from bnncert.model.network import Network
 from bnncert.report.plain_table import plain_table
-from bnncert.rounded_bounds import lower_text, upper_text
-from bnncert.verdict import Finding, Result, Status, TargetResult
 
 #: The words and the colour of each answer.
 STYLE: dict[Status | Finding | Literal["misclassified"], tuple[str, str]] = {

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bnncert.batch.rows import Row
 from bnncert.report.counts import Count, count_answers
 from bnncert.report.statistics import Panel
+from bnncert.results.rows import Row
 
 #: The answers from the most to the least informative one.
 _STRENGTH = ("misclassified", "not_robust", "robust", "timeout", "unknown")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bnncert.verdict import Counterexample, Result
+from bnncert.engine.verdict import Counterexample, Result
 
 
 def number_text(value: float) -> str:

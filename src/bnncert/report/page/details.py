@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from bnncert.batch.cells import finite_number
-from bnncert.batch.radius_text import radius_text
-from bnncert.batch.recorded import Recorded
-from bnncert.batch.rows import Evidence, NetworkRecord, Row
-from bnncert.pictures import as_image, difference, shades
+from bnncert.engine.verdict import tie_text
+from bnncert.regions.pictures import as_image, difference, shades
 from bnncert.report.page.links import certificate_link
-from bnncert.report.page.pictures import Album
 from bnncert.report.page.table_data import shortened
+from bnncert.report.page.thumbnails import Album
 from bnncert.report.page.why import stage_seconds, why_undecided
-from bnncert.verdict import tie_text
+from bnncert.results.experiment_cells import finite_number
+from bnncert.results.radius_text import radius_text
+from bnncert.results.recorded import Recorded
+from bnncert.results.rows import Evidence, NetworkRecord, Row
 
 #: The most characters of base64 for all pictures together.
 PICTURE_LIMIT = 9_000_000

@@ -11,10 +11,7 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path, PurePath
 
-from bnncert.atomic import write_atomically
-from bnncert.batch.other_answers import OtherAnswer
-from bnncert.batch.recorded import Recorded
-from bnncert.batch.rows import NetworkRecord, Row
+from bnncert.model.formats.atomic import write_atomically
 from bnncert.report.page.charts import accuracy_chart, cactus_chart
 from bnncert.report.page.details import collect_details
 from bnncert.report.page.explanations import explanation_section
@@ -27,6 +24,9 @@ from bnncert.report.page.svg import Chart
 from bnncert.report.page.table_data import packed, table_columns
 from bnncert.report.page.weight_faults import fault_section
 from bnncert.report.statistics import Panel, counts, gaps, panels
+from bnncert.results.other_answers import OtherAnswer
+from bnncert.results.recorded import Recorded
+from bnncert.results.rows import NetworkRecord, Row
 from bnncert.version import __version__
 
 #: The number of instances with pictures and the answers of single adversarial classes.

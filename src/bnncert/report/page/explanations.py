@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from bnncert.batch.recorded import Recorded
-from bnncert.batch.rows import InputRecord
-from bnncert.pictures import as_image, marked, shades
+from bnncert.regions.pictures import as_image, marked, shades
 from bnncert.report.other_answers import ShownExplanation, shown_explanations
 from bnncert.report.page.other_tables import AnswerCells, section, table
-from bnncert.report.page.pictures import Album
+from bnncert.report.page.thumbnails import Album
+from bnncert.results.recorded import Recorded
+from bnncert.results.rows import InputRecord
 
 #: The most characters of base64 for the pictures of explanations.
 PICTURE_LIMIT = 3_000_000

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from bnncert.engine.rounded_bounds import lower_text, upper_text
 from bnncert.report.page import svg
 from bnncert.report.page.charts import series_numbers, spread
 from bnncert.report.page.svg import Axis, Chart, Key, Vertex
 from bnncert.report.statistics import Gap, Panel
-from bnncert.rounded_bounds import lower_text, upper_text
 
 #: More instances than this are drawn as lines only.
 MOST_MARKERS = 40

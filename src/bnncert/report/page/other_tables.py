@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
-from bnncert.batch.other_answers import Kind, OtherAnswer
-from bnncert.batch.recorded import Recorded
 from bnncert.report.page.links import certificate_link
+from bnncert.results.other_answers import Kind, OtherAnswer
+from bnncert.results.recorded import Recorded
 
 
 def section_id(kind: Kind) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from bnncert.batch.radius_text import COUNTED
 from bnncert.report.counts import Count
 from bnncert.report.page.svg import WIDTH, AxisScale, Chart
 from bnncert.report.statistics import Panel
+from bnncert.results.radius_text import COUNTED
 
 #: The answers in the order of stacking: the field of a count (also the CSS class), and its words.
 ANSWERS = (

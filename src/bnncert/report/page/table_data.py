@@ -12,10 +12,10 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN
 from operator import attrgetter
 from typing import Any
 
-from bnncert.batch.rows import InstanceKey, Row
-from bnncert.report.page.command import command_parts
+from bnncert.engine.rounded_bounds import rounded
+from bnncert.report.page.page_command import command_parts
 from bnncert.report.statistics import Panel
-from bnncert.rounded_bounds import rounded
+from bnncert.results.rows import InstanceKey, Row
 
 #: What the command of a row depends on, apart from the number and the label of its input.
 _COMMAND = attrgetter(

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR
 from typing import Any
 
-from bnncert.batch.cells import finite_number
-from bnncert.batch.rows import Row
-from bnncert.methods import REGISTRY
+from bnncert.engine.methods import REGISTRY
 from bnncert.report.page.table_data import shortened
+from bnncert.results.experiment_cells import finite_number
+from bnncert.results.rows import Row
 
 #: Stages that took less than this share of the time are not named.
 SMALL_SHARE = 0.05

@@ -1,1 +1,0 @@
-"""Proofs for the checker, which reads them in :mod:`bnncert.checking`."""

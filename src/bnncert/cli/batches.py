@@ -1,0 +1,95 @@
+"""Running a plan with progress on a terminal, for `bnncert run` and `experiment`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from bnncert.cli.consoles import Talk
+from bnncert.cli.plain_console import say_interrupted
+from bnncert.cli.progress import watch
+from bnncert.errors import BnncertError
+from bnncert.results.estimate import Estimate, duration
+from bnncert.results.instance_answer import Answer
+from bnncert.results.plan import Plan
+from bnncert.results.runner import AnsweredInstances, Finished, Place, finished_rows, run_plan
+from bnncert.results.store import ResultsFile
+
+#: The largest number of reasons for missing answers that are printed.
+MOST_REASONS = 10
+
+
+def show_notes(plan: Plan, console: Console) -> None:
+    """Print the notes of a plan."""
+    for note in plan.notes:
+        console.print(f"note: {note}", soft_wrap=True)
+
+
+def run_shown(
+    plan: Plan,
+    results: ResultsFile,
+    place: Place,
+    certificates: Path | None,
+    talk: Talk,
+    show_rows: Callable[[AnsweredInstances], None],
+) -> Finished:
+    """Run a plan and show its rows; after Ctrl-C show the rows so far and re-raise."""
+    console = talk.details
+    show_notes(plan, console)
+    known, total = finished_rows(plan, results), len(plan.instances)
+    if known:
+        line = f"{len(known)} of {total} instances are in {results.path} already"
+        console.print(line, soft_wrap=True)
+    estimate = Estimate(plan.instances)
+    for instance, row in known:
+        estimate.finish(instance, row.seconds)
+    try:
+        with watch(talk.watching) as live:
+
+            def report(done: int, total: int, answer: Answer | None) -> None:
+                if answer is not None:
+                    seconds = 0.0 if answer.row is None else answer.row.seconds
+                    estimate.finish(answer.instance, seconds)
+                    if talk.verbose:
+                        with live.paused():
+                            console.print(_line(answer), soft_wrap=True)
+                left = estimate.remaining(max(1, place.workers)) if done else None
+                text = "" if left is None else f"about {duration(left)} left"
+                live.show("answering", done, total, text)
+
+            finished = run_plan(
+                plan, results, place=place, certificates=certificates, progress=report
+            )
+    except KeyboardInterrupt:
+        rows = finished_rows(plan, results)
+        show_rows(rows)
+        say_interrupted(console, len(rows), total, results.path)
+        raise
+    show_rows(finished.rows)
+    return finished
+
+
+def _line(answer: Answer) -> str:
+    """Return the question and the answer of one instance."""
+    row = answer.row
+    word = "no answer" if row is None else f"{row.status.replace('_', ' ')} in {row.seconds:.2f} s"
+    return f"{_question(answer)}: {word}"
+
+
+def _question(answer: Answer) -> str:
+    instance, key = answer.instance, answer.instance.key
+    ball = f"{key.norm} {instance.radius}"
+    return f"{instance.network}, input {key.input_index}, {ball}, {key.method}"
+
+
+def refuse_failures(failures: Sequence[Answer], total: int, console: Console) -> None:
+    """Print why instances have no answer, and raise if there are any."""
+    if not failures:
+        return
+    for answer in failures[:MOST_REASONS]:
+        console.print(f"no answer: {_question(answer)}: {answer.failure}", soft_wrap=True)
+    raise BnncertError(
+        f"{len(failures)} of {total} instances have no answer; the same command tries them again"
+    )

@@ -1,0 +1,176 @@
+"""The names and summaries of all commands.
+
+A command's module is imported when the command runs, so that `bnncert --help` and small commands
+start fast.  The summaries are therefore stated here; they are the docstrings of the commands.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A command: the function `name` of `bnncert.cli.<module>` (default: of its own name).
+
+    `--help` lists it under its topic; `example` is a call of it that works as it is, after those
+    of the commands before.
+    """
+
+    name: str
+    summary: str
+    topic: str = ""
+    example: str = ""
+    module: str = ""
+    hidden: bool = False
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The function that runs the command; its module is imported now."""
+        module = importlib.import_module(f"bnncert.cli.{self.module or self.name}")
+        function: Callable[..., Any] = getattr(module, self.name)
+        return function
+
+
+ASK, MANY, PROOFS, NETWORKS = "Ask", "Many questions", "Proofs", "Networks"
+ABOUT = "About bnncert"
+
+ENTRIES = (
+    Entry(
+        "verify",
+        "Decide whether a property holds, with a counterexample if it does not.",
+        ASK,
+        "bnncert verify demo:sparse demo:0 --radius 0.25px --certificate proof.bnncert",
+    ),
+    Entry(
+        "bound",
+        "Bound the margin over each rival class by one method.",
+        ASK,
+        "bnncert bound demo:sparse demo:0 --radius 0.25px --method sdp",
+    ),
+    Entry(
+        "radius",
+        "Find the largest certified and the smallest falsified radius around a point.",
+        ASK,
+        "bnncert radius demo:sparse demo:0 --max 0.004",
+    ),
+    Entry(
+        "explain",
+        "Find inputs that suffice for the class of an image, and show that each is needed.",
+        ASK,
+        "bnncert explain demo:sparse demo:0 --radius 8px --timeout 5",
+    ),
+    Entry(
+        "faults",
+        "Find how many weight bits may flip, or thresholds be stuck, before the class can change.",
+        ASK,
+        "bnncert faults demo:sparse demo:1 --layer 2 --layer 3",
+    ),
+    Entry(
+        "count",
+        "Count the grid points of a region whose class changes, with certified bounds.",
+        ASK,
+        "bnncert count demo:sparse demo:0 --norm l0 --radius 2 --within 8px --grid 1px",
+    ),
+    Entry(
+        "monotone",
+        "Decide whether a class or score is monotone in a feature, with a pair of inputs if not.",
+        ASK,
+        "bnncert monotone demo:sparse --feature 95 --label 7 --step 1 --input demo:0 "
+        "--radius 0.002",
+    ),
+    Entry(
+        "fair",
+        "Decide whether protected attributes can change the class, with a pair of inputs if so.",
+        ASK,
+        "bnncert fair demo:sparse --protect 406=-1,1 --input demo:0 --radius 0.002",
+    ),
+    Entry(
+        "run",
+        "Verify many points at many radii; the same command again continues an interrupted run.",
+        MANY,
+        "bnncert run demo:sparse --data demo --count 5 --radius 0.1px,0.25px --out results.sqlite",
+    ),
+    Entry(
+        "experiment",
+        "Run the experiments of a file; the same command again continues an interrupted run.",
+        MANY,
+        "bnncert experiment paper-linf-reduced --dry-run",
+    ),
+    Entry(
+        "report",
+        "Make a page of a results file that anyone can open, or tables for a paper.",
+        MANY,
+        "bnncert report results.sqlite -o report.html",
+    ),
+    Entry(
+        "compare",
+        "Compare two networks or two results files; exit code 1 if they differ or contradict.",
+        MANY,
+        "bnncert compare demo:sparse network.onnx",
+    ),
+    Entry(
+        "vnncomp",
+        "Answer a category of VNN-COMP; the same command again continues an interrupted run.",
+        MANY,
+        "bnncert vnncomp instances.csv --out answers --timeout 60",
+    ),
+    Entry(
+        "check",
+        "Check a certificate in exact arithmetic: exit code 0 accepted, 1 rejected, 2 unreadable.",
+        PROOFS,
+        "bnncert check proof.bnncert --model demo:sparse",
+    ),
+    Entry(
+        "info",
+        "Print layers, sizes, sparsity and thresholds of a network.",
+        NETWORKS,
+        "bnncert info demo:sparse",
+    ),
+    Entry(
+        "convert",
+        "Convert a network file; the result is the same network, threshold by threshold.",
+        NETWORKS,
+        "bnncert convert demo:sparse network.onnx",
+    ),
+    Entry(
+        "train",
+        "Train a ternary or binary network; the same command again continues an interrupted run.",
+        NETWORKS,
+        "bnncert train --data mnist --hidden 500,500 --zeros 0.34 --out network.npz",
+    ),
+    Entry(
+        "demo",
+        "Verify the bundled MNIST network on its first images and show what was found.",
+        ABOUT,
+        "bnncert demo --count 3",
+    ),
+    Entry(
+        "methods",
+        "Print the methods, what they promise and what they need.",
+        ABOUT,
+        "bnncert methods",
+    ),
+    Entry(
+        "supports",
+        "Answer one question about the capabilities, as the VNN-LIB 2.0 standard asks it.",
+        ABOUT,
+        "bnncert supports --onnx-operators",
+    ),
+    # The scripts of VNN-COMP call these two.
+    Entry(
+        "vnncomp_instance",
+        "Answer one instance as vnncomp/run_instance.sh has to.",
+        module="vnncomp_instance",
+        hidden=True,
+    ),
+    Entry(
+        "vnncomp_prepare",
+        "Find out whether one instance can be answered, as vnncomp/prepare_instance.sh has to.",
+        module="vnncomp_instance",
+        hidden=True,
+    ),
+)

@@ -1,0 +1,145 @@
+"""`bnncert check`: whether a certificate is accepted.
+
+The check of a small certificate takes less time than importing SciPy or rich, so neither is used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from bnncert.arrays import FloatArray
+from bnncert.cli.bundled_names import POINTS, model_file
+from bnncert.cli.completion import among
+from bnncert.cli.grouping import grouped
+from bnncert.cli.options import IndexOption, JsonOption, PixelScaleOptions
+from bnncert.cli.output import json_path, refuse_unwritable, write_json
+from bnncert.errors import FormatError, InputError
+from bnncert.kernel import RejectedError, Report, UnreadableError
+from bnncert.kernel import check as check_certificate
+from bnncert.model.formats.file_content import check_regular
+from bnncert.model.loading import load
+from bnncert.model.network import Network
+
+
+@dataclass(frozen=True)
+class CheckedInput(PixelScaleOptions):
+    """The input that a certificate should be about."""
+
+    input_: Annotated[
+        str | None,
+        typer.Option(
+            "--input",
+            help="The input that has to be the certificate's centre: .npy, FILE.npz:KEY, an image "
+            "file, or a bundled image as in demo:0.",
+            autocompletion=among(POINTS, files=True),
+        ),
+    ] = None
+    index: IndexOption = None
+
+
+@grouped
+def check(
+    *,
+    certificate: Annotated[Path, typer.Argument(help="Certificate that verify wrote.")],
+    model: Annotated[
+        Path,
+        typer.Option(
+            "--model", parser=model_file, metavar="<path>", help="The network file it is about."
+        ),
+    ],
+    other: Annotated[
+        Path | None,
+        typer.Option(
+            "--other",
+            parser=model_file,
+            metavar="<path>",
+            help="The second network file of a certificate about two.",
+        ),
+    ] = None,
+    sign_zero: Annotated[
+        Literal["plus", "minus", "either"] | None,
+        typer.Option(
+            "--sign-zero",
+            help="Value of sign(0) that the certificate is to hold for (default: the model's).",
+        ),
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", help="Seconds after which it is rejected.")
+    ] = None,
+    point: CheckedInput,
+    picture: Annotated[
+        bool, typer.Option("--picture", help="Draw the certificate's centre, if it is an image.")
+    ] = False,
+    json_: JsonOption = None,
+) -> None:
+    """Check a certificate in exact arithmetic: exit code 0 accepted, 1 rejected, 2 unreadable."""
+    refuse_unwritable(json_path(json_), read=(certificate, model, other, point.input_))
+    if timeout is not None and not timeout > 0:
+        raise InputError(f"--timeout is {timeout}; expected a number of seconds > 0")
+    check_regular(certificate)
+    to_stderr = json_ == "-"
+    network = load(model)
+    second = None if other is None else load(other)
+    asked = None if point.input_ is None else _read_input(network, point)
+    if asked is None and point.index is not None:
+        raise InputError("--index is given without --input")
+    tree: dict[str, Any] = {"certificate": str(certificate), "model": str(model)}
+    if other is not None:
+        tree["other"] = str(other)
+    if asked is not None:
+        tree["input"] = asked[0]
+    remark, draw = "", None
+    try:
+        report = check_certificate(
+            certificate, network, other=second, sign_zero=sign_zero, timeout=timeout
+        )
+        if asked is not None:
+            from bnncert.cli.stated_centre import compare_centre
+
+            remark = compare_centre(_centre(certificate, report, "--input"), *asked)
+        if picture:
+            from bnncert.cli.stated_centre import centre_picture
+
+            draw = centre_picture(network, _centre(certificate, report, "--picture"))
+    except UnreadableError as error:
+        raise FormatError(f"{certificate}: {error}") from error
+    except OSError as error:
+        raise FormatError(f"{certificate}: {error.strerror or error}") from error
+    except RejectedError as error:
+        typer.echo(f"rejected: {error}", err=to_stderr)
+        write_json(json_, tree | {"accepted": False, "reason": str(error)})
+        raise typer.Exit(1) from error
+    typer.echo(f"accepted: {report.statement}", err=to_stderr)
+    counts = f"{report.targets} targets, {report.clauses} clauses, {report.leaves} leaves"
+    if not report.targets:
+        # The claim has no parts.
+        counts = "computed again by the checker"
+    typer.echo(f"{counts}, {report.seconds:.2f} s", err=to_stderr)
+    if remark:
+        typer.echo(remark, err=to_stderr)
+    if draw is not None:
+        draw(to_stderr)
+    told = asdict(report)
+    # The centre is in the certificate; its hash is told.
+    del told["centre"]
+    write_json(json_, tree | {"accepted": True} | told)
+
+
+def _read_input(network: Network, point: CheckedInput) -> tuple[str, FloatArray]:
+    """Return the name and the values of the input, with the libraries that read it."""
+    from bnncert.cli.stated_centre import read_checked_input
+
+    return read_checked_input(network, str(point.input_), point.index, point)
+
+
+def _centre(certificate: Path, report: Report, option: str) -> FloatArray:
+    """Return the centre that a certificate is about."""
+    if report.centre is None:
+        region = next((k for k in ("box", "polytope") if k in report.about), "")
+        what = f"a {region}" if region else "all inputs"
+        raise InputError(f"{certificate}: it is about {what} and has no centre; leave out {option}")
+    return report.centre

@@ -1,0 +1,68 @@
+"""`bnncert convert`: the same network in another file format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bnncert.cli.options import ModelArgument, SignZeroOption
+from bnncert.cli.output import refuse_unwritable
+from bnncert.cli.plain_console import PlainConsole
+from bnncert.errors import InputError
+from bnncert.model.formats.atomic import write_atomically
+from bnncert.model.loading import load
+from bnncert.model.network import Network
+
+
+def convert(
+    source: ModelArgument,
+    target: Annotated[Path, typer.Argument(help="File to write: .npz, .json or .onnx.")],
+    sign_zero: SignZeroOption = None,
+    layers: Annotated[
+        Path | None,
+        typer.Option(
+            "--layers",
+            help="JSON file with the layers of a PyTorch checkpoint or of Keras weights.",
+        ),
+    ] = None,
+    clip: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            "--clip",
+            help="Write an ONNX graph with its inputs clipped to LO HI, the data box: for "
+            "graphs that round their inputs.",
+        ),
+    ] = None,
+) -> None:
+    """Convert a network file; the result is the same network, threshold by threshold."""
+    refuse_unwritable(target, read=(source, layers))
+    if clip is not None:
+        if target.suffix != ".onnx" or layers is not None or sign_zero is not None:
+            raise InputError(
+                "--clip only adds a Clip to an ONNX graph: name a target .onnx, without "
+                "other options"
+            )
+        PlainConsole().print(f"{target}: {_clipped(source, target, clip)}", soft_wrap=True)
+        return
+    network = load(source, layers).with_sign_zero(sign_zero)
+
+    def check(written: Path) -> None:
+        if load(written).content_hash != network.content_hash:
+            raise InputError(f"{target}: not written; it would read back as another network")
+
+    network.save(target, check)
+    PlainConsole().print(f"{target}: {network.content_hash}", soft_wrap=True)
+
+
+def _clipped(source: Path, target: Path, bounds: tuple[float, float]) -> str:
+    """Write a graph with clipped inputs, if it can be read; return the hash of its network."""
+    # Imported on use: importing onnx takes half a second.
+    from bnncert.model.formats.onnx.clipped_inputs import clipped_graph
+    from bnncert.model.formats.onnx.reader import read_onnx
+
+    content = clipped_graph(source, *bounds)
+    network = Network.from_description(read_onnx(content, str(source)))
+    write_atomically(target, content)
+    return network.content_hash

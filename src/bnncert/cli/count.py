@@ -1,0 +1,157 @@
+"""`bnncert count`: how many grid points of a region have another class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import typer
+
+from bnncert.cli.answer_view import AnswerView
+from bnncert.cli.command_question import (
+    CommandQuestion,
+    read_decision,
+    read_network,
+    with_argument,
+)
+from bnncert.cli.consoles import Talk
+from bnncert.cli.grouping import grouped
+from bnncert.cli.options import (
+    AnswerOutputs,
+    BallShape,
+    GridOption,
+    InputArgument,
+    ModelArgument,
+    PointOptions,
+    ScalingOptions,
+    SeedOption,
+    SignZeroOption,
+    TalkOptions,
+    TiesOption,
+    TimeoutOption,
+    WithinOption,
+)
+from bnncert.cli.output import refuse_unwritable
+from bnncert.cli.progress import watch
+from bnncert.cli.recording import Recording
+from bnncert.cli.result_views import network_tree
+from bnncert.cli.time_limit import DEFAULT_LIMIT, finite_limit, limit_text, remaining
+from bnncert.errors import InputError
+from bnncert.model.network import Network
+from bnncert.questions.count.count import CONFIDENCE, SAMPLES
+from bnncert.questions.count.count import count as count_points
+from bnncert.questions.count.count_answer import CountInterrupt, CountResult
+
+
+@dataclass(frozen=True)
+class CountBallOptions(PointOptions):
+    """A labelled point and the points of a grid around it."""
+
+    norm: Annotated[
+        Literal["linf", "l0"],
+        typer.Option("--norm", help="Norm of the ball; l0: at most --radius inputs change."),
+    ] = "linf"
+    radius: Annotated[
+        str | None,
+        typer.Option(
+            "--radius", help="Radius in input units, in pixels as in 1px, or for l0 a number."
+        ),
+    ] = None
+    within: WithinOption = None
+    grid: GridOption = None
+
+
+@dataclass(frozen=True)
+class CountSettings:
+    """The limits of the search, and the random points."""
+
+    timeout: TimeoutOption = DEFAULT_LIMIT
+    samples: Annotated[
+        int, typer.Option("--samples", help="Random points for the estimate; 0 for none.")
+    ] = SAMPLES
+    confidence: Annotated[
+        float, typer.Option("--confidence", help="Level of the interval of the estimate.")
+    ] = CONFIDENCE
+    seed: SeedOption = 0
+    sign_zero: SignZeroOption = None
+
+
+@grouped
+def count(
+    *,
+    ctx: typer.Context,
+    model: ModelArgument,
+    place: InputArgument = None,
+    point: CountBallOptions,
+    scaling: ScalingOptions,
+    ties: TiesOption = "violation",
+    settings: CountSettings,
+    outputs: AnswerOutputs,
+    talking: TalkOptions,
+) -> None:
+    """Count the grid points of a region whose class changes, with certified bounds."""
+    talk = Talk.of(ctx, talking, stderr=outputs.json_ == "-")
+    point = with_argument(point, place)
+    refuse_unwritable(*outputs.files, read=(model, point.input_, point.labels))
+    network = read_network(model, settings.sign_zero)
+    question = _read(network, point, scaling)
+    title = f"{model.name}, {question.title}: {question.label_text}, {question.ball_text}"
+    opening = talk.details.later(f"{title}; {limit_text(ctx, settings.timeout)}")
+    about = {
+        **network_tree(question.network),
+        **{"input": question.where, "labels": question.labels, "ties": ties},
+        **{"region": question.region.to_dict(), "seed": settings.seed},
+    }
+    text = question.ball_text
+    recording = Recording(outputs.results, "count", question, text, {"ties": ties})
+    with watch(talk.watching, finite_limit(settings.timeout), opening) as progress:
+        view = _CountView(talk, progress, outputs.json_, about, recording, outputs.certificate)
+        try:
+            found = count_points(
+                *(question.network, question.region, question.label),
+                targets=question.targets,
+                ties=ties,
+                samples=settings.samples,
+                confidence=settings.confidence,
+                seed=settings.seed,
+                timeout=remaining(settings.timeout),
+                progress=progress,
+                certificate=outputs.certificate,
+            )
+        except CountInterrupt as stop:
+            view.show_interrupted(stop.result)
+            raise
+        view.show(found)
+
+
+def _read(network: Network, point: CountBallOptions, scaling: ScalingOptions) -> CommandQuestion:
+    """Return the ball around the one point that the options describe."""
+    if point.input_ is not None and point.radius is None:
+        raise InputError("--radius is missing; give the radius of the ball")
+    if point.input_ is not None and point.grid is None:
+        raise InputError(
+            "--grid is missing; without it a ball has infinitely many points (1px: integer pixels)"
+        )
+    return read_decision(
+        network,
+        point,
+        BallShape(point.norm, point.radius, point.within, point.grid),
+        scaling,
+        missing="the point around which points are counted",
+        several="points are counted around one image",
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _CountView(AnswerView[CountResult]):
+    """Prints the bounds of a count."""
+
+    def summary(self, found: CountResult) -> tuple[str, str]:
+        """Return whether the count is exact."""
+        return "exact" if found.is_exact else "open", found.sentence()
+
+    def print_answer(self, found: CountResult) -> None:
+        """Print the bounds, and with -q only a sentence."""
+        if self.talk.quiet:
+            self.talk.answer.print(found.sentence(), soft_wrap=True, highlight=False)
+        self.talk.details.print(str(found.table()), soft_wrap=True, highlight=False)

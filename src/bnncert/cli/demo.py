@@ -1,0 +1,138 @@
+"""`bnncert demo`: the bundled MNIST network, verified live."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import typer
+from rich.console import Console, RenderableType
+
+from bnncert.cli.plain_console import PlainConsole
+from bnncert.cli.progress import watch
+from bnncert.cli.result_views import totals_text
+from bnncert.engine.methods import Options
+from bnncert.engine.rounded_bounds import lower_text, upper_text
+from bnncert.engine.verdict import Result
+from bnncert.errors import InputError
+from bnncert.model.bundled import DemoData, load_demo_images, load_demo_network
+from bnncert.model.network import Network
+from bnncert.questions.verify import verify
+from bnncert.regions import Ball
+from bnncert.report.picture import picture_lines, side_by_side
+from bnncert.report.plain_table import plain_table
+from bnncert.report.tables import number, status_text
+
+#: Radii, in steps of 1/127.5, at which the demo searches for a counterexample to show.
+ATTACK_DELTAS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
+
+
+def demo(
+    count: Annotated[int, typer.Option("--count", help="How many of the 100 images.")] = 10,
+    delta: Annotated[float, typer.Option("--delta", help="Radius in pixels of 127.5.")] = 0.25,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds per image.")] = 30.0,
+    network: Annotated[
+        Literal["sparse", "dense"], typer.Option("--network", help="Which bundled network.")
+    ] = "sparse",
+) -> None:
+    """Verify the bundled MNIST network on its first images and show what was found."""
+    run_demo(PlainConsole(), count=count, delta=delta, timeout=timeout, which=network)
+
+
+def run_demo(
+    console: Console, *, count: int, delta: float, timeout: float, which: Literal["sparse", "dense"]
+) -> None:
+    """Verify the first images, print a table, and draw one counterexample."""
+    data = load_demo_images()
+    if not 1 <= count <= len(data.labels):
+        raise InputError(f"--count is {count}; expected 1 to {len(data.labels)}")
+    if not (np.isfinite(delta) and delta >= 0):
+        raise InputError(f"--delta is {delta}; expected a finite number >= 0")
+    network = load_demo_network(which)
+    console.print(
+        f"MNIST network {'-'.join(map(str, network.sizes))}, "
+        f"{100 * network.zero_fraction:.0f} % zero weights; L-inf radius {delta:g}/127.5 on "
+        "data in [-1, 1]; all nine rival classes",
+        highlight=False,
+        soft_wrap=True,
+    )
+    titles = ("image", "label", "answer", "margin", "hardest rival", "stages", "seconds")
+    table = plain_table(*titles, left=("answer", "stages"))
+    started = time.monotonic()
+    results: list[Result] = []
+    with watch(PlainConsole(stderr=True)) as live:
+        for i in range(count):
+            region = Ball("linf", data.point(i), delta / 127.5, -1.0, 1.0)
+            live.show(f"verifying image {i}", i, count)
+            result = verify(network, region, int(data.labels[i]), timeout=timeout)
+            results.append(result)
+            table.add_row(*_row(i, int(data.labels[i]), result))
+    console.print(table)
+    console.print(totals_text(results, time.monotonic() - started), soft_wrap=True)
+    _show_counterexample(console, network, data, results, timeout)
+
+
+def _row(index: int, label: int, result: Result) -> list[RenderableType]:
+    hardest = min(result.targets, key=lambda t: t.lower)
+    stages = ", ".join(dict.fromkeys(t.stage for t in result.targets))
+    found = result.counterexample
+    if found is not None:
+        margin, rival = f"<= {upper_text(found.value)}", found.target
+        stages = result.deciding_stage
+    else:
+        margin = f">= {lower_text(result.lower)}" if np.isfinite(result.lower) else "-"
+        rival = hardest.name
+    return [
+        str(index),
+        str(label),
+        status_text(result),
+        margin,
+        rival,
+        stages,
+        f"{result.seconds:.2f}",
+    ]
+
+
+def _show_counterexample(
+    console: Console, network: Network, data: DemoData, results: list[Result], timeout: float
+) -> None:
+    """Draw an image beside a nearby point that the network misclassifies."""
+    index = next((i for i, r in enumerate(results) if r.status == "robust"), None)
+    if index is None:
+        return
+    label = int(data.labels[index])
+    point = data.point(index)
+    for delta in ATTACK_DELTAS:
+        region = Ball("linf", point, delta / 127.5, -1.0, 1.0)
+        result = verify(
+            network,
+            region,
+            label,
+            method="attack",
+            timeout=min(timeout, 3.0),
+            options=Options(seed=0),
+        )
+        found = result.counterexample
+        if found is None:
+            continue
+        predicted = found.predicted
+        colour = console.is_terminal and console.color_system is not None
+        blocks: list[tuple[str, list[Any]]] = [
+            (title, picture_lines(pixels.reshape(28, 28), -1.0, 1.0, colour=colour))
+            for title, pixels in (
+                (f"image {index}: {label}", point),
+                (f"counterexample: {predicted}", found.point),
+            )
+        ]
+        console.print()
+        console.print(
+            f"Image {index} is robust above, but at radius {delta:g}/127.5 the attack finds a "
+            f"point that is classified as {predicted} (margin {number(float(found.value))}, "
+            "replayed in exact arithmetic):",
+            highlight=False,
+            soft_wrap=True,
+        )
+        for line in side_by_side(blocks):
+            console.print(line, soft_wrap=True)
+        return

@@ -1,0 +1,176 @@
+"""`bnncert experiment`: the experiments of a configuration file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bnncert.cli.batches import refuse_failures, run_shown, show_notes
+from bnncert.cli.command_question import grid_option
+from bnncert.cli.completion import among
+from bnncert.cli.consoles import Talk
+from bnncert.cli.grouping import grouped
+from bnncert.cli.options import GridOption, LabelsOption, TalkOptions
+from bnncert.cli.output import refuse_clashes, refuse_unwritable
+from bnncert.cli.plain_console import wide_console
+from bnncert.cli.unused import refuse_together
+from bnncert.deadline import Deadline
+from bnncert.errors import InputError
+from bnncert.report.experiment_tables import experiment_table, plan_table
+from bnncert.results.config.config_reading import read_configuration
+from bnncert.results.config.configuration import Configuration, with_changes
+from bnncert.results.config.shipped import find_configuration, shipped_names
+from bnncert.results.estimate import duration
+from bnncert.results.instance import InstanceGroup
+from bnncert.results.plan import Plan, plan_experiment
+from bnncert.results.runner import AnsweredInstances, Place, default_folder, finished_rows
+from bnncert.results.store import ResultsFile
+
+
+def _configurations(incomplete: str) -> list[str]:
+    """Return the bundled configurations that begin with a text."""
+    return among(shipped_names(), files=True)(incomplete)
+
+
+@dataclass(frozen=True)
+class ChangeOptions:
+    """Options that replace values of the configuration."""
+
+    network: Annotated[
+        list[str] | None,
+        typer.Option("--network", help="NAME=FILE: the file of a network; may be repeated."),
+    ] = None
+    data: Annotated[str | None, typer.Option("--data", help="Points, as for `bnncert run`.")] = None
+    labels: LabelsOption = None
+    count: Annotated[int | None, typer.Option("--count", help="The most points of each part.")] = (
+        None
+    )
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", help="Seconds for each instance.")
+    ] = None
+    grid: GridOption = None
+
+
+@grouped
+def experiment(
+    *,
+    ctx: typer.Context,
+    config: Annotated[
+        str,
+        typer.Argument(
+            help="A .yaml or .json file, or a bundled name such as paper-linf.",
+            autocompletion=_configurations,
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="SQLite file of the results; resumed (default: CONFIG.sqlite)."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan and its size.")
+    ] = False,
+    workers: Annotated[
+        int, typer.Option("--workers", help="Processes at work at once (0: none but this one).")
+    ] = 1,
+    scheduler: Annotated[
+        str | None, typer.Option("--scheduler", help="Address of a Dask scheduler to work on.")
+    ] = None,
+    changes: ChangeOptions,
+    certificates: Annotated[
+        Path | None,
+        typer.Option("--certificates", help="Folder of the certificates (default: beside --out)."),
+    ] = None,
+    talking: TalkOptions,
+) -> None:
+    """Run the experiments of a file; the same command again continues an interrupted run."""
+    refuse_together(
+        ctx, "scheduler", {"workers": "the workers of the scheduler answer, not processes here"}
+    )
+    talk = Talk.of(ctx, talking, width=200)
+
+    def say(text: str) -> None:
+        talk.watching.print(text, soft_wrap=True)
+
+    path = find_configuration(config)
+    place = Place(workers, scheduler, say)
+    target = Path(f"{path.stem}.sqlite") if out is None else out
+    refuse_unwritable(target)
+    configuration = _configuration(path, changes)
+    if certificates is not None and not any(p.certificates for p in configuration.parts):
+        raise InputError(f"--certificates is not used: no part of {path} has `certificates: true`")
+    refuse_clashes((target,), (path, *configuration.files))
+    plan = plan_experiment(configuration)
+    if dry_run:
+        _show_plan(plan, target, workers)
+    else:
+        _run(plan, target, place, certificates, talk)
+
+
+def _configuration(path: Path, changes: ChangeOptions) -> Configuration:
+    """Read a configuration and apply the options of the command line."""
+    if changes.timeout is not None:
+        Deadline(changes.timeout)
+    files = _files(changes.network or ())
+    return with_changes(
+        read_configuration(path),
+        networks=files,
+        data=changes.data,
+        labels=changes.labels,
+        count=changes.count,
+        timeout=changes.timeout,
+        grid=None if changes.grid is None else grid_option(changes.grid),
+    )
+
+
+def _run(plan: Plan, target: Path, place: Place, certificates: Path | None, talk: Talk) -> None:
+    """Run a plan and print the results."""
+    with ResultsFile(target) as results:
+
+        def show_rows(rows: AnsweredInstances) -> None:
+            talk.details.print(experiment_table(rows))
+
+        finished = run_shown(plan, results, place, certificates, talk, show_rows)
+    total = len(plan.instances)
+    talk.answer.print(f"{len(finished.rows)} of {total} instances in {target}", soft_wrap=True)
+    written = sum(row.certificate is not None for _, row in finished.rows)
+    if written:
+        folder = certificates or default_folder(target)
+        talk.details.print(f"{written} with a certificate, in {folder}", soft_wrap=True)
+    refuse_failures(finished.failures, total, talk.answer)
+
+
+def _files(texts: Iterable[str]) -> dict[str, str]:
+    """Return the files of networks by name, from texts NAME=FILE."""
+    files = {}
+    for text in texts:
+        name, equals, file = text.partition("=")
+        if not equals or not name or not file:
+            raise InputError(f"--network is {text}; expected NAME=FILE")
+        files[name] = file
+    return files
+
+
+def _show_plan(plan: Plan, target: Path, workers: int) -> None:
+    """Print the planned instances, and how many the results file answers already."""
+    console = wide_console(200)
+    answered: dict[InstanceGroup, int] = {}
+    if target.exists():
+        with ResultsFile(target, writable=False) as results:
+            for instance, _ in finished_rows(plan, results):
+                answered[instance.group] = answered.get(instance.group, 0) + 1
+    show_notes(plan, console)
+    planned = plan.groups()
+    console.print(plan_table(planned, answered))
+    left = {kind: count - answered.get(kind, 0) for kind, count in planned.items()}
+    most = sum(kind.most_seconds(count) for kind, count in left.items() if count)
+    time_text = "no limit" if math.isinf(most) else f"at most {duration(most)}"
+    total, known = len(plan.instances), sum(answered.values())
+    line = f"{total} instances, {known} in {target} already; {time_text} of work"
+    if workers > 1 and math.isfinite(most):
+        line += f", {duration(most / workers)} with {workers} workers"
+    console.print(line, soft_wrap=True)

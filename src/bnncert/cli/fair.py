@@ -1,0 +1,87 @@
+"""`bnncert fair`: whether protected attributes can change the class."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from bnncert.cli.consoles import Talk
+from bnncert.cli.grouping import grouped
+from bnncert.cli.options import (
+    MethodOption,
+    MethodOptions,
+    ModelArgument,
+    SchedulerOption,
+    TalkOptions,
+)
+from bnncert.cli.relation_command import (
+    AskedTable,
+    RelationOutputs,
+    TableOptions,
+    answer_relation,
+    read_feature,
+    refuse_files,
+)
+from bnncert.cli.unused import refuse_unread
+from bnncert.errors import InputError
+from bnncert.questions.relations.relations import check_fair
+
+
+@grouped
+def fair(
+    *,
+    ctx: typer.Context,
+    model: ModelArgument,
+    protect: Annotated[
+        list[str],
+        typer.Option(
+            "--protect",
+            help="A protected feature, by name or number (NAME=V1,V2 states its values), or a "
+            "one-hot group, by its name or as in 3,4,5; repeatable.",
+        ),
+    ],
+    step: Annotated[
+        float | None,
+        typer.Option(
+            "--step",
+            help="Protected features change by multiples of this step (default: the step of the "
+            "grid, else by any amount).",
+        ),
+    ] = None,
+    table: TableOptions,
+    method: MethodOption = "auto",
+    settings: MethodOptions,
+    cluster: SchedulerOption = None,
+    outputs: RelationOutputs,
+    talking: TalkOptions,
+) -> None:
+    """Decide whether protected attributes can change the class, with a pair of inputs if so."""
+    refuse_unread(ctx, method)
+    talk = Talk.of(ctx, talking, stderr=outputs.json_ == "-")
+    refuse_files(model, table, outputs)
+    asked = AskedTable.read(model, table, settings)
+    protected: list[int | tuple[int, ...]] = []
+    values: dict[int, list[float]] = {}
+    for text in protect:
+        found, listed = read_feature(asked.columns, text)
+        protected.append(found)
+        if listed and not isinstance(found, int):
+            raise InputError(f"--protect is {text!r}; a one-hot group has no values of its own")
+        if listed and isinstance(found, int):
+            values[found] = listed
+    single = [f for f in protected if isinstance(f, int)]
+    changing = {f for found in protected for f in ([found] if isinstance(found, int) else found)}
+    ask = partial(
+        check_fair,
+        asked.network,
+        protected,
+        asked.region(changing),
+        values=values,
+        step={} if step is None else {f: step for f in single if f not in values},
+        one_hot=asked.groups,
+        names=asked.columns.names,
+    )
+    how = {"title": f"protected: {', '.join(protect)}", "method": method}
+    answer_relation(ctx, talk, asked, settings, cluster, outputs, ask, how)

@@ -1,0 +1,186 @@
+"""`bnncert faults`: how many weight bits may flip before the class can change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import typer
+
+from bnncert.cli.answer_view import AnswerView
+from bnncert.cli.command_question import (
+    CommandQuestion,
+    read_decision,
+    read_network,
+    with_argument,
+)
+from bnncert.cli.consoles import Talk
+from bnncert.cli.grouping import grouped
+from bnncert.cli.options import (
+    AnswerOutputs,
+    BallShape,
+    GridOption,
+    InputArgument,
+    MethodOption,
+    MethodOptions,
+    ModelArgument,
+    PointOptions,
+    ScalingOptions,
+    TalkOptions,
+    TiesOption,
+    WithinOption,
+)
+from bnncert.cli.output import refuse_unwritable
+from bnncert.cli.progress import watch
+from bnncert.cli.recording import Recording
+from bnncert.cli.result_views import network_tree
+from bnncert.cli.time_limit import finite_limit, limit_text, remaining
+from bnncert.cli.unused import refuse_unread
+from bnncert.model.network import Network
+from bnncert.questions.faults.fault_search import QUESTION_SECONDS, tolerated_faults
+from bnncert.questions.faults.faults_answer import FaultRow, FaultsInterrupt, FaultsResult
+
+#: Faults that are listed without -v.
+MOST_LISTED = 4
+
+
+@dataclass(frozen=True)
+class FaultBallOptions(PointOptions):
+    """A labelled point and the ball around it, which is the point alone by default."""
+
+    norm: Annotated[
+        Literal["linf", "l2", "l1", "l0"], typer.Option("--norm", help="Norm of the ball.")
+    ] = "linf"
+    radius: Annotated[
+        str,
+        typer.Option(
+            "--radius",
+            help="Radius of the inputs that should keep their class, in input units or as in 1px "
+            "(default: the point alone).",
+        ),
+    ] = "0"
+    within: WithinOption = None
+    grid: GridOption = None
+
+
+@dataclass(frozen=True)
+class FaultOptions:
+    """Which faults are looked at."""
+
+    layer: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--layer",
+            help="Only this layer, from 1; the output comes after the hidden layers. Can be "
+            "repeated (default: all layers, and faults anywhere).",
+        ),
+    ] = None
+    most: Annotated[
+        int | None,
+        typer.Option("--most", help="No more faults than these are looked at."),
+    ] = None
+    question_timeout: Annotated[
+        float,
+        typer.Option("--question-timeout", help="Seconds for one verification, at most."),
+    ] = QUESTION_SECONDS
+
+
+@grouped
+def faults(
+    *,
+    ctx: typer.Context,
+    model: ModelArgument,
+    place: InputArgument = None,
+    point: FaultBallOptions,
+    scaling: ScalingOptions,
+    chosen: FaultOptions,
+    ties: TiesOption = "violation",
+    method: MethodOption = "auto",
+    settings: MethodOptions,
+    outputs: AnswerOutputs,
+    talking: TalkOptions,
+) -> None:
+    """Find how many weight bits may flip, or thresholds be stuck, before the class can change."""
+    refuse_unread(ctx, method)
+    talk = Talk.of(ctx, talking, stderr=outputs.json_ == "-")
+    point, options = with_argument(point, place), settings.options()
+    refuse_unwritable(*outputs.files, read=(model, point.input_, point.labels))
+    network = read_network(model, settings.sign_zero)
+    question = _read(network, point, scaling)
+    title = f"{model.name}, {question.title}: {question.label_text}, {question.ball_text}"
+    opening = talk.details.later(f"{title}; {limit_text(ctx, settings.timeout)}")
+    about = {
+        **network_tree(question.network),
+        **{"input": question.where, "labels": question.labels, "ties": ties, "method": method},
+        "seed": settings.seed,
+    }
+    asked = {"ties": ties, "layers": chosen.layer, "most": chosen.most}
+    recording = Recording(outputs.results, "faults", question, question.ball_text, asked)
+    with watch(talk.watching, finite_limit(settings.timeout), opening) as progress:
+        view = _FaultsView(*(talk, progress, outputs.json_, about, recording, outputs.certificate))
+        try:
+            found = tolerated_faults(
+                *(question.network, question.region, question.label),
+                targets=question.targets,
+                ties=ties,
+                layers=chosen.layer or None,
+                limit=chosen.most,
+                method=method,
+                timeout=remaining(settings.timeout),
+                question_timeout=chosen.question_timeout,
+                options=options,
+                progress=progress,
+                certificate=outputs.certificate,
+            )
+        except FaultsInterrupt as stop:
+            view.show_interrupted(stop.result)
+            raise
+        view.show(found)
+
+
+def _read(network: Network, point: FaultBallOptions, scaling: ScalingOptions) -> CommandQuestion:
+    """Return the ball around the one point that the options describe."""
+    return read_decision(
+        network,
+        point,
+        BallShape(point.norm, point.radius, point.within, point.grid),
+        scaling,
+        missing="the point whose class should not change",
+        several="faults are looked at for one point",
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _FaultsView(AnswerView[FaultsResult]):
+    """Prints how many faults are tolerated."""
+
+    def summary(self, found: FaultsResult) -> tuple[str, str]:
+        """Return whether all numbers are exact."""
+        status = "exact" if all(row.is_exact for row in found.rows) else "open"
+        return status, found.table().above
+
+    def print_answer(self, found: FaultsResult) -> None:
+        """Print the table, and the faults that change the class."""
+        console = self.talk.details
+        self.talk.answer.print(str(found.table()), soft_wrap=True, highlight=False)
+        rows = [row for row in found.rows if row.counterexample is not None]
+        if rows and rows[0].falsified == 0:
+            console.print("the class is another one without any fault", soft_wrap=True)
+        elif rows and not self.talk.verbose:
+            fewest = min(rows, key=lambda row: row.falsified or 0)
+            console.print(_changes(fewest, MOST_LISTED), soft_wrap=True)
+        for row in rows if self.talk.verbose else ():
+            console.print(_changes(row), soft_wrap=True)
+        if any(not row.is_exact for row in found.rows):
+            line = "open: the numbers between certified and falsified are undecided"
+            console.print(line, soft_wrap=True)
+
+
+def _changes(row: FaultRow, most: int | None = None) -> str:
+    """Return the faults of a row in one line, with the class that they lead to."""
+    assert row.counterexample is not None
+    bits = "; ".join(map(str, row.bits[:most]))
+    if most is not None and len(row.bits) > most:
+        bits += f"; and {len(row.bits) - most} more (all of them with -v or --json)"
+    count = f"{row.falsified} fault{'s' * (row.falsified != 1)}"
+    return f"{row.scope.kind}, {row.name}: {count} for {row.counterexample.target}: {bits}"

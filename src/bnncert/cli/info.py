@@ -1,0 +1,77 @@
+"""`bnncert info`: the content of a network file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bnncert.cli.options import JsonOption, ModelArgument
+from bnncert.cli.output import json_path, refuse_unwritable, write_json
+from bnncert.cli.plain_console import PlainConsole, wide_console
+from bnncert.model.loading import load
+from bnncert.model.network import Network
+from bnncert.report.tables import network_table, weight_values
+
+
+def info(model: ModelArgument, json_: JsonOption = None) -> None:
+    """Print layers, sizes, sparsity and thresholds of a network."""
+    refuse_unwritable(json_path(json_), read=(model,))
+    network = load(model)
+    console = PlainConsole(stderr=json_ == "-")
+    shape = " x ".join(map(str, network.input_shape))
+    box = "not stated"
+    if network.input_lo is not None and network.input_hi is not None:
+        box = f"[{network.input_lo.min():.9g}, {network.input_hi.max():.9g}]"
+    lines = (
+        f"{network.source} ({network.kind})",
+        f"inputs {network.inputs} (shape {shape}), data box {box}, classes {network.classes}, "
+        f"threshold layers {network.depth}, zero weights {100 * network.zero_fraction:.2f} %",
+        f"hash {network.content_hash}",
+    )
+    for line in lines:
+        console.print(line, soft_wrap=True)
+    wide_console(stderr=json_ == "-").print(network_table(network))
+    for note in network.notes:
+        console.print(f"note: {note}", soft_wrap=True)
+    write_json(json_, _tree(network))
+
+
+def _tree(network: Network) -> dict[str, Any]:
+    """Return the description of a network for JSON."""
+    layers = [
+        {
+            "name": layer.name,
+            "inputs": layer.inputs,
+            "neurons": layer.size,
+            "nonzeros": int(layer.weights.nnz),
+            "values": weight_values(layer.weights.data),
+            "sign_zero": layer.sign_zero,
+            "integer": layer.is_lattice,
+        }
+        for layer in network.layers
+    ]
+    weights = network.output.weights
+    lo, hi = network.input_lo, network.input_hi
+    return {
+        "model": network.source,
+        "kind": network.kind,
+        "hash": network.content_hash,
+        "inputs": network.inputs,
+        "input_shape": list(network.input_shape),
+        "input_lo": None if lo is None else lo.tolist(),
+        "input_hi": None if hi is None else hi.tolist(),
+        "classes": network.classes,
+        "sizes": list(network.sizes),
+        "zero_fraction": network.zero_fraction,
+        "layers": layers,
+        "output": {
+            "name": network.output.name,
+            "inputs": int(weights.shape[1]),
+            "neurons": network.classes,
+            "nonzeros": int(np.count_nonzero(weights)),
+            "values": weight_values(weights[weights != 0]),
+        },
+        "output_transform": network.output_transform,
+        "notes": list(network.notes),
+    }

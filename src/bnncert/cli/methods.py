@@ -1,0 +1,11 @@
+"""`bnncert methods`: the table of methods."""
+
+from __future__ import annotations
+
+from bnncert.cli.plain_console import wide_console
+from bnncert.report.tables import methods_table
+
+
+def methods() -> None:
+    """Print the methods, what they promise and what they need."""
+    wide_console().print(methods_table())

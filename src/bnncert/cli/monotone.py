@@ -1,0 +1,94 @@
+"""`bnncert monotone`: whether a larger value of a feature can undo a decision or lower a score."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from bnncert.cli.consoles import Talk
+from bnncert.cli.grouping import grouped
+from bnncert.cli.options import (
+    MethodOption,
+    MethodOptions,
+    ModelArgument,
+    SchedulerOption,
+    TalkOptions,
+)
+from bnncert.cli.relation_command import (
+    AskedTable,
+    RelationOutputs,
+    TableOptions,
+    answer_relation,
+    read_feature,
+    refuse_files,
+)
+from bnncert.cli.unused import refuse_unread
+from bnncert.errors import InputError
+from bnncert.questions.relations.relations import check_monotone
+
+
+@grouped
+def monotone(
+    *,
+    ctx: typer.Context,
+    model: ModelArgument,
+    feature: Annotated[
+        str,
+        typer.Option(
+            "--feature",
+            help="The feature, by name or number; NAME=V1,V2,.. states its values.",
+        ),
+    ],
+    decreasing: Annotated[
+        bool,
+        typer.Option("--decreasing", help="The class or score is kept if the feature decreases."),
+    ] = False,
+    label: Annotated[
+        int | None,
+        typer.Option("--label", help="The class that is kept (default: the second of two)."),
+    ] = None,
+    score: Annotated[
+        int | None,
+        typer.Option("--score", help="The score that does not fall, instead of a class."),
+    ] = None,
+    step: Annotated[
+        float | None,
+        typer.Option(
+            "--step",
+            help="Only changes by multiples of this step count (default: the step of the grid, "
+            "else any change).",
+        ),
+    ] = None,
+    table: TableOptions,
+    method: MethodOption = "auto",
+    settings: MethodOptions,
+    cluster: SchedulerOption = None,
+    outputs: RelationOutputs,
+    talking: TalkOptions,
+) -> None:
+    """Decide whether a class or score is monotone in a feature, with a pair of inputs if not."""
+    refuse_unread(ctx, method)
+    talk = Talk.of(ctx, talking, stderr=outputs.json_ == "-")
+    refuse_files(model, table, outputs)
+    asked = AskedTable.read(model, table, settings)
+    found, values = read_feature(asked.columns, feature)
+    if not isinstance(found, int):
+        raise InputError(f"--feature is {feature}; a one-hot group has no order")
+    ask = partial(
+        check_monotone,
+        asked.network,
+        found,
+        asked.region({found}),
+        increasing=not decreasing,
+        label=label,
+        score=score,
+        step=step,
+        values=values or None,
+        one_hot=asked.groups,
+        names=asked.columns.names,
+    )
+    way = "decreasing" if decreasing else "increasing"
+    how = {"title": f"{way} in {asked.columns.names[found]}", "method": method}
+    answer_relation(ctx, talk, asked, settings, cluster, outputs, ask, how)

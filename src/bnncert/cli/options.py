@@ -1,0 +1,434 @@
+"""The options that several commands share, and their values.
+
+Every command imports this module, so it imports the methods and regions only where it needs them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from bnncert.cli.bundled_names import NETWORKS, POINTS, model_file
+from bnncert.cli.completion import METHODS, among
+from bnncert.cli.output import json_path
+from bnncert.cli.time_limit import DEFAULT_LIMIT, read_limit
+from bnncert.engine.solvers import SolverName
+from bnncert.errors import InputError
+
+if TYPE_CHECKING:
+    from bnncert.engine.methods import Options
+    from bnncert.model.pixel_scale import PixelScale
+    from bnncert.problem import Targets
+    from bnncert.regions import ChangeNorm
+
+ModelArgument = Annotated[
+    Path,
+    typer.Argument(
+        parser=model_file,
+        metavar="model",
+        autocompletion=among(tuple(NETWORKS), files=True),
+        help="Network file: .npz, .json, .onnx, Keras or PyTorch (also .gz); or a bundled one, "
+        "demo:sparse or demo:dense.",
+    ),
+]
+InputArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="input",
+        help="Point or image folder, instead of --input.",
+        autocompletion=among(POINTS, files=True),
+    ),
+]
+LabelsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--labels",
+        help="True classes: FILE[:KEY] (.npy, .npz, .csv, .txt, .json), or `own`: the network's "
+        "own answers (default: the labels beside the points or the names of subfolders, else own).",
+    ),
+]
+TiesOption = Annotated[
+    Literal["violation", "robust"],
+    typer.Option(
+        "--ties", help="Whether an equal score is a violation; robust: only a higher one is."
+    ),
+]
+MethodOption = Annotated[
+    str,
+    typer.Option("--method", help="See `bnncert methods`.", autocompletion=among(METHODS)),
+]
+SeedOption = Annotated[int, typer.Option("--seed", help="Seed of all randomness.")]
+SignZeroOption = Annotated[
+    Literal["plus", "minus", "either"] | None,
+    typer.Option("--sign-zero", help="Value of sign(0) (default: that of the model, else plus)."),
+]
+JsonOption = Annotated[
+    str | None, typer.Option("--json", help="Write everything as JSON to FILE, or - for stdout.")
+]
+ExplainOption = Annotated[
+    bool,
+    typer.Option(
+        "--explain",
+        help="Show the open neurons per layer, the stages with their times, and the bounds of "
+        "each stage; for sdp and elimination also their sizes.",
+    ),
+]
+TimeoutOption = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        parser=read_limit,
+        metavar="SECONDS|none",
+        help="Wall time for the whole question, from the start of the process on.",
+    ),
+]
+MemoryOption = Annotated[
+    float,
+    typer.Option(
+        "--memory-limit",
+        help="GB that the open nodes of a search may take before it goes deepest first; a "
+        "quarter of it for the tables of elimination.",
+    ),
+]
+ProcessesOption = Annotated[
+    int,
+    typer.Option(
+        "--processes",
+        help="Processes that search together (default: 0, one for each core, at most eight).",
+    ),
+]
+CouplingOption = Annotated[
+    Literal["auto", "on", "off"],
+    typer.Option("--coupling", help="The input in relaxations (auto: to decide a sign)."),
+]
+CertificateOption = Annotated[
+    Path | None,
+    typer.Option("--certificate", help="Write a proof of the verdict for `bnncert check`."),
+]
+ResultsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--results",
+        help="Add the answer to a results file (.sqlite) for `bnncert report`; it is created if it "
+        "does not exist, and an older answer to the same question is replaced.",
+    ),
+]
+BallNormOption = Annotated[
+    Literal["linf", "l2", "l1", "l0"],
+    typer.Option("--norm", help="Norm of the ball; l0: at most --radius inputs change."),
+]
+ChangeNormOption = Annotated[
+    Literal["linf", "l2", "l1", "l0", "brightness", "contrast", "patch", "shift"],
+    typer.Option(
+        "--norm",
+        help="Norm of the ball (l0: at most --radius inputs change), or a shape of change: "
+        "offsets, factors 1 - r to 1 + r, squares of pixels, moves by pixels.",
+    ),
+]
+ValueOption = Annotated[
+    float | None,
+    typer.Option(
+        "--value",
+        help="Of --norm patch: its value (default: any in the data box); shift: what enters "
+        "(default: the edge repeated); contrast: the middle (default: of the data box).",
+    ),
+]
+RadiusOption = Annotated[
+    str | None,
+    typer.Option(
+        "--radius",
+        help="Radius in input units as in 0.1 or 8/255, in pixels as in 1px, or as in 0.25delta.",
+    ),
+]
+WithinOption = Annotated[
+    str | None,
+    typer.Option(
+        "--within",
+        help="By how much an input may change (--norm l0), in units of --radius (default: "
+        "anything in the data box).",
+    ),
+]
+GridOption = Annotated[
+    str | None,
+    typer.Option(
+        "--grid",
+        help="Only inputs at multiples of a step from the lower end of the data box (of the "
+        "network, else of --clip) count: 1px for integer pixels, or a step in input units.",
+    ),
+]
+SaveCounterexampleOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--save-counterexample",
+        help="Write the counterexample: .npy (the point) or .png (original, counterexample and "
+        "amplified difference side by side).",
+    ),
+]
+CertificatesOption = Annotated[
+    Path | None, typer.Option("--certificates", help="Folder for a certificate of every verdict.")
+]
+ArithmeticOption = Annotated[
+    Literal["real", "float32"],
+    typer.Option("--arithmetic", help="float32: the verdict covers every float32 execution."),
+]
+SchedulerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler",
+        help="Address of a Dask scheduler whose workers share the search over sign patterns.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class TalkOptions:
+    """How much a command prints."""
+
+    quiet: Annotated[
+        bool, typer.Option("-q", "--quiet", help="Print only the answer, and errors.")
+    ] = False
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Print more details.")] = False
+
+
+#: The options that set fields of `Options` with a limited range.
+FLAGS = {
+    "seed": "--seed",
+    "samples": "--samples",
+    "restarts": "--restarts",
+    "pixel_step": "--pixel-step",
+    "memory": "--memory-limit",
+    "processes": "--processes",
+}
+
+
+@dataclass(frozen=True)
+class BallShape:
+    """The ball or shape of change around a point, as the options describe it."""
+
+    norm: ChangeNorm
+    radius: str | None
+    within: str | None = None
+    grid: str | None = None
+    value: float | None = None
+
+
+@dataclass(frozen=True)
+class AnswerOutputs:
+    """The files that a command about one decision writes."""
+
+    certificate: CertificateOption = None
+    results: ResultsOption = None
+    json_: JsonOption = None
+
+    @property
+    def files(self) -> tuple[Path | None, ...]:
+        """The files that have to be writable."""
+        return self.certificate, self.results, json_path(self.json_)
+
+
+IndexOption = Annotated[
+    int | None, typer.Option("--index", help="Which point of a batch or folder.")
+]
+
+
+@dataclass(frozen=True)
+class PointOptions:
+    """A point and its true class."""
+
+    input_: Annotated[
+        str | None,
+        typer.Option(
+            "--input",
+            help="Point: .npy, FILE.npz:KEY, an image file or a folder of images; or a bundled "
+            "image as in demo:0.",
+            autocompletion=among(POINTS, files=True),
+        ),
+    ] = None
+    index: IndexOption = None
+    label: Annotated[
+        int | None, typer.Option("--label", help="True class (default: as --labels).")
+    ] = None
+    labels: LabelsOption = None
+
+
+@dataclass(frozen=True)
+class CentreOptions(PointOptions):
+    """A labelled point, and the norm of the balls around it."""
+
+    norm: Annotated[
+        Literal["linf", "l2", "l1", "l0", "brightness", "contrast", "patch", "shift"],
+        typer.Option(
+            "--norm",
+            help="Norm of the balls (l0, a number of inputs: with --exact), or a shape of change.",
+        ),
+    ] = "linf"
+    value: ValueOption = None
+
+
+@dataclass(frozen=True)
+class PixelScaleOptions:
+    """How pixels enter the network."""
+
+    scale: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            "--scale", help="Inputs LO HI that pixels 0 and 255 become (default: the data box)."
+        ),
+    ] = None
+    mean: Annotated[
+        str | None,
+        typer.Option(
+            "--mean", help="With --std: pixels enter as (p/255 - mean)/std; M or M1,M2,M3."
+        ),
+    ] = None
+    std: Annotated[
+        str | None, typer.Option("--std", help="Of --mean: one number, or one for each channel.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class PixelOptions(PixelScaleOptions):
+    """The data box, and how pixels enter the network."""
+
+    clip: Annotated[
+        tuple[float, float] | None,
+        typer.Option("--clip", help="Data box LO HI (default: the one in the network file)."),
+    ] = None
+
+
+@dataclass(frozen=True)
+class ScalingOptions(PixelOptions):
+    """The data box, how pixels enter the network, and the adversarial classes."""
+
+    targets: Annotated[
+        str, typer.Option("--targets", help="all, runner-up, or classes as in 3 or 1,2.")
+    ] = "all"
+
+
+@dataclass(frozen=True)
+class BallOptions(PointOptions):
+    """A labelled point and the ball around it."""
+
+    norm: ChangeNormOption = "linf"
+    radius: RadiusOption = None
+    within: WithinOption = None
+    value: ValueOption = None
+    grid: GridOption = None
+
+    @property
+    def shape(self) -> BallShape:
+        """The ball alone."""
+        return BallShape(self.norm, self.radius, self.within, self.grid, self.value)
+
+
+@dataclass(frozen=True)
+class MethodOptions:
+    """The limits and settings of the methods."""
+
+    timeout: TimeoutOption = DEFAULT_LIMIT
+    seed: SeedOption = 0
+    sign_zero: SignZeroOption = None
+    form: Annotated[
+        Literal["lattice", "soft"], typer.Option("--form", help="Encoding of milp.")
+    ] = "lattice"
+    samples: Annotated[int, typer.Option("--samples", help="Points that sample draws.")] = 10_000
+    restarts: Annotated[
+        int | None, typer.Option("--restarts", help="Points that attack moves at once.")
+    ] = None
+    pixel_step: Annotated[
+        float | None,
+        typer.Option("--pixel-step", help="Spacing of admissible values for attack, e.g. 1."),
+    ] = None
+    memory: MemoryOption = 4.0
+    processes: ProcessesOption = 0
+
+    def options(self) -> Options:
+        """Return the options of the methods after a check of their ranges."""
+        from bnncert.engine.methods import Options
+
+        chosen: dict[str, Any] = vars(self).copy()
+        del chosen["timeout"], chosen["sign_zero"]
+        return Options(**chosen).check(FLAGS)
+
+
+@dataclass(frozen=True)
+class VerifyMethodOptions(MethodOptions):
+    """The settings of `verify`."""
+
+    coupling: CouplingOption = "auto"
+
+
+@dataclass(frozen=True)
+class BoundMethodOptions(MethodOptions):
+    """The settings of `bound`."""
+
+    solver: Annotated[
+        SolverName | None,
+        typer.Option(
+            "--solver",
+            help="Back end of sdp and the sdp-* methods: structured (default where it fits), "
+            "clarabel, scs or mosek, for sdp also low-rank; highs (milp), scip (minp) or gurobi.",
+        ),
+    ] = None
+    sparsity: Annotated[
+        Literal["layered", "pairwise", "chordal", "dense"] | None,
+        typer.Option(
+            "--sparsity", help="Cliques of the sdp-* methods (default: the method's own)."
+        ),
+    ] = None
+    coupling: CouplingOption = "auto"
+
+
+def read_targets(text: str) -> Targets:
+    """Return the adversarial classes that `--targets` names."""
+    from bnncert.problem import targets_of
+
+    parts = [part.strip() for part in text.split(",")]
+    numbers = all(part.isdecimal() and part.isascii() for part in parts)
+    try:
+        found = targets_of([int(part) for part in parts] if numbers else text)
+    except InputError as error:
+        raise InputError(f"--targets is {text!r}: {error}") from error
+    if found is None:
+        raise InputError(
+            f"--targets is {text!r}; expected all, runner-up, or classes as in 3 or 1,2"
+        )
+    return found
+
+
+def read_clip(clip: tuple[float, float] | None) -> tuple[float, float] | None:
+    """Return the data box that `--clip` states, after a check of its order."""
+    from bnncert.results.radii import check_clip
+
+    try:
+        return None if clip is None else check_clip(*clip)
+    except InputError as error:
+        raise InputError(f"--{error}") from error
+
+
+def read_scale(
+    scale: tuple[float, float] | None, mean: str | None, std: str | None
+) -> PixelScale | None:
+    """Return the scale of pixels that `--scale`, or `--mean` with `--std`, states."""
+    from bnncert.model.pixel_scale import PixelScale
+
+    if (mean is None) != (std is None):
+        given, missing = ("--mean", "--std") if std is None else ("--std", "--mean")
+        raise InputError(f"{given} needs {missing}: pixels enter as (p/255 - mean)/std")
+    if mean is None or std is None:
+        return None if scale is None else PixelScale.between(*scale)
+    if scale is not None:
+        raise InputError("--scale and --mean both define the scale of pixels; give one")
+    return PixelScale.normalised(_numbers(mean, "--mean"), _numbers(std, "--std"))
+
+
+def _numbers(text: str, option: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(
+            f"{option} is {text!r}; expected numbers as in 0.5 or 0.5,0.4,0.4"
+        ) from None

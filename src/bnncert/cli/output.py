@@ -1,0 +1,96 @@
+"""The files that the commands write: checks before the work, and JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from bnncert.errors import InputError
+from bnncert.model.formats.atomic import file_identity, write_atomically
+
+
+def refuse_unwritable(*targets: Path | None, read: Iterable[str | Path | None] = ()) -> None:
+    """Raise before a long run if its results cannot be written, or would overwrite an input.
+
+    `read` are the files that the command reads, as in :func:`refuse_clashes`.
+    """
+    for target in targets:
+        if target is None:
+            continue
+        reason = ""
+        if target.is_dir():
+            reason = "Is a directory"
+        elif not target.parent.is_dir():
+            reason = "No such directory"
+        elif not os.access(target if target.exists() else target.parent, os.W_OK):
+            reason = "Permission denied"
+        if reason:
+            raise InputError(f"{target}: cannot be written ({reason})")
+    refuse_clashes(targets, read)
+
+
+def refuse_clashes(targets: Iterable[Path | None], read: Iterable[str | Path | None]) -> None:
+    """Raise if an output is a file that the command reads, or if two outputs are one file.
+
+    The names of files that are read may have the form `FILE:KEY`.
+    """
+    sources = {file_identity(p) for text in read if text is not None for p in _files(text)}
+    seen: set[object] = set()
+    for target in targets:
+        identity = None if target is None else file_identity(target)
+        if identity is None:
+            continue
+        if identity in sources:
+            raise InputError(f"{target}: cannot be written (this command reads it)")
+        if identity in seen:
+            raise InputError(f"{target}: cannot be written (another output goes there)")
+        seen.add(identity)
+
+
+def _files(text: str | Path) -> list[Path]:
+    """Return the files that a command may read for an argument."""
+    name = str(text)
+    head, colon, _ = name.rpartition(":")
+    found = [Path(name), *([Path(head)] if colon else [])]
+    # The layers of a PyTorch checkpoint are in a file beside it.
+    return found + [p.with_suffix(".layers.json") for p in found if p.suffix and p.stem]
+
+
+def json_path(target: str | None) -> Path | None:
+    """Return the file that `--json` names, if it is not the standard output."""
+    return None if target in (None, "-") else Path(str(target))
+
+
+def json_text(value: Any, depth: int = 0, *, in_array: bool = False) -> str:
+    """Return JSON with one line for each field.
+
+    An array of numbers or texts is one line, and so is an object without arrays in an array.
+    """
+    is_dict = isinstance(value, dict)
+    parts = list(value.values()) if is_dict else value if isinstance(value, list | tuple) else []
+    is_flat = not any(isinstance(part, dict | list | tuple) for part in parts)
+    if not parts or (is_flat and (in_array or not is_dict)):
+        return json.dumps(value, allow_nan=False)
+    texts = [json_text(part, depth + 1, in_array=not is_dict) for part in parts]
+    if is_dict:
+        texts = [f"{json.dumps(str(key))}: {text}" for key, text in zip(value, texts, strict=True)]
+    first, last = "{}" if is_dict else "[]"
+    inner, outer = "\n" + " " * (depth + 1), "\n" + " " * depth
+    return first + inner + f",{inner}".join(texts) + outer + last
+
+
+def write_json(target: str | None, tree: dict[str, Any]) -> None:
+    """Write the answer to the target of `--json`, if there is one."""
+    if target is None:
+        return
+    text = json_text(tree) + "\n"
+    if target == "-":
+        sys.stdout.write(text)
+        # After Ctrl-C the process ends without flushing its buffers.
+        sys.stdout.flush()
+        return
+    write_atomically(target, text)

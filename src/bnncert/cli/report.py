@@ -1,0 +1,92 @@
+"""`bnncert report`: a results file as a page, CSV files and LaTeX tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bnncert.cli.output import refuse_clashes, refuse_unwritable
+from bnncert.cli.plain_console import PlainConsole
+from bnncert.errors import InputError
+from bnncert.model.formats.atomic import write_atomically
+from bnncert.model.formats.file_content import check_regular
+from bnncert.report.csv_export import CSV_FILES, write_csv
+from bnncert.report.latex_export import write_latex
+from bnncert.report.other_summary import other_lines
+from bnncert.report.page import write_page
+from bnncert.report.vnncomp_page import competition_page
+from bnncert.report.vnncomp_tables import ResultsTable, totals
+from bnncert.results.recorded import read_recorded
+
+
+def report(
+    results: Annotated[
+        Path,
+        typer.Argument(
+            help="SQLite file of run, experiment or --results; or results.csv of vnncomp."
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Where to write the page (.html).")
+    ] = None,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Folder for CSV files.")] = None,
+    latex: Annotated[
+        Path | None, typer.Option("--latex", help="Folder for LaTeX tables, by network and norm.")
+    ] = None,
+    title: Annotated[
+        str | None,
+        typer.Option("--title", help="Title of the page (default: that of the experiment)."),
+    ] = None,
+    details: Annotated[
+        int, typer.Option("--details", help="Most instances with pictures in the page.")
+    ] = 2000,
+) -> None:
+    """Make a page of a results file that anyone can open, or tables for a paper."""
+    if out is None and csv is None and latex is None:
+        # A missing file is the first mistake to correct.
+        check_regular(results)
+        raise InputError("nothing to write; give -o PAGE.html, --csv DIR or --latex DIR")
+    if details < 0:
+        raise InputError(f"--details is {details}; expected a number >= 0")
+    refuse_unwritable(out, read=(results,))
+    if out is not None and out.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"{out}: the page is HTML; give it a name that ends in .html")
+    tables = [] if csv is None else [csv / name for name in CSV_FILES]
+    tables += [] if latex is None else latex.glob("*.tex")
+    refuse_clashes([out, *tables], (results,))
+    if results.suffix.lower() == ".csv":
+        _report_category(results, out, title, {"--csv": csv, "--latex": latex})
+        return
+    recorded = read_recorded(results)
+    console = PlainConsole()
+    written = []
+    if out is not None:
+        write_page(recorded, out, details=details, title=title)
+        written.append(out)
+    if csv is not None:
+        written += write_csv(recorded, csv)
+    if latex is not None:
+        written += write_latex(recorded, latex)
+    for line in (f"{recorded.count} answers of {results}", *other_lines(recorded)):
+        console.print(line, soft_wrap=True)
+    for path in written:
+        console.print(f"{path} ({path.stat().st_size} bytes)", soft_wrap=True)
+
+
+def _report_category(
+    results: Path, out: Path | None, title: str | None, folders: dict[str, Path | None]
+) -> None:
+    """Write the page of a results.csv; `folders` are options that it has no files for."""
+    for option, folder in folders.items():
+        if folder is not None:
+            raise InputError(f"{results}: {option} is for results files; the page needs only -o")
+    check_regular(results)
+    lines = ResultsTable(results).lines()
+    if not lines or out is None:
+        raise InputError(f"{results}: holds no results yet")
+    write_atomically(out, competition_page(lines, results.name, title))
+    console = PlainConsole()
+    console.print(f"{totals(lines)}, {results}", soft_wrap=True)
+    console.print(f"{out} ({out.stat().st_size} bytes)", soft_wrap=True)

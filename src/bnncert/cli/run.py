@@ -1,0 +1,201 @@
+"""`bnncert run`: many points, many radii."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bnncert.cli.batches import refuse_failures, run_shown
+from bnncert.cli.bundled_names import POINTS, point_source
+from bnncert.cli.command_question import balls_option, radius_option, read_network
+from bnncert.cli.completion import among
+from bnncert.cli.consoles import Talk
+from bnncert.cli.grouping import grouped
+from bnncert.cli.options import (
+    CertificatesOption,
+    ChangeNormOption,
+    GridOption,
+    LabelsOption,
+    MemoryOption,
+    MethodOption,
+    ModelArgument,
+    ScalingOptions,
+    SeedOption,
+    SignZeroOption,
+    TalkOptions,
+    TiesOption,
+    ValueOption,
+    WithinOption,
+    read_clip,
+    read_scale,
+    read_targets,
+)
+from bnncert.cli.output import refuse_unwritable
+from bnncert.cli.time_limit import DEFAULT_LIMIT, finite_limit, is_default, limit_text, read_limit
+from bnncert.cli.unused import refuse_unread
+from bnncert.errors import InputError
+from bnncert.model.formats.atomic import make_folder
+from bnncert.report.summary import summary_table
+from bnncert.results.instance import PointSource, Settings
+from bnncert.results.labelled_points import read_data
+from bnncert.results.plan import Plan, Selection, plan_run
+from bnncert.results.rows import label_source
+from bnncert.results.runner import AnsweredInstances, Place, finished_rows
+from bnncert.results.store import ResultsFile
+
+
+@dataclass(frozen=True)
+class PointsOptions:
+    """The points, the choice among them, their true classes, and the balls around them."""
+
+    data: Annotated[
+        str,
+        typer.Option(
+            "--data",
+            help="Points: FILE.npz, FILE.npz:KEY, .npy, an image or a folder of images; "
+            "labels beside them.",
+            autocompletion=among(POINTS, files=True),
+        ),
+    ]
+    radii: Annotated[
+        str,
+        typer.Option(
+            "--radius",
+            help="Radii R1,R2,.. in input units as in 0.1 or 8/255, in pixels as in 1px, or as in "
+            "0.25delta; numbers of inputs for --norm l0.",
+        ),
+    ]
+    count: Annotated[
+        int | None, typer.Option("--count", help="How many points (default: all).")
+    ] = None
+    first: Annotated[int, typer.Option("--first", help="Number of the first point.")] = 0
+    labels: LabelsOption = None
+    norm: ChangeNormOption = "linf"
+    within: WithinOption = None
+    value: ValueOption = None
+    grid: GridOption = None
+
+
+@dataclass(frozen=True)
+class AnsweringOptions:
+    """The settings of the answers."""
+
+    ties: TiesOption = "violation"
+    method: MethodOption = "auto"
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout", parser=read_limit, metavar="SECONDS|none", help="Time for each instance."
+        ),
+    ] = DEFAULT_LIMIT
+    seed: SeedOption = 0
+    sign_zero: SignZeroOption = None
+    memory: MemoryOption = 4.0
+    certificates: CertificatesOption = None
+
+
+@grouped
+def run(
+    *,
+    ctx: typer.Context,
+    model: ModelArgument,
+    out: Annotated[Path, typer.Option("--out", help="SQLite file of the results; resumed.")],
+    points: PointsOptions,
+    scaling: ScalingOptions,
+    answering: AnsweringOptions,
+    workers: Annotated[int, typer.Option("--workers", help="Processes at work at once.")] = 1,
+    talking: TalkOptions,
+) -> None:
+    """Verify many points at many radii; the same command again continues an interrupted run."""
+    refuse_unread(ctx, answering.method)
+    talk = Talk.of(ctx, talking, width=140)
+    if workers < 1:
+        raise InputError(f"workers is {workers}; expected at least 1")
+    # A single worker needs no process of its own.
+    place = Place(workers if workers > 1 else 0)
+    refuse_unwritable(out, read=(model, points.data, points.labels))
+    folder = answering.certificates
+    if folder is not None:
+        make_folder(folder)
+    plan = _plan(model, points, scaling, answering)
+    with ResultsFile(out) as results:
+        if is_default(ctx, "timeout"):
+            # A run that was begun without a time limit, the default of earlier versions, goes on.
+            unlimited = _plan(model, points, scaling, replace(answering, timeout=math.inf))
+            if finished_rows(unlimited, results):
+                plan, answering = unlimited, replace(answering, timeout=math.inf)
+        limit = limit_text(ctx, answering.timeout, " for each instance")
+        talk.details.print(f"{len(plan.instances)} instances; {limit}", soft_wrap=True)
+
+        def show_rows(rows: AnsweredInstances) -> None:
+            _show(talk, rows)
+
+        finished = run_shown(plan, results, place, folder, talk, show_rows)
+    talk.answer.print(f"{len(finished.rows)} instances in {out}", soft_wrap=True)
+    refuse_failures(finished.failures, len(plan.instances), talk.answer)
+
+
+def _plan(
+    model: Path, points: PointsOptions, scaling: ScalingOptions, answering: AnsweringOptions
+) -> Plan:
+    """Read the network and the points, and plan the instances."""
+    network = read_network(model, answering.sign_zero)
+    source, index = point_source(points.data, None)
+    selection = Selection(points.first, points.count)
+    if index is not None:
+        if selection != Selection():
+            raise InputError(f"{points.data} is one point; leave out --first and --count")
+        selection = Selection(index, 1)
+    data = read_data(source, points.labels, network)
+    if source != points.data:
+        # Messages name the bundled images as the user does, and not a file of the package.
+        data = replace(data, where=points.data)
+    pixels = read_scale(scaling.scale, scaling.mean, scaling.std)
+    if pixels is not None:
+        network, data = pixels.on(network), data.as_pixels()
+    clip = read_clip(scaling.clip)
+    radii = [
+        radius_option(part, network, points.norm, clip, points.radii)
+        for part in points.radii.split(",")
+    ]
+    grid, within = balls_option(
+        network, points.norm, clip, points.grid, points.within, points.value
+    )
+    settings = Settings(
+        points.norm,
+        read_targets(scaling.targets),
+        answering.ties,
+        answering.method,
+        finite_limit(answering.timeout),
+        answering.seed,
+        answering.memory,
+        grid=grid,
+        within=within,
+        value=points.value,
+    )
+    return plan_run(
+        network,
+        data,
+        radii,
+        selection=selection,
+        clip=clip,
+        settings=settings,
+        certificates=answering.certificates is not None,
+        points=PointSource(points.data, "" if pixels is None else pixels.options),
+    )
+
+
+def _show(talk: Talk, answered: AnsweredInstances) -> None:
+    """Print the summary, and the meaning of a share of robust inputs if there are no labels."""
+    console = talk.details
+    console.print(summary_table(answered))
+    rows = [row for _, row in answered]
+    if rows and label_source(rows) == "own":
+        console.print(
+            "agreement with the network's own answer: the data has no labels (--labels FILE)",
+            soft_wrap=True,
+        )

@@ -1,0 +1,81 @@
+"""`bnncert supports`: the capabilities, in the words of the VNN-LIB 2.0 verifier interface."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import field, make_dataclass
+from typing import Annotated
+
+import typer
+
+from bnncert.cli.grouping import grouped
+from bnncert.cli.options import ArithmeticOption
+from bnncert.errors import InputError
+
+#: Theories of queries: no hidden nodes, one input and one output, one network, no comparison of
+#: different nodes, and linear arithmetic (of polynomials only balls are supported).
+THEORIES = {
+    "hidden_node_theories": "NH",
+    "multiple_input_output_theories": "SIO",
+    "multiple_network_theories": "SNET",
+    "multiple_node_comparison_theories": "SNC",
+    "arithmetic_complexity_theories": "LIN",
+}
+
+#: Disjuncts over one input region share all work except that of their targets; assignments are
+#: text.
+SWITCHES = {"optimised_disjunctive_reasoning": "true", "serialise_assignments": "false"}
+
+
+#: The questions in the order of the standard, and their texts in `--help`.
+QUESTIONS: dict[str, str | None] = {
+    "vnnlib_versions": "Oldest and newest version of queries.",
+    "onnx_opset_versions": "Oldest and newest operator set.",
+    "onnx_element_types": "Types for which verdicts are sound.",
+    "onnx_operators": "Operators of a binary network.",
+    **dict.fromkeys((*THEORIES, *SWITCHES)),
+}
+
+
+def _flag(question: str) -> str:
+    return "--" + question.replace("_", "-")
+
+
+#: One flag for each question.
+Asked = make_dataclass(
+    "Asked",
+    [
+        (name, Annotated[bool, typer.Option(_flag(name), help=text)], field(default=False))
+        for name, text in QUESTIONS.items()
+    ],
+)
+
+
+@grouped
+def supports(*, asked: Asked, arithmetic: ArithmeticOption = "real") -> None:  # type: ignore[valid-type]
+    """Answer one question about the capabilities, as the VNN-LIB 2.0 standard asks it."""
+    questions = [name for name in QUESTIONS if getattr(asked, name)]
+    if len(questions) != 1:
+        flags = ", ".join(map(_flag, QUESTIONS))
+        raise InputError(f"supports answers exactly one question at a time; give one of {flags}")
+    for line in answer(questions[0], arithmetic):
+        print(line)
+
+
+def answer(question: str, arithmetic: str = "real") -> list[str]:
+    """Return the lines of the answer to one question."""
+    if question == "vnnlib_versions":
+        return ["1.0", "1.0" if importlib.util.find_spec("vnnlib") is None else "2.0"]
+    if question == "onnx_element_types":
+        # A verdict holds for real arithmetic, or for float32 if that is requested.
+        return [arithmetic]
+    if question == "onnx_opset_versions":
+        from bnncert.model.formats.onnx.graph import OLDEST_OPSET, newest_opset
+
+        return [str(OLDEST_OPSET), str(newest_opset())]
+    if question == "onnx_operators":
+        from bnncert.model.formats.onnx.reader import HANDLERS
+
+        # Brevitas defines this one, not ONNX.
+        return sorted(set(HANDLERS) - {"BipolarQuant"})
+    return [{**THEORIES, **SWITCHES}[question]]

@@ -1,0 +1,253 @@
+"""`bnncert train`: a network from labelled images, exported exactly."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bnncert.cli.consoles import Talk
+from bnncert.cli.grouping import grouped
+from bnncert.cli.options import SeedOption, TalkOptions
+from bnncert.cli.output import refuse_unwritable
+from bnncert.cli.progress import watch
+from bnncert.cli.unused import refuse_without
+from bnncert.errors import InputError, MissingExtraError
+from bnncert.extras.training.datasets import REMOTE, data_folder, load_dataset
+from bnncert.extras.training.labelled_images import Dataset, Split
+from bnncert.extras.training.training_options import TrainingOptions
+from bnncert.results.estimate import duration
+
+if TYPE_CHECKING:
+    from bnncert.extras.training.fitting import Report, TrainingProgress
+
+
+@dataclass(frozen=True)
+class TrainingChoices:
+    """The options that describe a training."""
+
+    hidden: Annotated[
+        str, typer.Option("--hidden", help="Sizes of the dense hidden layers, e.g. 500,500.")
+    ] = "500,500"
+    conv: Annotated[
+        str, typer.Option("--conv", help="Channels of 3 x 3 convolutions before them, e.g. 16,32.")
+    ] = ""
+    stride: Annotated[
+        int,
+        typer.Option(
+            "--stride", help="Stride of the convolutions; 1: each is followed by 2 x 2 max-pooling."
+        ),
+    ] = 1
+    zeros: Annotated[
+        float, typer.Option("--zeros", help="Share of zero weights; 0: binary weights.")
+    ] = 0.34
+    epochs: Annotated[int, typer.Option("--epochs", help="Passes over the images.")] = 40
+    batch: Annotated[int, typer.Option("--batch", help="Images per step.")] = 200
+    rate: Annotated[float, typer.Option("--lr", help="Learning rate at the start.")] = 1e-3
+    seed: SeedOption = 0
+    patience: Annotated[
+        int | None,
+        typer.Option(
+            "--patience",
+            help="Hold out a tenth of the images; stop after this many epochs without progress "
+            "on it, and keep the best.",
+        ),
+    ] = None
+    robust: Annotated[
+        float, typer.Option("--robust", help="Weight of penalties for easier verification (try 1).")
+    ] = 0.0
+    delta: Annotated[
+        float, typer.Option("--delta", help="L-inf radius in pixels that --robust is about.")
+    ] = 0.5
+    binarise_input: Annotated[
+        bool,
+        typer.Option(
+            "--binarise-input", help="The first layer is the sign of every pixel about mid-grey."
+        ),
+    ] = False
+
+    def options(self) -> TrainingOptions:
+        """Return the checked options of the training."""
+        sizes = {name: _sizes(getattr(self, name), f"--{name}") for name in ("hidden", "conv")}
+        return TrainingOptions(**{**vars(self), **sizes})
+
+
+@grouped
+def train(
+    *,
+    ctx: typer.Context,
+    data: Annotated[
+        str, typer.Option("--data", help="mnist, cifar10, FILE.npz, or a folder of images.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Network file to write: .npz, .json, .onnx.")],
+    choices: TrainingChoices,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option("--checkpoint", help="State after each epoch (default: OUT.checkpoint)."),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", help="Train on this many images only, the first ones.")
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option("--data-dir", help="Where mnist and cifar10 are, or are put when fetched."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the file that --out names, if it exists.")
+    ] = False,
+    talking: TalkOptions,
+) -> None:
+    """Train a ternary or binary network; the same command again continues an interrupted run."""
+    talk = Talk.of(ctx, talking)
+    refuse_without(ctx, "robust", ("delta",))
+    refuse_without(ctx, "conv", ("stride",))
+    if data_dir is not None and data not in REMOTE:
+        raise InputError(f"--data-dir belongs to --data {' and '.join(REMOTE)}, not to {data}")
+    options = choices.options()
+    if out.suffix not in (".npz", ".json", ".onnx"):
+        raise InputError(f"{out}: cannot write {out.suffix!r}; use .npz, .json or .onnx")
+    if options.conv and out.suffix == ".json":
+        raise InputError(f"{out}: a convolutional network is written as .npz or .onnx only")
+    state = out.with_name(out.name + ".checkpoint") if checkpoint is None else checkpoint
+    stored = data_folder(data_dir).glob("*") if data in REMOTE else ()
+    refuse_unwritable(out, state, read=(data, *stored))
+    if out.exists() and not force:
+        raise InputError(f"{out}: exists already; give --force to replace it, or another name")
+    # Errors in the data are reported first, but nothing is downloaded without PyTorch.
+    if data in REMOTE:
+        _require_pytorch()
+    dataset = _limited(_load(data, data_dir, talk), limit)
+    options.check_inputs(dataset.input_shape)
+    _require_pytorch()
+    _train_and_write(dataset, options, state, out, talk)
+    if checkpoint is None:
+        state.unlink(missing_ok=True)
+
+
+def _train_and_write(
+    dataset: Dataset, options: TrainingOptions, state: Path, out: Path, talk: Talk
+) -> None:
+    """Train, write the network and print a summary."""
+    # Imported on use: PyTorch is an extra, and takes seconds to import.
+    from bnncert.extras.training.export import write_network
+    from bnncert.extras.training.fitting import fit
+
+    if talk.verbose:
+        images = (
+            f"{len(dataset.train.labels)} training images, {len(dataset.test.labels)} for tests"
+        )
+        talk.details.print(f"{images}; {options}", soft_wrap=True)
+    try:
+        with _watch(talk, options) as report:
+            net = fit(dataset, options, checkpoint=state, report=report)
+    except KeyboardInterrupt:
+        if state.exists():
+            talk.details.print(f"{state} has the last epoch; the same command continues from there")
+        sys.stdout.flush()
+        raise
+    share = net.zero_share()
+    written = write_network(net, dataset.scaling, dataset.test, out)
+    network = written.network
+    talk.answer.print(
+        f"test accuracy {100 * written.accuracy:.2f} %; file and trained model agree on all "
+        f"{written.compared} test images",
+        soft_wrap=True,
+    )
+    talk.details.print(
+        f"{out}: {'-'.join(map(str, network.sizes))}, zero weights {100 * share:.2f} %, "
+        f"hash {network.content_hash}",
+        soft_wrap=True,
+    )
+
+
+def _require_pytorch() -> None:
+    if importlib.util.find_spec("torch") is None:
+        raise MissingExtraError("training needs PyTorch: pip install 'bnncert[train]'")
+
+
+def _sizes(text: str, option: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(",") if text.strip())
+    except ValueError:
+        raise InputError(
+            f"{option} is {text!r}; expected whole numbers separated by commas"
+        ) from None
+
+
+def _load(data: str, folder: Path | None, talk: Talk) -> Dataset:
+    """Load the images; print a line for each file that is downloaded."""
+    told: set[str] = set()
+
+    def fetching(name: str, done: int, total: int | None) -> None:
+        if name not in told:
+            told.add(name)
+            size = "" if total is None else f" ({total / 2**20:.1f} MB)"
+            talk.watching.print(f"fetching {name}{size}", soft_wrap=True)
+
+    return load_dataset(data, folder, progress=fetching)
+
+
+def _limited(dataset: Dataset, limit: int | None) -> Dataset:
+    if limit is None:
+        return dataset
+    count = len(dataset.train.labels)
+    if not 1 <= limit <= count:
+        raise InputError(f"--limit is {limit}; there are {count} training images")
+    train = Split(dataset.train.images[:limit], dataset.train.labels[:limit])
+    return replace(dataset, train=train)
+
+
+@contextmanager
+def _watch(talk: Talk, options: TrainingOptions) -> Iterator[Report]:
+    """Show the progress of an epoch, and a line for each finished epoch."""
+    started = time.monotonic()
+    first: list[float] = []
+    with watch(talk.watching) as live:
+
+        def report(now: TrainingProgress) -> None:
+            if now.finished:
+                # Hidden meanwhile: the line on stderr would be overwritten by that on stdout.
+                with live.paused():
+                    talk.details.print(_line(now, options), soft_wrap=True)
+                    # Flushed, so that a log file shows each epoch at its end.
+                    sys.stdout.flush()
+                return
+            done = now.epoch + now.step / max(now.steps, 1)
+            if not first:
+                # A training that continues from a checkpoint begins in the middle.
+                first.append(done)
+            text = f"epoch {now.epoch + 1}/{options.epochs}: loss {now.loss:.4f}, "
+            text += f"accuracy {100 * now.accuracy:.2f} %"
+            live.show(text, now.step, now.steps, _remaining(first[0], done, options, started))
+
+        yield report
+
+
+def _remaining(first: float, done: float, options: TrainingOptions, started: float) -> str:
+    """Return the expected time of the epochs that are left."""
+    if done <= first:
+        return ""
+    left = (options.epochs - done) * (time.monotonic() - started) / (done - first)
+    # With patience the training may end before the last epoch.
+    return f"{'at most ' if options.patience else 'about '}{duration(left)} left"
+
+
+def _line(now: TrainingProgress, options: TrainingOptions) -> str:
+    parts = [
+        f"epoch {now.epoch}/{options.epochs}",
+        f"loss {now.loss:.4f}",
+        f"accuracy {100 * now.accuracy:.2f} %",
+        f"zeros {100 * now.zeros:.1f} %",
+    ]
+    if now.open_share is not None:
+        parts.append(f"open {100 * now.open_share:.2f} %")
+    if now.held_out is not None:
+        parts.append(f"held out {100 * now.held_out:.2f} %")
+    return "  ".join([*parts, f"{now.seconds:.1f} s"])

@@ -1,0 +1,111 @@
+"""`bnncert vnncomp`: a category of VNN-COMP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bnncert.cli.consoles import Talk
+from bnncert.cli.grouping import grouped
+from bnncert.cli.options import CertificatesOption, MemoryOption, MethodOption, TalkOptions
+from bnncert.cli.output import refuse_clashes
+from bnncert.cli.plain_console import say_interrupted
+from bnncert.cli.progress import watch
+from bnncert.cli.unused import refuse_unread
+from bnncert.errors import InputError
+from bnncert.extras.vnncomp.category import (
+    CategorySettings,
+    certificate_path,
+    finished_lines,
+    run_category,
+)
+from bnncert.extras.vnncomp.instances import CategoryInstance, read_instances
+from bnncert.report.vnncomp_tables import Line, category_table, totals
+from bnncert.results.estimate import duration
+
+
+@grouped
+def vnncomp(
+    *,
+    ctx: typer.Context,
+    instances: Annotated[
+        Path, typer.Argument(help="instances.csv: rows onnx,vnnlib,timeout; files beside it.")
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder of the result files and results.csv; resumed.")
+    ],
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", help="Seconds for each instance (default: those of the file)."),
+    ] = None,
+    method: MethodOption = "auto",
+    certificates: CertificatesOption = None,
+    only: Annotated[
+        str, typer.Option("--only", help="Only queries with this text in their name.")
+    ] = "",
+    again: Annotated[bool, typer.Option("--again", help="Answer all instances again.")] = False,
+    memory: MemoryOption = 4.0,
+    talking: TalkOptions,
+) -> None:
+    """Answer a category of VNN-COMP; the same command again continues an interrupted run."""
+    refuse_unread(ctx, method)
+    talk = Talk.of(ctx, talking, width=140)
+    settings = CategorySettings(method, memory, certificates)
+    chosen = [i for i in read_instances(instances, timeout) if only in Path(i.vnnlib).name]
+    if not chosen:
+        raise InputError(f"{instances}: no query with {only!r} in its name")
+    written = [out / "results.csv", *(out / i.name for i in chosen)]
+    if certificates is not None:
+        written += [certificate_path(certificates, i.name) for i in chosen]
+    refuse_clashes(written, [instances, *(p for i in chosen for p in (i.model, i.query))])
+    _run(chosen, out, settings, again, talk)
+
+
+def _run(
+    chosen: Sequence[CategoryInstance],
+    out: Path,
+    settings: CategorySettings,
+    again: bool,
+    talk: Talk,
+) -> None:
+    """Run with a progress bar; after Ctrl-C print the finished instances and re-raise."""
+    console = talk.details
+    seen: list[Line] = []
+    try:
+        with watch(talk.watching) as live:
+
+            def report(done: int, total: int, line: Line | None) -> None:
+                text = "verifying"
+                if line is None and done:
+                    console.print(f"{done} of {total} instances are in {out} already")
+                if line is not None:
+                    seen.append(line)
+                    text = f"{line.query_name}: {line.word}"
+                    if talk.verbose:
+                        with live.paused():
+                            console.print(f"{text} in {line.seconds:.2f} s", soft_wrap=True)
+                live.show(text, done, total, _remaining(seen, total - done))
+
+            lines = run_category(chosen, out, settings, again=again, progress=report)
+    except KeyboardInterrupt:
+        lines = finished_lines(chosen, out, settings)
+        _show(talk, lines)
+        say_interrupted(console, len(lines), len(chosen), out)
+        raise
+    _show(talk, lines)
+    console.print(f"{len(lines)} instances in {out}", soft_wrap=True)
+
+
+def _remaining(seen: Sequence[Line], left: int) -> str:
+    """Return the expected time of the instances that are left, from the mean until now."""
+    if not seen:
+        return ""
+    return f"about {duration(left * sum(line.seconds for line in seen) / len(seen))} left"
+
+
+def _show(talk: Talk, lines: Sequence[Line]) -> None:
+    talk.details.print(category_table(lines))
+    talk.answer.print(totals(lines), soft_wrap=True)

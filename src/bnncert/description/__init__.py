@@ -1,1 +1,0 @@
-"""The content of a model file, and the exact arithmetic that decides its thresholds."""

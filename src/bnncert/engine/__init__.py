@@ -1,0 +1,1 @@
+"""How a question about one convex region is decided: presolve, relaxations, searches, methods."""

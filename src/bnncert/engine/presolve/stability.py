@@ -1,0 +1,139 @@
+r"""Bounds of all pre-activations over the region, and the stable neurons.
+
+Layer 1 uses the support function of the region: Lo = -h(-w), U = h(w).  In later layers the bounds
+of u = <w, y> are the sum over the fixed y plus or minus the weights of the others, in integers.
+A neuron is stable if one of its two signs is impossible:
+
+    always +1  iff  Lo > (the largest u at which -1 is allowed),
+    always -1  iff  U < (the smallest u at which +1 is allowed).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.arrays import FloatArray
+from bnncert.deadline import Deadline, Grace
+from bnncert.engine.presolve.lattice import first_layer_thresholds
+from bnncert.model.description import Convolution
+from bnncert.model.layer_operators import convolution_ranges
+from bnncert.model.layers import ThresholdLayer
+from bnncert.model.matrices import row_blocks
+from bnncert.model.network import Network
+from bnncert.regions import Box, Polytope, Region
+from bnncert.regions.support import rounding_error, same_places
+
+#: Weights of the first layer that are bounded between two looks at the clock, and rows if the
+#: region is a polytope, where each row is a linear program.
+WEIGHTS_AT_ONCE, PROGRAMS_AT_ONCE = 4_000_000, 64
+
+
+@dataclass(frozen=True, eq=False)
+class LayerBounds:
+    """Per neuron: bounds of u = <w, y> and its state (+1, -1, or 0 where both can occur)."""
+
+    lower: FloatArray
+    upper: FloatArray
+    state: npt.NDArray[np.int8]
+
+    @property
+    def unstable(self) -> npt.NDArray[np.int64]:
+        """The neurons that may take both signs."""
+        return np.flatnonzero(self.state == 0)
+
+
+def first_layer(
+    layer: ThresholdLayer, region: Region, deadline: Deadline | None = None
+) -> LayerBounds:
+    """Return the bounds of the first layer from the support function of the region.
+
+    After the deadline, the rest of a large layer is bounded over the box around the region.
+    """
+    if layer.convolution is not None and region.is_box:
+        lower, upper = _convolution_over_box(layer, layer.convolution, region)
+    else:
+        lower, upper = _supports(layer.weights, region, deadline or Deadline(None))
+    state = np.zeros(layer.size, dtype=np.int8)
+    # Float comparisons are exact, and u + b >= 0 is u >= -b, so there is no rounding here.
+    plus_from, minus_upto = first_layer_thresholds(layer, region)
+    on = lower >= minus_upto if layer.sign_zero == "plus" else lower > minus_upto
+    off = upper <= plus_from if layer.sign_zero == "minus" else upper < plus_from
+    state[on] = 1
+    state[off] = -1
+    return LayerBounds(lower, upper, state)
+
+
+def _supports(weights: Any, region: Region, deadline: Deadline) -> tuple[FloatArray, FloatArray]:
+    """Return -h(-w) and h(w) of every row, in blocks of rows."""
+    at_once = WEIGHTS_AT_ONCE
+    if isinstance(region, Polytope):
+        at_once = PROGRAMS_AT_ONCE * weights.shape[1]
+    lower, upper, around = [], [], region
+    for start, stop in row_blocks(weights.indptr, at_once):
+        if start and deadline.passed():
+            around = Box(region.lo, region.hi)
+        rows = weights[start:stop]
+        upper.append(around.support(rows))
+        lower.append(-around.support(-rows.astype(np.float64)))
+    return np.concatenate(lower), np.concatenate(upper)
+
+
+def _convolution_over_box(
+    layer: ThresholdLayer, convolution: Convolution, region: Region
+) -> tuple[FloatArray, FloatArray]:
+    """Return the bounds by convolutions, without the sparse matrix.
+
+    For large images the memory of a sparse matrix of floats costs more time than the arithmetic.
+    """
+    lower, upper = convolution_ranges(convolution, layer.flip, region.lo, region.hi, np.float64)
+    size = np.maximum(np.abs(region.lo), np.abs(region.hi))
+    _, magnitude = convolution_ranges(convolution, layer.flip, -size, size, np.float64)
+    error = rounding_error(layer.weights, magnitude)
+    return lower - error, upper + error
+
+
+def _later_layer(layer: ThresholdLayer, below: LayerBounds) -> LayerBounds:
+    # Sums of fewer than 2^24 units are exact in float32, in any order of summation.
+    if layer.convolution is not None and float(layer.norm.max(initial=0.0)) < 2**24:
+        open_ = below.state == 0
+        lo, hi = np.where(open_, -1, below.state), np.where(open_, 1, below.state)
+        lower, upper = convolution_ranges(layer.convolution, layer.flip, lo, hi, np.float32)
+        return settle_states(layer, lower.astype(np.float64), upper.astype(np.float64))
+    weights = layer.weights
+    size = same_places(weights, np.abs(weights.data, dtype=np.int64))
+    fixed = np.asarray(weights @ below.state.astype(np.int64))
+    reach = np.asarray(size @ (below.state == 0).astype(np.int64))
+    return settle_states(
+        layer, (fixed - reach).astype(np.float64), (fixed + reach).astype(np.float64)
+    )
+
+
+def settle_states(layer: ThresholdLayer, lower: FloatArray, upper: FloatArray) -> LayerBounds:
+    """Return the states of the neurons of a later layer, given bounds of u."""
+    state = np.zeros(layer.size, dtype=np.int8)
+    state[lower > layer.minus_upto] = 1
+    state[upper < layer.plus_from] = -1
+    return LayerBounds(lower, upper, state)
+
+
+def stability(
+    network: Network, region: Region, deadline: Deadline | None = None
+) -> tuple[LayerBounds, ...]:
+    """Return the bounds and states of every layer.
+
+    After the deadline large layers are not evaluated: -nv <= u <= nv, and all their signs are open.
+    """
+    grace = Grace(deadline or Deadline(None))
+    bounds: list[LayerBounds] = []
+    for layer in network.layers:
+        if not bounds:
+            bounds.append(first_layer(layer, region, deadline))
+        elif grace.allows(layer.rows.indices.size):
+            bounds.append(_later_layer(layer, bounds[-1]))
+        else:
+            bounds.append(settle_states(layer, -layer.norm, layer.norm))
+    return tuple(bounds)

@@ -1,0 +1,177 @@
+r"""Feasibility check in rational arithmetic, for polyhedral regions.
+
+Given signs s_j for some neurons of layer 1, look for x in B with s_j (w_j.x + b_j) >= 0, strictly
+where sign(0) is the other sign.  Maximising the smallest margin t is an LP:
+
+    t > 0: feasible;   t < 0: infeasible, and the multipliers name a conflicting subset of neurons;
+    t = 0: only the strict inequalities need a positive margin, which is a second LP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from bnncert.deadline import Deadline
+from bnncert.engine.reachability.feasibility import Feasibility, SignPattern
+from bnncert.engine.solvers.exact_lp import Bound, ExactProgram, solve_exactly
+from bnncert.regions import Ball, L0Ball, Polytope, Region, is_l2_ball
+
+
+@dataclass(frozen=True)
+class _Polyhedron:
+    """x = base + sum of variables; rows and bounds on the variables, all exact."""
+
+    lower: list[Fraction]
+    upper: list[Fraction]
+    rows: list[dict[int, Fraction]]
+    right: list[Bound]
+    #: For each input: (its columns with their sign, its constant).
+    inputs: Sequence[tuple[tuple[tuple[int, int], ...], Fraction]]
+
+
+def _polyhedron(region: Region) -> _Polyhedron:
+    if is_l2_ball(region):
+        raise ValueError("the L2 ball is not polyhedral")
+    zero = Fraction(0)
+    low, high = ([Fraction(v) for v in side.tolist()] for side in (region.lo, region.hi))
+    n = len(low)
+    if not isinstance(region, Ball | L0Ball):
+        rows: list[dict[int, Fraction]] = []
+        right: list[Bound] = []
+        if isinstance(region, Polytope):
+            rows = [{j: Fraction(c) for j, c in enumerate(r) if c} for r in region.matrix.tolist()]
+            right = [Fraction(b) for b in region.right.tolist()]
+        return _Polyhedron(low, high, rows, right, [(((i, 1),), zero) for i in range(n)])
+    middle = [Fraction(c) for c in region.middle.tolist()]
+    limit = Fraction(region.radius if isinstance(region, Ball) else region.changes)
+    if isinstance(region, Ball):
+        # The bounding box is rounded outwards; m - r and m + r are exact here.
+        low = [max(a, m - limit) for a, m in zip(low, middle, strict=True)]
+        high = [min(b, m + limit) for b, m in zip(high, middle, strict=True)]
+        if region.norm == "linf":
+            return _Polyhedron(low, high, [], [], [(((i, 1),), zero) for i in range(n)])
+    # x = m + v+ - v-, and the sum of all v is at most r.  In the convex hull of an L0 ball, the sum
+    # of the shares of their ranges by which inputs move is at most k.
+    sides = [b - m for b, m in zip(high, middle, strict=True)]
+    sides += [m - a for a, m in zip(low, middle, strict=True)]
+    total = dict.fromkeys(range(2 * n), Fraction(1))
+    if isinstance(region, L0Ball):
+        total = {j: 1 / side for j, side in enumerate(sides) if side}
+    inputs = [(((i, 1), (n + i, -1)), middle[i]) for i in range(n)]
+    return _Polyhedron([zero] * (2 * n), sides, [total], [limit], inputs)
+
+
+def polyhedral_feasibility(pattern: SignPattern, region: Region, deadline: Deadline) -> Feasibility:
+    """Decide whether a pattern occurs in a polyhedral region."""
+    bias_lo, bias_hi = pattern.layer.enclosure
+    polyhedron = _polyhedron(region)
+    # A pattern is impossible if no value of an enclosed bias allows it, and a point has it if all
+    # values do.  For exact biases the two questions are the same.
+    possible = _decide(pattern, polyhedron, deadline, certain=False)
+    inexact = np.any(bias_lo[pattern.neurons] != bias_hi[pattern.neurons])
+    if possible.point is None or not inexact:
+        return possible
+    certain = _decide(pattern, polyhedron, deadline, certain=True)
+    return Feasibility(certain.point, certain.exact_point)
+
+
+def _decide(
+    pattern: SignPattern, polyhedron: _Polyhedron, deadline: Deadline, *, certain: bool
+) -> Feasibility:
+    """Decide for one side of the enclosures of the biases."""
+    rows, right, strict = _inequalities(pattern, polyhedron, certain=certain)
+    # s (w.x + b) >= t for all, t as large as possible.
+    best = _largest_margin(polyhedron, rows, right, [True] * len(rows), deadline)
+    if best is not None and best[0] == 0 and any(strict):
+        best = _largest_margin(polyhedron, rows, right, strict, deadline)
+        if best is not None and best[0] == 0:
+            return _conflict(best[2])
+    if best is None:
+        return Feasibility()
+    margin, point, multipliers = best
+    return _conflict(multipliers) if margin < 0 else Feasibility.at(point)
+
+
+def _inequalities(
+    pattern: SignPattern, polyhedron: _Polyhedron, *, certain: bool
+) -> tuple[list[dict[int, Fraction]], list[Fraction], list[bool]]:
+    """Return row.z >= right for every neuron, and which of them are strict."""
+    layer = pattern.layer
+    bias_lo, bias_hi = layer.enclosure
+    rows: list[dict[int, Fraction]] = []
+    right: list[Fraction] = []
+    strict: list[bool] = []
+    for j, s in zip(pattern.neurons.tolist(), pattern.signs.tolist(), strict=True):
+        start, stop = layer.weights.indptr[j], layer.weights.indptr[j + 1]
+        row: dict[int, Fraction] = {}
+        low_side = (s > 0) == certain
+        constant = Fraction(float(bias_lo[j] if low_side else bias_hi[j]))
+        data = zip(
+            layer.weights.indices[start:stop].tolist(),
+            layer.weights.data[start:stop].tolist(),
+            strict=True,
+        )
+        for i, w in data:
+            columns, base = polyhedron.inputs[i]
+            constant += Fraction(w) * base
+            for column, sign in columns:
+                row[column] = row.get(column, Fraction(0)) + s * sign * Fraction(w)
+        rows.append(row)
+        right.append(-s * constant)
+        inexact = bool(bias_lo[j] != bias_hi[j])
+        loses_tie = layer.sign_zero == ("minus" if s > 0 else "plus")
+        strict.append(certain if inexact else loses_tie)
+    return rows, right, strict
+
+
+def _conflict(multipliers: dict[int, Fraction]) -> Feasibility:
+    if not multipliers:
+        # An empty clause would exclude every pattern.
+        return Feasibility()
+    places = np.array(list(multipliers), dtype=np.int64)
+    return Feasibility(conflict=places, multipliers=tuple(multipliers.values()))
+
+
+def _largest_margin(
+    polyhedron: _Polyhedron,
+    rows: Sequence[dict[int, Fraction]],
+    right: Sequence[Fraction],
+    with_margin: Sequence[bool],
+    deadline: Deadline,
+) -> tuple[Fraction, tuple[Fraction, ...], dict[int, Fraction]] | None:
+    """Maximise t with row.z - t >= right where `with_margin`, else row.z >= right.
+
+    Returns t, the point, and the multipliers that are not zero.
+    """
+    n = len(polyhedron.lower)
+    reach = Fraction(1)
+    for row, b in zip(rows, right, strict=True):
+        ends = (
+            (abs(c), abs(polyhedron.lower[j]), abs(polyhedron.upper[j])) for j, c in row.items()
+        )
+        reach = max(reach, sum((c * max(low, high) for c, low, high in ends), abs(b)))
+    minus = Fraction(-1)
+    program = ExactProgram(
+        cost=[Fraction(0)] * n + [minus],
+        rows=[
+            *({**r, n: minus} if flag else r for r, flag in zip(rows, with_margin, strict=True)),
+            *polyhedron.rows,
+        ],
+        row_lower=[*right, *([None] * len(polyhedron.rows))],
+        row_upper=[*([None] * len(rows)), *polyhedron.right],
+        lower=[*polyhedron.lower, -reach],
+        upper=[*polyhedron.upper, reach],
+    )
+    optimum = solve_exactly(program, deadline)
+    if optimum is None:
+        return None
+    inputs = tuple(
+        sum((sign * optimum.point[c] for c, sign in columns), base)
+        for columns, base in polyhedron.inputs
+    )
+    conflict = {k: abs(m) for k, m in enumerate(optimum.multipliers[: len(rows)]) if m != 0}
+    return optimum.point[n], inputs, conflict

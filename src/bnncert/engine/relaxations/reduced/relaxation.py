@@ -1,0 +1,201 @@
+r"""The reduced relaxation: the last layer as tables, the input as conflicting pairs.
+
+Let z = (1, x) hold the variables of all layers but the last.  A neuron depends on the layers below
+only through the integer u = w.x on a lattice Lo, Lo + 2, .., U.  Two eliminations are exact:
+
+* *last layer*: neurons with the same row w (or -w) are one table  phi(u) = sum d_j sign_j(u), and
+  any quadratic  a + b u + c u^2 <= phi(u) on the lattice can replace it in f.  In the primal this
+  is a distribution over the lattice with mean w.E[x] and second moment w'E[xx']w, which is the
+  strongest consequence of these two moments, and at least as strong as the 3 x 3 block with the
+  paper's four inequalities at integer thresholds.
+* *hidden layers above the first*: x_j = sign_j(u) gives the valid inequalities
+  a + b u + c u^2 + e x_j + g x_j u <= 0 on the lattice.
+
+The *input* appears only through conflicting pairs of signs, (1 + s x_a)(1 + t x_b) = 0.  The
+remaining quadratic form in z is bounded by  T >= 0  and diag(zz') = 1:
+
+    f >= sum a_j + sum kappa_i     if   T = Q - diag(kappa) - sum pi_e (1 + s x_a)(1 + t x_b) >= 0
+
+All values of b, c, e, g, kappa and pi give a bound: a_j is the minimum over the lattice, and a
+negative eigenvalue of T lowers the bound by (1 + n) times its size.
+
+A table with phi = 0 is a valid inequality by itself: with u = s x_a + t x_b it is the product
+(1 + s x_a)(1 + t x_b) >= 0, with three terms the triangle inequalities.
+
+With a coupling, z = (1, x, y) contains the input, too.  First-layer variables are gates over
+v = R.y,  a + b v + e x_j + g x_j v <= 0,  and sum kappa_i includes y, whose squares are at most 1.
+For a ball the sum of the squares is bounded, and the sum of kappa becomes a minimum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bnncert.arrays import FloatArray, IntArray
+from bnncert.engine.presolve.literals import sign_of, variable_of
+from bnncert.engine.relaxations.reduced.coupling import Coupling
+from bnncert.engine.relaxations.reduced.dual_point import DualPoint
+from bnncert.engine.relaxations.reduced.input_cuts import InputCuts
+from bnncert.engine.relaxations.reduced.problem import ReducedProblem
+from bnncert.engine.solvers.structured_program import (
+    StructuredMultipliers,
+    StructuredProgram,
+    Tables,
+)
+
+#: The gap, as a share of the spacing of the values of f, at which the solver may stop.
+LATTICE_GAP = 0.02
+
+
+@dataclass(frozen=True, eq=False)
+class ReducedRelaxation:
+    """A reduced problem as a scaled structured program, with the units of its multipliers."""
+
+    problem: ReducedProblem
+    program: StructuredProgram
+    scale: float
+    table_norm: FloatArray
+    gate_norm: FloatArray
+    input_norm: FloatArray
+    cut_norm: FloatArray
+
+    def value(self, value: float) -> float:
+        """Return a value of the program in the units of f, minus the slack."""
+        return value * self.scale + (self.problem.constant - self.problem.slack)
+
+    def goal(self, value: float) -> float:
+        """Return the value of the program at which f minus the slack is the given value."""
+        return (value - (self.problem.constant - self.problem.slack)) / self.scale
+
+    def bound(self, multipliers: StructuredMultipliers) -> float:
+        """Return the lower bound of f that these multipliers prove, rounding included."""
+        return self.dual_point(multipliers).bound(self.problem)
+
+    def dual_point(self, multipliers: StructuredMultipliers) -> DualPoint:
+        """Return the multipliers in the units of the problem."""
+        n, g, h, c = self.table_norm, self.gate_norm, self.input_norm, self.cut_norm
+        units = [(n, n**2), (g, g**2, np.ones_like(g), g)]
+        units += [] if self.problem.coupling is None else [(h, np.ones_like(h), h)]
+        units += [] if self.problem.cuts is None else [(c,)]
+        found = [
+            theta[:, 1:] * self.scale / np.stack(unit, axis=1)
+            for theta, unit in zip(multipliers.theta, units, strict=True)
+        ]
+        diagonal, pair = multipliers.kappa * self.scale, multipliers.pi * self.scale
+        point = DualPoint(found[0], found[1], diagonal, pair)
+        if self.problem.cuts is not None:
+            # The multiplier of z'Cz in T is negative, or 0 up to the solver's accuracy.
+            point = replace(point, cut=np.maximum(0.0, -found.pop()[:, 0]))
+        return point if self.problem.coupling is None else replace(point, input=found[2])
+
+
+def relax_reduced(problem: ReducedProblem) -> ReducedRelaxation:
+    """Return the structured program of a reduced problem."""
+    n, coupling = problem.size, problem.coupling
+    table_norm, gate_norm = _norms(problem.table.rows), _norms(problem.gates.rows)
+    input_norm = np.zeros(0) if coupling is None else np.sqrt((coupling.rows**2).sum(axis=1))
+    more = 0 if coupling is None else coupling.size
+    first_gate = table_norm.size
+    first_input = first_gate + gate_norm.size
+    unit = first_input + input_norm.size
+    rows = np.zeros((unit, n + 1 + more))
+    rows[:first_gate, 1 : n + 1] = problem.table.rows / table_norm[:, None]
+    rows[first_gate:first_input, 1 : n + 1] = problem.gates.rows / gate_norm[:, None]
+    scale = _scale(problem)
+    families = [
+        _last_layer(problem, table_norm, scale, unit),
+        _hidden_layers(problem, gate_norm, first_gate, unit),
+    ]
+    if coupling is not None:
+        rows[first_input:, n + 1 :] = coupling.rows / input_norm[:, None]
+        families.append(_input_tables(coupling, input_norm, first_input, unit))
+    cut_norm = np.zeros(0)
+    if problem.cuts is not None:
+        cut_norm = np.sqrt((problem.cuts.forms**2).sum(axis=(1, 2))) + 1e-300
+        families.append(_cut_tables(problem.cuts, cut_norm, n + 1 + more))
+    literals = np.unique(np.concatenate([problem.pair_first, problem.pair_second]))
+    start = unit + n + 1 + more
+
+    def where(index: IntArray) -> IntArray:
+        return np.asarray(start + np.searchsorted(literals, index), dtype=np.int64)
+
+    program = StructuredProgram(
+        linear=np.concatenate([[0.0], problem.linear / scale, np.zeros(more)]),
+        rows=rows,
+        tables=tuple(families),
+        pair_unit=variable_of(literals) + 1,
+        pair_sign=sign_of(literals).astype(np.float64),
+        pair_left=where(problem.pair_first),
+        pair_right=where(problem.pair_second),
+        shared=more if coupling is not None and coupling.is_ball else 0,
+    )
+    norms = table_norm, gate_norm, input_norm, cut_norm
+    return ReducedRelaxation(problem, program, scale, *norms)
+
+
+def _scale(problem: ReducedProblem) -> float:
+    """Return the unit of the values of f: the mean range of its terms."""
+    values = problem.values
+    spread = values.max(axis=1, initial=-np.inf) - values.min(axis=1, initial=np.inf)
+    sizes = np.concatenate([spread[spread > 0], np.abs(problem.linear)])
+    return float(sizes.mean()) if sizes.size and sizes.mean() > 0 else 1.0
+
+
+def _last_layer(problem: ReducedProblem, norm: FloatArray, scale: float, unit: int) -> Tables:
+    """Return the tables of the last layer, with the features u and u^2."""
+    u = problem.table.points / norm[:, None]
+    own = np.arange(norm.size)
+    one = np.full(norm.size, unit)
+    return Tables(
+        problem.values / scale,
+        np.stack([np.ones_like(u), u, u * u], axis=2),
+        np.stack([one, own], axis=1),
+        np.stack([own, own], axis=1),
+    )
+
+
+def _hidden_layers(problem: ReducedProblem, norm: FloatArray, first: int, unit: int) -> Tables:
+    """Return the gates over signs, with the features v, v^2, x and x v; rows from `first`."""
+    v, x = problem.gates.points / norm[:, None], problem.gate_signs
+    own = first + np.arange(norm.size)
+    one = np.full(norm.size, unit)
+    out = unit + 1 + problem.outputs
+    return Tables(
+        np.zeros_like(v),
+        np.stack([np.ones_like(v), v, v * v, x, x * v], axis=2),
+        np.stack([one, own, one, out], axis=1),
+        np.stack([own, own, out, own], axis=1),
+    )
+
+
+def _input_tables(coupling: Coupling, norm: FloatArray, first: int, unit: int) -> Tables:
+    """Return the gates over the input: v, x and x v at the four ends; rows from `first`."""
+    v = coupling.points / norm[:, None]
+    x = np.broadcast_to(coupling.SIGNS, v.shape)
+    own = first + np.arange(norm.size)
+    one = np.full(norm.size, unit)
+    out = unit + 1 + coupling.outputs
+    return Tables(
+        np.zeros_like(v),
+        np.stack([np.ones_like(v), v, x, x * v], axis=2),
+        np.stack([one, one, out], axis=1),
+        np.stack([own, out, own], axis=1),
+    )
+
+
+def _cut_tables(cuts: InputCuts, norm: FloatArray, size: int) -> Tables:
+    """Return  0 <= z'Cz <= the sum of all |C_ab|  for every cut, z having that size."""
+    count, own, _ = cuts.forms.shape
+    forms = np.zeros((count, size, size))
+    forms[:, :own, :own] = cuts.forms / norm[:, None, None]
+    value = np.zeros((count, 2))
+    value[:, 1] = np.abs(forms).sum(axis=(1, 2))
+    nothing = np.zeros((count, 1), dtype=np.int64)
+    features = np.stack([np.ones_like(value), value], axis=2)
+    return Tables(np.zeros_like(value), features, nothing, nothing, forms)
+
+
+def _norms(rows: FloatArray) -> FloatArray:
+    return np.asarray(np.maximum(1.0, np.sqrt((rows**2).sum(axis=1))))

@@ -1,0 +1,55 @@
+"""The choice of the variable to split on.
+
+If all variables are first-layer signs, the score of a variable is  -kappa_a (1 - E[x_a]^2):  the
+multiplier of x_a^2 = 1 is the price of the variance that a fixed sign does not have.  On instances
+where all splits were solved, its rank correlation with the product of both children's gains is 0.8.
+
+Otherwise the influence of variables decides: the change of f that a sign can make, which counts
+less if the moments have nearly decided the sign.  The score of a child is the influence of all
+variables that it fixes, by implication included, and the score of a split is the product of the
+scores of its children.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bnncert.arrays import FloatArray, IntArray
+from bnncert.engine.relaxations.reduced.problem import ReducedProblem
+
+
+def influences(problem: ReducedProblem) -> FloatArray:
+    """Return the change of f that each variable can make, also through gates."""
+    spread = problem.values.max(axis=1, initial=-np.inf) - problem.values.min(
+        axis=1, initial=np.inf
+    )
+    rows = np.abs(problem.table.rows)
+    influence = spread @ rows if rows.shape[0] else np.zeros(problem.size)
+    influence = influence + np.abs(problem.linear)
+    if problem.gates.rows.shape[0]:
+        influence = influence + influence[problem.outputs] @ np.abs(problem.gates.rows)
+    return np.asarray(influence)
+
+
+def choose_variable(
+    problem: ReducedProblem,
+    moments: FloatArray | None,
+    candidates: IntArray,
+    diagonal: FloatArray | None = None,
+) -> int:
+    """Return the candidate (a place in the problem) with the best split.
+
+    `diagonal` are the multipliers kappa of the variables.
+    """
+    if moments is not None and diagonal is not None and not problem.outputs.size:
+        price = -diagonal * (1 - moments[0, 1 : problem.size + 1] ** 2)
+        best = int(candidates[int(np.argmax(price[candidates]))])
+        if price[best] > 0:
+            return best
+    influence = influences(problem)
+    if moments is not None:
+        influence = influence * (1.05 - np.abs(moments[0, 1 : problem.size + 1]))
+    # The row of a literal marks the literals that are false if this one holds.
+    fixed = problem.excluded[:, 0::2] | problem.excluded[:, 1::2]
+    plus, minus = influence + (fixed @ influence).reshape(-1, 2).T
+    return int(candidates[int(np.argmax((plus * minus)[candidates]))])

@@ -1,0 +1,160 @@
+r"""Multipliers of one node as the start of another one.
+
+The quadratic b u + c u^2 of a table is written in the u of the whole problem, so that a node whose
+u has another constant part can use it.  The constant terms are then as large as the node's lattice
+allows, and kappa_0 as large as T >= 0 allows (a Schur complement).  The start of a solver is a
+convex combination with its cold start, which is away from the boundary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bnncert.arrays import FloatArray, IntArray
+from bnncert.engine.presolve.literals import renumbered
+from bnncert.engine.relaxations.reduced.dual_point import DualPoint
+from bnncert.engine.relaxations.reduced.problem import ReducedProblem
+from bnncert.engine.relaxations.reduced.relaxation import ReducedRelaxation
+from bnncert.engine.search.restrict import Restriction
+from bnncert.engine.solvers.structured_program import StructuredMultipliers, starting_point
+
+#: Share of the cold start, and the least slack (in the solver's units) of the warm one.
+BLEND, MARGIN = 0.1, 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """The numbering that multipliers refer to: tables, outputs of gates, and variables."""
+
+    tables: int
+    outputs: IntArray
+    size: int
+
+    @staticmethod
+    def of(problem: ReducedProblem) -> Frame:
+        """Return the numbering of a problem."""
+        return Frame(problem.table.rows.shape[0], problem.outputs, problem.size)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeMultipliers:
+    """Multipliers of a frame's tables (then idle gates), gates, variables and conflicting pairs.
+
+    `pair_keys` are sorted; the key of a pair of literals a, b is 2 size a + b.
+    """
+
+    tables: FloatArray
+    gates: FloatArray
+    kappa: FloatArray
+    pair_keys: IntArray
+    pairs: FloatArray
+    #: Multipliers of the cuts that the input implies, which are the same in every node.
+    cuts: FloatArray = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def bytes(self) -> int:
+        """The approximate memory of the multipliers."""
+        parts = (self.tables, self.gates, self.kappa, self.pair_keys, self.pairs, self.cuts)
+        return int(sum(p.nbytes for p in parts)) + 600
+
+
+def pair_keys(left: Restriction, size: int) -> IntArray:
+    """Return the key of each conflicting pair, by the literals of the frame."""
+    problem = left.problem
+    first = renumbered(problem.pair_first, left.free)
+    second = renumbered(problem.pair_second, left.free)
+    return np.asarray(first * 2 * size + second, dtype=np.int64)
+
+
+def keep(frame: Frame, left: Restriction, found: DualPoint) -> NodeMultipliers | None:
+    """Return the multipliers of a node in a frame; None if they include inputs."""
+    if left.problem.coupling is not None:
+        return None
+    tables = np.zeros((frame.tables + frame.outputs.size, 2))
+    tables[left.tables] = found.tables_over(left.table_shift)
+    gates = np.zeros((frame.outputs.size, 4))
+    gates[left.gates] = found.gates_over(left.gate_shift)
+    kappa = np.zeros(frame.size)
+    kappa[left.free] = found.diagonal[1:]
+    keys = pair_keys(left, frame.size)
+    order = np.argsort(keys)
+    return NodeMultipliers(tables, gates, kappa, keys[order], found.pair[order], found.cut)
+
+
+def start_from(
+    kept: NodeMultipliers, frame: Frame, left: Restriction, relaxation: ReducedRelaxation
+) -> StructuredMultipliers | None:
+    """Return a strictly feasible start for the relaxation of a node, or None."""
+    warm = carried(kept, frame, left, relaxation, MARGIN)
+    if warm is None:
+        return None
+    # Both are strictly feasible, and so are their convex combinations.
+    cold = starting_point(relaxation.program)
+    return StructuredMultipliers(
+        [(1 - BLEND) * a + BLEND * b for a, b in zip(warm.theta, cold.theta, strict=True)],
+        (1 - BLEND) * warm.kappa + BLEND * cold.kappa,
+        (1 - BLEND) * warm.pi + BLEND * cold.pi,
+    )
+
+
+def carried(
+    kept: NodeMultipliers,
+    frame: Frame,
+    left: Restriction,
+    relaxation: ReducedRelaxation,
+    margin: float,
+) -> StructuredMultipliers | None:
+    """Return the multipliers for the relaxation of a node with slack `margin`, or None."""
+    problem, program, scale = left.problem, relaxation.program, relaxation.scale
+    if problem.coupling is not None:
+        return None
+    theta = _features(kept, frame, left, relaxation)
+    for part, family in zip(theta, program.tables, strict=True):
+        rest = family.values - np.einsum("jkf,jf->jk", family.features, part)
+        part[:, 0] = rest.min(axis=1, initial=np.inf) - margin
+    pairs = np.zeros(problem.pair_first.size)
+    if kept.pair_keys.size:
+        keys = pair_keys(left, frame.size)
+        place = np.minimum(np.searchsorted(kept.pair_keys, keys), kept.pair_keys.size - 1)
+        pairs = np.where(kept.pair_keys[place] == keys, kept.pairs[place], 0.0) / scale
+    kappa = np.concatenate([[0.0], kept.kappa[left.free] / scale])
+    warm = StructuredMultipliers(theta, kappa, pairs)
+    form = relaxation.dual_point(warm).form(problem)[0] / scale
+    inner = form[1:, 1:]
+    try:
+        lift = max(margin, margin - 1.1 * float(np.linalg.eigvalsh(inner)[0]))
+        kappa[1:] -= lift
+        inner = inner + lift * np.eye(inner.shape[0])
+        kappa[0] = form[0, 0] - form[0, 1:] @ np.linalg.solve(inner, form[1:, 0]) - lift
+    except np.linalg.LinAlgError:
+        return None
+    return warm if np.isfinite(kappa[0]) else None
+
+
+def _features(
+    kept: NodeMultipliers, frame: Frame, left: Restriction, relaxation: ReducedRelaxation
+) -> list[FloatArray]:
+    """Return the multipliers of tables and gates for the sums of a node, constants 0."""
+    linear, square = kept.tables[left.tables].T
+    # For a gate whose output x has been fixed to s, x u is now s u.
+    idle = np.flatnonzero(left.tables >= frame.tables)
+    gate = left.tables[idle] - frame.tables
+    sign = left.signs[frame.outputs[gate]]
+    linear[idle] += kept.gates[gate, 0] + sign * kept.gates[gate, 3]
+    square[idle] += kept.gates[gate, 1]
+    linear += 2 * square * left.table_shift
+    table_norm, gate_norm = relaxation.table_norm, relaxation.gate_norm
+    tables = np.stack([0 * linear, linear * table_norm, square * table_norm**2], axis=1)
+    straight, bent, alone, product = kept.gates[left.gates].T
+    straight = straight + 2 * bent * left.gate_shift
+    alone = alone + product * left.gate_shift
+    parts = [0 * alone, straight * gate_norm, bent * gate_norm**2, alone, product * gate_norm]
+    families = [tables / relaxation.scale, np.stack(parts, axis=1) / relaxation.scale]
+    if left.problem.cuts is not None:
+        count = left.problem.cuts.count
+        used = kept.cuts if kept.cuts.size == count else np.zeros(count)
+        weight = -used * relaxation.cut_norm / relaxation.scale
+        families.append(np.stack([0 * weight, weight], axis=1))
+    return families

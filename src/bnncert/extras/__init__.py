@@ -1,0 +1,1 @@
+"""Parts beside verification: training, the scripts of VNN-COMP and the paper's experiments."""

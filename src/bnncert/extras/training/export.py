@@ -1,0 +1,172 @@
+"""Export of a trained model to a network file with exactly the same scores."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+
+from bnncert.arrays import FloatArray
+from bnncert.errors import BnncertError
+from bnncert.extras.training.binary_model import KERNEL, POOL, HiddenLayer, TernaryNet, smaller
+from bnncert.extras.training.labelled_images import Scaling, Split
+from bnncert.extras.training.onnx_export import onnx_bytes
+from bnncert.model.description import ModelDescription
+from bnncert.model.formats.atomic import replacing
+from bnncert.model.formats.onnx.graph import OnnxNode
+from bnncert.model.formats.onnx.windows import Windows, incidence
+from bnncert.model.formats.onnx.windows import convolution_matrix as windows_matrix
+from bnncert.model.formats.weight_arrays import array_stages
+from bnncert.model.loading import load
+from bnncert.model.network import Network
+
+#: Images compared at once.
+CHUNK = 1000
+
+
+class ExportedNetwork(NamedTuple):
+    """A written network, its accuracy on the test images, and their number."""
+
+    network: Network
+    accuracy: float
+    compared: int
+
+
+def to_network(net: TernaryNet, scaling: Scaling) -> Network:
+    """Return the trained model in normal form.
+
+    A convolution becomes a sparse matrix, and max-pooling a layer of its own:
+    max(y_1, .., y_k) = sign(y_1 + .. + y_k + k - 1).  A binarised input is a first layer with the
+    identity as its weights.
+    """
+    weights: list[Any] = []
+    biases: list[FloatArray] = []
+    shape = net.input_shape
+    if net.input_threshold is not None:
+        inputs = math.prod(shape)
+        weights.append(sp.eye_array(inputs, dtype=np.int8, format="csr"))
+        biases.append(np.full(inputs, -net.input_threshold))
+    for layer in net.layers:
+        folded, bias = _fold(layer)
+        if not layer.convolutional:
+            weights.append(sp.csr_array(folded))
+            biases.append(bias)
+            continue
+        size = (shape[1], shape[2])
+        matrix = convolution_matrix(folded, size, layer.map.stride)
+        weights.append(matrix)
+        biases.append(np.repeat(bias, matrix.shape[0] // len(bias)))
+        if layer.pooled:
+            pool = pooling_matrix(len(bias), size)
+            weights.append(pool)
+            biases.append(np.full(pool.shape[0], POOL * POOL - 1.0))
+        shape = (len(bias), *smaller(size, layer.map.stride))
+    with torch.no_grad():
+        weights.append(sp.csr_array(net.output.weights().to(torch.int8).numpy()))
+        biases.append(net.output.bias.double().numpy().copy())
+    source = "<training>"
+    return Network.from_description(
+        ModelDescription(
+            array_stages(weights, biases, source, sign_zero="plus"),
+            net.input_shape,
+            None if scaling.lo is None else np.array(scaling.lo),
+            None if scaling.hi is None else np.array(scaling.hi),
+            source=source,
+            pixel_step=scaling.pixel_step,
+        )
+    )
+
+
+def _fold(layer: HiddenLayer) -> tuple[npt.NDArray[np.int8], FloatArray]:
+    """Fold batch normalisation into weights and bias, in double precision.
+
+    sign(g (W x + a - m) / sqrt(v + e) + c) = sign(f (W x + b)) with f = sign(g) and
+    b = a - m + c sqrt(v + e) / g, ties included; where g = 0 it is the constant sign(c).
+    """
+    norm = layer.norm
+    with torch.no_grad():
+        weights = layer.map.weights().to(torch.int8).numpy()
+        own, gain, offset, mean, variance = (
+            tensor.double().numpy()
+            for tensor in (
+                layer.map.bias,
+                norm.weight,
+                norm.bias,
+                norm.running_mean,
+                norm.running_var,
+            )
+        )
+    turn = np.sign(gain)
+    divisor = np.where(gain == 0, 1.0, gain)
+    bias = turn * (own - mean + offset * np.sqrt(variance + norm.eps) / divisor)
+    bias = np.where(gain == 0, np.where(offset >= 0, 1.0, -1.0), bias)
+    spread = turn.astype(np.int8).reshape(-1, *(1,) * (weights.ndim - 1))
+    return weights * spread, bias
+
+
+def convolution_matrix(kernel: npt.NDArray[np.int8], size: tuple[int, int], stride: int = 1) -> Any:
+    """Return the matrix of a 3 x 3 convolution with a zero padding of 1 around the image."""
+    height, width = size
+    out = ((height - 1) // stride + 1, (width - 1) // stride + 1)
+    windows = Windows(size, (KERNEL,) * 2, (stride,) * 2, (KERNEL // 2,) * 4, (1, 1), out)
+    inputs = kernel.shape[1] * height * width
+    return windows_matrix(kernel, 1, windows, np.arange(inputs), inputs)
+
+
+def pooling_matrix(channels: int, size: tuple[int, int]) -> Any:
+    """Return the 0/1 matrix that sums 2 x 2 windows; an odd edge is left out."""
+    out = (size[0] // POOL, size[1] // POOL)
+    windows = Windows(size, (POOL,) * 2, (POOL,) * 2, (0,) * 4, (1, 1), out)
+    return incidence(windows, channels, OnnxNode("<training>", "MaxPool", "", "pool", (), (), {}))
+
+
+def write_network(net: TernaryNet, scaling: Scaling, test: Split, path: Path) -> ExportedNetwork:
+    """Write the network, read it back and compare it with the model on all test images.
+
+    Both are evaluated in double precision; their scores must be equal.  If they are not, or in case
+    of any other error, no file is written.  The model is in double precision afterwards.
+
+    As ONNX, a convolutional model keeps its convolutions; any other file is the normal form.
+    """
+    accuracy = 0.0
+
+    def check(written: Path) -> None:
+        nonlocal accuracy
+        accuracy = _compare(net, load(written), scaling, test, path)
+
+    if path.suffix == ".onnx" and net.layers[0].convolutional:
+        content = onnx_bytes(net, scaling)
+        with replacing(path) as file:
+            file.write(content)
+            file.flush()
+            check(Path(file.name))
+    else:
+        to_network(net, scaling).save(path, check)
+    return ExportedNetwork(load(path), accuracy, len(test.labels))
+
+
+def _compare(net: TernaryNet, network: Network, scaling: Scaling, test: Split, path: Path) -> float:
+    """Return the accuracy on the test images; raise if the network and the model differ."""
+    model = net.double().eval()
+    right, first, differing = 0, None, 0
+    for start in range(0, len(test.labels), CHUNK):
+        points = scaling.points(test.images[start : start + CHUNK])
+        with torch.no_grad():
+            wanted = model(torch.from_numpy(points)).numpy()
+        scores = network.evaluate(points)
+        wrong = np.flatnonzero(np.any(scores != wanted, axis=1))
+        differing += int(wrong.size)
+        if wrong.size and first is None:
+            first = start + int(wrong[0])
+        right += int(np.sum(scores.argmax(axis=1) == test.labels[start : start + CHUNK]))
+    if differing:
+        raise BnncertError(
+            f"{path}: not written; the exported network differs from the trained model on "
+            f"{differing} of {len(test.labels)} test images, first on image {first}"
+        )
+    return right / len(test.labels)

@@ -1,0 +1,306 @@
+"""The training loop: Adam with exponential decay, early stopping, a checkpoint every epoch.
+
+One generator, initialised with the seed, draws the initial weights and then the order of the images
+in every epoch.  A training that continues from a checkpoint draws them again, so it does the same
+steps as an uninterrupted one.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from bnncert.errors import InputError
+from bnncert.extras.training.binary_model import TernaryNet
+from bnncert.extras.training.labelled_images import Dataset, Scaling, Split
+from bnncert.extras.training.robust import penalised_scores
+from bnncert.extras.training.training_checkpoint import (
+    TrainingState,
+    load_checkpoint,
+    save_checkpoint,
+)
+from bnncert.extras.training.training_options import TrainingOptions
+
+#: The final learning rate as a share of the initial one.
+FINAL_RATE = 0.01
+
+#: Optimiser steps between two updates of the zero thresholds.
+THRESHOLD_INTERVAL = 10
+
+#: Share of the training images held out for early stopping.
+HELD_OUT = 0.1
+
+#: Images evaluated at once.
+CHUNK = 1000
+
+
+@dataclass(frozen=True)
+class TrainingProgress:
+    """The progress of a training; `finished` is set at the end of an epoch.
+
+    `held_out` is None if no images are held out, `open_share` if no penalty is computed.
+    """
+
+    epoch: int
+    step: int
+    steps: int
+    loss: float
+    accuracy: float
+    zeros: float
+    seconds: float
+    finished: bool = False
+    held_out: float | None = None
+    open_share: float | None = None
+
+
+Report: TypeAlias = Callable[[TrainingProgress], None]
+
+
+class Images:
+    """Training images as they are stored, scaled batch by batch to save memory."""
+
+    def __init__(self, split: Split, scaling: Scaling) -> None:
+        stored = split.images.reshape(len(split.images), -1)
+        if stored.dtype != np.uint8:
+            stored = stored.astype(np.float32)
+        self._stored = torch.from_numpy(np.ascontiguousarray(stored))
+        self._scaling = scaling
+        self.labels = torch.from_numpy(split.labels.astype(np.int64))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batch(self, rows: Tensor) -> Tensor:
+        """Return flat float32 points in the network's input units."""
+        chosen = self._stored[rows]
+        if chosen.dtype == torch.uint8:
+            # Rounded once, at the end, as in the evaluation of the exported network.
+            return chosen.double().div_(127.5).sub_(1.0).float()
+        return chosen
+
+    def ball(self, x: Tensor, radius: float) -> tuple[Tensor, Tensor]:
+        """Return the L-inf balls around points, intersected with the data box."""
+        lo, hi = x - radius, x + radius
+        if self._scaling.lo is not None and self._scaling.hi is not None:
+            lo, hi = lo.clamp_(min=self._scaling.lo), hi.clamp_(max=self._scaling.hi)
+        return lo, hi
+
+
+def fit(
+    dataset: Dataset,
+    options: TrainingOptions,
+    *,
+    checkpoint: Path | None = None,
+    report: Report | None = None,
+) -> TernaryNet:
+    """Train a network; with `checkpoint`, continue from it and write it after every epoch."""
+    scaling = dataset.scaling
+    images = Images(dataset.train, scaling)
+    reach = _reach(scaling, options)
+    rows, held_out = _hold_out(len(images), options)
+    if len(rows) < 2:
+        raise InputError(f"{len(rows)} training images; batch normalisation needs at least 2")
+    generator = torch.Generator().manual_seed(options.seed)
+    threshold = _input_threshold(scaling, options)
+    sizes = (dataset.input_shape, options.conv, options.hidden, dataset.classes)
+    net = TernaryNet(*sizes, generator, threshold, options.stride)
+    net.set_zero_share(options.zeros)
+    optimiser = torch.optim.Adam(net.parameters(), lr=options.rate)
+    state = TrainingState(net.state_dict(), optimiser.state_dict())
+    identity = _identity(dataset.train, scaling, options)
+    if checkpoint is not None:
+        state = load_checkpoint(checkpoint, identity) or state
+        net.load_state_dict(state.model)
+        optimiser.load_state_dict(state.optimiser)
+    for _ in range(state.epoch):
+        torch.randperm(len(rows), generator=generator)
+    loop = _Loop(net, optimiser, images, options, reach, report)
+    patience = math.inf if options.patience is None else options.patience
+    while state.epoch < options.epochs and state.waited < patience:
+        started = time.perf_counter()
+        for group in optimiser.param_groups:
+            group["lr"] = options.rate * FINAL_RATE ** (state.epoch / options.epochs)
+        order = torch.from_numpy(rows)[torch.randperm(len(rows), generator=generator)]
+        last = loop.epoch(order, state.epoch)
+        accuracy = _accuracy(net, images, held_out) if len(held_out) else None
+        _record_epoch(state, last, accuracy, net, optimiser)
+        if checkpoint is not None:
+            save_checkpoint(checkpoint, state, identity)
+        if report is not None:
+            report(
+                replace(
+                    last,
+                    epoch=state.epoch,
+                    zeros=net.zero_share(),
+                    seconds=time.perf_counter() - started,
+                    finished=True,
+                    held_out=accuracy,
+                )
+            )
+    if state.best is not None:
+        net.load_state_dict(state.best)
+    _recompute_statistics(net, images, rows)
+    return net
+
+
+def _input_threshold(scaling: Scaling, options: TrainingOptions) -> float | None:
+    """Return the middle of the data box, about which inputs are binarised; None if they are not."""
+    if not options.binarise_input:
+        return None
+    if scaling.lo is None or scaling.hi is None:
+        raise InputError(
+            "--binarise-input needs data in pixels (uint8), or input_lo and input_hi in the data "
+            "file"
+        )
+    return (scaling.lo + scaling.hi) / 2
+
+
+def _reach(scaling: Scaling, options: TrainingOptions) -> float | None:
+    """Return the radius of the balls of the penalties in input units, None without penalties."""
+    if options.robust == 0:
+        return None
+    if scaling.pixel_step is None:
+        raise InputError("--robust needs data in pixels (uint8), or pixel_step in the data file")
+    return options.delta * scaling.pixel_step
+
+
+def _hold_out(
+    count: int, options: TrainingOptions
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the images to train on and those held out for early stopping."""
+    if options.patience is None:
+        return np.arange(count), np.arange(0)
+    order = np.random.default_rng([options.seed, 1]).permutation(count)
+    size = max(1, round(HELD_OUT * count))
+    return np.sort(order[size:]), np.sort(order[:size])
+
+
+def _identity(split: Split, scaling: Scaling, options: TrainingOptions) -> dict[str, Any]:
+    """Return the data and options that must be equal to continue a training."""
+    digest = hashlib.sha256(np.ascontiguousarray(split.images).tobytes())
+    digest.update(split.labels.astype("<i8").tobytes())
+    digest.update(repr(scaling).encode())
+    plain = {k: list(v) if isinstance(v, tuple) else v for k, v in options.to_dict().items()}
+    return {**plain, "data": digest.hexdigest()}
+
+
+def _record_epoch(
+    state: TrainingState,
+    last: TrainingProgress,
+    accuracy: float | None,
+    net: TernaryNet,
+    optimiser: Any,
+) -> None:
+    """Add a finished epoch to the state; `accuracy` is that on the images held out, if any."""
+    state.epoch += 1
+    state.waited += 1
+    entry = {"loss": last.loss, "accuracy": last.accuracy}
+    if accuracy is not None:
+        entry["held_out"] = accuracy
+        if accuracy > state.best_accuracy:
+            state.best_accuracy, state.waited = accuracy, 0
+            state.best = copy.deepcopy(net.state_dict())
+    state.history.append(entry)
+    state.model, state.optimiser = net.state_dict(), optimiser.state_dict()
+
+
+@dataclass(frozen=True, eq=False)
+class _Loop:
+    """The parts of a training that do not change between epochs.
+
+    `reach` is the radius of the balls of the penalties in input units, None without penalties.
+    """
+
+    net: TernaryNet
+    optimiser: Any
+    images: Images
+    options: TrainingOptions
+    reach: float | None
+    report: Report | None
+
+    def epoch(self, order: Tensor, number: int) -> TrainingProgress:
+        """Train on the images once, in this order; return the averages over them."""
+        started = time.perf_counter()
+        self.net.train()
+        batches = [batch for batch in order.split(self.options.batch) if len(batch) > 1]
+        total, right, seen, opened = 0.0, 0, 0, 0.0
+        zeros = self.net.zero_share()
+        progress = None
+        for step, batch in enumerate(batches, start=1):
+            x, labels = self.images.batch(batch), self.images.labels[batch]
+            scores, loss, share = self._loss(x, labels)
+            self.optimiser.zero_grad()
+            loss.backward()
+            self.optimiser.step()
+            self.net.clip_latent()
+            if step % THRESHOLD_INTERVAL == 0 or step == len(batches):
+                self.net.set_zero_share(self.options.zeros)
+            seen += len(batch)
+            total += float(loss.detach()) * len(batch)
+            right += int((scores.detach().argmax(1) == labels).sum())
+            opened += share * len(batch)
+            progress = TrainingProgress(
+                number,
+                step,
+                len(batches),
+                total / seen,
+                right / seen,
+                zeros,
+                time.perf_counter() - started,
+                open_share=None if self.reach is None else opened / seen,
+            )
+            if not math.isfinite(progress.loss):
+                raise InputError(
+                    f"the loss became {progress.loss} in epoch {number + 1}; scale the data, or "
+                    "lower --lr"
+                )
+            if self.report is not None:
+                self.report(progress)
+        assert progress is not None
+        return progress
+
+    def _loss(self, x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, float]:
+        """Return the scores and the loss of a batch, and the share of unstable neurons."""
+        if self.reach is None:
+            scores = self.net(x)
+            return scores, functional.cross_entropy(scores / self.net.temperature, labels), 0.0
+        found = penalised_scores(self.net, x, labels, *self.images.ball(x, self.reach))
+        plain = functional.cross_entropy(found.scores / self.net.temperature, labels)
+        return found.scores, plain + self.options.robust * found.penalty, found.open_share
+
+
+def _accuracy(net: TernaryNet, images: Images, rows: npt.NDArray[np.int64]) -> float:
+    net.eval()
+    right = 0
+    with torch.no_grad():
+        for chunk in torch.from_numpy(rows).split(CHUNK):
+            right += int((net(images.batch(chunk)).argmax(1) == images.labels[chunk]).sum())
+    return right / len(rows)
+
+
+def _recompute_statistics(net: TernaryNet, images: Images, rows: npt.NDArray[np.int64]) -> None:
+    """Replace the running batch statistics by averages over the training images.
+
+    The running ones lag behind the weights, which no longer change at this point.
+    """
+    for layer in net.layers:
+        layer.norm.reset_running_stats()
+        layer.norm.momentum = None  # the plain average over all batches
+    net.train()
+    with torch.no_grad():
+        for chunk in torch.from_numpy(rows).split(CHUNK):
+            if len(chunk) > 1:
+                net(images.batch(chunk))
+    net.eval()

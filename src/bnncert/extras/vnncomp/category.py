@@ -1,0 +1,163 @@
+"""A whole category: missing answers are computed, and each is written at once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
+
+from bnncert.engine.methods import REGISTRY, Options
+from bnncert.errors import FormatError, InputError
+from bnncert.extras.vnncomp.instances import CategoryInstance
+from bnncert.extras.vnncomp.scripted_answer import run_instance
+from bnncert.model.formats.atomic import make_folder, write_atomically
+from bnncert.model.formats.file_content import check_regular
+from bnncert.report.vnncomp_tables import Line, ResultsTable
+
+#: Called with (finished, total, the instance just finished or None).
+CategoryProgress: TypeAlias = Callable[[int, int, Line | None], None]
+
+
+@dataclass(frozen=True)
+class CategorySettings:
+    """Settings of all instances; `certificates` is a folder, `memory` in gigabytes."""
+
+    method: str = "auto"
+    memory: float = 4.0
+    certificates: Path | None = None
+
+    def __post_init__(self) -> None:
+        # Checked here, so that the processes of the instances do not fail one by one.
+        REGISTRY.make(self.method)
+        Options(memory=self.memory).check()
+
+
+def run_category(
+    instances: Sequence[CategoryInstance],
+    out: Path,
+    settings: CategorySettings | None = None,
+    *,
+    again: bool = False,
+    progress: CategoryProgress | None = None,
+) -> list[Line]:
+    """Answer the instances that have no answer in `out` yet, write each answer, and return all.
+
+    The folder `out` has one result file per instance and `results.csv`; it is created if necessary.
+    With `again`, all instances are answered again.
+    """
+    settings = settings or CategorySettings()
+    report = progress or (lambda done, total, line: None)
+    for folder in (out, settings.certificates):
+        if folder is not None:
+            make_folder(folder)
+    table = ResultsTable(out / "results.csv")
+    questions = _questions(instances, settings)
+    done = {} if again else _answered(questions, out, settings)
+    report(len(done), len(instances), None)
+    for instance, question in zip(instances, questions, strict=True):
+        if instance.name in done:
+            continue
+        # Dropped first, so that a new file never exists together with an old row.
+        table.drop(instance.name)
+        line = _run_and_write(instance, question, out, settings)
+        table.put(line)
+        done[instance.name] = line
+        report(len(done), len(instances), line)
+    return [done[i.name] for i in instances]
+
+
+def finished_lines(
+    instances: Sequence[CategoryInstance], out: Path, settings: CategorySettings | None = None
+) -> list[Line]:
+    """Return the answers to these instances in a folder."""
+    settings = settings or CategorySettings()
+    return list(_answered(_questions(instances, settings), out, settings).values())
+
+
+def _answered(questions: Sequence[Line], out: Path, settings: CategorySettings) -> dict[str, Line]:
+    """Return the complete rows in a folder by the names of their result files."""
+    known = {line.file: line for line in ResultsTable(out / "results.csv").lines()}
+    return {
+        question.file: known[question.file]
+        for question in questions
+        if question.file in known and _is_answer(known[question.file], question, out, settings)
+    }
+
+
+def _questions(instances: Sequence[CategoryInstance], settings: CategorySettings) -> list[Line]:
+    """Return the rows without answers."""
+    hashes: dict[Path, str] = {}
+    for path in [path for i in instances for path in (i.model, i.query)]:
+        if path not in hashes:
+            check_regular(path)
+            try:
+                hashes[path] = hashlib.sha256(path.read_bytes()).hexdigest()
+            except OSError as error:
+                raise FormatError(f"{path}: cannot be read ({error.strerror or error})") from error
+    return [
+        Line(
+            *(i.category, i.onnx, i.vnnlib, i.timeout, settings.method, i.name),
+            *(hashes[i.model], hashes[i.query]),
+        )
+        for i in instances
+    ]
+
+
+def _is_answer(line: Line, question: Line, out: Path, settings: CategorySettings) -> bool:
+    """Whether a row answers exactly this question, and its files exist."""
+    if line.question != question.question or not (out / line.file).is_file():
+        return False
+    if settings.certificates is None:
+        return True
+    if line.certificate is None:
+        return line.word not in ("sat", "unsat")
+    path = certificate_path(settings.certificates, line.file)
+    return line.certificate == 0 or (path.is_file() and path.stat().st_size == line.certificate)
+
+
+def certificate_path(folder: Path, name: str) -> Path:
+    """Return the path of the certificate that belongs to a result file."""
+    return folder / (name.removesuffix(".txt") + ".bnncert")
+
+
+def _run_and_write(
+    instance: CategoryInstance, question: Line, out: Path, settings: CategorySettings
+) -> Line:
+    path = None
+    if settings.certificates is not None:
+        path = certificate_path(settings.certificates, instance.name)
+        _remove(path)
+    _remove(out / instance.name)
+    answer = run_instance(
+        instance.model,
+        instance.query,
+        instance.timeout,
+        method=settings.method,
+        memory=settings.memory,
+        certificate=path,
+    )
+    write_atomically(out / instance.name, answer.file_text)
+    size = None
+    if path is not None:
+        written = answer.result is not None and answer.result.certificate is not None
+        size = path.stat().st_size if written else 0
+    found = None if answer.result is None else answer.result.counterexample
+    return replace(
+        question,
+        word=answer.word,
+        seconds=answer.seconds,
+        stage=answer.stage,
+        certificate=size,
+        memory=answer.memory,
+        replayed="" if found is None else "+".join(found.replayed_in),
+        reason=answer.reason,
+    )
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror or error})") from error

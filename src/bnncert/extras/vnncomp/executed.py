@@ -1,0 +1,133 @@
+"""Witness points in the format that VNN-COMP's checker replays.
+
+If possible, they are strictly inside the bounds and away from ties.  Their outputs are those that
+the model file computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from bnncert.arrays import FloatArray
+from bnncert.engine.replay import OnnxRuntime, Replayer
+from bnncert.engine.verdict import Counterexample, Result
+from bnncert.model.layers import ThresholdLayer
+from bnncert.model.network import Network
+from bnncert.problem import from_vnnlib
+from bnncert.problem.vnnlib.query import Specification
+from bnncert.regions import Region
+
+#: The distance of a coordinate from its bounds, as a share of the width of its range.
+STEPS = (2.0**-7, 2.0**-13)
+
+#: The least |w.x + b| of the first layer at a witness, if possible.
+LEAST_SUM = 1e-4
+
+#: Twice the unit roundoff of float32.
+FLOAT32_ROUNDOFF = 2.0**-23
+
+#: A lower bound of the sum of squares, for rows without weights.
+TINY = 1e-300
+
+#: The largest number of corrections of the sums.
+CORRECTIONS = 30
+
+
+def as_executed(network: Network, specification: Specification, result: Result) -> Result | None:
+    """Return the result with the outputs of the model file itself, including softmax.
+
+    The competition runs the model on the witness and expects these numbers.  None if they do not
+    satisfy the query: float32 rounding may change the class at an exact counterexample.
+    """
+    found = result.counterexample
+    assert found is not None
+    runtime = OnnxRuntime.of(network) if "onnxruntime" in found.replayed_in else None
+    found = _settled(network, specification, found, runtime)
+    if runtime is None:
+        outputs = _softmax(found.scores) if network.output_transform == "softmax" else found.scores
+        return replace(result, counterexample=replace(found, scores=outputs))
+    outputs = runtime.scores(found.point)
+    if not np.all(np.isfinite(outputs)) or not specification.holds(
+        [Fraction(v) for v in found.point.tolist()], [Fraction(v) for v in outputs.tolist()]
+    ):
+        return None
+    return replace(result, counterexample=replace(found, scores=outputs))
+
+
+def _settled(
+    network: Network,
+    specification: Specification,
+    found: Counterexample,
+    runtime: OnnxRuntime | None,
+) -> Counterexample:
+    """Return a counterexample strictly between all bounds that differ, away from ties.
+
+    Attacks end in corners, and on pixel grids many sums are exactly 0.  With other rounding, the
+    witness may be outside the region or have other signs.  If no better point is confirmed, this is
+    the counterexample that was found.
+    """
+    for problem in from_vnnlib(network, specification):
+        region = problem.region
+        if not region.contains(found.point):
+            continue
+        target = next(t for t in problem.targets if t.name == found.target)
+        replayer = Replayer(problem, runtime, specification.holds)
+        wide = region.hi > region.lo
+        for candidate in _candidates(network, region, found.point):
+            moved = replayer.confirm(target, candidate)
+            if moved is not None and np.all(
+                ~wide | ((moved.point > region.lo) & (moved.point < region.hi))
+            ):
+                return moved
+    return found
+
+
+def _candidates(network: Network, region: Region, point: FloatArray) -> Iterator[FloatArray]:
+    """Yield points near a counterexample, the best first."""
+    margins = [step * (region.hi - region.lo) for step in STEPS]
+    if region.is_box:
+        for margin in margins:
+            cleared = away_from_ties(
+                network.layers[0], point, region.lo + margin, region.hi - margin
+            )
+            if cleared is not None:
+                yield cleared
+    for margin in margins:
+        yield np.clip(point, region.lo + margin, region.hi - margin)
+
+
+def away_from_ties(
+    layer: ThresholdLayer, point: FloatArray, lo: FloatArray, hi: FloatArray
+) -> FloatArray | None:
+    """Return a point of a box where each neuron of the first layer has the sign s of `point`.
+
+    Every sum satisfies s (w.x + b) >= m with m = 1e-4, or the float32 rounding error if it is
+    larger.  All sums that are too small are corrected at once, each along its row.  None if this
+    does not end after CORRECTIONS steps, or a sign is not determined.
+    """
+    signs = layer.exact_signs(point).astype(np.float64)
+    if np.any(np.abs(signs) != 1):
+        return None
+    operator = layer.operator(np.float64)
+    rounding = FLOAT32_ROUNDOFF * layer.norm * np.abs(point).max(initial=0.0)
+    least = np.maximum(LEAST_SUM, rounding)
+    x = np.clip(point, lo, hi)
+    for _ in range(CORRECTIONS):
+        short = least - signs * (operator.forward(x[None, :])[0] + layer.bias)
+        rows = np.flatnonzero(short > 0)
+        if not rows.size:
+            return x
+        weights = layer.weights[rows].astype(np.float64)
+        squares = np.asarray(weights.multiply(weights).sum(axis=1)).reshape(-1)
+        change = signs[rows] * (short + least)[rows] / np.maximum(squares, TINY)
+        x = np.clip(x + weights.T @ change, lo, hi)
+    return None
+
+
+def _softmax(scores: FloatArray) -> FloatArray:
+    shifted = np.exp(scores - scores.max())
+    return np.asarray(shifted / shifted.sum(), dtype=np.float64)

@@ -1,0 +1,482 @@
+"""Claims about two inputs of one network that differ only in some inputs.
+
+The details are the hash of the `network`, the `relation` (:class:`Relation`: the same class, or a
+class or score that does not fall), the `changes`, the `one_hot` groups that do not change, the
+`region`, which is a box, and the `failure`: None if the relation holds, else the numbers of a part
+and of a violation.
+
+A change is about one feature with a step (x' = x + k step for k >= 1), about one feature without a
+step and values (x' > x), or about one or more features with values (the states that they can take,
+in order).  Each part is about the product of two copies and one small change: one step, any
+increase, or from one state to the next one; the features of other changes with values have these
+values.  The relation is transitive and both inputs of a part lie in the region, so it follows for
+sequences of small changes.  Values and categories are those of the region's grid.
+
+A failure is a pair of inputs of the region; if sign(0) may be either, the same choice for both of
+them violates the relation (:mod:`bnncert.kernel.rules.violating_pairs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from itertools import pairwise, product
+from math import prod
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+
+from bnncert.arrays import FloatArray
+from bnncert.kernel.budget import timed
+from bnncert.kernel.claims.stated_region import no_violation, statement_on
+from bnncert.kernel.claims.subject import Shown, Subject, details
+from bnncert.kernel.container import RejectedError, Section, UnreadableError, exactly
+from bnncert.kernel.parts import Parts
+from bnncert.kernel.rules.relation_products import (
+    Relation,
+    any_increase_product,
+    increase_product,
+    values_product,
+)
+from bnncert.kernel.rules.violating_pairs import paired_signs, violation
+from bnncert.kernel.space import Space, read_space
+from bnncert.kernel.statement import SIGN_OF_ZERO
+from bnncert.model.network import Network
+
+NAMES = ("network", "relation", "changes", "one_hot", "region", "failure")
+
+#: Parts of one claim, at most, and values that its words list.
+MOST_PARTS, MOST_WORDS = 10_000, 8
+
+T = TypeVar("T")
+
+#: Inputs with their values in a part: of a one-hot group, the input that is 1.
+_State: TypeAlias = int | tuple[Fraction, ...]
+_Cell: TypeAlias = list[tuple[tuple[int, ...], _State]]
+
+
+class ValueChange(Protocol):
+    """Features and the values that they can take, of a claim or of a question."""
+
+    @property
+    def features(self) -> tuple[int, ...]:
+        """The numbers of the inputs."""
+
+    @property
+    def values(self) -> Sequence[Sequence[Fraction | float]]:
+        """The states that they can have."""
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A change of the claim, in exact numbers."""
+
+    features: tuple[int, ...]
+    step: Fraction | None
+    values: tuple[tuple[Fraction, ...], ...]
+
+    def pair(self, point: list[Fraction], size: int) -> tuple[list[Fraction], list[Fraction]]:
+        """Return the two inputs of the network that a point of a product consists of."""
+        first, more = point[:size], point[size:]
+        second = first.copy()
+        for f, v in zip(self.features, more, strict=True):
+            second[f] = v if self.values else first[f] + v
+        return first, second
+
+    @property
+    def words(self) -> str:
+        """The change in words."""
+        names = ", ".join(map(str, self.features))
+        if self.step is not None:
+            return f"input {names}, by multiples of {self.step}"
+        if not self.values:
+            return f"input {names}, by any amount"
+        one = len(self.features) == 1
+        states = [str(v[0]) if one else f"({', '.join(map(str, v))})" for v in self.values]
+        if len(states) > MOST_WORDS:
+            states = [*states[:2], "..", f"{states[-1]}: {len(states)} values"]
+        return f"input{'' if one else 's'} {names}, with the values {', '.join(states)}"
+
+
+@dataclass(frozen=True, eq=False)
+class _Arrays:
+    """The bounds of a region, and its grid if it has one."""
+
+    lo: FloatArray
+    hi: FloatArray
+    grid: tuple[FloatArray, FloatArray] | None
+    kind: str | None
+
+    @staticmethod
+    def of(section: Section, size: int, kind: Any) -> _Arrays:
+        lo, hi = section.floats("lo", size), section.floats("hi", size)
+        if kind is None:
+            return _Arrays(lo, hi, None, None)
+        grid = section.floats("grid_step", size), section.floats("grid_origin", size)
+        return _Arrays(lo, hi, grid, kind)
+
+    def with_more(self, features: tuple[int, ...]) -> _Arrays:
+        """Return the arrays with copies of some inputs at their end."""
+        chosen = [*range(self.lo.size), *features]
+        grid = None if self.grid is None else (self.grid[0][chosen], self.grid[1][chosen])
+        return _Arrays(self.lo[chosen], self.hi[chosen], grid, self.kind)
+
+    def fix(self, place: int, value: float) -> None:
+        """Fix an input at a value, at which its grid begins."""
+        self.lo[place] = self.hi[place] = value
+        if self.grid is not None:
+            self.grid[1][place] = value
+
+    def section(self, row: FloatArray | None, limit: float) -> Section:
+        """Return the region as a section, with at most one inequality."""
+        fields: dict[str, Any] = {"region": "box"}
+        arrays = {"lo": self.lo, "hi": self.hi}
+        if self.grid is not None:
+            fields["grid"] = self.kind
+            arrays |= {"grid_step": self.grid[0], "grid_origin": self.grid[1]}
+        if row is not None:
+            fields |= {"region": "polytope", "inequalities": 1}
+            arrays |= {"matrix": row, "right": np.array([limit])}
+        return Section("claim", {"region": fields}, arrays)
+
+
+def check_two_copies(section: Section, parts: Parts, subject: Subject) -> Shown:
+    """Check a claim about two copies of the network."""
+    found, network = details(section, NAMES), subject.network
+    subject.refuse_other_hash(found["network"])
+    relation = _relation(found["relation"], network)
+    region = found["region"]
+    if not isinstance(region, dict) or region.get("region") != "box":
+        raise UnreadableError("section claim: the region is not a box")
+    space, place, _ = read_space(statement_on(section, region, "robust", {}), network)
+    arrays = _Arrays.of(section, network.inputs, region.get("grid"))
+    one_hot = _groups(found["one_hot"], network.inputs)
+    changes = _changes(found["changes"], relation, arrays, one_hot)
+    groups = [(group, list(_categories(group, arrays))) for group in one_hot]
+    _refuse_off_grid(space, groups, changes)
+    needed = _needed(network, arrays, space, changes, groups)
+    violations = (conditions for _, conditions in relation.violations(network.classes))
+    if found["failure"] is None:
+        goal = no_violation(violations)
+        for _, make in timed(needed):
+            both, made = make()
+            parts.take(both, statement_on(made, made.fields["region"], "robust", goal))
+    else:
+        number, wrong = _failure(found["failure"])
+        conditions = _nth(violations, wrong)
+        if conditions is None:
+            raise UnreadableError("section claim: the failure is not one")
+        chosen = _nth(needed, number)
+        if chosen is None:
+            raise RejectedError("it is about a part that does not exist")
+        change, make = chosen
+        both, made = make()
+        goal = no_violation([conditions])
+        parts.take(both, statement_on(made, made.fields["region"], "not_robust", goal))
+        pair = change.pair(parts.point, network.inputs)
+        if not all(space.contains(x) for x in pair):
+            raise RejectedError("an input of the pair lies outside the region")
+        signs = timed(paired_signs(network, *pair))
+        if violation(network, relation, signs) is None:
+            raise RejectedError("the pair does not violate the relation")
+    shown = _shown(relation, place, changes, one_hot, network, found["failure"] is not None)
+    return replace(shown, named=space.named)
+
+
+def _relation(value: Any, network: Network) -> Relation:
+    names = {"label", "score", "falling"}
+    if not isinstance(value, dict) or value.keys() != names or type(value["falling"]) is not bool:
+        raise UnreadableError("section claim: the relation is not one")
+    for name in ("label", "score"):
+        number = value[name]
+        if number is not None and (type(number) is not int or not 0 <= number < network.classes):
+            raise RejectedError("the relation names a class or score that does not exist")
+    relation = Relation(**value)
+    if relation.label is not None and relation.score is not None:
+        raise UnreadableError("section claim: the relation is about a class and a score")
+    if relation.score is None and network.classes < 2:
+        raise RejectedError("the network has no classes")
+    if relation.label is None and relation.score is None and relation.falling:
+        raise UnreadableError("section claim: equal classes do not fall")
+    return relation
+
+
+def _numbers(value: Any, size: int) -> tuple[int, ...]:
+    """Return numbers of inputs, each at most once."""
+    if not isinstance(value, list) or not value or not all(type(f) is int for f in value):
+        raise UnreadableError("section claim: a list of inputs is not one")
+    if len(set(value)) < len(value) or not all(0 <= f < size for f in value):
+        raise RejectedError("the claim names an input twice, or one that does not exist")
+    return tuple(value)
+
+
+def _groups(value: Any, size: int) -> tuple[tuple[int, ...], ...]:
+    if not isinstance(value, list):
+        raise UnreadableError("section claim: one_hot is not a list")
+    groups = tuple(_numbers(group, size) for group in value)
+    if any(len(group) < 2 for group in groups):
+        raise RejectedError("a one-hot group has a single input")
+    return groups
+
+
+def _changes(
+    value: Any, relation: Relation, arrays: _Arrays, one_hot: tuple[tuple[int, ...], ...]
+) -> list[_Change]:
+    """Return the changes, after a check that the relation is transitive for them."""
+    if not isinstance(value, list) or not value:
+        raise UnreadableError("section claim: there are no changes")
+    changes = [_change(entry, arrays) for entry in value]
+    used = [f for change in changes for f in change.features]
+    used += [f for group in one_hot for f in group]
+    if len(set(used)) < len(used):
+        raise RejectedError("an input belongs to two changes or groups")
+    if relation.label is None and relation.score is None:
+        return changes
+    # Larger and smaller are defined for one feature, whose values are in ascending order.
+    first = changes[0]
+    if len(changes) > 1 or len(first.features) > 1:
+        raise RejectedError("a class or score that does not fall is about one feature")
+    if any(a >= b for a, b in pairwise(first.values)):
+        raise RejectedError("the values of the feature are not in ascending order")
+    return changes
+
+
+def _change(value: Any, arrays: _Arrays) -> _Change:
+    if not isinstance(value, dict) or value.keys() != {"features", "step", "values"}:
+        raise UnreadableError("section claim: a change is not one")
+    features = _numbers(value["features"], arrays.lo.size)
+    states = value["values"]
+    if not isinstance(states, list) or not all(isinstance(s, list) for s in states):
+        raise UnreadableError("section claim: the values of a change are not a list")
+    values = tuple(tuple(_float(v) for v in state) for state in timed(states))
+    step = None if value["step"] is None else _float(value["step"])
+    if values:
+        if step is not None or any(len(state) != len(features) for state in values):
+            raise UnreadableError("section claim: a change with values and a step")
+        if len(values) < 2 or len(set(values)) < len(values):
+            raise RejectedError("a change has a single value, or one value twice")
+        for state in timed(values):
+            for f, v in zip(features, state, strict=True):
+                if not Fraction(float(arrays.lo[f])) <= v <= Fraction(float(arrays.hi[f])):
+                    raise RejectedError("a value lies outside the region")
+        return _Change(features, None, values)
+    if len(features) != 1:
+        raise RejectedError("a change of several features has no values")
+    if step is not None and step <= 0:
+        raise RejectedError("a step is not positive")
+    low, high = (Fraction(float(side[features[0]])) for side in (arrays.lo, arrays.hi))
+    if high - (step or 0) < low:
+        raise RejectedError("a step is larger than the region")
+    if arrays.grid is not None:
+        _refuse_inexact(features[0], step, arrays)
+    return _Change(features, step, ())
+
+
+def _float(value: Any) -> Fraction:
+    """Return an exact number that is a float64 number."""
+    number = exactly(value)
+    if abs(number) > 1e100 or Fraction(float(number)) != number:
+        raise UnreadableError("section claim: a number is not a float64 number")
+    return number
+
+
+def _refuse_inexact(feature: int, step: Fraction | None, arrays: _Arrays) -> None:
+    """Reject a step after which an input need not be on the grid.
+
+    The values origin + k (step of the grid) are exact, and the step is a multiple of that one.
+    """
+    assert arrays.grid is not None
+    own, origin = (Fraction(float(v[feature])) for v in arrays.grid)
+    low, high = Fraction(float(arrays.lo[feature])), Fraction(float(arrays.hi[feature]))
+    if own <= 0 or step is None or (step / own).denominator != 1:
+        raise RejectedError("a step is not one of the grid")
+    if any(((v - origin) / own).denominator != 1 for v in (low, high)):
+        raise RejectedError("the region of a feature does not end at values of its grid")
+    unit = max(own.denominator, origin.denominator)
+    limit = 2**24 if arrays.kind == "float32" else 2**53
+    if max(map(abs, (own, origin, low, high))) * unit >= limit:
+        raise RejectedError("the values of a feature are rounded")
+
+
+def _needed(
+    network: Network,
+    arrays: _Arrays,
+    space: Space,
+    changes: list[_Change],
+    groups: list[tuple[tuple[int, ...], list[int]]],
+) -> Iterator[tuple[_Change, Callable[[], tuple[Network, Section]]]]:
+    """Yield the changes of the parts, and functions that return their products and regions.
+
+    A product takes long, and the check of a failure needs one of them only.
+    """
+    if not all(states for _, states in groups):
+        raise RejectedError("no category of a one-hot group lies in the region")
+    # In the parts of one change, the features of another one have its values, too.
+    limited = [c for c in timed(changes) if c.values and not takes_all_values(space, c)]
+    # Every one of them has two values at least, so that more would be too many.
+    several = len(limited) > MOST_PARTS.bit_length()
+    if several or prod(len(states) for _, states in groups) > MOST_PARTS:
+        raise RejectedError("it has too many parts")
+    cells: dict[_Change, list[tuple[tuple[int, ...], Sequence[_State]]]] = {
+        c: [*groups, *((o.features, o.values) for o in limited if o is not c)]
+        for c in timed(changes)
+    }
+    sizes = (max(1, len(c.values) - 1) * prod(len(s) for _, s in cells[c]) for c in changes)
+    if sum(timed(sizes)) > MOST_PARTS:
+        raise RejectedError("it has too many parts")
+    for change in changes:
+        for states in product(*(states for _, states in cells[change])):
+            cell = [(group, s) for (group, _), s in zip(cells[change], states, strict=True)]
+            if not change.values:
+                yield change, partial(_increased, network, arrays, change, cell)
+            for pair in pairwise(change.values):
+                yield change, partial(_exchanged, network, arrays, change, cell, *pair)
+
+
+def _cell(arrays: _Arrays, change: _Change, cell: _Cell) -> _Arrays:
+    """Return the arrays of a part, with copies of the changed inputs and the others fixed."""
+    base = arrays.with_more(change.features)
+    for features, state in cell:
+        values = [f == state for f in features] if isinstance(state, int) else state
+        for f, value in zip(features, values, strict=True):
+            base.fix(f, float(value))
+    return base
+
+
+def _increased(
+    network: Network, arrays: _Arrays, change: _Change, cell: _Cell
+) -> tuple[Network, Section]:
+    """Return the product and the region of an increase of one feature."""
+    (feature,) = change.features
+    made = _increase(_cell(arrays, change, cell), feature, change.step)
+    make = any_increase_product if change.step is None else increase_product
+    return make(network, feature).network, made
+
+
+def _exchanged(
+    network: Network,
+    arrays: _Arrays,
+    change: _Change,
+    cell: _Cell,
+    before: tuple[Fraction, ...],
+    after: tuple[Fraction, ...],
+) -> tuple[Network, Section]:
+    """Return the product and the region of a change from one state to another one."""
+    base, states = _cell(arrays, change, cell), [[*map(float, s)] for s in (before, after)]
+    for k, f in enumerate(change.features):
+        base.fix(f, states[0][k])
+        base.fix(network.inputs + k, states[1][k])
+    both = values_product(network, change.features, *states)
+    return both.network, base.section(None, 0.0)
+
+
+def _refuse_off_grid(
+    space: Space, groups: list[tuple[tuple[int, ...], list[int]]], changes: list[_Change]
+) -> None:
+    """Reject states of features that are not values of the region's grid."""
+    grid, zero, one = space.grid, Fraction(0), Fraction(1)
+    if grid is None:
+        return
+    stated = [(f, v) for c in changes for s in c.values for f, v in zip(c.features, s, strict=True)]
+    for group, categories in groups:
+        known = set(categories)
+        stated += [(f, one) for f in categories]
+        # An input is 0 in every state in which another one is 1.
+        stated += [(f, zero) for f in group if len(known) > (f in known)]
+    for f, value in timed(stated):
+        if not grid.has_value(f, value):
+            raise RejectedError(f"the value {value} of input {f} is not on the grid")
+
+
+def takes_all_values(space: Space, change: ValueChange) -> bool:
+    """Whether the values of a change are all that its feature can have in the region."""
+    if space.grid is None or len(change.features) > 1:
+        return False
+    grid, f = space.grid, change.features[0]
+    values = [Fraction(state[0]) for state in change.values]
+    ends = (space.rationals(side[f : f + 1])[0] for side in (space.lower, space.upper))
+    first, last = (grid.place(f, end) for end in ends)
+    # The values of a change are different, on the grid and in the region.
+    return len(values) == last - first + 1
+
+
+def _categories(group: tuple[int, ...], arrays: _Arrays) -> Iterator[int]:
+    """Yield the inputs of a one-hot group that can be 1 in the region while all others are 0."""
+    lo, hi = arrays.lo[list(group)], arrays.hi[list(group)]
+    cannot_be_0, can_be_1 = (lo > 0) | (hi < 0), (lo <= 1) & (hi >= 1)
+    for f, needed, can in zip(group, cannot_be_0.tolist(), can_be_1.tolist(), strict=True):
+        if can and np.count_nonzero(cannot_be_0) == needed:
+            yield f
+
+
+def _increase(arrays: _Arrays, feature: int, step: Fraction | None) -> Section:
+    """Return the region of an input and its increase, the last input of the product."""
+    low, high = Fraction(float(arrays.lo[feature])), Fraction(float(arrays.hi[feature]))
+    row = np.zeros(arrays.lo.size)
+    row[[feature, -1]] = 1.0
+    if step is None:
+        most = float(high - low)
+        arrays.lo[-1] = 0.0
+        # The inequality limits the increase; a larger bound changes nothing.
+        arrays.hi[-1] = most if Fraction(most) >= high - low else np.nextafter(most, np.inf)
+        return arrays.section(row, float(high))
+    arrays.lo[-1] = arrays.hi[-1] = float(step)
+    last = high - step
+    if Fraction(float(last)) != last:
+        return arrays.section(row, float(high))
+    arrays.hi[feature] = float(last)
+    if arrays.grid is not None:
+        arrays.grid[0][-1], arrays.grid[1][-1] = float(step), 0.0
+    return arrays.section(None, 0.0)
+
+
+def _failure(value: Any) -> tuple[int, int]:
+    known = isinstance(value, list) and len(value) == 2 and all(type(k) is int for k in value)
+    if not known or min(value) < 0:
+        raise UnreadableError("section claim: the failure is not one")
+    return value[0], value[1]
+
+
+def _nth(items: Iterable[T], number: int) -> T | None:
+    """Return an item by its number, which can be larger than any index; None if it is missing."""
+    return next((item for k, item in enumerate(timed(items)) if k == number), None)
+
+
+def _shown(
+    relation: Relation,
+    place: str,
+    changes: list[_Change],
+    one_hot: tuple[tuple[int, ...], ...],
+    network: Network,
+    fails: bool,
+) -> Shown:
+    """Return what an accepted claim shows, in words."""
+    what = " and ".join(change.words for change in changes)
+    groups = "".join(
+        f", exactly one of inputs {', '.join(map(str, group))} being 1 and the others 0"
+        for group in one_hot
+    )
+    way = "smaller" if relation.falling else "larger"
+    if relation.score is not None:
+        goal = f"score {relation.score} of the one with the {way} value is at least as large"
+    elif relation.label is not None:
+        k = relation.label
+        goal = f"if one has class {k}, the one with the {way} value has class {k}"
+    else:
+        goal = "both have the same class"
+    pairs = f"two inputs in {place}{groups} that are equal up to {what}"
+    text = f"for some {pairs}, this is wrong: {goal}" if fails else f"for every {pairs}: {goal}"
+    named = ["real arithmetic", SIGN_OF_ZERO[network.sign_zero]]
+    if any(layer.sign_zero == "either" for layer in network.layers):
+        named.append("the same for both inputs")
+    named += ["of equal scores the first counts"] if relation.score is None else []
+    assumptions = {
+        "sign_zero": network.sign_zero,
+        "arithmetic": "real",
+        "ties": "the first of equal scores",
+        "data_box": f"the region's own bounds {place}",
+    }
+    verdict = "relation_fails" if fails else "relation_holds"
+    return Shown(f"{text} ({', '.join(named)})", verdict, assumptions, {})

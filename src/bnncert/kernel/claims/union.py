@@ -1,0 +1,190 @@
+"""Check of a claim about a patch at every position, or about shifts of an image.
+
+The checker lists all boxes of the claim by itself.  A box is proved by halving it, unless the claim
+lists its number: then a part is the ordinary certificate of this box.  Box 0 is the image itself.
+For a counterexample the claim names a box, and the part is the counterexample in it.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from bnncert.arrays import FloatArray, IntArray
+from bnncert.kernel.box_splits import SplitCheck
+from bnncert.kernel.budget import timed
+from bnncert.kernel.claims.classified import COMMON, ClassifiedImage, stated_radius
+from bnncert.kernel.claims.subject import Shown, Subject, details
+from bnncert.kernel.container import RejectedError, Section, UnreadableError, exactly
+from bnncert.kernel.parts import Parts
+from bnncert.kernel.rules.image_layout import pixel_inputs
+
+DETAILS = (*COMMON, "value", "parts", "place")
+
+#: A box by its corners.
+Corners: TypeAlias = tuple[FloatArray, FloatArray]
+
+
+def check_union(section: Section, parts: Parts, subject: Subject) -> Shown:
+    """Check every box of a claim."""
+    network, found = subject.network, details(section, DETAILS)
+    claim = ClassifiedImage.read(section, found, subject)
+    if found["norm"] not in ("patch", "shift"):
+        raise UnreadableError("section claim: the norm is neither patch nor shift")
+    pixels = pixel_inputs(network.input_shape)
+    if pixels is None:
+        raise RejectedError("the inputs of the network are not an image")
+    size, value = stated_radius(found["radius"]), _value(found["value"], claim)
+    smaller = min(pixels.shape[:2])
+    if not size.is_integer() or size > smaller - (found["norm"] == "shift"):
+        raise RejectedError("the radius is not a number of pixels that fits into the image")
+    boxes: _Patches | _Shifts
+    if found["norm"] == "patch":
+        boxes = _Patches(claim, pixels, int(size), value)
+    else:
+        boxes = _Shifts(claim, pixels, int(size), value)
+    listed, place = found["parts"], found["place"]
+    if claim.verdict == "robust":
+        if place is not None:
+            raise UnreadableError("section claim: a robust claim with a counterexample")
+        _check_all(section, claim, boxes, listed, parts, subject)
+    else:
+        if listed != [] or type(place) is not int or not 0 <= place < boxes.count:
+            raise UnreadableError("section claim: the box of the counterexample does not exist")
+        parts.take(network, _statement(claim, boxes.at(place), section))
+    return claim.shown(boxes.words, network)
+
+
+def _check_all(
+    section: Section,
+    claim: ClassifiedImage,
+    boxes: _Patches | _Shifts,
+    listed: Any,
+    parts: Parts,
+    subject: Subject,
+) -> None:
+    """Check that the property holds on all boxes."""
+    if not isinstance(listed, list) or not all(type(k) is int for k in listed):
+        raise UnreadableError("section claim: the parts are not a list of boxes")
+    if any(a >= b for a, b in pairwise(listed)) or (
+        listed and not 0 <= listed[0] <= listed[-1] < boxes.count
+    ):
+        raise RejectedError("the boxes with a part are not in ascending order, or do not exist")
+    network, own = subject.network, set(listed)
+    if len(own) < boxes.count:
+        splits = SplitCheck(network, claim.functions)
+        for number in timed(range(boxes.count)):
+            if number not in own:
+                splits.refuse_unproved(*boxes.at(number))
+    for number in timed(listed):
+        parts.take(network, _statement(claim, boxes.at(number), section))
+
+
+def _statement(claim: ClassifiedImage, box: Corners, section: Section) -> Section:
+    """Return the statement of an ordinary certificate about one box."""
+    fields = {
+        "verdict": claim.verdict,
+        "arithmetic": "real",
+        "region": "box",
+        "property": claim.property,
+    }
+    return Section("statement", fields, {"lo": box[0], "hi": box[1]}, section.budget)
+
+
+def _value(stated: Any, claim: ClassifiedImage) -> float | None:
+    """Return the stated value of pixels, which lies in the data box."""
+    if stated is None:
+        return None
+    exact = exactly(stated)
+    value = float(exact)
+    if value != exact:
+        raise UnreadableError("section claim: the value is not a float64 number")
+    if (claim.lower is not None and value < claim.lower.max()) or (
+        claim.upper is not None and value > claim.upper.min()
+    ):
+        raise RejectedError("the value lies outside the data box")
+    return value
+
+
+class _Patches:
+    """The image itself, and the box of the patch at every position, row by row."""
+
+    def __init__(
+        self, claim: ClassifiedImage, pixels: IntArray, side: int, value: float | None
+    ) -> None:
+        self._image, self._pixels, self._side = claim.image, pixels, side
+        low, high = (claim.lower, claim.upper) if value is None else (value, value)
+        if low is None or high is None:
+            raise RejectedError("a patch of any values has no data box")
+        self._low, self._high = (np.broadcast_to(v, self._image.shape) for v in (low, high))
+        height, self._across = (n - side + 1 for n in pixels.shape[:2])
+        #: The number of boxes.
+        self.count = 1 + (height * self._across if side else 0)
+        self.words = _patch_words(side, value, self.count - 1)
+
+    def at(self, number: int) -> Corners:
+        """Return one of the boxes."""
+        if number == 0:
+            return self._image, self._image
+        (top, left), side = divmod(number - 1, self._across), self._side
+        inside = self._pixels[top : top + side, left : left + side].ravel()
+        lo, hi = self._image.copy(), self._image.copy()
+        lo[inside], hi[inside] = self._low[inside], self._high[inside]
+        return lo, hi
+
+
+class _Shifts:
+    """The image itself, and all shifts of it in the data box: by rows, then by columns."""
+
+    def __init__(
+        self, claim: ClassifiedImage, pixels: IntArray, most: int, value: float | None
+    ) -> None:
+        self._image, self._pixels, self._most = claim.image, pixels, most
+        self._lower, self._upper = claim.lower, claim.upper
+        picture = self._image[pixels]
+        # The image in a frame of what may enter.
+        frame = ((most, most), (most, most), (0, 0))
+        if value is None:
+            self._wide = np.pad(picture, frame, mode="edge")
+        else:
+            self._wide = np.pad(picture, frame, constant_values=value)
+        #: The number of boxes.
+        self.count = (2 * most + 1) ** 2
+        self.words = _shift_words(most, value, claim)
+
+    def at(self, number: int) -> Corners:
+        """Return one of the boxes, which is one image."""
+        if number == 0:
+            return self._image, self._image
+        middle = self.count // 2
+        # The shift by no rows and no columns is the image itself, which comes first.
+        place = number - (number <= middle)
+        down, right = divmod(place, 2 * self._most + 1)
+        rows, columns = 2 * self._most - down, 2 * self._most - right
+        height, width = self._pixels.shape[:2]
+        moved = np.empty(self._image.size)
+        moved[self._pixels] = self._wide[rows : rows + height, columns : columns + width]
+        if self._lower is not None:
+            moved = np.maximum(moved, self._lower)
+        if self._upper is not None:
+            moved = np.minimum(moved, self._upper)
+        return moved, moved
+
+
+def _patch_words(side: int, value: float | None, count: int) -> str:
+    values = "any values in the data box" if value is None else f"the value {value!r}"
+    return (
+        f"the image itself and every image in which one square of {side} x {side} pixels has "
+        f"{values} ({count} positions)"
+    )
+
+
+def _shift_words(most: int, value: float | None, claim: ClassifiedImage) -> str:
+    enters = "with the edge repeated" if value is None else f"with the value {value!r} entering"
+    has_one_range = all(b is None or np.all(b == b[0]) for b in (claim.lower, claim.upper))
+    clipped = "" if has_one_range else ", clipped to the data box"
+    return (
+        f"the image itself and every shift of it by up to {most} rows and columns {enters}{clipped}"
+    )

@@ -1,0 +1,126 @@
+r"""How far faults in the last layer and in the output can lower the margin over another class.
+
+Let d_i = w_li - w_ri be the coefficients of the margin f = score l - score r.  Another sign of
+last-layer neuron i changes f by -2 d_i x_i, a flip of w_li by -2 w_li x_i and one of w_ri by
++2 w_ri x_i.  Without signs x, the absolute values are upper bounds of these losses; with them, the
+largest loss of faults with costs is a knapsack problem, which dynamic programming solves exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.arrays import IntArray, SignArray
+from bnncert.kernel.budget import timed
+from bnncert.kernel.rules.sum_ranges import LastSigns
+from bnncert.model.layers import OutputLayer
+
+#: Integers, also large ones, in units of one over the common denominator of the output's weights.
+Gains: TypeAlias = npt.NDArray[Any]
+
+#: Sums of gains below this limit fit 64 bits.
+MOST_SMALL = 2**62
+
+
+def largest_losses(
+    output: OutputLayer, pair: tuple[int, int], count: int, last: LastSigns, *, weights: bool
+) -> Fraction:
+    """Return an upper bound of the loss by `count` faults in the last layer.
+
+    `last` has the signs and the faults that a wrong sign takes.  `weights` allows flips of the
+    output's weights, too, whose gains depend on signs that may be wrong.
+    """
+    first, second = (output.integers[0][k] for k in pair)
+    gains, cost = _signed(first - second, last.state), last.cost
+    if weights:
+        gains = np.concatenate([gains, np.abs(first), np.abs(second)])
+        cost = np.concatenate([cost, np.ones(2 * first.size, dtype=np.int64)])
+    most = largest_gain(cost, gains, count)
+    return Fraction(2 * most, output.integers[1]) + _doubt(output, pair, count)
+
+
+def largest_output_losses(
+    output: OutputLayer, pair: tuple[int, int], count: int, last: LastSigns, *, one_row: bool
+) -> Fraction:
+    """Return an upper bound of the loss by `count` flips of the output's weights.
+
+    With `one_row` all flips are in the row of one class.
+    """
+    first, second = (output.integers[0][k] for k in pair)
+    rows = [_signed(first, last.state), _signed(-second, last.state)]
+    rows = rows if one_row else [np.concatenate(rows)]
+    most = max(sum_of_largest(row, count) for row in rows)
+    return Fraction(2 * most, output.integers[1]) + _doubt(output, pair, count)
+
+
+def _signed(coefficients: Gains, state: SignArray) -> Gains:
+    """Return c_i x_i for known signs, and |c_i| for unknown ones."""
+    known = coefficients * state.astype(np.int64)
+    return np.asarray(np.where(state == 0, np.abs(coefficients), known))
+
+
+def sign_gains(output: OutputLayer, pair: tuple[int, int], signs: SignArray) -> Gains:
+    """Return the loss of margin by another sign of each last-layer neuron, in units."""
+    first, second = (output.integers[0][k] for k in pair)
+    return np.asarray(2 * (first - second) * signs.astype(np.int64))
+
+
+def weight_gains(output: OutputLayer, pair: tuple[int, int], signs: SignArray) -> list[Gains]:
+    """Return the loss of margin by a flip of each weight in the rows of both classes, in units."""
+    rows = zip((2, -2), (output.integers[0][k] for k in pair), strict=True)
+    return [np.asarray(factor * row * signs.astype(np.int64)) for factor, row in rows]
+
+
+def sum_of_largest(gains: Gains, count: int) -> int:
+    """Return the sum of the `count` largest gains that are positive."""
+    found = np.sort(gains[gains > 0])[::-1][:count]
+    return sum(map(int, found.tolist()))
+
+
+def knapsack(cost: IntArray, gains: Gains, budget: int) -> tuple[Sequence[int], list[int]]:
+    """Return the largest sum of gains for every budget, and what is chosen for the whole budget.
+
+    Each fault is chosen at most once, and the costs of the chosen ones sum to at most the budget.
+    """
+    useful, size, best = _sizes(cost, gains, budget)
+    taken = np.zeros((useful.size, size + 1), dtype=bool)
+    for place, j in enumerate(useful.tolist()):
+        c = int(cost[j])
+        more = best[: size + 1 - c] + int(gains[j])
+        better = more > best[c:]
+        taken[place, c:] = better
+        best[c:] = np.where(better, more, best[c:])
+    chosen, left = [], size
+    for place in reversed(range(useful.size)):
+        if taken[place, left]:
+            chosen.append(int(useful[place]))
+            left -= int(cost[useful[place]])
+    values = list(map(int, best.tolist()))
+    return values + [values[-1]] * (budget - size), chosen
+
+
+def largest_gain(cost: IntArray, gains: Gains, budget: int) -> int:
+    """Return the largest sum of gains for the whole budget, without a table of what is chosen."""
+    useful, size, best = _sizes(cost, gains, budget)
+    for j in timed(useful.tolist()):
+        c = int(cost[j])
+        best[c:] = np.maximum(best[c:], best[: size + 1 - c] + int(gains[j]))
+    return int(best[-1])
+
+
+def _sizes(cost: IntArray, gains: Gains, budget: int) -> tuple[IntArray, int, Any]:
+    """Return which faults are useful, the largest sum of their costs, and no gain for each sum."""
+    useful = np.flatnonzero((gains > 0) & (cost <= budget))
+    size = min(budget, int(cost[useful].sum()))
+    small = sum(map(int, gains[useful].tolist())) < MOST_SMALL
+    return useful, size, np.zeros(size + 1, dtype=np.int64 if small else object)
+
+
+def _doubt(output: OutputLayer, pair: tuple[int, int], count: int) -> Fraction:
+    """Return by how much `count` losses may differ because weights are rounded."""
+    return 2 * count * sum((Fraction(float(output.weight_error[k])) for k in pair), Fraction(0))

@@ -1,0 +1,1 @@
+"""Binary networks in normal form."""

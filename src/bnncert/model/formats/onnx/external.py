@@ -1,0 +1,149 @@
+"""Tensors that an ONNX file keeps in other files of its folder (external data).
+
+``torch.onnx.export`` writes the weights to ``model.onnx.data`` beside ``model.onnx``.  A location
+is a path relative to the folder of the model; it must not lead out of that folder, neither by its
+components nor by symbolic links: otherwise a model from elsewhere could read any file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
+
+import onnx
+
+from bnncert.errors import FormatError, UnsupportedModelError
+from bnncert.model.formats.file_content import check_regular, read_bytes
+from bnncert.model.formats.limits import DEFAULT_LIMITS, Limits, too_large
+from bnncert.model.formats.onnx.element_types import PLAIN_TYPES
+
+#: The entries that say where the bytes of a tensor are; runtimes ignore all others.
+_ENTRIES = ("location", "offset", "length")
+
+
+def read_in_one_piece(path: Path) -> bytes:
+    """Return an ONNX file with the tensors that it keeps in other files, for runtimes."""
+    content = read_bytes(path)
+    model = onnx.ModelProto()
+    model.ParseFromString(content)
+    if not embed_external_data(model, path.parent, str(path), DEFAULT_LIMITS):
+        return content
+    return bytes(model.SerializeToString())
+
+
+def embed_external_data(model: Any, folder: Path, source: str, limits: Limits) -> bool:
+    """Read the tensors in other files into the model; return whether there are any.
+
+    Parameters
+    ----------
+    folder
+        The folder of the model file.
+    limits
+        The total size of the tensors is at most `limits.file`.
+    """
+    # Two tensors may share bytes, so the files alone do not bound the memory.
+    left = limits.file
+    found = False
+    for tensor in _tensors(model.graph):
+        is_external = tensor.data_location == onnx.TensorProto.EXTERNAL
+        # Tensors of other types raise an error where they are used.
+        if not is_external or tensor.data_type not in PLAIN_TYPES:
+            continue
+        found = True
+        content = _content(tensor, folder, source, limits, left)
+        left -= len(content)
+        tensor.raw_data = content
+        tensor.ClearField("external_data")
+        tensor.ClearField("data_location")
+    return found
+
+
+def _tensors(graph: Any) -> Iterator[Any]:
+    """Yield the constants of a graph, also those in attributes of its nodes."""
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+
+
+def _content(tensor: Any, folder: Path, source: str, limits: Limits, left: int) -> bytes:
+    """Return the bytes of one tensor, of which at most `left` may be read."""
+    place = f"{source}: tensor {tensor.name}"
+    stated: dict[str, str] = {}
+    for entry in tensor.external_data:
+        if not isinstance(entry.key, str) or not isinstance(entry.value, str):
+            raise FormatError(f"{place}: an entry of its external data is not UTF-8")
+        if entry.key in _ENTRIES and entry.key in stated:
+            raise FormatError(f"{place}: two entries {entry.key} of its external data")
+        stated[entry.key] = entry.value
+    path = _inside(stated.get("location", ""), folder, place)
+    size = check_regular(path, limits)
+    begin = _count(stated.get("offset", "0"), "offset", place)
+    needed = _needed(tensor, place)
+    length = _count(stated.get("length", str(needed)), "length", place)
+    if length != needed:
+        raise FormatError(
+            f"{place}: {length} bytes of external data; its shape and type need {needed}"
+        )
+    if begin + length > size:
+        raise FormatError(
+            f"{place}: needs the bytes {begin} to {begin + length} of {path}, which has {size}; "
+            "the file is truncated or belongs to another model"
+        )
+    if length > left:
+        raise too_large(source, "has external data of", limits.file, "file")
+    try:
+        with path.open("rb") as file:
+            file.seek(begin)
+            content = file.read(length)
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be read ({error.strerror or error})") from error
+    if len(content) != length:
+        raise FormatError(f"{path}: became shorter while it was read; try again")
+    return content
+
+
+def _inside(location: str, folder: Path, place: str) -> Path:
+    """Return the path of a location; raise if it is not in the folder."""
+    forms = (PurePosixPath(location), PureWindowsPath(location))
+    if not location or "\0" in location:
+        raise FormatError(f"{place}: its external data have no location")
+    if any(form.is_absolute() or form.drive or ".." in form.parts for form in forms):
+        raise UnsupportedModelError(
+            f"{place}: its external data are in {location!r}; only files in the folder of the "
+            "model are read"
+        )
+    path = folder / location
+    try:
+        resolved, root = path.resolve(), folder.resolve()
+    except (OSError, RuntimeError) as error:
+        raise FormatError(f"{path}: cannot be read ({error})") from error
+    if not resolved.is_relative_to(root):
+        raise UnsupportedModelError(
+            f"{place}: its external data are in {location!r}, a link that leads out of the folder "
+            "of the model; copy the file into the folder"
+        )
+    if not path.exists():
+        raise FormatError(
+            f"{path}: no such file; it has the weights of {place.partition(': tensor ')[0]}, keep "
+            "both files in one folder"
+        )
+    return path
+
+
+def _count(text: str, what: str, place: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise FormatError(f"{place}: {what} {text!r} of its external data is not a number of bytes")
+    return int(text)
+
+
+def _needed(tensor: Any, place: str) -> int:
+    """Return the number of bytes that the shape and the type of a tensor take."""
+    if any(n < 0 for n in tensor.dims):
+        raise FormatError(f"{place}: its shape has a negative size")
+    item = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    return int(math.prod(tensor.dims)) * int(item)

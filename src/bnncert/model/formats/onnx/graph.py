@@ -1,0 +1,346 @@
+"""The graph of an ONNX file: its one input, its one output and the nodes between them.
+
+Only nodes that the output depends on are kept, in topological order.  Stored tensors are converted
+to arrays when they are used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import numpy_helper
+
+from bnncert.errors import BnncertError, FormatError, UnsupportedModelError, reason
+from bnncert.model.formats.limits import DEFAULT_LIMITS, Limits
+from bnncert.model.formats.onnx.element_types import PLAIN_TYPES
+from bnncert.model.formats.onnx.external import embed_external_data
+from bnncert.model.formats.onnx.size import check_size
+
+#: Before opset 7 broadcasting had different rules; later opsets than the newest are not known.
+OLDEST_OPSET, NEWEST_OPSET = 7, 28
+
+#: Element types of the network's input.
+INPUT_TYPES: dict[int, np.dtype[Any]] = {
+    onnx.TensorProto.FLOAT: np.dtype(np.float32),
+    onnx.TensorProto.DOUBLE: np.dtype(np.float64),
+    onnx.TensorProto.FLOAT16: np.dtype(np.float16),
+}
+
+#: Names of the standard operator set.
+STANDARD_DOMAINS = ("", "ai.onnx")
+
+#: Entries of the largest constant, and of the largest tensor that depends on the input.
+LARGEST_CONSTANT, LARGEST_VALUE = DEFAULT_LIMITS.matrix, DEFAULT_LIMITS.width
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxNode:
+    """One operator of the graph, with typed access to its attributes."""
+
+    source: str
+    op: str
+    domain: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: dict[str, Any]
+
+    @property
+    def place(self) -> str:
+        """The place of the node in the file, for messages."""
+        return f"{self.source}: node {self.name} ({self.op})"
+
+    def unsupported(self, why: str) -> UnsupportedModelError:
+        """Return the error for a node that is not part of a binary network."""
+        return UnsupportedModelError(f"{self.place}: {why}")
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Convert exceptions that malformed attributes or inputs cause to an error about this."""
+        try:
+            yield
+        except BnncertError:
+            raise
+        except MemoryError as error:
+            raise self.unsupported("not enough memory for this layer") from error
+        except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
+            raise FormatError(f"{self.place}: malformed ({reason(error)})") from error
+
+    def _value(self, name: str, kind: int, kind_name: str) -> Any:
+        attribute = self.attributes[name]
+        if attribute.type != kind:
+            raise FormatError(f"{self.place}: attribute {name} is not {kind_name}")
+        return onnx.helper.get_attribute_value(attribute)
+
+    def integer(self, name: str, default: int) -> int:
+        """Return an integer attribute."""
+        if name not in self.attributes:
+            return default
+        return int(self._value(name, onnx.AttributeProto.INT, "an integer"))
+
+    def number(self, name: str, default: float) -> float:
+        """Return a float attribute: the exact value of its 32 bits."""
+        if name not in self.attributes:
+            return float(np.float32(default))
+        return float(self._value(name, onnx.AttributeProto.FLOAT, "a float"))
+
+    def integers(self, name: str) -> tuple[int, ...] | None:
+        """Return a list of integers, or None if the attribute is absent."""
+        if name not in self.attributes:
+            return None
+        return tuple(int(n) for n in self._value(name, onnx.AttributeProto.INTS, "integers"))
+
+    def text(self, name: str, default: str) -> str:
+        """Return a string attribute."""
+        if name not in self.attributes:
+            return default
+        value: bytes = self._value(name, onnx.AttributeProto.STRING, "a string")
+        return value.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """The part of a model that its output depends on.
+
+    `input_shape` starts with a batch axis of 1 unless the rank is 1.
+    """
+
+    source: str
+    opset: int
+    input_name: str
+    input_shape: tuple[int, ...]
+    input_type: np.dtype[Any]
+    output_name: str
+    nodes: tuple[OnnxNode, ...]
+    tensors: dict[str, Any]
+    metadata: dict[str, str]
+    #: The bytes of the whole model, with the tensors of other files.
+    content: bytes
+
+
+def type_name(code: int) -> str:
+    """Return the name of an element type, for messages."""
+    known = {number: name for name, number in onnx.TensorProto.DataType.items()}
+    return str(known.get(code, f"number {code}"))
+
+
+def tensor_array(tensor: Any, place: str) -> npt.NDArray[Any]:
+    """Return a stored tensor as an array of its own type."""
+    if tensor.data_type not in PLAIN_TYPES:
+        raise UnsupportedModelError(
+            f"{place}: tensor {tensor.name} has element type {type_name(tensor.data_type)}; "
+            "expected numbers of 8 bits or more of a type of NumPy"
+        )
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        raise UnsupportedModelError(
+            f"{place}: tensor {tensor.name} is stored in another file; load the model by its path, "
+            "or save it in one file"
+        )
+    try:
+        array = np.asarray(numpy_helper.to_array(tensor))
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
+        raise FormatError(f"{place}: tensor {tensor.name} is broken ({reason(error)})") from error
+    return array
+
+
+def parse_graph(
+    content: bytes, source: str, folder: Path | None = None, limits: Limits = DEFAULT_LIMITS
+) -> Graph:
+    """Read the bytes of a model file; tensors in other files are read from `folder`."""
+    check_size(content, source)
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(content)
+    except (DecodeError, ValueError, TypeError) as error:
+        raise FormatError(f"{source}: not a readable ONNX file (broken or truncated)") from error
+    graph = model.graph
+    if not graph.node:
+        raise FormatError(f"{source}: no graph in the file; it is not an ONNX model, or empty")
+    _check_names(model, source)
+    if folder is not None and embed_external_data(model, folder, source, limits):
+        content = bytes(model.SerializeToString())
+    opset = _opset(model, source)
+    tensors = {tensor.name: tensor for tensor in graph.initializer}
+    if len(tensors) != len(graph.initializer):
+        raise FormatError(f"{source}: two constants of the graph have the same name")
+    sparse = {tensor.values.name for tensor in graph.sparse_initializer}
+    inputs = [item for item in graph.input if item.name not in tensors]
+    for what, items, expected in (
+        ("inputs", inputs, "one that is not a constant"),
+        ("outputs", graph.output, "one"),
+    ):
+        if len(items) != 1:
+            names = ", ".join(item.name for item in items) or "none"
+            raise UnsupportedModelError(
+                f"{source}: {len(items)} graph {what} ({names}); expected {expected}"
+            )
+    name, output = inputs[0].name, graph.output[0].name
+    nodes = [_node(proto, source, number) for number, proto in enumerate(graph.node)]
+    shape = _input_shape(inputs[0], source)
+    live = _live_nodes(nodes, {name, *tensors}, sparse, output, source)
+    own = {(function.domain, function.name) for function in model.functions}
+    for node in live:
+        if (node.domain, node.op) in own:
+            raise node.unsupported("the file defines this operator itself, as a function")
+    return Graph(
+        source=source,
+        opset=opset,
+        input_name=name,
+        input_shape=shape,
+        input_type=INPUT_TYPES[inputs[0].type.tensor_type.elem_type],
+        output_name=output,
+        nodes=live,
+        tensors=tensors,
+        metadata={_text(item.key): _text(item.value) for item in model.metadata_props},
+        content=content,
+    )
+
+
+def _check_names(model: Any, source: str) -> None:
+    """Raise for names that are not UTF-8: protobuf returns them as bytes, not as text."""
+    graph = model.graph
+    places: list[tuple[str, Iterable[str | bytes]]] = [
+        ("an operator set", (item.domain for item in model.opset_import)),
+        ("a function", (name for f in model.functions for name in (f.domain, f.name))),
+        ("a graph input", (item.name for item in graph.input)),
+        ("a graph output", (item.name for item in graph.output)),
+        ("a constant", (tensor.name for tensor in graph.initializer)),
+        ("a sparse constant", (tensor.values.name for tensor in graph.sparse_initializer)),
+    ]
+    for number, node in enumerate(graph.node):
+        what = f"node number {number}"
+        places += [
+            (what, (node.name, node.op_type, node.domain)),
+            (f"an input of {what}", node.input),
+            (f"an output of {what}", node.output),
+            (f"an attribute of {what}", (item.name for item in node.attribute)),
+        ]
+    for what, names in places:
+        for name in names:
+            if isinstance(name, bytes):
+                raise FormatError(f"{source}: the name of {what} is not UTF-8 ({_text(name)})")
+
+
+def newest_opset() -> int:
+    """Return the newest operator set of both the reader and the installed package `onnx`."""
+    return min(NEWEST_OPSET, int(onnx.defs.onnx_opset_version()))
+
+
+def _opset(model: Any, source: str) -> int:
+    versions = {int(o.version) for o in model.opset_import if o.domain in STANDARD_DOMAINS}
+    if not versions:
+        raise FormatError(f"{source}: the file does not state its ONNX operator set")
+    if len(versions) > 1:
+        listed = ", ".join(str(version) for version in sorted(versions))
+        raise FormatError(f"{source}: the file names several ONNX operator sets ({listed})")
+    opset = versions.pop()
+    newest = newest_opset()
+    if not OLDEST_OPSET <= opset <= newest:
+        raise UnsupportedModelError(
+            f"{source}: ONNX operator set {opset}; supported are {OLDEST_OPSET} to {newest}"
+        )
+    return opset
+
+
+def _input_shape(item: Any, source: str) -> tuple[int, ...]:
+    place = f"{source}: input {item.name}"
+    tensor = item.type.tensor_type
+    if not item.type.HasField("tensor_type") or tensor.elem_type not in INPUT_TYPES:
+        raise UnsupportedModelError(f"{place}: expected a tensor of floats")
+    if not tensor.HasField("shape") or not tensor.shape.dim:
+        raise UnsupportedModelError(f"{place}: its shape is not declared")
+    sizes = [int(d.dim_value) if d.HasField("dim_value") else None for d in tensor.shape.dim]
+    if len(sizes) > 1:
+        if sizes[0] not in (None, 0, -1, 1):
+            raise UnsupportedModelError(
+                f"{place}: its first axis has {sizes[0]} entries; expected a batch axis (1 or "
+                "symbolic)"
+            )
+        sizes[0] = 1
+    shape = []
+    for axis, size in enumerate(sizes):
+        if size is None or size <= 0:
+            raise UnsupportedModelError(
+                f"{place}: axis {axis} has no fixed size; only a leading batch axis may vary"
+            )
+        shape.append(size)
+    entries = math.prod(shape)
+    if entries > LARGEST_VALUE:
+        raise UnsupportedModelError(f"{place}: {entries} entries are more than bnncert supports")
+    return tuple(shape)
+
+
+def _text(text: str | bytes) -> str:
+    # Protobuf returns a string that is not UTF-8 as bytes.
+    return text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else text
+
+
+def _printable(text: str | bytes) -> str:
+    """Return names of a file as one line without control characters."""
+    return "".join(letter if letter.isprintable() else "?" for letter in _text(text))
+
+
+def _node(proto: Any, source: str, number: int) -> OnnxNode:
+    outputs = tuple(proto.output)
+    name = proto.name or next((output for output in outputs if output), f"number {number}")
+    node = OnnxNode(
+        source=source,
+        op=_printable(proto.op_type),
+        domain=_printable(proto.domain),
+        name=_printable(name),
+        inputs=tuple(proto.input),
+        outputs=outputs,
+        attributes={attribute.name: attribute for attribute in proto.attribute},
+    )
+    if len(node.attributes) != len(proto.attribute):
+        raise FormatError(f"{node.place}: an attribute is given twice")
+    return node
+
+
+def _live_nodes(
+    nodes: Sequence[OnnxNode], known: set[str], sparse: set[str], output: str, source: str
+) -> tuple[OnnxNode, ...]:
+    """Return the nodes that `output` depends on, in topological order."""
+    producer: dict[str, OnnxNode] = {}
+    for node in nodes:
+        for name in node.outputs:
+            if name and (name in producer or name in known):
+                raise FormatError(f"{node.place}: tensor {name} is defined twice")
+            if name:
+                producer[name] = node
+    if output not in producer:
+        raise FormatError(f"{source}: no node computes the graph output {output}")
+    order: list[OnnxNode] = []
+    state: dict[int, str] = {}
+    stack: list[tuple[OnnxNode, bool]] = [(producer[output], False)]
+    while stack:
+        node, leaving = stack.pop()
+        if leaving:
+            state[id(node)] = "done"
+            order.append(node)
+            continue
+        if id(node) in state:
+            continue
+        state[id(node)] = "open"
+        stack.append((node, True))
+        for name in node.inputs:
+            if not name or name in known:
+                continue
+            if name in sparse:
+                raise node.unsupported(f"sparse tensor {name} is not supported")
+            if name not in producer:
+                raise FormatError(f"{node.place}: its input {name} is defined nowhere")
+            before = producer[name]
+            if state.get(id(before)) == "open":
+                raise FormatError(f"{node.place}: the graph has a cycle through {name}")
+            stack.append((before, False))
+    return tuple(order)

@@ -1,0 +1,173 @@
+r"""Activations with several levels, as sums of signs.
+
+A non-decreasing step function with K steps of height 1 is
+
+    f(v) = #{k : v >= t_k} + #{k : v > t_k} = K / 2 + sum_k s_k / 2,
+
+where the first count is over thresholds at which the step is taken and the second over those at
+which it is not (`strict`), and s_k = sign(v - t_k) with the value +1 or -1 at zero.  So a neuron
+with K + 1 levels is K sign neurons with the same weights.  Since sign(-v) with +1 at zero is the
+negative of sign(v) with -1 at zero, strict steps are negated neurons, and all signs of one stage
+have the same value at zero.
+
+The signs of one position are in the order of their thresholds: s_1 >= s_2 >= .. >= s_K.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.arrays import FloatArray, IntArray
+from bnncert.model.description import Divide, Scale, Shift, take_step
+from bnncert.model.formats.onnx.exact import tidy
+from bnncert.model.formats.onnx.graph import LARGEST_VALUE, OnnxNode
+from bnncert.model.formats.onnx.operands import arithmetic_value
+from bnncert.model.formats.onnx.ranges import clipped_ranges
+from bnncert.model.formats.onnx.stages import add_stage, stage_of
+from bnncert.model.formats.onnx.value import GraphWalk, Value, positions
+from bnncert.model.formats.onnx.windows import MOST_CONNECTIONS
+from bnncert.model.matrices import csr_matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """The steps of v / divisor + shift, for each position."""
+
+    #: One row for each position, or one row for all; in ascending order.
+    thresholds: FloatArray
+    #: Whether a value equal to the threshold is below the step.
+    strict: npt.NDArray[np.bool_]
+    #: One number for each position.
+    divisor: FloatArray
+    shift: FloatArray
+
+
+def count_steps(walk: GraphWalk, value: Value, node: OnnxNode, steps: Steps) -> Value:
+    """Return the number of steps that each entry of a value has taken."""
+    value = arithmetic_value(value, node)
+    check_levels(value.size, steps.strict.size, node)
+    value = value.then(Divide(steps.divisor)).then(Shift(steps.shift))
+    always, never = _constant_steps(steps, value)
+    value = replace(value, clip=None)
+    used = ~(np.all(always, axis=0) | np.all(never, axis=0))
+    base = int(np.count_nonzero(np.all(always, axis=0)))
+    count = int(np.count_nonzero(used))
+    if count == 0:
+        raise node.unsupported("its result does not depend on its input")
+    grid = (value.size, count)
+    fixed = (always | never)[:, used].reshape(-1)
+    turn = np.broadcast_to(np.where(steps.strict[used], -1.0, 1.0), grid).reshape(-1)
+    turn = np.where(fixed, 1.0, turn)
+    thresholds = np.broadcast_to(steps.thresholds[:, used], grid).reshape(-1)
+    every = np.repeat(positions(value.size), count)
+    copies = replace(
+        value,
+        shape=(every.size,),
+        index=value.index[every],
+        steps=tuple(take_step(step, every) for step in value.steps),
+    ).then(Shift(-thresholds))
+    # A step that is always or never taken is a constant neuron: 0 v + 1 or 0 v - 1.
+    copies = copies.then(Scale(np.where(fixed, 0.0, turn)))
+    copies = copies.then(
+        Shift(np.where(fixed, np.where(always[:, used].reshape(-1), 1.0, -1.0), 0))
+    )
+    stage = stage_of(copies, value.name or node.name, "plus", walk.as_written)
+    signs = add_stage(walk, copies, stage, ())
+    if count == 1:
+        taken = signs.reshaped(value.shape).then(Scale(turn))
+    else:
+        taken = sum_of_signs(signs, value.shape, turn.astype(np.int8).reshape(grid))
+    half = taken.then(Scale(taken.uniformly(0.5)))
+    return half.then(Shift(taken.uniformly(count / 2 + base)))
+
+
+def check_levels(size: int, steps: int, node: OnnxNode) -> None:
+    """Raise if so many positions with so many steps are too many neurons."""
+    if size * steps > LARGEST_VALUE:
+        raise node.unsupported(f"{size} values with {steps + 1} levels are too many neurons")
+
+
+def sum_of_signs(signs: Value, shape: tuple[int, ...], turn: npt.NDArray[np.int8]) -> Value:
+    """Return the sum of the signs of each position, whose directions are the rows of `turn`."""
+    size, count = turn.shape
+    matrix = csr_matrix(
+        turn.reshape(-1).copy(),
+        positions(size * count).astype(np.int32),
+        (positions(size + 1) * count).astype(np.int32),
+        (size, size * count),
+    )
+    return replace(signs, shape=shape, index=positions(size), matrix=matrix, levels=count)
+
+
+def _constant_steps(
+    steps: Steps, value: Value
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Return which steps a clipped value always takes, and which it never takes."""
+    grid = (value.size, steps.strict.size)
+    always, never = np.zeros(grid, dtype=bool), np.zeros(grid, dtype=bool)
+    ranges = clipped_ranges(value)
+    if ranges is None:
+        return always, never
+    table = np.column_stack([np.broadcast_to(steps.thresholds, grid), ranges.which])
+    different, which = np.unique(table, axis=0, return_inverse=True)
+    for number, row in enumerate(different):
+        thresholds = list(map(Fraction, row[:-1].tolist()))
+        low, high = ranges.different[int(row[-1])]
+        at = which.reshape(-1) == number
+        pairs = list(zip(thresholds, steps.strict.tolist(), strict=True))
+        always[at] = [low > t or (low == t and not strict) for t, strict in pairs]
+        never[at] = [high < t or (high == t and strict) for t, strict in pairs]
+    return always, never
+
+
+def sign_columns(value: Value) -> tuple[IntArray, npt.NDArray[np.int8]]:
+    """Return the signs that each position of a value with levels sums up, and their directions."""
+    matrix = value.matrix
+    columns = matrix.indices.reshape(-1, value.levels)[value.index]
+    return columns.astype(np.int64), matrix.data.reshape(-1, value.levels)[value.index]
+
+
+def expanded(matrix: Any, value: Value, node: OnnxNode) -> Any:
+    """Return the product of a matrix with the sums of signs that the positions of a value are."""
+    if matrix.nnz * value.levels > MOST_CONNECTIONS:
+        raise node.unsupported(
+            f"{matrix.nnz * value.levels} connections are too many, because the quantiser before "
+            f"it has {value.levels + 1} levels; one that only quantises the input can be left out "
+            "for inputs that are quantised already"
+        )
+    columns, direction = sign_columns(value)
+    product = csr_matrix(
+        (matrix.data[:, None] * direction[matrix.indices]).reshape(-1),
+        columns[matrix.indices].reshape(-1).astype(np.int32),
+        matrix.indptr * np.asarray(value.levels, dtype=matrix.indptr.dtype),
+        (matrix.shape[0], value.width),
+    )
+    product.has_sorted_indices = False
+    return tidy(product)
+
+
+def pooled_levels(windows: Any, value: Value) -> Any:
+    """Return the rows of the K sums of signs over each window, window by window.
+
+    The maximum of the levels of a window is the number of steps that some position has taken,
+    because the steps are in the order of their thresholds.
+    """
+    count = value.levels
+    columns, direction = sign_columns(value)
+    owner = np.repeat(positions(windows.shape[0]), np.diff(windows.indptr))
+    rows = owner[:, None] * count + positions(count)
+    order = np.argsort(rows.reshape(-1), kind="stable")
+    lengths = np.repeat(np.diff(windows.indptr), count)
+    product = csr_matrix(
+        direction[windows.indices].reshape(-1)[order],
+        columns[windows.indices].reshape(-1)[order].astype(np.int32),
+        np.concatenate(([0], np.cumsum(lengths))).astype(np.int32),
+        (windows.shape[0] * count, value.width),
+    )
+    product.has_sorted_indices = False
+    return tidy(product)

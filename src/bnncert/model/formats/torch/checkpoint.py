@@ -1,0 +1,152 @@
+"""PyTorch checkpoints (.pt, .pth, .safetensors) and the file that describes their layers.
+
+A checkpoint contains only weights.  A JSON file next to it lists the layers::
+
+    {"input_shape": [784],
+     "layers": [{"type": "linear", "weights": "fc1", "quantizer": "sign"},
+                {"type": "batchnorm", "weights": "bn1", "eps": 1e-5},
+                {"type": "sign", "zero": "plus"},
+                {"type": "linear", "weights": "fc2"}]}
+
+Checkpoints are read with ``weights_only=True``, so that no code in them is executed.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bnncert.errors import FormatError, reason
+from bnncert.model.description import ModelDescription
+from bnncert.model.formats.file_content import parse_json
+from bnncert.model.formats.layer_chain import FileLayer
+from bnncert.model.formats.torch.layer_roles import LAYER_TYPES, TorchLayer, describe_layers
+from bnncert.model.formats.torch.module import import_torch
+from bnncert.model.formats.torch.safetensors_ import read_safetensors
+from bnncert.model.formats.torch.traced_operators import tensor_array
+from bnncert.model.formats.weight_arrays import bound_array
+
+#: Entries of a checkpoint under which trainers keep the state of the model.
+_STATE_KEYS = ("state_dict", "model_state_dict", "model")
+
+#: An entry of batch normalisation that inference does not use.
+_UNUSED = "num_batches_tracked"
+
+
+def read_checkpoint(
+    content: bytes, source: str, layers: bytes, layers_source: str
+) -> ModelDescription:
+    """Read a network from a checkpoint and the description of its layers."""
+    tree = _parsed(layers, layers_source)
+    if source.endswith(".safetensors"):
+        arrays: Mapping[str, Any] = read_safetensors(content, source)
+    else:
+        arrays = _state(content, source)
+    used: set[str] = set()
+    described = [
+        _layer(entry, number, arrays, used, source, layers_source)
+        for number, entry in enumerate(_list(tree, "layers", layers_source))
+    ]
+    spare = sorted(key for key in set(arrays) - used if not key.endswith(_UNUSED))
+    if spare:
+        raise FormatError(
+            f"{layers_source}: no layer uses {spare[0]} of {source} "
+            f"({len(spare)} such arrays); every weight must belong to a layer"
+        )
+    lo, hi = (
+        bound_array(tree[key], f"{layers_source}: {key}") if key in tree else None
+        for key in ("input_lo", "input_hi")
+    )
+    return describe_layers(described, _input_shape(tree, layers_source), source, lo, hi)
+
+
+def _parsed(content: bytes, source: str) -> dict[str, Any]:
+    tree = parse_json(content, source)
+    if not isinstance(tree, dict):
+        raise FormatError(f"{source}: expected a JSON object with input_shape and layers")
+    known = ("input_shape", "layers", "input_lo", "input_hi")
+    for key in tree:
+        if key not in known:
+            raise FormatError(f"{source}: unknown key {key}; expected {', '.join(known)}")
+    return tree
+
+
+def _list(tree: dict[str, Any], key: str, source: str) -> list[Any]:
+    value = tree.get(key)
+    if not isinstance(value, list) or not value:
+        raise FormatError(f"{source}: {key} is missing or not a list")
+    return value
+
+
+def _input_shape(tree: dict[str, Any], source: str) -> tuple[int, ...]:
+    shape = _list(tree, "input_shape", source)
+    if not all(type(n) is int and n > 0 for n in shape):
+        raise FormatError(f"{source}: input_shape {shape}; expected positive integers, no batch")
+    return tuple(shape)
+
+
+def _layer(
+    entry: Any,
+    number: int,
+    arrays: Mapping[str, Any],
+    used: set[str],
+    source: str,
+    layers_source: str,
+) -> TorchLayer:
+    kind = entry.get("type") if isinstance(entry, dict) else None
+    if not isinstance(kind, str) or kind not in LAYER_TYPES:
+        raise FormatError(
+            f"{layers_source}: layer {number} has type {kind!r}; expected {', '.join(LAYER_TYPES)}"
+        )
+    options, needed, optional = LAYER_TYPES[kind]
+    prefix = entry.get("weights")
+    if (prefix is not None) != bool(needed) or not isinstance(prefix, str | None):
+        wanted = '"weights", a name in the checkpoint' if needed else "no weights"
+        raise FormatError(f"{layers_source}: layer {number} ({kind}): expected {wanted}")
+    name = str(number) if prefix is None else prefix
+    for key in entry:
+        # A misspelt option "quantizer" must not be ignored: the weights would stay latent.
+        if key not in ("type", "weights", *options):
+            raise FormatError(
+                f"{layers_source}: layer {number} ({kind}): unknown option {key}; "
+                f"expected {', '.join(options) or 'none'}"
+            )
+    layer = FileLayer(source, name, kind)
+    found = {}
+    for role in (*needed, *optional):
+        key = f"{prefix}.{role}"
+        if key in arrays:
+            used.add(key)
+            value = arrays[key]
+            is_array = isinstance(value, np.ndarray)
+            found[role] = value if is_array else tensor_array(value, layer, role)
+        elif role in needed:
+            raise layer.broken(f"the checkpoint has no {key}")
+    return TorchLayer(layer, {key: entry[key] for key in options if key in entry}, found)
+
+
+def _state(content: bytes, source: str) -> dict[str, Any]:
+    torch = import_torch("checkpoints")
+    try:
+        state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise FormatError(
+            f"{source}: has objects other than tensors, or is broken; save model.state_dict()"
+        ) from error
+    except Exception as error:  # torch raises many types on broken files
+        raise FormatError(f"{source}: not a readable checkpoint ({reason(error)})") from error
+    for key in _STATE_KEYS:
+        if isinstance(state, dict) and isinstance(state.get(key), dict):
+            state = state[key]
+            break
+    if not isinstance(state, dict):
+        raise FormatError(f"{source}: expected a state dict, tensors by name; save state_dict()")
+    tensors = {str(key): value for key, value in state.items() if torch.is_tensor(value)}
+    if len(tensors) != len(state):
+        other = next(key for key, value in state.items() if not torch.is_tensor(value))
+        raise FormatError(f"{source}: {other} is not a tensor; save model.state_dict()")
+    return tensors

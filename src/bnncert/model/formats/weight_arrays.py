@@ -1,0 +1,245 @@
+"""Networks as arrays W0, b0, W1, b1, ..., which .npz and .json files contain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.arrays import FloatArray
+from bnncert.errors import FormatError
+from bnncert.model.description import (
+    ElementwiseStep,
+    ModelDescription,
+    Scale,
+    Shift,
+    SignZero,
+    Stage,
+)
+from bnncert.model.formats.limits import DEFAULT_LIMITS, Limits, too_many
+from bnncert.model.matrices import CsrArrays, as_sparse, factor_sparse, is_sparse
+
+
+def array_stages(
+    weights: Sequence[Any],
+    biases: Sequence[FloatArray],
+    source: str,
+    *,
+    sign_zero: SignZero | None = None,
+    structural: bool = False,
+) -> tuple[Stage, ...]:
+    """Return the stages of x_i = sign(W_i x_{i-1} + b_i), scores = W_{L+1} x_L + b_{L+1}."""
+    if len(weights) < 2 or len(weights) != len(biases):
+        raise FormatError(
+            f"{source}: {len(weights)} weight and {len(biases)} bias arrays; expected W0, b0, "
+            "W1, b1, ... with at least one hidden layer and the output layer"
+        )
+    stages = []
+    for i, (w, b) in enumerate(zip(weights, biases, strict=True)):
+        rows = _checked_matrix(w, f"W{i}", source)
+        if b.shape != (w.shape[0],):
+            raise FormatError(
+                f"{source}: b{i} has shape {b.shape}; expected ({w.shape[0]},) to match W{i}"
+            )
+        if not np.all(np.isfinite(b)):
+            raise FormatError(f"{source}: b{i} contains NaN or infinity")
+        steps: tuple[ElementwiseStep, ...] = (Shift(b),)
+        hidden = i + 1 < len(weights)
+        if hidden:
+            rows, steps = _factored(rows, steps)
+        stages.append(
+            Stage(
+                weights=rows,
+                steps=steps,
+                name=f"W{i}",
+                sign_zero=sign_zero if hidden else None,
+                structural=structural,
+            )
+        )
+    return tuple(stages)
+
+
+def _checked_matrix(matrix: Any, name: str, source: str) -> Any:
+    """Return a weight matrix in sparse rows."""
+    if matrix.ndim != 2 or 0 in matrix.shape or not _is_real(matrix):
+        raise FormatError(
+            f"{source}: {name} has shape {matrix.shape} and type {matrix.dtype}; expected a "
+            "non-empty real matrix with one row per neuron"
+        )
+    usable = _usable(matrix, name, source)
+    rows = as_sparse(usable) if is_sparse(usable) else CsrArrays.of_dense(usable)
+    if not np.all(np.isfinite(rows.data)):
+        raise FormatError(f"{source}: {name} contains NaN or infinity")
+    return rows
+
+
+def _factored(
+    rows: Any, steps: tuple[ElementwiseStep, ...]
+) -> tuple[Any, tuple[ElementwiseStep, ...]]:
+    """Move one factor out of every row into the steps if that leaves a ternary matrix."""
+    split = factor_sparse(rows)
+    if split is None:
+        return rows, steps
+    ternary, factor = split
+    return ternary, (Scale(factor), *steps) if np.any(factor != 1.0) else steps
+
+
+def _usable(matrix: Any, name: str, source: str) -> Any:
+    """Return a matrix in native byte order, of a type that SciPy supports."""
+    if matrix.dtype.kind == "f" and matrix.dtype.itemsize > 8:
+        raise FormatError(f"{source}: {name} has type {matrix.dtype}; expected at most float64")
+    stored = matrix.data if is_sparse(matrix) else matrix
+    if stored.dtype.kind in "iu" and not _is_exact(stored, stored.astype(np.float64)):
+        raise FormatError(f"{source}: {name} has numbers that float64 cannot hold exactly")
+    small = matrix.dtype.kind == "f" and matrix.dtype.itemsize < 4
+    return matrix.astype(np.float32 if small else matrix.dtype.newbyteorder("="), copy=False)
+
+
+def _is_exact(array: npt.NDArray[Any], floats: FloatArray) -> bool:
+    if array.dtype.kind in "iu":
+        return bool(np.all(np.abs(floats) <= 2.0**53))
+    return bool(np.all((floats.astype(array.dtype) == array) | np.isnan(floats)))
+
+
+def _is_real(array: Any) -> bool:
+    return bool(np.issubdtype(array.dtype, np.integer) or np.issubdtype(array.dtype, np.floating))
+
+
+def describe_mapping(
+    content: Mapping[str, Any], source: str, kind: str, limits: Limits = DEFAULT_LIMITS
+) -> ModelDescription:
+    """Describe the network in a mapping with the keys of formats like .npz."""
+    count = 0
+    while f"W{count}" in content:
+        count += 1
+    if count == 0:
+        raise FormatError(f"{source}: no array W0; expected keys W0, b0, W1, b1, ...")
+    missing = [f"b{i}" for i in range(count) if f"b{i}" not in content]
+    if missing:
+        raise FormatError(f"{source}: array {missing[0]} is missing")
+    known = {f"{letter}{i}" for i in range(count) for letter in "Wb"}
+    known |= {"input_lo", "input_hi", "input_shape", "sign_zero", "integer_weights", "pixel_step"}
+    unknown = sorted(set(content) - known)
+    if unknown:
+        raise FormatError(
+            f"{source}: unknown array {unknown[0]}; expected W0, b0, .., W{count - 1}"
+        )
+    weights = [content[f"W{i}"] for i in range(count)]
+    _check_sizes(weights, source, limits)
+    stages = array_stages(
+        weights,
+        [_floats(content, f"b{i}", source) for i in range(count)],
+        source,
+        sign_zero=_sign_zero(content, source),
+        structural="integer_weights" in content
+        and bool(np.any(_floats(content, "integer_weights", source))),
+    )
+    return ModelDescription(
+        stages=stages,
+        input_shape=_input_shape(content, stages[0].weights.shape[1], source),
+        input_lo=_floats(content, "input_lo", source) if "input_lo" in content else None,
+        input_hi=_floats(content, "input_hi", source) if "input_hi" in content else None,
+        source=source,
+        kind=kind,
+        pixel_step=_pixel_step(content, source),
+    )
+
+
+def _check_sizes(weights: Sequence[Any], source: str, limits: Limits) -> None:
+    for i, matrix in enumerate(weights):
+        where = f"{source}: W{i}"
+        if max(matrix.shape, default=0) > limits.width:
+            raise too_many(where, f"shape {matrix.shape}", limits.width, "width")
+        # The output layer is converted to a dense matrix.
+        sparse = is_sparse(matrix) and i + 1 < len(weights)
+        entries = matrix.nnz if sparse else math.prod(matrix.shape)
+        if entries > limits.matrix:
+            raise too_many(where, f"{entries} entries", limits.matrix, "matrix")
+
+
+def _pixel_step(content: Mapping[str, Any], source: str) -> float | None:
+    if "pixel_step" not in content:
+        return None
+    array = _floats(content, "pixel_step", source)
+    if array.size != 1 or not 0 < float(array.reshape(-1)[0]) < np.inf:
+        raise FormatError(f"{source}: pixel_step is {array}; expected one number > 0")
+    return float(array.reshape(-1)[0])
+
+
+def _input_shape(content: Mapping[str, Any], inputs: int, source: str) -> tuple[int, ...]:
+    if "input_shape" not in content:
+        return (inputs,)
+    numbers = _floats(content, "input_shape", source).reshape(-1)
+    whole = np.all(np.isfinite(numbers)) and np.all(numbers == np.rint(numbers))
+    if not whole or np.any(numbers < 1) or float(np.prod(numbers)) != inputs:
+        shown = tuple(int(n) if whole else float(n) for n in numbers)
+        raise FormatError(f"{source}: input_shape {shown} does not hold {inputs} inputs")
+    return tuple(int(n) for n in numbers)
+
+
+def _floats(content: Mapping[str, Any], name: str, source: str) -> FloatArray:
+    array: npt.NDArray[Any] = content[name]
+    if array.dtype != bool and not _is_real(array):
+        raise FormatError(f"{source}: {name} has type {array.dtype}; expected real numbers")
+    floats = array.astype(np.float64)
+    if not _is_exact(array, floats):
+        # Rounded numbers would describe a different network.
+        raise FormatError(f"{source}: {name} has numbers that float64 cannot hold exactly")
+    return floats
+
+
+def _sign_zero(content: Mapping[str, Any], source: str) -> SignZero | None:
+    if "sign_zero" not in content:
+        return None
+    array = np.asarray(content["sign_zero"])
+    value = str(array.reshape(-1)[0]) if array.size == 1 else str(array)
+    for known in ("plus", "minus", "either"):
+        if value == known:
+            return known
+    raise FormatError(f"{source}: sign_zero is {value!r}; expected plus, minus or either")
+
+
+def bound_array(value: object, what: str) -> FloatArray:
+    """Return a side of the data box that a JSON text states: one number, or a list."""
+    try:
+        return np.array(value, dtype=np.float64).reshape(-1)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise FormatError(f"{what} is not a number or a list of numbers") from error
+
+
+def mapping_of(description: ModelDescription) -> dict[str, Any]:
+    """Return the arrays of a description whose stages are W x + b (as writers receive them).
+
+    The matrices W stay sparse: each writer chooses how to store them.
+    """
+    content: dict[str, Any] = {}
+    beyond_ternary = False
+    conventions = {stage.sign_zero for stage in description.stages[:-1]}
+    if len(conventions) > 1:
+        raise FormatError(
+            "layers with different values of sign(0) cannot be written to this format; "
+            "choose one with --sign-zero"
+        )
+    for i, stage in enumerate(description.stages):
+        (shift,) = stage.steps
+        assert isinstance(shift, Shift)
+        content[f"W{i}"] = stage.weights
+        content[f"b{i}"] = shift.offset
+        hidden_integer = 0 < i < len(description.stages) - 1
+        beyond_ternary |= hidden_integer and bool(np.any(np.abs(stage.weights.data) > 1))
+    if beyond_ternary:
+        content["integer_weights"] = np.array(True)
+    (sign_zero,) = conventions
+    if sign_zero is not None:
+        content["sign_zero"] = np.array(sign_zero)
+    if description.input_lo is not None:
+        content["input_lo"] = description.input_lo
+    if description.input_hi is not None:
+        content["input_hi"] = description.input_hi
+    content["input_shape"] = np.array(description.input_shape, dtype=np.int64)
+    if description.pixel_step is not None:
+        content["pixel_step"] = np.array(description.pixel_step)
+    return content

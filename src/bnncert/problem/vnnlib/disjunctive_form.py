@@ -1,0 +1,271 @@
+"""The disjunctive normal form of comparisons that are joined by and, or and not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import chain
+from typing import Any, Final, NamedTuple, TypeAlias, cast
+
+from bnncert.errors import FormatError
+from bnncert.model.rationals import square_root
+from bnncert.problem.vnnlib.linear_form import ZERO, Linear
+from bnncert.problem.vnnlib.messages import error_at
+from bnncert.problem.vnnlib.query import Disjunct, EuclideanBall, LinearConstraint
+
+MAX_DISJUNCTS: Final = 100_000
+MAX_PRODUCT_SIZE: Final = 5_000_000
+MAX_BOX_ENTRIES: Final = 20_000_000
+
+
+class Cylinder(NamedTuple):
+    """``sum (X_i - c_i)^2 <= squared_radius`` over the pairs (i, c_i) of `centre`."""
+
+    centre: tuple[tuple[int, Fraction], ...]
+    squared_radius: Fraction
+    strict: bool
+    line: int
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """A conjunction of literals; blocks are compared by identity, so that boxes can be cached."""
+
+    lower: tuple[tuple[int, Fraction], ...] = ()
+    upper: tuple[tuple[int, Fraction], ...] = ()
+    inputs: tuple[LinearConstraint, ...] = ()
+    outputs: tuple[LinearConstraint, ...] = ()
+    cylinders: tuple[Cylinder, ...] = ()
+
+
+# A formula in disjunctive normal form: a disjunction of conjunctions of blocks. The empty
+# disjunction is "false", the empty conjunction is "true".
+Formula = list[tuple[Block, ...]]
+
+
+def _merge(blocks: Sequence[Block]) -> Block:
+    if len(blocks) == 1:
+        return blocks[0]
+    made: dict[str, Any] = {
+        name: tuple(chain.from_iterable(getattr(block, name) for block in blocks))
+        for name in Block.__slots__
+    }
+    return Block(**made)
+
+
+class _Box(NamedTuple):
+    """Bounds collected so far; ``None`` where there is none yet."""
+
+    lower: tuple[Fraction | None, ...]
+    upper: tuple[Fraction | None, ...]
+    empty: bool
+
+
+def _tighter(
+    side: tuple[Fraction | None, ...],
+    bounds: Iterable[tuple[int, Fraction]],
+    pick: Callable[[Fraction, Fraction], Fraction],
+) -> tuple[Fraction | None, ...]:
+    """Return one side of a box with more bounds; an unchanged side keeps its tuple."""
+    if not bounds:
+        return side
+    values = list(side)
+    for index, value in bounds:
+        known = values[index]
+        values[index] = value if known is None else pick(known, value)
+    return tuple(values)
+
+
+def _tighten(box: _Box, block: Block) -> _Box:
+    """Intersect a box with the bounds of a block."""
+    lower, empty = _tighter(box.lower, block.lower, max), box.empty
+    upper = _tighter(box.upper, block.upper, min)
+    if not empty:
+        for index, _ in chain(block.lower, block.upper):
+            low, high = lower[index], upper[index]
+            if low is not None and high is not None and low > high:
+                empty = True
+                break
+    return _Box(lower, upper, empty)
+
+
+_Side: TypeAlias = tuple[Fraction, ...]
+
+
+class _Shape(NamedTuple):
+    """The box and the ball of a disjunct, without its linear constraints."""
+
+    lower: _Side
+    upper: _Side
+    ball: EuclideanBall | None
+
+
+def _outside(box: _Box, index: int, value: Fraction) -> Fraction:
+    """Return the distance of a value from the interval of an input."""
+    low, high = box.lower[index], box.upper[index]
+    if low is not None and value < low:
+        return low - value
+    return value - high if high is not None and value > high else ZERO
+
+
+class DisjunctiveForm:
+    """Combines formulas in disjunctive normal form, within limits, and returns the disjuncts.
+
+    Parameters
+    ----------
+    path : str
+        The name of the text in error messages.
+    place : callable
+        Name and line of the declaration of an input (``"X"``) or output (``"Y"``) by its index.
+    """
+
+    def __init__(self, path: str, place: Callable[[str, int], tuple[str, int]]) -> None:
+        self.path = path
+        self.place = place
+        self.product_size = 0
+
+    def error(self, found: str, expected: str, line: int) -> FormatError:
+        """Return the error for a line of this text."""
+        return error_at(self.path, line, found, expected)
+
+    def literal(self, form: Linear, strict: bool, line: int) -> Formula:
+        """Return the formula ``form <= 0`` (``< 0`` when strict)."""
+        coefficients, constant = form
+        if not coefficients:
+            return [()] if constant < 0 or (constant == 0 and not strict) else []
+        if len(coefficients) == 1:
+            [(key, coefficient)] = coefficients.items()
+            if key >= 0:
+                bound = ((key, -constant / coefficient),)
+                return [(Block(upper=bound) if coefficient > 0 else Block(lower=bound),)]
+        inputs = tuple(sorted((k, c) for k, c in coefficients.items() if k >= 0))
+        outputs = tuple(sorted((-1 - k, c) for k, c in coefficients.items() if k < 0))
+        if inputs and outputs:
+            names = self.place("X", inputs[0][0])[0], self.place("Y", outputs[0][0])[0]
+            found = f"a comparison of input {names[0]} with output {names[1]}"
+            expected = "only inputs or only outputs in one comparison (a mixture is unsupported)"
+            raise self.error(found, expected, line)
+        constraint = (LinearConstraint(inputs, outputs, constant, strict, line),)
+        return [(Block(inputs=constraint) if inputs else Block(outputs=constraint),)]
+
+    def disjoin(self, formulas: Iterable[Formula], line: int) -> Formula:
+        """Return the disjunction of the formulas."""
+        result = list(chain.from_iterable(formulas))
+        self.check_count(len(result), line)
+        return result
+
+    def conjoin(self, formulas: Iterable[Formula], line: int) -> Formula:
+        """Return the conjunction of the formulas.
+
+        Formulas without ``or`` are merged to one block, which all products share.
+        """
+        plain: list[Block] = []
+        branching: list[Formula] = []
+        for formula in formulas:
+            if not formula:
+                return []
+            if len(formula) == 1:
+                plain.extend(formula[0])
+            else:
+                branching.append(formula)
+        result: Formula = [(_merge(plain),) if plain else ()]
+        for formula in branching:
+            self.check_count(len(result) * len(formula), line)
+            result = [left + right for left in result for right in formula]
+            self.product_size += sum(map(len, result))
+            if self.product_size > MAX_PRODUCT_SIZE:
+                found = "assertions whose disjunctive normal form is too large"
+                raise self.error(found, f"at most {MAX_PRODUCT_SIZE} parts", line)
+        return result
+
+    def check_count(self, count: int, line: int) -> None:
+        """Raise if a normal form has too many disjuncts, before it is computed."""
+        if count > MAX_DISJUNCTS:
+            found = f"assertions with at least {count} disjuncts in disjunctive normal form"
+            raise self.error(found, f"at most {MAX_DISJUNCTS}", line)
+
+    def disjuncts(self, formula: Formula, input_count: int, line: int) -> tuple[Disjunct, ...]:
+        """Return every conjunction with its box and ball; equal sequences of blocks share them.
+
+        `line` is the last line of the text, for errors that concern all of it.
+        """
+        nothing = (None,) * input_count
+        boxes: dict[tuple[Block, ...], _Box] = {(): _Box(nothing, nothing, False)}
+        shapes: dict[tuple[object, ...], _Shape | None] = {}
+        result = []
+        for number, blocks in enumerate(formula, start=1):
+            key: tuple[Block, ...] = ()
+            box = boxes[key]
+            for block in blocks:
+                if block.lower or block.upper:
+                    key = (*key, block)
+                    if key not in boxes:
+                        boxes[key] = _tighten(box, block)
+                        self.check_boxes(len(boxes), input_count, line)
+                    box = boxes[key]
+            if box.empty:
+                continue
+            cylinders = tuple(chain.from_iterable(block.cylinders for block in blocks))
+            inputs = tuple(chain.from_iterable(block.inputs for block in blocks))
+            if cylinders and inputs:
+                found = "a linear constraint over several inputs next to a Euclidean ball"
+                raise self.error(
+                    found, "bounds of single inputs (both is unsupported)", inputs[0].line
+                )
+            # Cylinders are compared by identity: one comparison makes one object.
+            name = (key, *map(id, cylinders))
+            if name not in shapes:
+                shapes[name] = self.shape(box, cylinders, number)
+                if cylinders:
+                    self.check_boxes(len(boxes) + len(shapes), input_count, line)
+            shape = shapes[name]
+            if shape is not None:
+                outputs = tuple(chain.from_iterable(block.outputs for block in blocks))
+                result.append(Disjunct(shape.lower, shape.upper, inputs, outputs, shape.ball))
+        return tuple(result)
+
+    def shape(self, box: _Box, cylinders: tuple[Cylinder, ...], number: int) -> _Shape | None:
+        """Return the box and the ball of a disjunct, or None if their intersection is empty."""
+        if not cylinders:
+            self.check_bounded(box, number)
+            return _Shape(cast("_Side", box.lower), cast("_Side", box.upper), None)
+        first = cylinders[0]
+        for other in cylinders[1:]:
+            if (other.centre, other.squared_radius) != (first.centre, first.squared_radius):
+                found = f"a second Euclidean ball next to that of line {first.line}"
+                raise self.error(found, "one ball (more are unsupported)", other.line)
+        gap = sum((_outside(box, i, c) ** 2 for i, c in first.centre), ZERO)
+        strict = any(cylinder.strict for cylinder in cylinders)
+        if gap > first.squared_radius or (gap == first.squared_radius and strict):
+            return None
+        lower, upper = list(box.lower), list(box.upper)
+        centre = dict(first.centre)
+        reach = square_root(first.squared_radius, 64).hi
+        for i, (low, high) in enumerate(zip(box.lower, box.upper, strict=True)):
+            if i not in centre:
+                if low is None or low != high:
+                    found = f"a Euclidean ball over some inputs, but not {self.place('X', i)[0]}"
+                    expected = "all inputs in it, or bounds that fix the others (unsupported)"
+                    raise self.error(found, expected, first.line)
+                centre[i] = low
+            elif low is None or high is None:
+                lower[i] = centre[i] - reach if low is None else low
+                upper[i] = centre[i] + reach if high is None else high
+        ball = EuclideanBall(tuple(centre[i] for i in range(len(lower))), first.squared_radius)
+        return _Shape(cast("_Side", tuple(lower)), cast("_Side", tuple(upper)), ball)
+
+    def check_boxes(self, count: int, input_count: int, line: int) -> None:
+        """Raise if the boxes would need too much memory."""
+        if 2 * count * input_count > MAX_BOX_ENTRIES:
+            found = f"at least {count} different boxes over {input_count} inputs"
+            raise self.error(found, f"at most {MAX_BOX_ENTRIES} bounds in all", line)
+
+    def check_bounded(self, box: _Box, number: int) -> None:
+        """Raise if a box is unbounded."""
+        for side, values in (("lower", box.lower), ("upper", box.upper)):
+            for index, value in enumerate(values):
+                if value is None:
+                    name, line = self.place("X", index)
+                    found = f"input {name} without {side} bound in disjunct {number}"
+                    raise self.error(found, "a lower and an upper bound", line)

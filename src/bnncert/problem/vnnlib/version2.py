@@ -1,0 +1,336 @@
+"""VNN-LIB 2.0: the package `vnnlib` parses the text, and this module interprets the tree.
+
+A query of version 2.0 declares a network with tensors of any name and shape and asserts polynomial
+(in)equalities over their elements. The result is a
+:class:`~bnncert.problem.vnnlib.query.Specification`: elements are numbered in row-major order,
+numbers are read from their digits and not from the floats of the parser, and the only polynomial
+that is not linear is a Euclidean ball of inputs, ``sum_i (x_i - c_i)^2 <= r^2`` in any arrangement
+of its terms.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, Final, NamedTuple
+
+from bnncert.errors import FormatError
+from bnncert.problem.vnnlib.disjunctive_form import (
+    MAX_BOX_ENTRIES,
+    MAX_PRODUCT_SIZE,
+    Block,
+    Cylinder,
+    DisjunctiveForm,
+    Formula,
+)
+from bnncert.problem.vnnlib.linear_form import ZERO, Linear, variable
+from bnncert.problem.vnnlib.messages import error_at, shown
+from bnncert.problem.vnnlib.quadratic_form import Quadratic, add, negate, product, scale
+from bnncert.problem.vnnlib.query import Instruction, IntegerFormat, NumberFormat, Specification
+from bnncert.problem.vnnlib.version1 import AFFIRMED
+from bnncert.problem.vnnlib.version2_text import CheckedText, import_parser, parse
+
+MAX_ELEMENTS: Final = MAX_BOX_ENTRIES // 2
+
+_DECLARATION: Final = re.compile(r"\(declare-(?:input|output)\s+(\w+)\s+(\w+)\s")
+
+# Witnesses are rounded to float32 points where possible: these types contain all of them.
+_WIDE_TYPES: Final = frozenset({"real", "float32", "float64"})
+
+
+def _float_type(name: str, digits: int, smallest_normal: int, largest: int) -> NumberFormat:
+    return NumberFormat(name, digits, smallest_normal - digits + 1, Fraction(largest))
+
+
+# Digits, exponent of the smallest normal number and largest number, as ONNX defines the types.
+_NARROW_TYPES: Final = {
+    made.name: made
+    for made in (
+        _float_type("float16", 11, -14, 65504),
+        _float_type("bfloat16", 8, -126, 255 * 2**120),
+        _float_type("float8e4m3fn", 4, -6, 448),
+        _float_type("float8e4m3fnuz", 4, -7, 240),
+        _float_type("float8e5m2", 3, -14, 57344),
+        _float_type("float8e5m2fnuz", 3, -15, 57344),
+        _float_type("float4e2m1", 2, 0, 6),
+    )
+}
+
+# The integer types of ONNX, which inputs may have; outputs are scores.
+_INTEGER_TYPES: Final = {
+    f"{prefix}int{bits}": IntegerFormat(f"{prefix}int{bits}", smallest, smallest + 2**bits - 1)
+    for bits in (4, 8, 16, 32, 64)
+    for prefix, smallest in (("", -(2 ** (bits - 1))), ("u", 0))
+}
+
+
+def parse_version2(text: str, path: str) -> Specification:
+    """Parse the text of a VNN-LIB 2.0 query; `path` is its name in error messages."""
+    package = import_parser(path)
+    lines = CheckedText(path, text)
+    tree = parse(package, lines.checked, path)
+    return _TreeReader(package, path, lines).specification(tree)
+
+
+class _Value(NamedTuple):
+    """An arithmetic expression and the line on which it starts."""
+
+    polynomial: Quadratic
+    line: int
+
+
+class _Tensor(NamedTuple):
+    """The declared input or output."""
+
+    name: str
+    shape: tuple[int, ...]
+    line: int
+
+    def element(self, index: int) -> str:
+        """Return the text of the element with this flat index, for messages."""
+        indices: list[str] = []
+        for size in reversed(self.shape):
+            index, rest = divmod(index, size)
+            indices.append(str(rest))
+        return f"{self.name}[{','.join(reversed(indices))}]" if indices else self.name
+
+
+class _TreeReader:
+    """Interprets the tree in postorder, with explicit stacks instead of recursion."""
+
+    def __init__(self, package: Any, path: str, lines: CheckedText) -> None:
+        self.package = package
+        self.path = path
+        self.lines = lines
+        self.disjunctive = DisjunctiveForm(path, self.place)
+        self.tensors: dict[str, _Tensor] = {}
+        self.letters: dict[str, str] = {}
+        self.leaves: dict[tuple[str, int], tuple[Quadratic, Instruction]] = {}
+        self.program: list[Instruction] = []
+        self.values: list[_Value] = []
+        self.formulas: list[tuple[Formula, int]] = []
+        self.product_size = 0
+        #: The type of the inputs if it is an integer type.
+        self.integers: IntegerFormat | None = None
+        self.arithmetic = {
+            package.Plus: "+",
+            package.Minus: "-",
+            package.Negate: "-",
+            package.Multiply: "*",
+        }
+        self.comparisons = {
+            package.LessEqual: "<=",
+            package.LessThan: "<",
+            package.GreaterEqual: ">=",
+            package.GreaterThan: ">",
+            package.Equal: "=",
+            package.NotEqual: "!=",
+        }
+        self.connectives = {package.And: "and", package.Or: "or"}
+
+    def error(self, found: str, expected: str, line: int) -> FormatError:
+        return error_at(self.path, line, found, expected)
+
+    def place(self, letter: str, index: int) -> tuple[str, int]:
+        tensor = self.tensors[letter]
+        return tensor.element(index), tensor.line
+
+    def specification(self, query: Any) -> Specification:
+        number_format = self.declare(query.networks)
+        assertions = []
+        for assertion in query.assertions:
+            self.walk(assertion.expr)
+            self.program.append(Instruction("assert", 1))
+            assertions.append(self.formulas.pop()[0])
+        last = self.lines.line
+        inputs, outputs = (math.prod(self.tensors[letter].shape) for letter in "XY")
+        formula = self.disjunctive.conjoin(assertions, last)
+        disjuncts = self.disjunctive.disjuncts(formula, inputs, last)
+        return Specification(
+            self.path, inputs, outputs, disjuncts, tuple(self.program), number_format
+        )
+
+    def declare(self, networks: Sequence[Any]) -> NumberFormat | IntegerFormat | None:
+        """Read the declarations; return the type of the inputs if it does not contain float32."""
+        expected = "one network with one input and one output (more is unsupported)"
+        if len(networks) != 1:
+            line = self.lines.line_of("declare-network", 1)
+            raise self.error("a second declare-network", expected, line)
+        (network,) = networks
+        if network.equal_to or network.isometric_to:
+            line = self.lines.line_of("declare-network")
+            raise self.error("a network declared equal or isomorphic to another", expected, line)
+        if network.hidden:
+            raise self.error("declare-hidden", expected, self.lines.line_of("declare-hidden"))
+        types = {}
+        for letter, head, definitions in (
+            ("X", "declare-input", network.inputs),
+            ("Y", "declare-output", network.outputs),
+        ):
+            if len(definitions) != 1:
+                raise self.error(f"a second {head}", expected, self.lines.line_of(head, 1))
+            (definition,) = definitions
+            line = self.lines.line_of(head)
+            tensor = _Tensor(str(definition.name), tuple(definition.shape), line)
+            count = math.prod(tensor.shape)
+            if not 0 < count <= MAX_ELEMENTS:
+                found = f"{tensor.name} with {count} elements"
+                raise self.error(found, f"between 1 and {MAX_ELEMENTS}", line)
+            self.tensors[letter] = tensor
+            self.letters[tensor.name] = letter
+            types[letter] = self.element_type(definition, letter == "X", line)
+        self.integers = _INTEGER_TYPES.get(types["X"])
+        return self.integers or _NARROW_TYPES.get(types["X"])
+
+    def element_type(self, definition: Any, is_input: bool, line: int) -> str:
+        # The package has one value for all unknown types; the text of the declaration has the name.
+        match = _DECLARATION.match(str(definition))
+        name = match[2] if match is not None else "?"
+        if name not in (*_WIDE_TYPES, *_NARROW_TYPES, *(_INTEGER_TYPES if is_input else ())):
+            known = ", ".join(["Real", "float32", "float64", *_NARROW_TYPES])
+            known += " or an integer type of ONNX" if is_input else ""
+            raise self.error(f"element type {shown(name)}", f"one of {known}", line)
+        return name
+
+    def walk(self, root: Any) -> None:
+        """Translate one assertion to instructions of the program and one formula."""
+        waiting: list[tuple[Any, int]] = [(root, -1)]
+        while waiting:
+            node, size = waiting.pop()
+            if size < 0:
+                children = node.children()
+                if not children:
+                    self.leaf(node)
+                    continue
+                waiting.append((node, len(children)))
+                waiting.extend((child, -1) for child in reversed(children))
+            elif type(node) in self.arithmetic:
+                self.calculate(self.arithmetic[type(node)], size)
+            elif type(node) in self.comparisons:
+                self.compare(self.comparisons[type(node)])
+            else:
+                self.connect(self.connectives[type(node)], size)
+
+    def leaf(self, node: Any) -> None:
+        if isinstance(node, self.package.Var):
+            polynomial, instruction = self.variable(node)
+        else:
+            value = Fraction(str(node.lexeme))
+            polynomial, instruction = (
+                Quadratic(Linear({}, value), {}),
+                Instruction("number", 0, value),
+            )
+        self.values.append(_Value(polynomial, int(node.line)))
+        self.program.append(instruction)
+
+    def variable(self, node: Any) -> tuple[Quadratic, Instruction]:
+        letter = self.letters[str(node.name)]
+        shape, indices = self.tensors[letter].shape, tuple(node.indices)
+        if len(indices) != len(shape) or any(
+            not 0 <= i < size for i, size in zip(indices, shape, strict=True)
+        ):
+            raise self.error(f"element {node}", f"one within the shape {list(shape)}", node.line)
+        index = 0
+        for i, size in zip(indices, shape, strict=True):
+            index = index * size + i
+        if (letter, index) not in self.leaves:
+            made = Quadratic(variable(letter, index), {}), Instruction(letter, index)
+            self.leaves[letter, index] = made
+        return self.leaves[letter, index]
+
+    def calculate(self, operation: str, size: int) -> None:
+        operands = self.values[-size:]
+        del self.values[-size:]
+        line = operands[0].line
+        terms = [value.polynomial for value in operands]
+        if self.integers is not None and any(k >= 0 for t in terms for k in t.linear.coefficients):
+            # The standard does not say whether sums of integers wrap around.
+            found = f"arithmetic with inputs of type {self.integers.name}"
+            raise self.error(found, "comparisons of single inputs", line)
+        if operation == "+":
+            result = add(terms)
+        elif operation == "-":
+            rest = [negate(term) for term in terms[1:]]
+            result = add([terms[0], *rest]) if rest else negate(terms[0])
+        else:
+            result = terms[0]
+            for term in terms[1:]:
+                result = self.multiply(result, term, line)
+        self.values.append(_Value(result, line))
+        self.program.append(Instruction(operation, size))
+
+    def multiply(self, left: Quadratic, right: Quadratic, line: int) -> Quadratic:
+        if right.is_constant:
+            return scale(left, right.linear.constant)
+        if left.is_constant:
+            return scale(right, left.linear.constant)
+        if left.squares or right.squares:
+            raise self.error("a product of three variables", "at most two (unsupported)", line)
+        self.product_size += len(left.linear.coefficients) * len(right.linear.coefficients)
+        if self.product_size > MAX_PRODUCT_SIZE:
+            found = "products of sums that are too large"
+            raise self.error(found, f"at most {MAX_PRODUCT_SIZE} terms", line)
+        return product(left.linear, right.linear)
+
+    def compare(self, operation: str) -> None:
+        left, right = self.values[-2:]
+        del self.values[-2:]
+        difference = add([left.polynomial, negate(right.polynomial)])
+        line = left.line
+        differs = operation == "!="
+        # The program has no instruction for x != y: it is written as the negation of x = y.
+        self.program.append(Instruction("=" if differs else operation, 2))
+        if differs:
+            self.program.append(Instruction("not", 1))
+        literals = []
+        for relation in ("<", ">") if differs else AFFIRMED[operation]:
+            form = difference if relation[0] == "<" else negate(difference)
+            literals.append(self.literal(form, len(relation) == 1, line))
+        join = self.disjunctive.disjoin if differs else self.disjunctive.conjoin
+        self.formulas.append((literals[0] if len(literals) == 1 else join(literals, line), line))
+
+    def literal(self, form: Quadratic, strict: bool, line: int) -> Formula:
+        """Turn ``form <= 0`` (``< 0`` when strict) into a formula."""
+        if not form.squares:
+            return self.disjunctive.literal(form.linear, strict, line)
+        coefficients = form.linear.coefficients
+        ball = "a Euclidean ball of inputs or something linear (more is unsupported)"
+        for i, j in form.squares:
+            if i < 0:
+                name = self.place("Y", -1 - i)[0]
+                raise self.error(f"a product with output {name}", ball, line)
+            if i != j:
+                names = self.place("X", i)[0], self.place("X", j)[0]
+                raise self.error(f"a product of {names[0]} and {names[1]}", ball, line)
+        factors = set(form.squares.values())
+        if len(factors) > 1:
+            raise self.error("squares with different factors", ball, line)
+        for key in coefficients:
+            if (key, key) not in form.squares:
+                name = self.place("X", key)[0] if key >= 0 else self.place("Y", -1 - key)[0]
+                raise self.error(f"squares next to {name} without its square", ball, line)
+        # a sum x_i^2 + sum b_i x_i + k = a (sum (x_i - c_i)^2 - r^2) with c_i = -b_i / 2a.
+        (factor,) = factors
+        centre = tuple(
+            (i, -coefficients.get(i, ZERO) / (2 * factor))
+            for i in sorted(i for i, _ in form.squares)
+        )
+        squared_radius = sum((c * c for _, c in centre), -form.linear.constant / factor)
+        if factor < 0:
+            if squared_radius < 0 or (squared_radius == 0 and not strict):
+                return [()]
+            raise self.error("the outside of a Euclidean ball", ball, line)
+        if squared_radius < 0 or (squared_radius == 0 and strict):
+            return []
+        return [(Block(cylinders=(Cylinder(centre, squared_radius, strict, line),)),)]
+
+    def connect(self, operation: str, size: int) -> None:
+        parts = self.formulas[-size:]
+        del self.formulas[-size:]
+        line = parts[0][1]
+        self.program.append(Instruction(operation, size))
+        join = self.disjunctive.conjoin if operation == "and" else self.disjunctive.disjoin
+        formulas = [formula for formula, _ in parts]
+        self.formulas.append((formulas[0] if size == 1 else join(formulas, line), line))

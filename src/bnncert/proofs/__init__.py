@@ -1,0 +1,1 @@
+"""Proofs for the checker, which reads them in :mod:`bnncert.kernel`."""

@@ -1,0 +1,250 @@
+"""Integer multipliers that prove one leaf, found by the reduced relaxation.
+
+The relaxation is built from the facts of the *checker* at the leaf, so that the checker derives the
+same bound later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from bnncert.arrays import FloatArray, IntArray
+from bnncert.deadline import Deadline
+from bnncert.engine.presolve.literals import both_literals, renumbered, variable_of
+from bnncert.engine.relaxations.reduced.dual_point import DualPoint
+from bnncert.engine.relaxations.reduced.input_cuts import InputCuts
+from bnncert.engine.relaxations.reduced.patterns import starting_moments
+from bnncert.engine.relaxations.reduced.problem import Lattice, ReducedProblem, packed, widen
+from bnncert.engine.relaxations.reduced.relaxation import relax_reduced
+from bnncert.engine.search.restrict import Restriction, with_interior
+from bnncert.engine.search.warm_start import Frame, NodeMultipliers, carried
+from bnncert.engine.solvers.structured import solve_structured
+from bnncert.kernel.container import RejectedError
+from bnncert.kernel.leaves import Goal, SumValues, View
+from bnncert.kernel.section_reading import FINEST, MOST, Multipliers
+
+#: Bits of the largest number of a leaf, tried in turn until rounding does not break the proof.
+BITS = (30, 40)
+
+#: Iterations of the relaxation's solver.
+ITERATIONS = 60
+
+#: Slack (in the solver's units) of multipliers that a search has recorded.
+CARRIED_MARGIN = 1e-9
+
+
+class LeafProblem:
+    """The reduced problem of one node, and the numbers of its tables and gates in the goal."""
+
+    def __init__(self, goal: Goal, view: View, phi: FloatArray) -> None:
+        self.goal, self.view = goal, view
+        free = view.free
+        self.free = free
+        signs = view.signs.astype(np.int64)
+        low = np.where(view.tables.possible, phi, np.inf).min(axis=1, initial=np.inf)
+        high = np.where(view.tables.possible, phi, -np.inf).max(axis=1, initial=-np.inf)
+        self.tables: IntArray = np.flatnonzero(low < high)
+        constant = float(goal.constant) + float(low[low == high].sum())
+        linear = np.array([float(v) for v in goal.linear])
+        constant += float(linear @ signs) if signs.size else 0.0
+        rows, points, self.table_shift = self._part(view.tables, self.tables)
+        values = packed(phi[self.tables], view.tables.possible[self.tables])
+        self.gates: IntArray = np.zeros(0, dtype=np.int64)
+        gate_rows, gate_points = np.zeros((0, free.size)), np.zeros((0, 1))
+        gate_signs, outputs = np.zeros((0, 1)), np.zeros(0, dtype=np.int64)
+        self.gate_shift = np.zeros(0)
+        self.idle: IntArray = np.zeros(0, dtype=np.int64)
+        self.idle_shift = np.zeros(0)
+        if goal.gate_variable.size:
+            own = signs[goal.gate_variable]
+            self.gates = np.flatnonzero(own == 0)
+            gate_rows, _, self.gate_shift = self._part(view.gates, self.gates)
+            gate_points, gate_signs = self._branches()
+            place = np.full(signs.size, -1, dtype=np.int64)
+            place[free] = np.arange(free.size)
+            outputs = place[goal.gate_variable[self.gates]]
+            # A gate whose output is fixed still bounds its sum.
+            depends = np.any(view.gates.weights[:, free], axis=1)
+            self.idle = np.flatnonzero((own != 0) & depends)
+            idle_rows, _, self.idle_shift = self._part(view.gates, self.idle)
+            idle_points = self._idle_points()
+            width = max(points.shape[1], idle_points.shape[1])
+            rows = np.vstack([rows, idle_rows])
+            points = np.vstack([widen(points, width), widen(idle_points, width)])
+            values = np.vstack([widen(values, width), np.zeros((self.idle.size, width))])
+        literals = both_literals(free)
+        pairs = with_interior(view.excluded[np.ix_(literals, literals)])
+        first, second = np.nonzero(np.triu(pairs, 1))
+        distinct = variable_of(first) != variable_of(second)
+        self.problem = ReducedProblem(
+            variables=free,
+            constant=constant,
+            slack=0.0,
+            linear=linear[free],
+            table=Lattice(rows, points),
+            values=values,
+            gates=Lattice(gate_rows, gate_points),
+            gate_signs=gate_signs,
+            outputs=outputs,
+            pair_first=first[distinct].astype(np.int64),
+            pair_second=second[distinct].astype(np.int64),
+            cuts=self._cuts(),
+        )
+
+    def _cuts(self) -> InputCuts | None:
+        """Return the inequalities of first-layer signs that the checker knows."""
+        forms = np.zeros((len(self.goal.cuts), self.free.size + 1, self.free.size + 1))
+        for form, whole in zip(forms, self.goal.cuts, strict=True):
+            cut = whole.at(self.view.signs, self.free)
+            one = 1 << cut.shift
+            form[0, 0] = cut.constant / one
+            form[0, 1:] = form[1:, 0] = cut.linear / (2 * one)
+            form[1:, 1:] = cut.square / one
+        return InputCuts(forms, ()) if self.goal.cuts else None
+
+    def _part(self, sums: SumValues, chosen: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return rows over the free variables, points of the free part, and the fixed part."""
+        matrix = sums.weights[chosen]
+        shift = np.asarray(matrix @ self.view.signs.astype(np.int64), dtype=np.float64)
+        rows = matrix[:, self.free].astype(np.float64)
+        points = packed(sums.points[chosen].astype(np.float64), sums.possible[chosen])
+        return rows, points - shift[:, None], shift
+
+    def _branches(self) -> tuple[FloatArray, FloatArray]:
+        """Return the values of each open gate's sum (free part), once for each sign."""
+        goal, sums, chosen = self.goal, self.view.gates, self.gates
+        points, possible = sums.points[chosen], sums.possible[chosen]
+        on = possible & (points >= goal.gate_plus[chosen][:, None])
+        off = possible & (points <= goal.gate_minus[chosen][:, None])
+        both = np.hstack([points, points]).astype(np.float64) - self.gate_shift[:, None]
+        sign = np.hstack([-np.ones(points.shape), np.ones(points.shape)])
+        kept = np.hstack([off, on])
+        return packed(both, kept), packed(sign, kept)
+
+    def _idle_points(self) -> FloatArray:
+        goal, sums, chosen = self.goal, self.view.gates, self.idle
+        own = self.view.signs[goal.gate_variable[chosen]]
+        points = sums.points[chosen]
+        fits = np.where(
+            own[:, None] > 0,
+            points >= goal.gate_plus[chosen][:, None],
+            points <= goal.gate_minus[chosen][:, None],
+        )
+        shown = packed(points.astype(np.float64), sums.possible[chosen] & fits)
+        return shown - self.idle_shift[:, None]
+
+    def solve(
+        self, deadline: Deadline, least: float, enough: float
+    ) -> tuple[Multipliers | None, FloatArray | None]:
+        """Return multipliers with a bound above `least`, if possible `enough`, and the moments."""
+        problem = self.problem
+        if not problem.size:
+            return None, None
+        relaxation = relax_reduced(problem)
+        moments, probabilities = starting_moments(problem, deadline=deadline)
+        solution = solve_structured(
+            relaxation.program,
+            deadline,
+            above=(enough - problem.constant) / relaxation.scale,
+            below=(least - problem.constant) / relaxation.scale,
+            tolerance=1e-6,
+            iterations=ITERATIONS,
+            moments=moments,
+            probabilities=probabilities,
+        )
+        dual = relaxation.dual_point(solution.multipliers)
+        return self._accepted(dual, least), solution.moments
+
+    def carried(self, kept: NodeMultipliers, frame: Frame, least: float) -> Multipliers | None:
+        """Return multipliers with a bound above `least` from those that a search found, or None."""
+        if not self.problem.size:
+            return None
+        relaxation = relax_reduced(self.problem)
+        tables = np.append(self.tables, frame.tables + self.idle)
+        shift = np.append(self.table_shift, self.idle_shift)
+        signs, gates, gate_shift = self.view.signs, self.gates, self.gate_shift
+        left = Restriction(self.problem, self.free, signs, tables, shift, gates, gate_shift)
+        found = carried(kept, frame, left, relaxation, CARRIED_MARGIN)
+        return None if found is None else self._accepted(relaxation.dual_point(found), least)
+
+    def _accepted(self, dual: DualPoint, least: float) -> Multipliers | None:
+        """Return the multipliers as integers whose bound the checker accepts, or None."""
+        if dual.bound(self.problem) > least:
+            for bits in BITS:
+                found = self.integers(dual, bits)
+                if found is not None and self._holds(found):
+                    return found
+        return None
+
+    def _holds(self, numbers: Multipliers) -> bool:
+        try:
+            bound = self.goal.bound(self.view, numbers)
+        except RejectedError:
+            return False
+        return self.goal.function.is_positive_from(bound)
+
+    def integers(self, c: DualPoint, bits: int) -> Multipliers | None:
+        """Round to integers, and repair the diagonal so that the matrix is definite."""
+        count = self.tables.size
+        # From the free part of each sum to the whole; idle gates come after the tables.
+        moved = c.tables_over(np.append(self.table_shift, self.idle_shift))
+        table = moved[:count]
+        gate = np.zeros((self.gates.size + self.idle.size, 4))
+        gate[: self.gates.size] = c.gates_over(self.gate_shift)
+        gate[self.gates.size :, :2] = moved[count:]
+        parts = (table, gate, c.diagonal, c.pair, c.cut)
+        if not all(np.all(np.isfinite(p)) for p in parts):
+            return None
+        largest = max(float(np.abs(p).max(initial=0.0)) for p in parts)
+        reach = float(max(1, self.goal.tables.rows.reach, self.goal.gates.rows.reach))
+        numbers = sum(p.size for p in parts) + 4
+        room = min(float(2**bits), MOST / (4 * reach**2 * numbers)) / max(largest, 1e-6)
+        unit = int(np.clip(np.floor(np.log2(room)), 0, FINEST))
+        order = np.argsort(np.concatenate([self.gates, self.idle]), kind="stable")
+        gate_keys = self.goal.gate_variable[np.concatenate([self.gates, self.idle])[order]]
+        first, second = self.problem.pair_first, self.problem.pair_second
+        result = Multipliers(
+            unit,
+            self.tables,
+            _rounded(table, unit),
+            gate_keys,
+            _rounded(gate[order], unit),
+            _rounded(c.diagonal, unit),
+            renumbered(first, self.free),
+            renumbered(second, self.free),
+            _rounded(c.pair, unit),
+            _rounded(c.cut, unit),
+        )
+        return self._repaired(result)
+
+    def _repaired(self, m: Multipliers) -> Multipliers | None:
+        """Move the diagonal by the smallest eigenvalue and a margin for rounding."""
+        try:
+            _, linear = self.goal.constants(self.view, m)
+            constant, linear, form = self.goal.assemble(self.view, m, linear)
+        except RejectedError:
+            return None
+        # The fixed parts of the sums are moved to the first entry of the diagonal.
+        diagonal = m.diagonal.copy()
+        diagonal[0] += constant + int(m.clash_values.sum())
+        if self.problem.cuts is not None:
+            # The constants of inequalities are no part of them.
+            diagonal[0] += int(np.rint(m.cut_values @ self.problem.cuts.forms[:, 0, 0]))
+        matrix = form.astype(np.float64)
+        matrix[0, 0] += 2.0 * constant
+        matrix[0, 1:] += linear
+        matrix[1:, 0] += linear
+        place = np.arange(matrix.shape[0])
+        matrix[place, place] -= 2.0 * diagonal
+        least = float(np.linalg.eigvalsh(matrix)[0])
+        size = float(np.abs(matrix).sum(axis=1).max())
+        # The verified factorisation needs about n u times the trace.
+        margin = 16.0 * place.size * 2.0**-53 * (float(np.trace(np.abs(matrix))) + size) + 2.0
+        move = int(np.floor((least - margin) / 2.0))
+        return replace(m, diagonal=diagonal + move)
+
+
+def _rounded(values: FloatArray, unit: int) -> IntArray:
+    return np.asarray(np.rint(np.ldexp(values, unit)), dtype=np.int64)

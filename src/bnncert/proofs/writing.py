@@ -1,0 +1,320 @@
+"""Writing of certificates: the statement, the facts and the trees."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.deadline import TIME_IS_UP, Deadline
+from bnncert.engine.presolve.pipeline import presolve
+from bnncert.engine.search.trace import EliminationTrace, PatternTrace, SearchRecord
+from bnncert.engine.verdict import Counterexample
+from bnncert.errors import InputError
+from bnncert.kernel.container import RejectedError, Section, UnreadableError, Writer
+from bnncert.kernel.input_cuts import CutNumbers
+from bnncert.kernel.proof import BOUND
+from bnncert.kernel.section_reading import Clauses, joined
+from bnncert.kernel.space import Space
+from bnncert.kernel.statement import Statement
+from bnncert.model.description import SignZero
+from bnncert.model.formats.atomic import replacing
+from bnncert.model.network import Network
+from bnncert.problem import Problem
+from bnncert.proofs.branch_proof import joined_trees
+from bnncert.proofs.elimination_proof import EliminationProof, prove_elimination
+from bnncert.proofs.pattern_proof import PatternProof, prove_patterns
+from bnncert.proofs.prover import ProofNode, Prover
+from bnncert.proofs.statement_section import classification, conditions, statement
+
+#: About the largest number of entries in one section.
+SECTION_NUMBERS = 500_000
+
+
+class CertificateError(InputError):
+    """No certificate could be written for a verdict."""
+
+
+def write_proof(
+    path: str | os.PathLike[str],
+    problem: Problem,
+    stated: Network,
+    *,
+    arithmetic: str = "real",
+    sign_zero: SignZero | None = None,
+    record: SearchRecord | None = None,
+    deadline: Deadline | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> None:
+    """Prove that no target can be reached, and write the proof atomically.
+
+    Parameters
+    ----------
+    problem
+        The question; with float32 arithmetic its network has widened thresholds.
+    stated
+        The network of the claim: as its file defines it, with `sign_zero` applied.
+    record
+        The records of the search: the presolved network and the traces of proved targets.
+    """
+    limit = Deadline(None) if deadline is None else deadline
+    section = _statement(problem, stated, "robust", arithmetic, sign_zero)
+    claim = _read(section, stated)
+    record = record or SearchRecord()
+    prover = _prover(problem, stated, claim.space, record, arithmetic == "float32", limit)
+    together = _together(prover, problem, claim, record, limit)
+    proved = {number for proof in together for number in proof.targets}
+    with replacing(path) as file:
+        writer = Writer(file)
+        writer.add(section)
+        for layer, clashes in prover.clashes.items():
+            if clashes.count:
+                writer.add(Section("clashes", {"layer": layer}, _clause_arrays(clashes)))
+        if prover.clauses.count:
+            writer.add(Section("clauses", {"layer": 0}, _clause_arrays(prover.clauses)))
+        _add_branched(writer, prover)
+        for several in together:
+            for part in _shared_sections(several):
+                writer.add(part)
+        for number, target in enumerate(problem.targets):
+            if prover.skeleton.empty:
+                break
+            if number in proved:
+                continue
+            if progress is not None:
+                progress(f"certificate: {target.name}", number, len(problem.targets))
+            own = record.traces.get(target.name)
+            proof = prover.prove(number, claim.targets[number], own, limit)
+            if proof is None:
+                why = prover.unproved or "a leaf could not be proved exactly"
+                why = TIME_IS_UP if limit.passed() else why
+                raise CertificateError(f"no certificate: {target.name}: {why}")
+            _add_branched(writer, prover)
+            writer.add(Section("target", {"number": number, "objective": proof.objective}))
+            for part in [*_cuts(proof.cuts), *_sections(proof.nodes)]:
+                writer.add(part)
+        writer.end()
+
+
+def _prover(
+    problem: Problem,
+    stated: Network,
+    space: Space,
+    record: SearchRecord,
+    float32: bool,
+    limit: Deadline,
+) -> Prover:
+    """Return a prover with all clauses that the search has learned."""
+    presolved = record.presolved or presolve(problem.network, problem.region, deadline=limit)
+    if any(len(t.leaves) > 1 for t in record.traces.values()):
+        # Triples are searched for and recorded when they are used for the first time.
+        presolved.triples_within(limit)
+    prover = Prover(problem.network, stated, problem.region, space, presolved, float32=float32)
+    found = [trace.clauses for trace in record.traces.values()]
+    found += [trace.clauses for trace in record.patterns]
+    found += [trace.clauses for trace in record.eliminations]
+    for clauses in found:
+        prover.remember(clauses, limit)
+    return prover
+
+
+def _together(
+    prover: Prover, problem: Problem, claim: Statement, record: SearchRecord, limit: Deadline
+) -> list[PatternProof | EliminationProof]:
+    """Return the proofs of several targets each, from the traces of searches for all targets."""
+    numbers = {target.name: k for k, target in enumerate(problem.targets)}
+    proofs: list[PatternProof | EliminationProof] = []
+    if prover.skeleton.empty:
+        return proofs
+    proved: set[int] = set()
+    traces: list[PatternTrace | EliminationTrace] = [*record.patterns, *record.eliminations]
+    for trace in traces:
+        chosen = [numbers[name] for name in trace.targets if numbers[name] not in proved]
+        targets = {number: claim.targets[number] for number in chosen}
+        if not targets:
+            continue
+        if isinstance(trace, PatternTrace):
+            tree = prove_patterns(prover, targets, trace, limit)
+            proofs += [] if tree is None else [tree]
+        else:
+            proofs += prove_elimination(prover, targets, trace, limit)
+        proved.update(number for proof in proofs for number in proof.targets)
+    return proofs
+
+
+def write_counterexample(
+    path: str | os.PathLike[str],
+    problem: Problem,
+    stated: Network,
+    counterexample: Counterexample,
+    *,
+    arithmetic: str = "real",
+    sign_zero: SignZero | None = None,
+) -> None:
+    """Write an exact counterexample as a certificate."""
+    section = _statement(problem, stated, "not_robust", arithmetic, sign_zero)
+    _read(section, stated)
+    names = [t.name for t in problem.targets]
+    fields: dict[str, Any] = {"target": names.index(counterexample.target)}
+    if counterexample.exact is not None:
+        fields["exact"] = [str(v) for v in counterexample.exact]
+    with replacing(path) as file:
+        writer = Writer(file)
+        writer.add(section)
+        point = np.asarray(counterexample.point, dtype=np.float64).reshape(-1)
+        writer.add(Section("point", fields, {"point": point}))
+        writer.end()
+
+
+def _read(section: Section, stated: Network) -> Statement:
+    """Read a statement as the checker does; a statement that it rejects is not written."""
+    try:
+        return Statement.read(section, stated)
+    except (RejectedError, UnreadableError) as error:
+        raise CertificateError(f"no certificate: {error}") from error
+
+
+def _statement(
+    problem: Problem, stated: Network, verdict: str, arithmetic: str, sign_zero: SignZero | None
+) -> Section:
+    targets: list[list[tuple[dict[int, Fraction], Fraction, bool]]] = []
+    for target in problem.targets:
+        made = []
+        for o in target.objectives:
+            if o.scores is None:
+                raise CertificateError("no certificate: the property is not about scores")
+            made.append((dict(o.scores), o.offset, o.tie_is_fine))
+        targets.append(made)
+    label, claim = problem.label, conditions(targets)
+    rivals = [int(t.rival) for t in problem.targets if t.rival is not None]
+    if label is not None:
+        fine = all(entry[2] for target in targets for entry in target)
+        margins = [[({label: Fraction(1), r: Fraction(-1)}, Fraction(0), fine)] for r in rivals]
+        if targets == margins:
+            claim = classification(label, rivals, "robust" if fine else "violation")
+    return statement(
+        problem,
+        stated,
+        verdict=verdict,
+        arithmetic=arithmetic,
+        sign_zero=sign_zero,
+        property_=claim,
+    )
+
+
+def _small(values: Any) -> npt.NDArray[Any]:
+    """Return integers in the narrowest sufficient type."""
+    array = np.asarray(values, dtype=np.int64).reshape(-1)
+    for kind in ("|i1", "<i4"):
+        info = np.iinfo(kind)
+        if array.size == 0 or (array.min() >= info.min and array.max() <= info.max):
+            return array.astype(kind)
+    return array.astype("<i8")
+
+
+def _clause_arrays(clauses: Clauses) -> dict[str, npt.NDArray[Any]]:
+    return {
+        "sizes_of_clauses": _small(np.diff(clauses.start)),
+        "neurons": _small(clauses.neuron),
+        "signs": _small(clauses.sign),
+        "theta": _small(clauses.theta),
+    }
+
+
+def _add_branched(writer: Writer, prover: Prover) -> None:
+    """Write the clauses that trees of inputs prove and that are not in the file yet."""
+    if not prover.branched:
+        return
+    found = joined_trees(prover.branched)
+    prover.branched = []
+    arrays = {
+        **_clause_arrays(found.clauses),
+        "theta": _small(found.theta),
+        "nodes": _small(found.nodes),
+        "places": _small(found.places),
+    }
+    writer.add(Section("branched", {}, arrays))
+
+
+def _cuts(numbers: CutNumbers | None) -> list[Section]:
+    """Return the inequalities of one target as a section, if it has any."""
+    if numbers is None:
+        return []
+    arrays = {
+        **_clause_arrays(numbers.literals),
+        "unit": _small(numbers.units),
+        "sizes": _small([m.size for m in numbers.curvatures]),
+        "curvature": _small(np.concatenate(numbers.curvatures)),
+    }
+    return [Section("cuts", {}, arrays)]
+
+
+def _shared_sections(proof: PatternProof | EliminationProof) -> list[Section]:
+    """Return the proof of several targets as sections."""
+    if isinstance(proof, EliminationProof):
+        sizes = [len(part) for part in proof.parts]
+        scopes = [v for part in proof.parts for v in part]
+        arrays = {"sizes": _small(sizes), "scopes": _small(scopes)}
+        head = Section("elimination", {"targets": proof.targets})
+        return [head, Section("buckets", {}, arrays)]
+    out = [Section("patterns", {"targets": proof.targets})]
+    for start in range(0, proof.tree.size, SECTION_NUMBERS):
+        part = proof.tree[start : start + SECTION_NUMBERS]
+        out.append(Section("tree", {}, {"variables": _small(part)}))
+    return out
+
+
+def _sections(nodes: Sequence[ProofNode]) -> list[Section]:
+    """Return the nodes of a tree as sections of moderate size."""
+    out, start, size = [], 0, 0
+    for k, node in enumerate(nodes):
+        size += 1
+        if node.numbers is not None:
+            m = node.numbers
+            size += m.table_values.size + m.gate_values.size + m.diagonal.size
+            size += m.clash_values.size
+        if size > SECTION_NUMBERS:
+            out.append(_nodes(nodes[start : k + 1]))
+            start, size = k + 1, 0
+    if start < len(nodes):
+        out.append(_nodes(nodes[start:]))
+    return out
+
+
+def _nodes(nodes: Sequence[ProofNode]) -> Section:
+    taught = [(k, node.learned) for k, node in enumerate(nodes) if node.learned is not None]
+    since = [k for k, clauses in taught for _ in range(clauses.count)]
+    learned = joined([clauses for _, clauses in taught])
+    numbers = [node.numbers for node in nodes if node.kind == BOUND and node.numbers is not None]
+
+    def together(parts: list[Any]) -> npt.NDArray[Any]:
+        nothing = np.zeros(0, dtype=np.int64)
+        return _small(np.concatenate([nothing, *(np.reshape(p, -1) for p in parts)]))
+
+    arrays = {
+        "kind": _small([node.kind for node in nodes]),
+        "since": _small(since),
+        **_clause_arrays(learned),
+        "unit": _small([m.shift for m in numbers]),
+        "sizes": _small(
+            [[m.tables.size, m.gates.size, m.diagonal.size, m.clash_values.size] for m in numbers]
+        ),
+    }
+    for name in (
+        "tables",
+        "table_values",
+        "gates",
+        "gate_values",
+        "diagonal",
+        "clash_first",
+        "clash_second",
+        "clash_values",
+    ):
+        arrays[name] = together([getattr(m, name) for m in numbers])
+    if any(m.cut_values.size for m in numbers):
+        arrays["cut_values"] = together([m.cut_values for m in numbers])
+    return Section("nodes", {}, arrays)

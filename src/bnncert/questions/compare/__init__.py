@@ -1,0 +1,1 @@
+"""Whether two networks give the same class."""

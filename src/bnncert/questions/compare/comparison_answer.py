@@ -1,0 +1,168 @@
+"""What is known about the classes of two networks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from bnncert.arrays import IntArray
+from bnncert.engine.verdict import InterruptWithResult, TargetResult
+from bnncert.model.text_table import PrintedAsTable, TextTable
+from bnncert.questions.compare.difference import Difference
+from bnncert.questions.compare.normal_forms import LayerComparison
+
+Status: TypeAlias = Literal["identical", "equal", "different", "unknown", "timeout"]
+
+#: The scope of an answer that does not depend on a region.
+ALL_INPUTS = "all inputs"
+
+#: What decided a comparison.
+How: TypeAlias = Literal["normal forms", "neurons", "one class", "product", "inputs", ""]
+
+
+@dataclass(frozen=True, eq=False)
+class InputsComparison:
+    """The classes of given inputs.
+
+    Attributes
+    ----------
+    count
+        The number of inputs.
+    differing
+        The numbers of the inputs at which the classes differ.
+    first, second
+        The classes that A and B give to these inputs.
+    undetermined
+        The numbers of the inputs whose classes a network does not determine, because sign(0) may be
+        either or an irrational number is not known well enough.
+    """
+
+    count: int
+    differing: IntArray
+    first: IntArray
+    second: IntArray
+    undetermined: IntArray
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        return {name: v if isinstance(v, int) else v.tolist() for name, v in vars(self).items()}
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkComparison(PrintedAsTable):
+    """The answer whether two networks, A and B, give the same class.
+
+    Attributes
+    ----------
+    status
+        "identical" (the normal forms are equal), "equal" (the classes are equal, see `scope`),
+        "different" (with an input or with inputs), "unknown" or "timeout".
+    how
+        What decided it: "normal forms"; "neurons" (the same neurons in another form); "one class"
+        (both networks have the same class on the whole region); "product" (a proof about both
+        networks together); "inputs" (all given inputs were evaluated); empty without an answer.
+    scope
+        The inputs that the answer is about, in words.
+    layers
+        The normal forms, layer by layer.
+    shared
+        For each layer the number of different neurons that both networks use.
+    seconds
+        The time for all.
+    difference
+        An input of the region at which the classes differ.
+    inputs
+        The classes of given inputs, if they were compared.
+    targets
+        What is known about the pairs of classes, if the product was searched.
+    notes
+        Remarks for the user, one line each.
+    certificate
+        The file of the certificate, if one was requested and could be written.
+    """
+
+    status: Status
+    how: How
+    scope: str
+    layers: tuple[LayerComparison, ...]
+    shared: tuple[int, ...]
+    seconds: float
+    difference: Difference | None = None
+    inputs: InputsComparison | None = None
+    targets: tuple[TargetResult, ...] = ()
+    notes: tuple[str, ...] = ()
+    certificate: str | None = None
+
+    def __repr__(self) -> str:
+        return f"NetworkComparison({self.summary()})"
+
+    def summary(self) -> str:
+        """Return the answer in one line."""
+        time = f"in {self.seconds:.2f} s"
+        if self.status == "identical":
+            return f"identical: the normal forms are equal; {time}"
+        if self.status == "equal":
+            place = self.scope if self.scope == ALL_INPUTS else f"every input of {self.scope}"
+            return f"equal: the same class for {place}, {_REASONS[self.how]}; {time}"
+        if self.status == "different" and self.inputs is not None:
+            count = f"{self.inputs.differing.size} of {self.inputs.count} inputs"
+            return f"different: the classes of {count}; {time}"
+        if self.status == "different" and self.difference is not None:
+            one, two = self.difference.classes
+            place = f"an input of {self.scope}"
+            return f"different: class {one} of A and {two} of B for {place}; {time}"
+        open_ = [t for t in self.targets if t.status not in ("robust", "not_robust")]
+        left = f", {len(open_)} of {len(self.targets)} pairs of classes open" if open_ else ""
+        return f"{self.status}: no difference found on {self.scope}{left}; {time}"
+
+    @property
+    def first_difference(self) -> str:
+        """The first difference of the normal forms in words; empty without one."""
+        return next((layer.difference for layer in self.layers if layer.difference), "")
+
+    def table(self) -> TextTable:
+        """Return the layers with their differences, and the answer."""
+        rows = []
+        for layer in self.layers:
+            differing = "-" if layer.differing is None else str(layer.differing)
+            rows.append([layer.layer, str(layer.first), str(layer.second), differing])
+        heads = ["layer", "neurons of A", "of B", "differ"]
+        if self.shared:
+            heads.append("shared")
+            # The output has no neurons that could be shared.
+            shared = [*map(str, self.shared), ""]
+            rows = [[*row, cell] for row, cell in zip(rows, shared, strict=True)]
+        below = [f"first difference: {self.first_difference}"] if self.first_difference else []
+        below += [f"note: {note}" for note in self.notes]
+        if self.certificate is not None:
+            below.append(f"certificate: {self.certificate}")
+        return TextTable(self.summary(), heads, rows, below)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        return {
+            "status": self.status,
+            "how": self.how,
+            "scope": self.scope,
+            "first_difference": self.first_difference or None,
+            "layers": [layer.to_dict() for layer in self.layers],
+            "shared": list(self.shared),
+            "seconds": self.seconds,
+            "difference": None if self.difference is None else self.difference.to_dict(),
+            "inputs": None if self.inputs is None else self.inputs.to_dict(),
+            "targets": [t.to_dict() for t in self.targets],
+            "notes": list(self.notes),
+            "certificate": self.certificate,
+        }
+
+
+_REASONS: dict[str, str] = {
+    "neurons": "because the networks have the same neurons in another form",
+    "one class": "because each network has one class there",
+    "product": "proved for both networks together",
+    "inputs": "evaluated exactly",
+}
+
+
+class ComparisonInterrupt(InterruptWithResult[NetworkComparison]):
+    """Ctrl-C during a comparison."""

@@ -1,0 +1,1 @@
+"""How many grid points of a region have another class."""

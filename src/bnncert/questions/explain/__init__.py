@@ -1,0 +1,1 @@
+"""Explanations: which inputs decided the class of an image."""

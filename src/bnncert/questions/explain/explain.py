@@ -1,0 +1,218 @@
+"""The public function: an explanation of the class of an image."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.arrays import FloatArray
+from bnncert.deadline import Deadline
+from bnncert.engine.methods import REGISTRY, Options, Progress
+from bnncert.engine.replay import Replayer
+from bnncert.engine.verdict import Counterexample
+from bnncert.errors import InputError
+from bnncert.model.description import SignZero
+from bnncert.model.formats.atomic import file_identity, writing_for
+from bnncert.model.network import MOST_TIE_CHOICES, Network
+from bnncert.problem import Problem, Ties, robustness
+from bnncert.proofs.composite import write_claim
+from bnncert.questions.explain.domain import Domain, data_box_ball
+from bnncert.questions.explain.explanation_answer import Explanation, ExplanationInterrupt
+from bnncert.questions.explain.explanation_claim import explanation_claim
+from bnncert.questions.explain.explanation_search import Search
+from bnncert.questions.explain.witnesses import with_free
+from bnncert.regions import Ball
+
+#: The largest number of seconds of one verification.
+QUESTION_SECONDS = 10.0
+
+
+def explain(
+    network: Network,
+    image: npt.ArrayLike,
+    label: int | None = None,
+    *,
+    domain: Ball | Domain | None = None,
+    ties: Ties = "violation",
+    sign_zero: SignZero | None = None,
+    method: str = "auto",
+    timeout: float | None = None,
+    question_timeout: float = QUESTION_SECONDS,
+    options: Options | None = None,
+    progress: Progress | None = None,
+    certificate: str | os.PathLike[str] | None = None,
+) -> Explanation:
+    """Find inputs that suffice for the class of an image, and that are all needed.
+
+    With the inputs of the explanation as in the image, the class is the same for all values of the
+    other inputs.  The set is minimal by inclusion if each of its inputs has a witness: a point that
+    has another class and differs from the image only in this input and in those that are not kept.
+
+    Parameters
+    ----------
+    network
+        The network, from :func:`load`, :func:`from_torch` or :meth:`Network.from_arrays`.
+    image
+        The input that is explained; arrays of any shape are flattened in C order.
+    label
+        Its class (default: the class that the network gives it).
+    domain
+        The values of inputs that are not kept: a :class:`Ball` around the image of norm "linf",
+        with its radius, data box and grid; None for the data box of the network.
+    ties, sign_zero, method, options, progress
+        Those of :func:`verify`.
+    timeout
+        Seconds for the whole search; None sets no limit.
+    question_timeout
+        Seconds for one verification, at most.
+    certificate
+        The file for a certificate of the explanation, which ``bnncert check`` accepts.
+
+    Returns
+    -------
+    Explanation
+        The kept inputs, which suffice in any case.  At a time limit, or if a verification is
+        undecided, some of them are not shown to be needed (`open`).
+
+    Raises
+    ------
+    InputError
+        If the image does not have the label (or only by a tie), is outside the domain, or an
+        argument cannot be used, as for :func:`verify`.
+    MissingExtraError
+        If the method needs a package that is not installed.
+    ExplanationInterrupt
+        On Ctrl-C; its `result` is what was known by then.
+
+    Examples
+    --------
+    The class is 0 if a + b >= 0 and a - b >= 0.  At a = 0.5 and b = 0 both inputs are needed if the
+    other one is anywhere in [-1, 1], and one of them if it changes by at most 0.3:
+
+    >>> import bnncert
+    >>> net = bnncert.Network.from_arrays(
+    ...     [[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2, input_lo=-1, input_hi=1
+    ... )
+    >>> found = bnncert.explain(net, [0.5, 0], timeout=60)
+    >>> found.kept, found.minimal
+    ((0, 1), True)
+    >>> near = bnncert.Ball("linf", [0.5, 0], 0.3)
+    >>> bnncert.explain(net, [0.5, 0], domain=near, timeout=60).kept
+    (1,)
+    """
+    deadline = Deadline(timeout)
+    if not question_timeout > 0:
+        raise InputError(f"question timeout is {question_timeout}; expected seconds > 0")
+    REGISTRY.make(method)
+    network = network.with_sign_zero(sign_zero)
+    point = network.flatten(image)[0][0]
+    chosen = _domain(network, point, domain)
+    own = int(network.classify(point)[0])
+    alone = chosen.region(np.zeros(point.size, dtype=np.bool_))
+    problem = robustness(network, alone, own if label is None else label, "all", ties)
+    _refuse_other_class(problem)
+    path = None if certificate is None else _checked_path(Path(certificate), network)
+    part = None if path is None else path.with_name(f".bnncert-{secrets.token_hex(8)}")
+    search = Search(
+        *(problem, chosen, method, (options or Options()).check(), question_timeout, deadline),
+        sign_zero=sign_zero,
+        part=part,
+        progress=progress,
+    )
+    try:
+        with writing_for(path):
+            try:
+                search.run()
+            except KeyboardInterrupt as stop:
+                raise ExplanationInterrupt(_finished(search, problem, chosen, path, ties)) from stop
+            return _finished(search, problem, chosen, path, ties)
+    finally:
+        if part is not None:
+            part.unlink(missing_ok=True)
+
+
+def _domain(network: Network, point: FloatArray, domain: Ball | Domain | None) -> Domain:
+    """Return the domain of a question, which has to be one around the image."""
+    if domain is None:
+        domain = data_box_ball(point, network.input_lo, network.input_hi)
+    if isinstance(domain, Ball):
+        domain = Domain(domain)
+    if not np.array_equal(domain.image, point):
+        raise InputError("the domain is a ball around another point than the image")
+    return domain
+
+
+def _checked_path(path: Path, network: Network) -> Path:
+    """Return the file of a certificate; refuse the network's own file."""
+    if os.path.isfile(network.source) and file_identity(network.source) == file_identity(path):
+        raise InputError(f"{path}: cannot be written (the network was read from it)")
+    return path
+
+
+def _refuse_other_class(problem: Problem) -> None:
+    """Raise if the image does not have the label, in exact arithmetic."""
+    replayer, centre = Replayer(problem), problem.region.center
+    values = replayer.value(problem.targets, centre) or [0.0] * len(problem.targets)
+    for target, value in zip(problem.targets, values, strict=True):
+        found = replayer.confirm(target, centre) if value <= 0 else None
+        if found is None:
+            continue
+        label, rival = problem.label, target.rival
+        if found.value == 0:
+            raise InputError(
+                f"the image has no class to explain: classes {label} and {rival} have equal scores"
+            )
+        raise InputError(
+            f"the image does not have class {label}: the network gives it class {found.predicted}"
+        )
+    # All inputs suffice only if the class of the image itself is certain.
+    lasts = [pattern[-1] for pattern in problem.network.exact_patterns(centre)]
+    certain = all(target.is_violated(x) is False for target in problem.targets for x in lasts)
+    if not certain or not 0 < len(lasts) < MOST_TIE_CHOICES:
+        raise InputError(
+            "the image has no class to explain: its scores or signs are not known exactly enough"
+        )
+
+
+def _finished(
+    search: Search, problem: Problem, domain: Domain, path: Path | None, ties: Ties
+) -> Explanation:
+    """Return the explanation that a search has found, and write its certificate."""
+    kept = tuple(int(i) for i in np.flatnonzero(~search.free))
+    witnesses = _inside(search.witnesses, search, domain)
+    written, reason = None, search.part.reason
+    if path is not None and search.part.path is not None and search.part.count is not None:
+        claim = explanation_claim(problem, domain, search.free, witnesses, ties)
+        write_claim(path, claim, [search.part.path])
+        written, reason = str(path), ""
+    assert problem.label is not None
+    return Explanation(
+        label=problem.label,
+        domain=domain,
+        kept=kept,
+        witnesses=witnesses,
+        steps=tuple(search.steps),
+        seconds=search.deadline.elapsed(),
+        out_of_time=search.out_of_time or search.deadline.passed(),
+        certificate=written,
+        no_certificate=reason if path is not None and written is None else "",
+    )
+
+
+def _inside(
+    witnesses: Mapping[int, Counterexample], search: Search, domain: Domain
+) -> dict[int, Counterexample]:
+    """Return the witnesses in ascending order, after a check that they are in their regions."""
+    found = {}
+    for i in sorted(witnesses):
+        witness = witnesses[i]
+        exact: tuple[Fraction, ...] | FloatArray = witness.exact or witness.point
+        if domain.region(with_free(search.free, [i])).contains(exact):
+            found[i] = witness
+    return found

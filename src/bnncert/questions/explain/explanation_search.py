@@ -1,0 +1,263 @@
+"""The search for a small set of inputs that suffices.
+
+The set F of free inputs grows while the region of F is proved robust; the inputs that are left are
+kept.  Regions grow with F, so a counterexample for F and one more input remains one for every
+larger F: that input is needed for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from bnncert.arrays import BoolArray, IntArray
+from bnncert.deadline import Deadline
+from bnncert.engine.methods import Options, Progress
+from bnncert.engine.methods.interval import interval_proof
+from bnncert.engine.presolve.stability import stability
+from bnncert.engine.replay import OnnxRuntime
+from bnncert.engine.verdict import Counterexample, Status
+from bnncert.errors import BnncertError
+from bnncert.model.description import SignZero
+from bnncert.problem import Problem
+from bnncert.proofs.request import Wanted
+from bnncert.questions.explain.domain import Domain
+from bnncert.questions.explain.explanation_answer import ExplanationStep
+from bnncert.questions.explain.influence import least_influence_first
+from bnncert.questions.explain.point_enumeration import Enumeration
+from bnncert.questions.explain.witnesses import Witnesses, with_free
+from bnncert.questions.smallest.best_proof import LowerSide
+from bnncert.questions.solving import solve
+
+#: Seconds of a verification: at least LEAST, and FACTOR times those of the longest proof so far, up
+#: to the limit of the caller.
+LEAST, FACTOR = 5.0, 4.0
+
+#: The share of the remaining time of the search that one verification has at most, and its seconds
+#: at least.  The search ends if this is less than a share of the longest proof.
+SHARE, SHORTEST, LATE_SHARE = 0.3, 0.05, 0.5
+
+#: Seconds for the image alone, and their share of the remaining time, at most.
+FIRST, FIRST_SHARE = 60.0, 0.5
+
+#: Seconds of a search for witnesses of all inputs, and its share of the remaining time, at most.
+WITNESS_SECONDS, WITNESS_SHARE = 10.0, 0.1
+
+#: A group of at most this share of the inputs is small.  After PATIENCE undecided small groups in a
+#: row no others are verified, because the influence of the next ones is larger.
+SMALL_SHARE, PATIENCE = 1 / 200, 3
+
+
+@dataclass(frozen=True, eq=False)
+class RegionAnswer:
+    """The answer about one region, and what decided it."""
+
+    status: Status
+    method: str
+    counterexample: Counterexample | None = None
+
+
+class Search:
+    """The state of a search; it is complete at any time.
+
+    Attributes
+    ----------
+    free
+        The inputs that are proved to be free together.
+    witnesses
+        The counterexamples of needed inputs.
+    steps
+        The verifications.
+    out_of_time
+        Whether the search ended because of the time limit.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        domain: Domain,
+        method: str,
+        options: Options,
+        limit: float,
+        deadline: Deadline,
+        *,
+        sign_zero: SignZero | None,
+        part: Path | None,
+        progress: Progress | None,
+    ) -> None:
+        self._problem, self._domain = problem, domain
+        self._method, self._options, self._limit = method, options, limit
+        self._sign_zero, self._progress = sign_zero, progress
+        self.deadline = deadline
+        self.part = LowerSide(part)
+        self.free: BoolArray = np.zeros(domain.size, dtype=np.bool_)
+        self.witnesses: dict[int, Counterexample] = {}
+        self.steps: list[ExplanationStep] = []
+        self.out_of_time = False
+        self._undecided = np.zeros(domain.size, dtype=np.bool_)
+        self._longest = 0.0
+        runtime = OnnxRuntime.of(problem.network)
+        self._search = Witnesses(problem, domain, runtime, deadline)
+        self._points = Enumeration(problem, domain, deadline)
+
+    def run(self) -> None:
+        """Free as many inputs as the time allows, and look for witnesses of the others."""
+        if self.part.path is not None:
+            # The image alone has a certificate; without one nothing is known at a time limit.
+            self._ask(np.zeros(0, dtype=np.int64))
+        problem = self._problem
+        order = least_influence_first(problem.network, self._domain, problem.targets, self.deadline)
+        self._free_by_intervals(order)
+        self._look_for_witnesses(attack=True)
+        self._grow(order)
+        self._look_for_witnesses(attack=False)
+
+    def _grow(self, order: IntArray) -> None:
+        """Free groups of inputs; the size of a group is doubled after a proof.
+
+        After an undecided question about n free inputs, the next group is half of the way to n.
+        """
+        size, undecided, misses = max(1, int(self.free.sum()) // 2), order.size + 1, 0
+        small = max(1, int(SMALL_SHARE * order.size))
+        while misses < PATIENCE:
+            waiting = order[~(self.free | self._needed | self._undecided)[order]]
+            self.out_of_time = bool(waiting.size) and self._is_late
+            if not waiting.size or self.out_of_time:
+                break
+            added = waiting[:size]
+            result = self._ask(added)
+            if result.status == "robust":
+                self.free = with_free(self.free, added)
+                misses = 0
+                self._look_for_witnesses(attack=True)
+                half = (undecided - int(self.free.sum())) // 2
+                size = max(1, min(2 * added.size, half)) if half >= 0 else 2 * added.size
+            elif result.counterexample is not None:
+                self._learn(added, result.counterexample)
+                misses, size = 0, max(1, added.size // 2)
+                self._look_for_witnesses(attack=False)
+            else:
+                undecided = int(self.free.sum()) + added.size
+                misses += added.size <= small
+                if added.size == 1:
+                    self._undecided = with_free(self._undecided, added)
+                size = max(1, added.size // 2)
+
+    @property
+    def _needed(self) -> BoolArray:
+        needed = np.zeros(self._domain.size, dtype=np.bool_)
+        needed[list(self.witnesses)] = True
+        return needed
+
+    def _free_by_intervals(self, order: IntArray) -> None:
+        """Free the longest beginning of the order that interval bounds prove, found by bisection.
+
+        If a certificate is wanted, the proof is made again for it.
+        """
+        low, high = 0, order.size + 1
+        while high - low > 1 and not self.deadline.passed():
+            # The first guess is that all inputs are free, which a small domain allows.
+            middle = order.size if high > order.size else (low + high) // 2
+            free = with_free(self.free, order[:middle])
+            if self._is_proved_by_intervals(free):
+                low = middle
+            else:
+                high = middle
+        if low and (self.part.path is None or self._ask(order[:low]).status == "robust"):
+            self.free = with_free(self.free, order[:low])
+
+    def _is_proved_by_intervals(self, free: BoolArray) -> bool:
+        bounds = stability(self._problem.network, self._domain.region(free), self.deadline)
+        return all(interval_proof(target, bounds[-1])[1] for target in self._problem.targets)
+
+    def _ask(self, added: IntArray) -> RegionAnswer:
+        """Decide whether further inputs are free together with those that are."""
+        free, started = with_free(self.free, added), self.deadline.elapsed()
+        answer = self._by_enumeration(free) or self._by_method(free, int(added.size))
+        seconds = self.deadline.elapsed() - started
+        if answer.status == "robust":
+            self._longest = max(self._longest, seconds)
+        step = (int(free.sum()), int(added.size), answer.status, answer.method, seconds)
+        self.steps.append(ExplanationStep(*step))
+        return answer
+
+    def _by_enumeration(self, free: BoolArray) -> RegionAnswer | None:
+        """Return the answer for a region of few grid points; None if it needs a method."""
+        if not self._points.fits(free):
+            return None
+        is_decided, point = self._points.violation(free)
+        if point is not None:
+            found = self._search.confirm(free, point[None, :])
+            return None if found is None else RegionAnswer("not_robust", "enumeration", found)
+        # A certificate needs the proof of a method.
+        if not is_decided or self.part.path is not None:
+            return None
+        return RegionAnswer("robust", "enumeration")
+
+    def _by_method(self, free: BoolArray, added: int) -> RegionAnswer:
+        """Return the answer of the method."""
+        # Without the certificate of the image alone there may be none at the end.
+        seconds = (
+            self._seconds if np.any(free) else min(FIRST_SHARE * self.deadline.remaining(), FIRST)
+        )
+        seconds = max(seconds, SHORTEST)
+        path = self.part.next_file()
+        wanted = None
+        if path is not None:
+            wanted = Wanted(path, self._problem.network, "real", self._sign_zero)
+        problem = self._search.question(free)
+        result = solve(
+            [problem], self._method, seconds, self._options, self._tell(added), wanted=wanted
+        )
+        if result.status == "robust" and wanted is not None and result.certificate is None:
+            # A proof without a certificate is not used, so that the certificate shows the result.
+            self.part.reason = result.notes[-1] if result.notes else ""
+            result = replace(result, status="unknown")
+        self.part.finish(int(free.sum()), result)
+        return RegionAnswer(result.status, result.deciding_stage, result.counterexample)
+
+    @property
+    def _seconds(self) -> float:
+        """The seconds for the next verification."""
+        seconds = min(self._limit, max(LEAST, FACTOR * self._longest))
+        return min(seconds, SHARE * self.deadline.remaining())
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether the next verification would be much shorter than the longest proof."""
+        return self.deadline.passed() or self._seconds < LATE_SHARE * self._longest
+
+    def _learn(self, added: IntArray, found: Counterexample) -> None:
+        """Keep the witness if the counterexample changes one of the added inputs only."""
+        changed, found = self._search.narrow(self.free, added, found)
+        if not changed.size:
+            raise BnncertError(
+                "contradiction: a region was proved, but there is a counterexample in it; please "
+                "report this"
+            )
+        if changed.size == 1:
+            self.witnesses[int(changed[0])] = found
+
+    def _look_for_witnesses(self, *, attack: bool) -> None:
+        """Try all inputs that may be needed at points of low margin."""
+        waiting = np.flatnonzero(~(self.free | self._needed))
+        if not waiting.size or self.deadline.passed():
+            return
+        end = self.deadline.within(min(WITNESS_SECONDS, WITNESS_SHARE * self.deadline.remaining()))
+        if attack:
+            self._search.attack(self.free, end)
+        for i, witness in self._search.find(self.free, waiting, end):
+            self.witnesses[i] = witness
+
+    def _tell(self, added: int) -> Progress | None:
+        """Return a report of progress for one verification."""
+        if self._progress is None:
+            return None
+        progress: Callable[[str, int, int], None] = self._progress
+        free, total = int(self.free.sum()), self._domain.size
+        done = free + len(self.witnesses) + int(self._undecided.sum())
+        prefix = f"{free} of {total} inputs free, {len(self.witnesses)} needed, {added} more? "
+        return lambda text, _done, _total: progress(prefix + text, done, total)

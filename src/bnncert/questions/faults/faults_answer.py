@@ -1,0 +1,190 @@
+"""What is known about the faults that a network tolerates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from bnncert.engine.verdict import Counterexample, InterruptWithResult
+from bnncert.kernel.rules.fault_questions import FaultProof, FaultScope
+from bnncert.kernel.rules.weight_flips import Fault
+from bnncert.model.text_table import PrintedAsTable, TextTable
+
+
+@dataclass(frozen=True)
+class FaultBit:
+    """A fault with its values: a weight before and after its flip, or a neuron's stuck sign.
+
+    Attributes
+    ----------
+    layer
+        The layer, from 1, or "output".
+    neuron, input
+        The neuron of the layer and the input of the weight, from 0; a threshold has no input.
+    old, new
+        The weight without and with the fault; for a threshold, the signs of the neuron.
+    """
+
+    layer: int | str
+    neuron: int
+    input: int | None
+    old: float
+    new: float
+
+    def __str__(self) -> str:
+        where = "output" if self.layer == "output" else f"layer {self.layer}"
+        if self.input is None:
+            return f"{where}, neuron {self.neuron}: threshold stuck, sign {self.new:+g}"
+        place = "score" if self.layer == "output" else "neuron"
+        return f"{where}, {place} {self.neuron}, input {self.input}: {self.old:g} -> {self.new:g}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        names = ("layer", "neuron", "input", "old", "new")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, eq=False)
+class FaultRow:
+    """The answer for one scope.
+
+    Attributes
+    ----------
+    scope
+        Which faults count.
+    layer
+        The layer of the scope, from 1, or "output"; None for faults anywhere.
+    certified
+        No set of so many faults changes the class; None if the class may differ without a fault.
+    falsified
+        The number of faults in `bits`, which change the class; None if none were found.
+    limit
+        The number of faults that the scope has room for.
+    bits
+        The faults that change the class.
+    counterexample
+        The input at which they do, replayed on the network with these faults.
+    proof
+        How `certified` was proved.
+    """
+
+    scope: FaultScope
+    layer: int | str | None
+    certified: int | None
+    falsified: int | None
+    limit: int
+    bits: tuple[FaultBit, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    counterexample: Counterexample | None = None
+    proof: FaultProof | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether certified and falsified meet, or all faults together are tolerated."""
+        below = -1 if self.certified is None else self.certified
+        return self.falsified == below + 1 or self.certified == self.limit
+
+    @property
+    def name(self) -> str:
+        """The scope in words."""
+        where = "output" if self.layer == "output" else f"layer {self.layer}"
+        if self.scope.place == "anywhere":
+            return "anywhere"
+        if self.scope.place == "layer":
+            return where
+        return f"one score of the {where}" if self.layer == "output" else f"one neuron of {where}"
+
+    @property
+    def texts(self) -> tuple[str, str, str]:
+        """The numbers certified and falsified, and whether they meet, as a table shows them."""
+        sure = "-" if self.certified is None else str(self.certified)
+        if self.certified == self.limit:
+            sure = f"all {self.limit}"
+        false = "-" if self.falsified is None else str(self.falsified)
+        return sure, false, "exact" if self.is_exact else "open"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        found = self.counterexample
+        return {
+            "faults": self.scope.kind,
+            "scope": self.scope.place,
+            "layer": self.layer,
+            "name": self.name,
+            "certified": self.certified,
+            "falsified": self.falsified,
+            "exact": self.is_exact,
+            "limit": self.limit,
+            "bits": [bit.to_dict() for bit in self.bits],
+            "counterexample": found and found.to_dict(),
+            "proof": self.proof,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class FaultsResult(PrintedAsTable):
+    """How many faults of each scope are tolerated at the inputs of a region.
+
+    ``print`` and notebooks show one row for each scope.
+
+    Attributes
+    ----------
+    label
+        The class that the inputs keep.
+    region, region_data
+        The inputs in words, and as plain data.
+    rows
+        The answers, one for each scope.
+    seconds
+        The time of the whole search.
+    certificate
+        The file with the proofs, if it was requested and written.
+    no_certificate
+        Why there is no certificate.
+    """
+
+    label: int
+    region: str
+    region_data: dict[str, Any]
+    rows: tuple[FaultRow, ...]
+    seconds: float
+    certificate: str | None = None
+    no_certificate: str = ""
+
+    def __repr__(self) -> str:
+        return f"FaultsResult({self._summary()})"
+
+    def _summary(self) -> str:
+        exact = sum(row.is_exact for row in self.rows)
+        return (
+            f"class {self.label}: faults in {len(self.rows)} scopes, {exact} exact, "
+            f"in {self.seconds:.2f} s"
+        )
+
+    def table(self) -> TextTable:
+        """Return one row for each scope."""
+        heads = ["faults", "where", "certified", "falsified", ""]
+        rows = [[row.scope.kind, row.name, *row.texts] for row in self.rows]
+        return TextTable(self._summary(), heads, rows, left=2)
+
+    def row(self, kind: str, place: str, layer: int | str | None = None) -> FaultRow:
+        """Return the row of a scope, such as ``row("weights", "layer", 1)``."""
+        for row in self.rows:
+            if (row.scope.kind, row.scope.place, row.layer) == (kind, place, layer):
+                return row
+        raise KeyError(f"no row for {kind}, {place}, {layer}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        return {
+            "label": self.label,
+            "region": self.region_data,
+            "region_text": self.region,
+            "rows": [row.to_dict() for row in self.rows],
+            "seconds": self.seconds,
+            "certificate": self.certificate,
+        }
+
+
+class FaultsInterrupt(InterruptWithResult[FaultsResult]):
+    """Ctrl-C during a search."""

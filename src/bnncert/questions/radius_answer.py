@@ -1,0 +1,129 @@
+"""What a search for the largest certified radius has found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import Any
+
+from bnncert.engine.verdict import Counterexample, InterruptWithResult, Status, finite_or_none
+from bnncert.model.text_table import PrintedAsTable, TextTable
+from bnncert.regions import ChangeNorm
+
+#: Digits of a radius in tables and descriptions.
+DIGITS = 6
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One verification of the search."""
+
+    radius: float
+    method: str
+    status: Status
+    seconds: float
+
+
+def _shown(radius: float, is_robust: bool) -> str:
+    """Return a radius with few digits, rounded to the side on which its answer holds."""
+    context = Context(prec=DIGITS, rounding=ROUND_FLOOR if is_robust else ROUND_CEILING)
+    # The digits of `repr` are those of the float: 0.3 is shown as 0.3.
+    return f"{float(context.create_decimal(Decimal(repr(float(radius))))):.{DIGITS}g}"
+
+
+def probe_rows(probes: Sequence[Probe]) -> tuple[list[str], list[list[str]]]:
+    """Return the heads and rows of a table of verifications."""
+    heads = ["radius", "answer", "method", "seconds"]
+    rows = [
+        [
+            _shown(p.radius, p.status == "robust"),
+            *(p.status.replace("_", " "), p.method, f"{p.seconds:.2f}"),
+        ]
+        for p in probes
+    ]
+    return heads, rows
+
+
+@dataclass(frozen=True, eq=False)
+class RadiusResult(PrintedAsTable):
+    """Bounds of the robustness radius: lower < radius <= upper.
+
+    ``print`` and notebooks show one row for each verification of the search.
+
+    Attributes
+    ----------
+    norm, label
+        The norm of the balls, and the class of their centre.
+    lower
+        The largest certified radius; -inf if the centre is not certified.
+    upper
+        The smallest falsified radius, at which the ball contains the counterexample; inf if none.
+    limit
+        The largest radius of the search.
+    covers_data
+        Whether the ball of radius `limit` contains the whole data box.
+    probes
+        The verifications, in the order in which they were made.
+    seconds
+        The time of the whole search.
+    counterexample
+        The nearest counterexample that was found.
+    """
+
+    norm: ChangeNorm
+    label: int
+    lower: float
+    upper: float
+    limit: float
+    covers_data: bool
+    probes: tuple[Probe, ...]
+    seconds: float
+    counterexample: Counterexample | None = None
+
+    def __repr__(self) -> str:
+        return f"RadiusResult({self._summary()})"
+
+    def _summary(self) -> str:
+        known = []
+        if self.lower >= 0:
+            known.append(f"{self.norm} radius {_shown(self.lower, True)} certified")
+        if self.upper < math.inf:
+            known.append(f"{_shown(self.upper, False)} falsified")
+        told = ", ".join(known) or "nothing known"
+        return f"{told}, {self.calls} verifications in {self.seconds:.2f} s"
+
+    def table(self) -> TextTable:
+        """Return the verifications of the search."""
+        return TextTable(self._summary(), *probe_rows(self.probes))
+
+    @property
+    def gap(self) -> float:
+        """The difference between `upper` and `lower`."""
+        return self.upper - self.lower
+
+    @property
+    def calls(self) -> int:
+        """The number of verifications."""
+        return len(self.probes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON (infinite numbers become None)."""
+        return {
+            "norm": self.norm,
+            "label": self.label,
+            "lower": finite_or_none(self.lower),
+            "upper": finite_or_none(self.upper),
+            "gap": finite_or_none(self.gap),
+            "limit": self.limit,
+            "covers_data": self.covers_data,
+            "calls": self.calls,
+            "seconds": self.seconds,
+            "probes": [asdict(probe) for probe in self.probes],
+            "counterexample": self.counterexample and self.counterexample.to_dict(),
+        }
+
+
+class RadiusInterrupt(InterruptWithResult[RadiusResult]):
+    """Ctrl-C during a search."""

@@ -1,0 +1,1 @@
+"""Two copies of one network in a query: monotone features and individual fairness."""

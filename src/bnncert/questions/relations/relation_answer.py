@@ -1,0 +1,179 @@
+"""What is known about a relation between two copies of a network."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from bnncert.engine.rounded_bounds import lower_text, upper_text
+from bnncert.engine.verdict import InterruptWithResult, finite_or_none
+from bnncert.model.text_table import PrintedAsTable, TextTable
+from bnncert.questions.relations.changes import Change
+from bnncert.questions.relations.input_pair import InputPair
+
+RelationStatus: TypeAlias = Literal["holds", "fails", "unknown", "timeout"]
+
+#: Parts of a question that a table lists.
+MOST_ROWS = 20
+
+#: Numbers of a pair that are printed if both inputs have them; images have thousands.
+MOST_SHARED = 40
+
+
+@dataclass(frozen=True)
+class PartResult:
+    """The answer for one part of the question.
+
+    Attributes
+    ----------
+    name
+        The change, and the part of the region.
+    status
+        "holds", "fails", "unknown" or "timeout".
+    lower, upper
+        Bounds of the margin by which the relation holds: it holds if it cannot be negative, or, for
+        relations between classes, not 0 either.
+    seconds, stage
+        The time, and the stage that decided it.
+    """
+
+    name: str
+    status: RelationStatus
+    lower: float = -math.inf
+    upper: float = math.inf
+    seconds: float = 0.0
+    stage: str = ""
+
+    def bound_texts(self) -> tuple[str, str]:
+        """Return the bounds, rounded outwards; "-" for unknown ones."""
+        return (
+            lower_text(self.lower) if math.isfinite(self.lower) else "-",
+            upper_text(self.upper) if math.isfinite(self.upper) else "-",
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data (infinite bounds become None)."""
+        bounds = {"lower": finite_or_none(self.lower), "upper": finite_or_none(self.upper)}
+        return {**vars(self), **bounds}
+
+
+@dataclass(frozen=True, eq=False)
+class RelationResult(PrintedAsTable):
+    """The answer whether a network is monotone or fair; ``print`` shows its parts.
+
+    Attributes
+    ----------
+    status
+        "holds", "fails" (with a pair of inputs), "unknown" or "timeout".
+    statement, negation
+        The property in words, and what is true if it fails.
+    changes
+        What changes between the two inputs.
+    names
+        The names of the network's inputs.
+    parts
+        The answers for the parts of the question; those after a failure are not asked.
+    count
+        The number of all parts.
+    seconds
+        The time for all.
+    pair
+        Two inputs that violate the property, if it fails.
+    notes
+        Remarks for the user, one line each.
+    certificate
+        The file of the certificate, if one was requested and could be written.
+    """
+
+    status: RelationStatus
+    statement: str
+    negation: str
+    changes: tuple[Change, ...]
+    names: tuple[str, ...]
+    parts: tuple[PartResult, ...]
+    count: int
+    seconds: float
+    pair: InputPair | None = None
+    notes: tuple[str, ...] = ()
+    certificate: str | None = None
+
+    def __repr__(self) -> str:
+        return f"RelationResult({self.summary()})"
+
+    def summary(self) -> str:
+        """Return the answer in one line."""
+        time = f"{self.seconds:.2f} s"
+        if self.status == "holds":
+            return f"holds: {self.statement}; {time}"
+        if self.status == "fails":
+            return f"fails: {self.negation}; {time}"
+        done = sum(part.status == "holds" for part in self.parts)
+        parts = f"{done} of {self.count} parts proved, " if self.count > 1 else ""
+        return f"{self.status}: undecided whether {self.statement}; {parts}{time}"
+
+    @property
+    def lower(self) -> float:
+        """The smallest lower bound over all parts."""
+        complete = len(self.parts) == self.count
+        return min((p.lower for p in self.parts), default=-math.inf) if complete else -math.inf
+
+    def table(self) -> TextTable:
+        """Return the answers of the parts."""
+        rows = [
+            [p.name, p.status, p.stage, *p.bound_texts(), f"{p.seconds:.2f}"]
+            for p in self.parts[:MOST_ROWS]
+        ]
+        heads = ["part", "answer", "decided by", "lower bound", "upper bound", "seconds"]
+        below = list(self.pair_lines())
+        if len(self.parts) > MOST_ROWS:
+            below.insert(0, f"and {len(self.parts) - MOST_ROWS} further parts")
+        below += [f"note: {note}" for note in self.notes]
+        if self.certificate is not None:
+            below.append(f"certificate: {self.certificate}")
+        return TextTable(self.summary(), heads, rows, below, left=3)
+
+    def pair_lines(self, most: int = MOST_SHARED) -> Sequence[str]:
+        """Return the two inputs in words, one line each, with so many of the equal numbers."""
+        pair = self.pair
+        if pair is None:
+            return ()
+        shared = [
+            f"{name} {value:.9g}"
+            for i, (name, value) in enumerate(zip(self.names, pair.first.tolist(), strict=True))
+            if i not in pair.changed
+        ]
+        lines = []
+        for point, label, scores in zip(
+            (pair.first, pair.second), pair.classes, pair.scores, strict=True
+        ):
+            own = ", ".join(f"{self.names[i]} {point[i]:.9g}" for i in pair.changed)
+            shown = ", ".join(f"{s:.6g}" for s in np.atleast_1d(scores).tolist())
+            lines.append(f"{own}: class {label} (scores {shown})")
+        if len(shared) > most:
+            left = len(shared) - most
+            shared = [*shared[:most], f"and {left} more (all of them with -v or --json)"]
+        return (*lines, f"and in both: {', '.join(shared)}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        return {
+            "status": self.status,
+            "statement": self.statement,
+            "changes": [change.to_dict() for change in self.changes],
+            "names": list(self.names),
+            "lower": finite_or_none(self.lower),
+            "parts": [part.to_dict() for part in self.parts],
+            "count": self.count,
+            "seconds": self.seconds,
+            "pair": None if self.pair is None else self.pair.to_dict(),
+            "notes": list(self.notes),
+            "certificate": self.certificate,
+        }
+
+
+class RelationInterrupt(InterruptWithResult[RelationResult]):
+    """Ctrl-C during a question about two copies."""

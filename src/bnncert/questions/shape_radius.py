@@ -1,0 +1,260 @@
+"""The largest size of a shape of change at which the class is proved.
+
+A path of images is swept once up to the largest radius of interest.  Its cells are known exactly,
+so the radius is exact: `lower` and `upper` are neighbouring floats, or equal up to the rounding of
+one float.  The sizes of patches and shifts are whole numbers, which are verified one after the
+other; a size is certified only if all smaller ones are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from bnncert.deadline import Deadline, OutOfTimeError
+from bnncert.engine.methods import Options, Progress
+from bnncert.engine.methods.sweep import STAGE, SweptCell, point_of, sweep
+from bnncert.engine.reachability.path_signs import simplest_between
+from bnncert.engine.replay import OnnxRuntime, Replayer
+from bnncert.engine.verdict import Counterexample, VerificationInterrupt
+from bnncert.errors import InputError
+from bnncert.model.network import Network
+from bnncert.model.rationals import float_above, float_below
+from bnncert.problem import Problem, Target, Targets, Ties, robustness
+from bnncert.questions.radius_answer import Probe, RadiusInterrupt, RadiusResult
+from bnncert.questions.shapes.union_answer import solve_union
+from bnncert.questions.shapes.union_question import UnionQuestion
+from bnncert.regions import ChangeNorm, ImagePath, ImageUnion
+
+#: The share of the remaining time for one size.
+SHARE = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class ShapeSearch:
+    """A search for the size of a shape around one image; `region` makes the region of a size."""
+
+    network: Network
+    region: Callable[[float], ImagePath | ImageUnion]
+    norm: ChangeNorm
+    label: int
+    targets: Targets = "all"
+    ties: Ties = "violation"
+    maximum: float | None = None
+    method: str = "auto"
+    options: Options | None = None
+    progress: Progress | None = None
+
+    def run(self, timeout: float | None) -> RadiusResult:
+        """Return the largest certified and the smallest falsified size."""
+        deadline = Deadline(timeout)
+        centre = self.region(0.0)
+        if isinstance(centre, ImagePath):
+            return self._swept(centre, deadline)
+        found = _Sizes(self, deadline, self._largest_size(centre))
+        try:
+            found.search()
+        except KeyboardInterrupt as stop:
+            raise RadiusInterrupt(found.result()) from stop
+        return found.result()
+
+    def _largest_size(self, centre: ImageUnion) -> int:
+        """Return the largest size that fits into the image, or the one of interest."""
+        height, width = centre.pixels.shape[:2]  # type: ignore[attr-defined]
+        most = min(height, width) - (self.norm == "shift")
+        return int(most if self.maximum is None else min(most, self.maximum))
+
+    def _swept(self, centre: ImagePath, deadline: Deadline) -> RadiusResult:
+        """Sweep the path up to the largest radius."""
+        limit, covers = self._limit(centre)
+        path = self.region(limit)
+        problem = robustness(self.network, path, self.label, self.targets, self.ties)
+        if self.progress is not None:
+            self.progress(f"{STAGE} up to radius {limit:.4g}", 0, 1)
+        bad = _Nearest(problem)
+        try:
+            for judged in sweep(problem, deadline):
+                bad.take(judged)
+        except OutOfTimeError:
+            return self._result(deadline, -math.inf, math.inf, limit, covers, None, "timeout")
+        lower, upper, example = bad.bounds(limit)
+        status = "robust" if lower >= limit else "not_robust" if example else "unknown"
+        return self._result(deadline, lower, upper, limit, covers, example, status)
+
+    def _limit(self, centre: ImagePath) -> tuple[float, bool]:
+        """Return the largest radius of the search, and whether a larger one changes nothing."""
+        if self.norm == "contrast":
+            return min(1.0, self.maximum or 1.0), False
+        if centre.clip_lo is None or centre.clip_hi is None:
+            if self.maximum is None:
+                raise InputError("brightness without a data box needs a largest radius")
+            return self.maximum, False
+        # Beyond this offset all inputs are at one side of the data box.
+        reach = np.maximum(centre.clip_hi - centre.middle, centre.middle - centre.clip_lo)
+        cover = float(np.nextafter(reach.max(), np.inf))
+        return (cover, True) if self.maximum is None else (min(cover, self.maximum), False)
+
+    def _result(
+        self,
+        deadline: Deadline,
+        lower: float,
+        upper: float,
+        limit: float,
+        covers: bool,
+        example: Counterexample | None,
+        status: str,
+    ) -> RadiusResult:
+        seconds = deadline.elapsed()
+        probe = Probe(limit, self.method, status, seconds)  # type: ignore[arg-type]
+        return RadiusResult(
+            norm=self.norm,
+            label=self.label,
+            lower=lower,
+            upper=upper,
+            limit=limit,
+            covers_data=covers,
+            probes=(probe,),
+            seconds=seconds,
+            counterexample=example,
+        )
+
+
+class _Nearest:
+    """The violated and undecided cells that are nearest to the image itself."""
+
+    def __init__(self, problem: Problem) -> None:
+        assert isinstance(problem.region, ImagePath)
+        self._problem, self._path = problem, problem.region
+        #: (distance, whether it is not attained) of the nearest cell that is not proved.
+        self._open: tuple[Fraction, bool] | None = None
+        self._violated: tuple[tuple[Fraction, bool], SweptCell, Target] | None = None
+
+    def take(self, judged: list[SweptCell]) -> None:
+        """Look at one cell, with what is known about each target."""
+        for swept, target in zip(judged, self._problem.targets, strict=True):
+            if swept.is_violated is False:
+                continue
+            far = self._distance(swept)
+            if self._open is None or far < self._open:
+                self._open = far
+            if swept.is_violated and (self._violated is None or far < self._violated[0]):
+                self._violated = far, swept, target
+
+    def _distance(self, swept: SweptCell) -> tuple[Fraction, bool]:
+        """Return the distance of a cell, and whether no image of the cell has it."""
+        cell, middle = swept.cell, self._path.nominal
+        if (
+            cell.lo < middle < cell.hi
+            or (cell.lo == middle and cell.has_lo)
+            or (cell.hi == middle and cell.has_hi)
+        ):
+            return Fraction(0), False
+        if cell.lo >= middle:
+            return cell.lo - middle, not cell.has_lo
+        return middle - cell.hi, not cell.has_hi
+
+    def bounds(self, limit: float) -> tuple[float, float, Counterexample | None]:
+        """Return the largest certified and the smallest falsified float, and its counterexample."""
+        lower = limit
+        if self._open is not None:
+            far, missed = self._open
+            lower = float_below(far)
+            if not missed and Fraction(lower) == far:
+                lower = -math.inf if far == 0 else math.nextafter(lower, -math.inf)
+        if self._violated is None:
+            return lower, math.inf, None
+        (far, missed), swept, target = self._violated
+        upper = float_above(far)
+        if missed and Fraction(upper) == far:
+            upper = math.nextafter(upper, math.inf)
+        found = self._example(swept, target, far, missed, Fraction(upper))
+        return lower, math.inf if found is None else upper, found
+
+    def _example(
+        self, swept: SweptCell, target: Target, far: Fraction, missed: bool, upper: Fraction
+    ) -> Counterexample | None:
+        """Return the image of the cell that is nearest to the image itself, or one beside it."""
+        path, cell = self._path, swept.cell
+        above = cell.lo >= path.nominal
+        t = path.nominal + (far if above else -far)
+        if missed and above:
+            t = simplest_between(t, min(cell.hi, path.nominal + upper))
+        elif missed:
+            t = simplest_between(max(cell.lo, path.nominal - upper), t)
+        replayer = Replayer(self._problem, OnnxRuntime.of(self._problem.network))
+        return point_of(replayer, path, target, t)
+
+
+@dataclass(eq=False)
+class _Sizes:
+    """Verifies one size after the other."""
+
+    setup: ShapeSearch
+    deadline: Deadline
+    limit: int
+    lower: float = -math.inf
+    upper: float = math.inf
+    example: Counterexample | None = None
+    probes: list[Probe] = field(default_factory=list)
+
+    def search(self) -> None:
+        """Verify sizes from 0 on until one is falsified."""
+        is_proved = True
+        for size in range(self.limit + 1):
+            if self.deadline.passed() and self.probes:
+                return
+            is_proved &= self._verify(size) == "robust"
+            if self.example is not None:
+                self.upper = float(size)
+                return
+            if is_proved:
+                self.lower = float(size)
+
+    def _verify(self, size: int) -> str:
+        setup, left = self.setup, self.deadline.remaining()
+        region = setup.region(float(size))
+        assert isinstance(region, ImageUnion)
+        progress = setup.progress
+
+        def tell(text: str, done: int, total: int) -> None:
+            if progress is not None:
+                progress(f"radius {size}: {text}", done, total)
+
+        question = UnionQuestion(
+            setup.network,
+            region,
+            setup.label,
+            setup.targets,
+            setup.ties,
+            method=setup.method,
+            options=setup.options,
+            progress=tell,
+        )
+        limit = None if math.isinf(left) else max(1e-3, SHARE * left)
+        try:
+            result = solve_union(question, limit)
+        except VerificationInterrupt as stop:
+            result = stop.result
+            self.probes.append(Probe(float(size), setup.method, result.status, result.seconds))
+            raise
+        self.probes.append(Probe(float(size), setup.method, result.status, result.seconds))
+        self.example = result.counterexample
+        return result.status
+
+    def result(self) -> RadiusResult:
+        """Return what is known."""
+        return RadiusResult(
+            norm=self.setup.norm,
+            label=self.setup.label,
+            lower=self.lower,
+            upper=self.upper,
+            limit=float(self.limit),
+            covers_data=False,
+            probes=tuple(self.probes),
+            seconds=self.deadline.elapsed(),
+            counterexample=self.example,
+        )

@@ -1,0 +1,1 @@
+"""Robustness on finite unions of boxes: patches, shifts, and brightness in steps of a grid."""

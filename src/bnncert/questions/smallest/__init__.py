@@ -1,0 +1,1 @@
+"""The smallest perturbation where the distances from the centre are whole numbers."""

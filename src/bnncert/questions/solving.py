@@ -1,0 +1,279 @@
+"""Running a method on the problems of one question."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+
+from bnncert.deadline import Deadline, OutOfTimeError
+from bnncert.engine.methods import REGISTRY, Context, Method, Options, Progress
+from bnncert.engine.methods.interval import interval_proof
+from bnncert.engine.methods.strict_search import prefer_strict
+from bnncert.engine.replay import OnnxRuntime, Replayer
+from bnncert.engine.search.trace import SearchRecord
+from bnncert.engine.timing import Account
+from bnncert.engine.verdict import (
+    Finding,
+    Result,
+    TargetResult,
+    VerificationInterrupt,
+    deciding_target,
+    merge,
+    overall_status,
+)
+from bnncert.errors import InputError
+from bnncert.problem import Problem, Target
+from bnncert.problem.float32 import Arithmetic
+from bnncert.problem.vnnlib.query import Specification
+from bnncert.proofs.request import Wanted
+from bnncert.regions import Ball, ImagePath, L0Ball
+from bnncert.regions.pictures import Original
+
+#: Called with an answer before a certificate is written.
+Announce: TypeAlias = Callable[[Result], None]
+
+
+def solve(
+    problems: Sequence[Problem],
+    method: str = "auto",
+    timeout: float | None = None,
+    options: Options | None = None,
+    progress: Progress | None = None,
+    *,
+    check_centre: bool = True,
+    strict: bool = False,
+    specification: Specification | None = None,
+    arithmetic: Arithmetic = "real",
+    wanted: Wanted | None = None,
+    announce: Announce | None = None,
+) -> Result:
+    """Run a method on each problem of a query and combine the answers.
+
+    Parameters
+    ----------
+    problems
+        The problems, which are usually those of one query; without any the answer is "robust".
+    method, timeout, options, progress, arithmetic, announce
+        Those of :func:`verify`.
+    check_centre
+        Whether the centre of each region is evaluated before the method runs.
+    strict
+        Whether a strict counterexample is looked for after a tie.
+    specification
+        The query that the problems come from, in whose terms counterexamples are replayed.
+    wanted
+        A certificate to write, if there is one problem.
+
+    Returns
+    -------
+    Result
+        The answer to all problems; a counterexample to one of them ends the search.
+
+    Raises
+    ------
+    InputError, MissingExtraError
+        As :func:`verify`.
+    VerificationInterrupt
+        On Ctrl-C; its `result` is what was known by then.
+
+    Examples
+    --------
+    >>> import bnncert
+    >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
+    >>> ball = bnncert.Ball("linf", [0.5, 0], 0.2)
+    >>> at_most = [bnncert.output_polytope(net, ball, [[1, 0]], [limit]) for limit in (1, 2)]
+    >>> [bnncert.solve([problem], timeout=60).status for problem in at_most]
+    ['not_robust', 'robust']
+    """
+    engine = REGISTRY.make(method)
+    deadline = Deadline(timeout)
+    chosen = options or Options()
+    chosen.check()
+    started = time.monotonic()
+    tell = announce or (lambda result: None)
+    if not problems:
+        empty = Result("robust", (), 0.0, method, notes=("the input region is empty",))
+        tell(empty)
+        return empty
+    for problem in problems:
+        _refuse_path(engine, problem)
+    runtime = OnnxRuntime.of(problems[0].network)
+    accept = None if specification is None else specification.holds
+    results: list[Result] = []
+    for problem in problems:
+        replayer = Replayer(problem, runtime, accept, only_float32=arithmetic == "float32")
+        record = None if wanted is None else SearchRecord()
+        context = Context(chosen, deadline, replayer, progress, record)
+        found = _at_centre(problem, context) if check_centre else None
+        try:
+            answers = found if found is not None else engine.run(problem, context)
+            if strict:
+                answers = tuple(prefer_strict(engine, problem, context, answers))
+        except KeyboardInterrupt as stop:
+            known = [context.so_far.get(t.name) or _untouched(t) for t in problem.targets]
+            results.append(_result(problem, context, known, method))
+            raise VerificationInterrupt(_timed(merge(results), started)) from stop
+        except OutOfTimeError:
+            answers = _at_the_limit(problem, context)
+        results.append(_result(problem, context, answers, method))
+        if results[-1].status == "not_robust":
+            break
+    result = _timed(merge(results), started)
+    tell(result)
+    if wanted is not None:
+        result = wanted.write(problem, result, context)
+        total = time.monotonic() - started
+        account = result.account.spent("certificate", total - result.seconds)
+        result = replace(result, seconds=total, account=account)
+    return result
+
+
+def _refuse_path(engine: Method, problem: Problem) -> None:
+    """Raise if the region is a path of images and the method is not for them."""
+    region = problem.region
+    if isinstance(region, ImagePath) and region.norm not in engine.regions.split(", "):
+        raise InputError(f"method {engine.name} is not for {region.norm}; use auto")
+
+
+def _timed(result: Result, started: float) -> Result:
+    """Return a result with its total time, which the account divides completely."""
+    total = time.monotonic() - started
+    return replace(result, seconds=total, account=result.account.completed(total))
+
+
+def _at_the_limit(problem: Problem, context: Context) -> tuple[TargetResult, ...]:
+    """Return the results of a method that has run out of time, at least interval bounds."""
+    bounds = context.known_bounds(problem)
+    answers = []
+    for target in problem.targets:
+        lower, proved = interval_proof(target, bounds[-1])
+        since = context.deadline.elapsed()
+        context.result(target, "interval", since, lower=lower, proved=proved, tried=False)
+        known = context.so_far[target.name]
+        if known.status == "unknown":
+            known = replace(known, status="timeout")
+        answers.append(known)
+    return tuple(answers)
+
+
+def _untouched(target: Target) -> TargetResult:
+    return TargetResult(target.name, "unknown", rival=target.rival, tried=False)
+
+
+def _result(
+    problem: Problem, context: Context, answers: Sequence[TargetResult], method: str
+) -> Result:
+    """Return the answer to one problem."""
+    remarks = _rejected(context.replayer)
+    account = replace(context.journal.account(), remarks=tuple(remarks))
+    told = _after_counterexample(problem, context, tuple(answers))
+    told = tuple(_accounted(t, account) for t in told)
+    decided = deciding_target(told)
+    notes = [*problem.network.notes, *problem.region.notes]
+    status = overall_status([a.status for a in told])
+    if status not in ("robust", "not_robust"):
+        notes += remarks
+    return Result(
+        status=status,
+        targets=told,
+        seconds=context.deadline.elapsed(),
+        method=method,
+        counterexample=None if decided is None else decided.counterexample,
+        label=problem.label,
+        original=_original(problem),
+        notes=tuple(notes),
+        account=account,
+    )
+
+
+def _original(problem: Problem) -> Original | None:
+    """Return the centre of a ball for pictures, if the range of the inputs is known."""
+    region, network = problem.region, problem.network
+    if problem.label is None or not isinstance(region, Ball | L0Ball | ImagePath):
+        return None
+    lo, hi = network.input_lo, network.input_hi
+    if lo is None or hi is None:
+        lo, hi = region.clip_lo, region.clip_hi
+    if lo is None or hi is None:
+        return None
+    return Original(region.middle, network.input_shape, lo, hi)
+
+
+def _accounted(answer: TargetResult, account: Account) -> TargetResult:
+    """Return an answer with its own part of the time; if it is open, also with open neurons."""
+    own, details = account.seconds_of(answer.name), dict(answer.details)
+    if "seconds" in details:
+        details["seconds"] = {**own, **account.shared}
+    if answer.status in ("unknown", "timeout") and account.layers:
+        details["open neurons"] = account.layer_trees()
+    return replace(answer, seconds=sum(own.values()), details=details)
+
+
+def _rejected(replayer: Replayer) -> list[str]:
+    """Return what became of candidates that are no counterexamples."""
+    notes = []
+    if replayer.rejected:
+        notes.append(f"{replayer.rejected} candidate counterexample(s) did not replay")
+    if replayer.rejected_off_grid:
+        notes.append(
+            f"{replayer.rejected_off_grid} point(s) between those of the grid have another class, "
+            "but not the grid points next to them"
+        )
+    return notes
+
+
+def _after_counterexample(
+    problem: Problem, context: Context, answers: tuple[TargetResult, ...]
+) -> tuple[TargetResult, ...]:
+    """Apply a counterexample for one target to the undecided ones."""
+    decided = deciding_target(answers)
+    if decided is None or decided.counterexample is None:
+        return answers
+    reached = context.replayer.reached(problem.targets, decided.counterexample)
+    told = []
+    for answer, (violated, value) in zip(answers, reached, strict=True):
+        if answer.status in ("robust", "not_robust"):
+            told.append(answer)
+            continue
+        upper = min(answer.upper, value)
+        finding: Finding | None = None
+        # An upper bound below 0 is the value at another point of the region.
+        if violated or upper < 0:
+            finding = "violated"
+        elif not answer.tried:
+            finding = "not_tried"
+        told.append(replace(answer, upper=upper, finding=finding))
+    return tuple(told)
+
+
+def _at_centre(problem: Problem, context: Context) -> tuple[TargetResult, ...] | None:
+    """Return the answer if the centre of the region violates the property."""
+    values = context.replayer.value(problem.targets, problem.region.center)
+    if values is None:
+        return None
+    # The lowest value comes first: it belongs to the network's class, and a tie comes last.
+    for k in np.argsort(values, kind="stable").tolist():
+        target = problem.targets[k]
+        if context.deadline.passed():
+            return None
+        if values[k] <= min(0.0, target.largest_violation):
+            found = context.replayer.confirm(target, problem.region.center)
+            if found is not None:
+                results = [
+                    context.result(
+                        t,
+                        "centre",
+                        0.0,
+                        upper=float(values[j]),
+                        counterexample=found if j == k else None,
+                        tried=False,
+                    )
+                    for j, t in enumerate(problem.targets)
+                ]
+                results[k] = replace(results[k], at_centre=True)
+                return tuple(results)
+    return None

@@ -1,0 +1,302 @@
+"""The public API: `verify` decides a property, `bound` bounds its margin."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from bnncert.engine.methods import Options, Progress
+from bnncert.engine.verdict import Result
+from bnncert.errors import InputError, OutsideDataBoxWarning
+from bnncert.model.description import SignZero
+from bnncert.model.network import Network
+from bnncert.problem import Targets, Ties, from_vnnlib, robustness
+from bnncert.problem.float32 import Arithmetic, float32_network
+from bnncert.problem.vnnlib.query import Specification
+from bnncert.proofs.request import Wanted
+from bnncert.questions.shapes.union_answer import solve_union
+from bnncert.questions.shapes.union_question import UnionQuestion
+from bnncert.questions.solving import Announce, solve
+from bnncert.regions import Ball, ImagePath, ImageUnion, Region
+
+
+def verify(
+    network: Network,
+    region: Region,
+    label: int,
+    *,
+    targets: Targets = "all",
+    ties: Ties = "violation",
+    sign_zero: SignZero | None = None,
+    arithmetic: Arithmetic = "real",
+    method: str = "auto",
+    timeout: float | None = None,
+    options: Options | None = None,
+    progress: Progress | None = None,
+    certificate: str | os.PathLike[str] | None = None,
+    announce: Announce | None = None,
+    strict: bool = True,
+) -> Result:
+    """Decide whether every point of a region is classified as `label`.
+
+    Parameters
+    ----------
+    network
+        The network, from :func:`load`, :func:`from_torch` or :meth:`Network.from_arrays`.
+    region
+        The inputs that count: a :class:`Ball`, :class:`L0Ball`, :class:`Box` or :class:`Polytope`,
+        or a shape of change: :class:`Brightness`, :class:`BrightnessSteps`, :class:`Contrast`,
+        :class:`Patch` or :class:`ImageShift`.
+    label
+        The class that all of them should have.
+    targets
+        "all" adversarial classes, the "runner-up" only (the one with the highest score at the
+        centre of the region, as in the paper), a class, or several classes.
+    ties
+        Whether an equal score of an adversarial class is a "violation" or "robust".  With "robust"
+        only strict counterexamples count, at which an adversarial class scores more.
+    sign_zero
+        Replaces the sign(0) of the model: "plus", "minus" or "either".
+    arithmetic
+        "real" or "float32"; with "float32" the verdict holds for every float32 execution.
+    method
+        A name from ``bnncert methods``.
+    timeout
+        Seconds for the whole question; None sets no limit.
+    options
+        Settings of the method.
+    progress
+        Called with a text, the number of steps done and the number of all steps (0: unknown).
+    certificate
+        The file for a certificate of the verdict, which ``bnncert check`` accepts.
+    announce
+        Called with the answer before the certificate is written, which takes time and can fail.
+    strict
+        Whether a tie is followed by a search for a strict counterexample, in a quarter of the
+        remaining time, or as long as the tie took if that is shorter (at least a second).
+
+    Returns
+    -------
+    Result
+        The status ("robust", "not_robust", "unknown" or "timeout"), the bounds for each target, and
+        the counterexample if there is one.  It is printed as a table.
+
+    Raises
+    ------
+    InputError
+        If an argument cannot be used: a label or target that the network does not have, a region of
+        another size, an unknown method, an option outside its range, or a certificate that
+        would replace the network's file.
+    MissingExtraError
+        If the method needs a package that is not installed.
+    VerificationInterrupt
+        On Ctrl-C; its `result` is what was known by then.
+
+    Warns
+    -----
+    OutsideDataBoxWarning
+        If the centre of a ball lies outside the data box of the network.
+
+    Examples
+    --------
+    Two neurons, sign(a + b) and sign(a - b), and the classes "both are +1" and "both are -1":
+
+    >>> import bnncert
+    >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
+    >>> result = bnncert.verify(net, bnncert.Ball("linf", [0.5, 0], 0.2), label=0, timeout=60)
+    >>> result.status, result.lower
+    ('robust', 4.0)
+    >>> result = bnncert.verify(net, bnncert.Ball("linf", [0.5, 0], 0.3), label=0, timeout=60)
+    >>> result.status, result.counterexample.scores.tolist()
+    ('not_robust', [0.0, 0.0])
+    """
+    network = network.with_sign_zero(sign_zero)
+    _warn_outside(network, region)
+    if isinstance(region, ImageUnion):
+        _check_arithmetic(arithmetic)
+        question = UnionQuestion(network, region, label, targets, ties, sign_zero, arithmetic)
+        question = replace(question, method=method, options=options, progress=progress)
+        return solve_union(question, timeout, certificate, announce, strict=strict)
+    executed = _executed(network, region, arithmetic)
+    problem = robustness(executed, region, label, targets, ties)
+    wanted = None
+    if certificate is not None:
+        wanted = Wanted(Path(certificate), network, arithmetic, sign_zero)
+    return solve(
+        [problem],
+        method,
+        timeout,
+        options,
+        progress,
+        strict=strict,
+        arithmetic=arithmetic,
+        wanted=wanted,
+        announce=announce,
+    )
+
+
+def verify_specification(
+    network: Network,
+    specification: Specification,
+    *,
+    sign_zero: SignZero | None = None,
+    arithmetic: Arithmetic = "real",
+    method: str = "auto",
+    timeout: float | None = None,
+    options: Options | None = None,
+    progress: Progress | None = None,
+    certificate: str | os.PathLike[str] | None = None,
+    announce: Announce | None = None,
+) -> Result:
+    """Decide a VNN-LIB query, which states the violation: "robust" is unsat, "not_robust" sat.
+
+    Parameters
+    ----------
+    network
+        The network, with as many inputs and scores as the query declares.
+    specification
+        The query, from :func:`read_vnnlib`.
+    sign_zero, arithmetic, method, timeout, options, progress, certificate, announce
+        Those of :func:`verify`.
+
+    Returns
+    -------
+    Result
+        The answer; its `vnncomp_word` is "sat", "unsat", "unknown" or "timeout".
+
+    Raises
+    ------
+    InputError
+        As :func:`verify`; also if the query does not fit the network, or if a certificate is
+        requested for a query with several input regions.
+    MissingExtraError, VerificationInterrupt
+        As :func:`verify`.
+
+    Examples
+    --------
+    Is there an input in the unit square at which score 1 is at least score 0?
+
+    >>> import bnncert
+    >>> from bnncert.problem.vnnlib.query_file import parse_vnnlib
+    >>> net = bnncert.Network.from_arrays([[[1, 1]], [[1], [-1]]], [[0], [0, 0]])
+    >>> query = parse_vnnlib('''
+    ... (declare-const X_0 Real) (declare-const X_1 Real)
+    ... (declare-const Y_0 Real) (declare-const Y_1 Real)
+    ... (assert (>= X_0 0)) (assert (<= X_0 1)) (assert (>= X_1 0)) (assert (<= X_1 1))
+    ... (assert (>= Y_1 Y_0))''')
+    >>> bnncert.verify_specification(net, query, timeout=60).vnncomp_word
+    'unsat'
+    """
+    network = network.with_sign_zero(sign_zero)
+    problems = tuple(
+        replace(p, network=_executed(network, p.region, arithmetic))
+        for p in from_vnnlib(network, specification)
+    )
+    wanted = None
+    if certificate is not None:
+        if len(problems) != 1:
+            raise InputError(
+                f"{specification.path}: a certificate is about one input region, the query has "
+                f"{len(problems)}"
+            )
+        wanted = Wanted(Path(certificate), network, arithmetic, sign_zero)
+    return solve(
+        problems,
+        method,
+        timeout,
+        options,
+        progress,
+        check_centre=True,
+        specification=specification,
+        arithmetic=arithmetic,
+        wanted=wanted,
+        announce=announce,
+    )
+
+
+def bound(
+    network: Network,
+    region: Region,
+    label: int,
+    *,
+    targets: Targets = "all",
+    sign_zero: SignZero | None = None,
+    method: str = "sdp",
+    timeout: float | None = None,
+    options: Options | None = None,
+    progress: Progress | None = None,
+) -> Result:
+    """Return lower and upper bounds of the margin over each target, by one method.
+
+    Parameters
+    ----------
+    network, region, label, targets, sign_zero, timeout, options, progress
+        Those of :func:`verify`.
+    method
+        A method that promises a bound, see ``bnncert methods``.
+
+    Returns
+    -------
+    Result
+        The bounds; `lower` and `upper` of the result are the smallest over all targets.
+
+    Raises
+    ------
+    InputError, MissingExtraError, VerificationInterrupt
+        As :func:`verify`.
+
+    Examples
+    --------
+    >>> import bnncert
+    >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
+    >>> bnncert.bound(net, bnncert.Ball("l2", [0.5, 0], 0.1), label=0, method="interval").lower
+    4.0
+    """
+    network = network.with_sign_zero(sign_zero)
+    options = replace(options or Options(), mode="optimum")
+    _warn_outside(network, region)
+    if isinstance(region, ImageUnion):
+        raise InputError(f"bound takes one region, not {region.norm}: use verify")
+    problem = robustness(network, region, label, targets)
+    return solve([problem], method, timeout, options, progress, check_centre=False)
+
+
+#: The distance of a centre outside the data box that may be due to rounding, relative to the box.
+ROUNDING = 1e-6
+
+
+def _warn_outside(network: Network, region: Region) -> None:
+    """Warn if the centre of a ball lies outside the data box, most often due to a wrong scale."""
+    lo, hi = network.input_lo, network.input_hi
+    if not isinstance(region, Ball) or lo is None or hi is None or lo.size != region.size:
+        return
+    room = ROUNDING * (hi - lo)
+    outside = np.flatnonzero((region.middle < lo - room) | (region.middle > hi + room))
+    if outside.size:
+        i = int(outside[0])
+        warnings.warn(
+            f"the ball's centre lies outside the network's data box: {outside.size} of "
+            f"{region.size} inputs, the first is input {i} = {region.middle[i]:.9g} with the box "
+            f"[{lo[i]:.9g}, {hi[i]:.9g}]; are the inputs scaled as the network expects?",
+            OutsideDataBoxWarning,
+            stacklevel=3,
+        )
+
+
+def _check_arithmetic(arithmetic: Arithmetic) -> None:
+    if arithmetic not in ("real", "float32"):
+        raise InputError(f"arithmetic is {arithmetic!r}; expected real or float32")
+
+
+def _executed(network: Network, region: Region, arithmetic: Arithmetic) -> Network:
+    """Return the network with the chosen arithmetic."""
+    _check_arithmetic(arithmetic)
+    if arithmetic == "float32" and isinstance(region, ImagePath):
+        raise InputError(
+            f"arithmetic float32 is not for {region.norm}: the images of the path are real numbers"
+        )
+    return network if arithmetic == "real" else float32_network(network, region)

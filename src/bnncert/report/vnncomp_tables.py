@@ -1,0 +1,153 @@
+"""The results of a VNN-COMP category: its results.csv, and the table for the terminal.
+
+A row begins as in the competition: category, onnx, vnnlib, prepare time, result, run time.  The
+other columns describe the answer and identify the question, so that it is not answered twice.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from bnncert.errors import FormatError
+from bnncert.model.formats.atomic import write_atomically
+from bnncert.model.formats.file_content import read_text
+from bnncert.model.formats.limits import DEFAULT_LIMITS
+from bnncert.report.plain_table import plain_table
+
+#: All answers with their colours.
+WORDS = {"sat": "red", "unsat": "green", "unknown": "yellow", "timeout": "yellow", "error": "red"}
+
+#: The columns of results.csv.  There is no preparation step: reading the files is part of the run.
+COLUMNS = (
+    *("category", "onnx", "vnnlib", "prepare", "word", "seconds", "limit", "method", "stage"),
+    *("certificate", "memory", "replayed", "file", "model_hash", "query_hash", "reason"),
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of results.csv."""
+
+    category: str
+    onnx: str
+    vnnlib: str
+    limit: float
+    method: str
+    file: str
+    model_hash: str
+    query_hash: str
+    word: str = ""
+    seconds: float = 0.0
+    stage: str = ""
+    #: Bytes of the certificate, 0 if there is none, None if none was requested.
+    certificate: int | None = None
+    #: Peak memory in bytes of the largest process.
+    memory: int = 0
+    #: Where the witness was executed: "exact", "exact+onnxruntime", or "".
+    replayed: str = ""
+    reason: str = ""
+
+    @property
+    def question(self) -> tuple[str, str, float, str]:
+        """The question: model, query, time limit and method."""
+        return self.model_hash, self.query_hash, self.limit, self.method
+
+    @property
+    def query_name(self) -> str:
+        """The query's file name without its suffixes."""
+        return Path(self.vnnlib.removesuffix(".gz")).name.removesuffix(".vnnlib")
+
+    def fields(self) -> list[str]:
+        """Return the row."""
+        cells = vars(self) | {"prepare": "0.00", "seconds": f"{self.seconds:.3f}"}
+        cells["certificate"] = "" if self.certificate is None else self.certificate
+        return [str(cells[name]) for name in COLUMNS]
+
+    @staticmethod
+    def of(fields: Sequence[str], where: str) -> Line:
+        """Return the content of a row; error messages name `where`."""
+        try:
+            cells: dict[str, Any] = dict(zip(COLUMNS, fields, strict=True))
+            if cells["word"] not in WORDS:
+                raise ValueError
+            del cells["prepare"]
+            cells["limit"], cells["seconds"] = float(cells["limit"]), float(cells["seconds"])
+            cells["certificate"] = int(cells["certificate"]) if cells["certificate"] else None
+            cells["memory"] = int(cells["memory"])
+            return Line(**cells)
+        except ValueError:
+            raise FormatError(f"{where}: not a row that bnncert vnncomp has written") from None
+
+
+class ResultsTable:
+    """A results.csv; every change is written atomically."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        # Read here, so that a file of another kind is reported before it is overwritten.
+        self.lines()
+
+    def lines(self) -> list[Line]:
+        """Return all rows."""
+        if not self._path.exists():
+            return []
+        text = read_text(self._path, DEFAULT_LIMITS.table, "table")
+        reader = csv.reader(io.StringIO(text, newline=""))
+        try:
+            return [Line.of(r, f"{self._path}:{reader.line_num}") for r in reader if r]
+        except csv.Error as error:
+            raise FormatError(f"{self._path}: not a results.csv ({error})") from error
+
+    def put(self, line: Line) -> None:
+        """Add a row; it replaces the one with the same result file."""
+        self._write([*(known for known in self.lines() if known.file != line.file), line])
+
+    def drop(self, file: str) -> None:
+        """Remove the row of a result file, if there is one."""
+        lines = self.lines()
+        kept = [line for line in lines if line.file != file]
+        if len(kept) < len(lines):
+            self._write(kept)
+
+    def _write(self, lines: Sequence[Line]) -> None:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(line.fields() for line in lines)
+        write_atomically(self._path, text.getvalue())
+
+
+def category_table(lines: Sequence[Line]) -> Table:
+    """Return one row for each instance."""
+    table = plain_table(
+        *("query", "answer", "seconds", "decided by", "certificate", "GB", "reason"),
+        left=("query", "answer", "decided by", "reason"),
+        one_line=("query", "answer", "seconds", "certificate", "GB"),
+    )
+    table.columns[-1].overflow = "fold"
+    for line in lines:
+        # As Text, because names from files may look like rich's markup.
+        table.add_row(
+            Text(line.query_name),
+            Text(line.word, style=WORDS[line.word]),
+            f"{line.seconds:.2f}",
+            Text(line.stage or "-"),
+            f"{line.certificate} B" if line.certificate else "-",
+            f"{line.memory / 1e9:.2f}" if line.memory else "-",
+            Text(line.reason),
+        )
+    return table
+
+
+def totals(lines: Sequence[Line]) -> str:
+    """Return the number of each answer, and the total time."""
+    words = [line.word for line in lines]
+    counts = ", ".join(f"{words.count(word)} {word}" for word in WORDS)
+    return f"{counts} of {len(lines)} in {math.fsum(line.seconds for line in lines):.1f} s"

@@ -1,0 +1,378 @@
+"""Reading configuration files: every mistake is reported with its line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from bnncert.engine.methods import REGISTRY
+from bnncert.engine.solvers import SolverName
+from bnncert.errors import BnncertError, InputError
+from bnncert.model.description import SignZero
+from bnncert.model.formats.inputs import split_key
+from bnncert.model.formats.labels import KEYED_SUFFIXES
+from bnncert.model.pixel_scale import PixelScale
+from bnncert.problem import Targets, Ties, targets_of
+from bnncert.regions import ChangeNorm
+from bnncert.regions.changes import VALUED
+from bnncert.results.config.config_document import read_document
+from bnncert.results.config.configuration import (
+    DEMO_DATA,
+    DEMO_NETWORKS,
+    Configuration,
+    DataSource,
+    MethodChoice,
+    NetworkSource,
+    Part,
+    bundled_index,
+)
+from bnncert.results.config.random_network import RandomNetwork
+from bnncert.results.config.section import ConfigSection
+from bnncert.results.config.source_tree import Node
+from bnncert.results.instance import Settings
+from bnncert.results.labelled_points import OWN
+from bnncert.results.radii import Radius, check_clip, read_radius, read_step
+from bnncert.results.rows import Question
+
+_PART_KEYS = (
+    *("data", "norms", "radii", "methods", "question", "targets", "ties", "timeout", "seed"),
+    *("certificates", "clip", "memory", "scale", "mean", "std", "grid", "within", "value"),
+)
+_TOP_KEYS = ("title", "networks", "parts", *_PART_KEYS)
+_NETWORK_KEYS = ("name", "file", "random", "sign_zero")
+_RANDOM_KEYS = ("sizes", "zeros", "nonzeros", "seed")
+_DATA_KEYS = ("file", "labels", "random", "count", "first", "indices")
+_METHOD_KEYS = ("method", "form", "samples", "solver", "timeout")
+
+
+def read_configuration(path: Path) -> Configuration:
+    """Read a configuration; the files that it names must exist, but they are not opened."""
+    root = read_document(path)
+    top = ConfigSection(path, root, "the configuration", _TOP_KEYS)
+    networks = _networks(top)
+    nodes = top.get("parts")
+    if nodes is None:
+        parts = [_part(ConfigSection(path, root, "the configuration", _TOP_KEYS), networks)]
+    else:
+        if not isinstance(nodes.value, list) or not nodes.value:
+            raise top.wrong(f"parts is {nodes.kind}; expected a list of mappings", nodes.line)
+        keys = ("networks", *_PART_KEYS)
+        parts = [
+            _part(ConfigSection(path, n, "the part", keys, top), networks) for n in nodes.value
+        ]
+    title = top.text("title") or path.stem
+    return Configuration(path, title, tuple(networks.values()), tuple(parts))
+
+
+def _networks(top: ConfigSection) -> dict[str, NetworkSource]:
+    node = top.need("networks")
+    if not isinstance(node.value, list) or not node.value:
+        raise top.wrong(f"networks is {node.kind}; expected a list of mappings", node.line)
+    found: dict[str, NetworkSource] = {}
+    for item in node.value:
+        section = ConfigSection(top.path, item, "the network", _NETWORK_KEYS)
+        name = section.as_text(section.need("name"), "name")
+        if name in found:
+            line = section.need("name").line
+            raise top.wrong(f"network {name} again; first in line {found[name].line}", line)
+        file, recipe = section.get("file"), section.get("random")
+        if file is not None and recipe is not None:
+            raise top.wrong(f"network {name} has a file and is random; give one", recipe.line)
+        source: str | RandomNetwork | None = None
+        if file is not None:
+            source = _file(section, file, tuple(DEMO_NETWORKS))
+        elif recipe is not None:
+            source = _recipe(section, recipe)
+        sign_zero: Any = section.chosen("sign_zero", get_args(SignZero))
+        found[name] = NetworkSource(name, source, sign_zero, section.line)
+    return found
+
+
+def _file(
+    section: ConfigSection,
+    node: Node,
+    bundled: tuple[str, ...],
+    key: str = "file",
+    *,
+    folders: bool = False,
+) -> str:
+    """Return the path of a file (or folder) that exists, as seen from here, or a bundled name."""
+    text = section.as_text(node, key)
+    if text in bundled:
+        return text
+    full = section.path.parent / text
+    try:
+        file = Path(split_key(str(full), KEYED_SUFFIXES)[0])
+        there = file.is_file() or (folders and file.is_dir())
+    except (OSError, ValueError):
+        # The text cannot be the name of a file.
+        there = False
+    if not there and text.startswith(DEMO_DATA):
+        raise section.wrong(f"file is {text}; bundled are {', '.join(bundled)}", node.line)
+    if not there:
+        raise section.wrong(f"{text}: no such file", node.line)
+    return str(full)
+
+
+def _recipe(section: ConfigSection, node: Node) -> RandomNetwork:
+    random = ConfigSection(section.path, node, "random", _RANDOM_KEYS)
+    sizes_node = random.need("sizes")
+    items = random.items("sizes") or []
+    sizes = tuple(random.as_integer(n, "size", 1) for n in items)
+    if len(sizes) < 3 or sizes[-1] < 2:
+        raise random.wrong(
+            f"sizes is {list(sizes)}; expected inputs, one layer or more, and at least 2 classes",
+            sizes_node.line,
+        )
+    zeros, nonzeros = random.number("zeros"), random.integer("nonzeros", 1)
+    if zeros is not None and nonzeros is not None:
+        raise random.wrong("zeros and nonzeros; give one", random.need("nonzeros").line)
+    if zeros is not None and not 0 <= zeros < 1:
+        raise random.wrong(
+            f"zeros is {zeros:g}; expected 0 <= zeros < 1", random.need("zeros").line
+        )
+    seed = random.integer("seed", 0)
+    return RandomNetwork(sizes, zeros or 0.0, nonzeros, seed or 0)
+
+
+def _data(section: ConfigSection) -> DataSource:
+    node = section.get("data")
+    if node is None:
+        return DataSource(None, 0, None, None, section.line)
+    if isinstance(node.value, str):
+        index = bundled_index(node.value)
+        if index is not None:
+            return DataSource(DEMO_DATA, index, 1, None, node.line)
+        file = _file(section, node, (DEMO_DATA,), folders=True)
+        return DataSource(file, 0, None, None, node.line)
+    data = ConfigSection(section.path, node, "data", _DATA_KEYS)
+    count, first = data.integer("count", 1), data.integer("first", 0)
+    nodes = data.items("indices")
+    indices = None if nodes is None else tuple(data.as_integer(n, "index", 0) for n in nodes)
+    if indices is not None and (count is not None or first is not None):
+        raise data.wrong("indices with count or first; give one", data.need("indices").line)
+    if indices is not None and len(set(indices)) < len(indices):
+        raise data.wrong("an index twice in indices", data.need("indices").line)
+    file_node, random = data.get("file"), data.get("random")
+    if file_node is not None and random is not None:
+        raise data.wrong("data is a file and random; give one", random.line)
+    source: str | int | None = None
+    if file_node is not None:
+        source = _file(data, file_node, (DEMO_DATA,), folders=True)
+    labels_node = data.get("labels")
+    labels = None if labels_node is None else _file(data, labels_node, (OWN,), "labels")
+    if labels_node is not None and random is not None:
+        raise data.wrong("random data has no labels", labels_node.line)
+    if random is not None:
+        recipe = ConfigSection(section.path, random, "random", ("seed",))
+        source = recipe.integer("seed", 0) or 0
+        if count is None:
+            raise data.wrong("random data has no count", random.line)
+    return DataSource(source, first or 0, count, indices, node.line, labels)
+
+
+def _part(section: ConfigSection, networks: Mapping[str, NetworkSource]) -> Part:
+    norm_nodes = section.items("norms") or [Node("linf", section.line)]
+    norms: list[Any] = [section.choice(n, "norm", get_args(ChangeNorm)) for n in norm_nodes]
+    methods = [_method(section, node) for node in section.items("methods") or []]
+    if not methods:
+        raise section.wrong(f"{section.what} has no methods")
+    question: Any = section.chosen("question", get_args(Question)) or "verify"
+    ties: Any = section.chosen("ties", get_args(Ties)) or "violation"
+    certificates = section.flag("certificates", False)
+    if question == "bound" and certificates:
+        line = section.need("certificates").line
+        raise section.wrong("certificates of bounds; only verdicts have them", line)
+    if question == "bound" and ties != "violation":
+        line = section.need("ties").line
+        raise section.wrong("ties have no meaning for a bound; leave them out", line)
+    part = Part(
+        networks=_chosen_networks(section, networks),
+        data=_data(section),
+        norms=_once(section, norms, norm_nodes, "norm"),
+        radii=_radii(section),
+        methods=tuple(methods),
+        common=Settings(
+            targets=_targets(section),
+            ties=ties,
+            timeout=section.positive("timeout", "seconds"),
+            seed=section.integer("seed", 0) or 0,
+            memory=section.positive("memory", "GB") or 4.0,
+            question=question,
+            grid=_grid(section),
+            within=_within(section, norms),
+            value=_value(section, norms),
+        ),
+        certificates=certificates,
+        clip=_clip(section),
+        scale=_scale(section),
+        line=section.line,
+    )
+    for choice in part.methods:
+        for norm in part.norms:
+            try:
+                part.settings(norm, choice)
+            except BnncertError as error:
+                raise type(error)(f"{section.path}:{choice.line}: {error}") from error
+    return part
+
+
+def _once(
+    section: ConfigSection, values: list[Any], nodes: list[Node], what: str
+) -> tuple[Any, ...]:
+    """Return values that must all differ."""
+    for k, value in enumerate(values):
+        if value in values[:k]:
+            raise section.wrong(f"{what} {value} again", nodes[k].line)
+    return tuple(values)
+
+
+def _chosen_networks(
+    section: ConfigSection, networks: Mapping[str, NetworkSource]
+) -> tuple[str, ...]:
+    """Return the names of a part's networks: those it lists, or all."""
+    nodes = section.items("networks") if section.defaults is not None else None
+    if nodes is None or "networks" not in section.values:
+        return tuple(networks)
+    names = [section.as_text(node, "network") for node in nodes]
+    for name, node in zip(names, nodes, strict=True):
+        if name not in networks:
+            raise section.wrong(f"no network {name}; there is {', '.join(networks)}", node.line)
+    return _once(section, names, nodes, "network")
+
+
+def _radii(section: ConfigSection) -> tuple[Radius, ...]:
+    nodes = section.items("radii")
+    if nodes is None:
+        raise section.wrong(f"{section.what} has no radii")
+    radii = []
+    for node in nodes:
+        radius = read_radius(node.value, node.line)
+        if radius is None:
+            text = node.value if isinstance(node.value, str) else node.kind
+            expected = "a number >= 0"
+            if isinstance(node.value, str):
+                expected += ", also as in 1px or 0.25 delta"
+            raise section.wrong(f"radius is {text}; expected {expected}", node.line)
+        radii.append(radius)
+    _once(section, [radius.text for radius in radii], nodes, "radius")
+    return tuple(radii)
+
+
+def _grid(section: ConfigSection) -> Radius | None:
+    """Return the step of the grid that inputs are on."""
+    node = section.get("grid")
+    if node is None:
+        return None
+    step = read_step(node.value, node.line)
+    if step is None:
+        text = node.value if isinstance(node.value, str) else node.kind
+        raise section.wrong(f"grid is {text}; expected a step > 0, also as in 1px", node.line)
+    return step
+
+
+def _within(section: ConfigSection, norms: Sequence[ChangeNorm]) -> Radius | None:
+    """Return by how much an input of an L0 ball may change."""
+    node = section.get("within")
+    if node is None:
+        return None
+    if "l0" not in norms:
+        if "within" not in section.values:
+            # Stated for all parts, of which some have other norms.
+            return None
+        raise section.wrong(f"within belongs to norm l0, not to {', '.join(norms)}", node.line)
+    reach = read_radius(node.value, node.line, "within")
+    if reach is None:
+        text = node.value if isinstance(node.value, str) else node.kind
+        raise section.wrong(f"within is {text}; expected a number >= 0, also as in 1px", node.line)
+    return reach
+
+
+def _value(section: ConfigSection, norms: Sequence[ChangeNorm]) -> float | None:
+    """Return the value of a shape of change."""
+    node = section.get("value")
+    if node is None:
+        return None
+    if not set(VALUED) & set(norms):
+        if "value" not in section.values:
+            # Stated for all parts, of which some have other norms.
+            return None
+        text = f"value belongs to norm {' or '.join(VALUED)}, not to {', '.join(norms)}"
+        raise section.wrong(text, node.line)
+    return section.as_number(node, "value")
+
+
+def _targets(section: ConfigSection) -> Targets:
+    node = section.get("targets")
+    if node is None:
+        return "all"
+    value: Any = node.value
+    if isinstance(value, list):
+        value = [section.as_integer(item, "target", 0) for item in value]
+    try:
+        found = targets_of(value)
+    except InputError as error:
+        raise section.wrong(str(error), node.line) from error
+    if found is None:
+        text = f"targets is {node.kind}; expected all, runner-up, a class or a list of classes"
+        raise section.wrong(text, node.line)
+    return found
+
+
+def _clip(section: ConfigSection) -> tuple[float, float] | None:
+    node = section.get("clip")
+    if node is None:
+        return None
+    items = node.value if isinstance(node.value, list) else []
+    if len(items) != 2:
+        raise section.wrong(f"clip is {node.kind}; expected a list [LO, HI]", node.line)
+    try:
+        return check_clip(*(section.as_number(item, "clip") for item in items))
+    except InputError as error:
+        raise section.wrong(str(error), node.line) from error
+
+
+def _scale(section: ConfigSection) -> PixelScale | None:
+    """Return the scale of pixels: `scale: [LO, HI]`, or `mean` and `std`."""
+    given = {k: n for k in ("scale", "mean", "std") if (n := section.get(k)) is not None}
+    if not given:
+        return None
+    line = next(iter(given.values())).line
+    if set(given) not in ({"scale"}, {"mean", "std"}):
+        raise section.wrong(f"{' and '.join(given)}; expected scale, or mean and std", line)
+    values = {
+        key: [section.as_number(item, key) for item in section.items(key) or []] for key in given
+    }
+    try:
+        if "scale" not in given:
+            return PixelScale.normalised(values["mean"], values["std"])
+        if len(values["scale"]) != 2:
+            raise InputError("scale is not a list [LO, HI]")
+        return PixelScale.between(*values["scale"])
+    except InputError as error:
+        raise section.wrong(str(error), line) from error
+
+
+def _method(section: ConfigSection, node: Node) -> MethodChoice:
+    if isinstance(node.value, str):
+        node = Node({"method": node}, node.line, {"method": node.line})
+    part = ConfigSection(section.path, node, "the method", _METHOD_KEYS)
+    name_node = part.need("method")
+    name = part.as_text(name_node, "method")
+    if name not in {method.name for method in REGISTRY.all()}:
+        raise part.wrong(f"no method {name!r}; see bnncert methods", name_node.line)
+    for key in ("form", "samples", "solver"):
+        owners = REGISTRY.readers(key)
+        if (given := part.get(key)) is not None and name not in owners:
+            text = f"method {name} does not use {key}; it belongs to {', '.join(owners)}"
+            raise part.wrong(text, given.line)
+    form: Any = part.chosen("form", ("lattice", "soft"))
+    return MethodChoice(
+        name,
+        form,
+        part.integer("samples", 1),
+        part.chosen("solver", get_args(SolverName)),
+        part.positive("timeout", "seconds"),
+        node.line,
+    )

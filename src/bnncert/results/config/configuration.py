@@ -1,0 +1,185 @@
+"""The content of a configuration file; docs/experiments.md explains the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from bnncert.engine.relaxations.linear import Form
+from bnncert.errors import BnncertError, InputError
+from bnncert.model.description import SignZero
+from bnncert.model.pixel_scale import PixelScale
+from bnncert.regions import ChangeNorm
+from bnncert.regions.changes import VALUED
+from bnncert.results.config.random_network import RandomNetwork
+from bnncert.results.instance import Settings
+from bnncert.results.radii import Radius
+
+#: Networks and data that come with bnncert.
+DEMO_NETWORKS: dict[str, Literal["sparse", "dense"]] = {
+    "demo:sparse": "sparse",
+    "demo:dense": "dense",
+}
+DEMO_DATA = "demo"
+
+
+def bundled_index(text: str) -> int | None:
+    """Return the number of the bundled image that demo:INDEX names, or None."""
+    number = text.removeprefix(f"{DEMO_DATA}:")
+    return int(number) if number != text and number.isdecimal() else None
+
+
+@dataclass(frozen=True)
+class NetworkSource:
+    """A network: a file, a bundled one, a recipe, or None if the command line names the file."""
+
+    name: str
+    source: str | RandomNetwork | None
+    sign_zero: SignZero | None
+    line: int
+
+    @property
+    def text(self) -> str:
+        """The file or recipe."""
+        return self.source.text if isinstance(self.source, RandomNetwork) else str(self.source)
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """Points: a file, the bundled images, a seed of random points, or None.
+
+    None means a file that the command line names.  `labels` is a file of their classes, or "own";
+    None means the labels in the same file.
+    """
+
+    source: str | int | None
+    first: int
+    count: int | None
+    indices: tuple[int, ...] | None
+    line: int
+    labels: str | None = None
+
+    def replaced_by(self, text: str) -> DataSource:
+        """Return the points of another file, or of demo:INDEX, in the same selection."""
+        index = bundled_index(text)
+        if index is not None:
+            return DataSource(DEMO_DATA, index, 1, None, self.line)
+        # The labels of the configuration belong to other points.
+        return replace(self, source=text, labels=None)
+
+
+@dataclass(frozen=True)
+class MethodChoice:
+    """A method with its options; `timeout` replaces that of the part."""
+
+    method: str
+    form: Form | None
+    samples: int | None
+    solver: str | None
+    timeout: float | None
+    line: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some networks, and every combination of norms, radii and methods for them.
+
+    `common` are the settings of all instances, without norm and method.
+    """
+
+    networks: tuple[str, ...]
+    data: DataSource
+    norms: tuple[ChangeNorm, ...]
+    radii: tuple[Radius, ...]
+    methods: tuple[MethodChoice, ...]
+    common: Settings
+    certificates: bool
+    clip: tuple[float, float] | None
+    scale: PixelScale | None
+    line: int
+
+    def settings(self, norm: ChangeNorm, choice: MethodChoice) -> Settings:
+        """Return the settings of the instances of a norm and a method."""
+        return replace(
+            self.common,
+            norm=norm,
+            method=choice.method,
+            timeout=self.common.timeout if choice.timeout is None else choice.timeout,
+            form=choice.form,
+            samples=choice.samples,
+            solver=choice.solver,
+            within=self.common.within if norm == "l0" else None,
+            value=self.common.value if norm in VALUED else None,
+        )
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The content of a configuration file, completely checked."""
+
+    path: Path
+    title: str
+    networks: tuple[NetworkSource, ...]
+    parts: tuple[Part, ...]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files of networks, points and labels (and the names of bundled ones)."""
+        points = [s for p in self.parts for s in (p.data.source, p.data.labels)]
+        sources = [*(n.source for n in self.networks), *points]
+        return tuple(s for s in sources if isinstance(s, str))
+
+    def wrong(self, line: int, error: BnncertError) -> BnncertError:
+        """Return an error of the same kind that names its line."""
+        return type(error)(f"{self.path}:{line}: {error}")
+
+
+def with_changes(
+    configuration: Configuration,
+    *,
+    networks: Mapping[str, str] | None = None,
+    data: str | None = None,
+    labels: str | None = None,
+    count: int | None = None,
+    timeout: float | None = None,
+    grid: Radius | None = None,
+) -> Configuration:
+    """Return the configuration with the values that the command line states.
+
+    `count` is the largest number of points of each part.
+    """
+    files = dict(networks or {})
+    known = {n.name for n in configuration.networks}
+    for name in files:
+        if name not in known:
+            raise InputError(
+                f"--network names {name}; {configuration.path} has {', '.join(sorted(known))}"
+            )
+    if count is not None and count < 1:
+        raise InputError(f"--count is {count}; expected at least 1")
+    parts = []
+    for part in configuration.parts:
+        points = part.data
+        if data is not None:
+            points = points.replaced_by(data)
+        if labels is not None:
+            points = replace(points, labels=labels)
+        if count is not None:
+            points = replace(points, count=min(count, points.count or count))
+        part = replace(part, data=points)
+        if grid is not None:
+            part = replace(part, common=replace(part.common, grid=grid))
+        if timeout is not None:
+            methods = tuple(replace(choice, timeout=None) for choice in part.methods)
+            common = replace(part.common, timeout=timeout)
+            part = replace(part, common=common, methods=methods)
+        parts.append(part)
+    return replace(
+        configuration,
+        networks=tuple(
+            replace(n, source=files.get(n.name, n.source)) for n in configuration.networks
+        ),
+        parts=tuple(parts),
+    )

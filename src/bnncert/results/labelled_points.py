@@ -1,0 +1,143 @@
+"""Points with their true classes, from one file, two files, or a folder of images."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.errors import FormatError
+from bnncert.model.formats.image_folder import folder_labels, list_images
+from bnncert.model.formats.images import is_image, read_image
+from bnncert.model.formats.inputs import (
+    as_pixels,
+    count_points,
+    listed_names,
+    read_array,
+    read_names,
+    split_key,
+)
+from bnncert.model.formats.labels import checked_labels, label_name, point_names, read_labels
+from bnncert.model.network import Network
+
+#: Instead of a file of labels: the network's own answers, even if the data has labels.
+OWN = "own"
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Points as stored in a file, and their true classes if known.
+
+    `where` and `labels_where` name the two in messages.  `names` are the files of a folder, one
+    for each point, and `notes` lines for the user about what was converted.
+    """
+
+    array: npt.NDArray[Any]
+    labels: npt.NDArray[np.int64] | None
+    where: str
+    labels_where: str = ""
+    names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """The shape of one image, (H, W) or (H, W, 3); empty if the points are not image files."""
+        if self.names:
+            return self.array.shape[1:]
+        return self.array.shape if is_image(self.where) else ()
+
+    def count(self, network: Network) -> int:
+        """Return how many points there are."""
+        return len(self.names) or count_points(self.array, network.inputs)
+
+    def as_pixels(self) -> Data:
+        """Return the same points as pixel values, for use with a chosen scale."""
+        return replace(self, array=as_pixels(self.array, self.where))
+
+    def label(self, index: int | None, network: Network) -> int | None:
+        """Return the true class of a point, or None if there are no labels.
+
+        Raises FormatError if there is not one label for each point, or it is not a class.
+        """
+        if self.labels is None:
+            return None
+        count = self.count(network)
+        where = self.labels_where or self.where
+        if self.labels.size != count:
+            raise FormatError(f"{where}: {self.labels.size} labels for {count} points")
+        label = int(self.labels[index or 0])
+        if not 0 <= label < network.classes:
+            raise FormatError(
+                f"{where}: label {index or 0} is {label}; the network has classes 0 to "
+                f"{network.classes - 1}"
+            )
+        return label
+
+
+def read_data(text: str, labels: str | None = None, network: Network | None = None) -> Data:
+    """Read points, and their labels from an array in the same file or from the file `labels`.
+
+    `FILE.npz` needs no key if it has one array besides the labels; `labels` "own" means none.
+    Images get as many channels as the network has; a folder of images needs the network.
+    """
+    if network is not None and Path(text).is_dir():
+        return _read_folder(Path(text), labels, network)
+    path, key = split_key(text)
+    names = read_names(path) if path.endswith(".npz") else []
+    if names and key is None:
+        points = point_names(names)
+        if len(points) != 1:
+            raise FormatError(f"{path}: holds {listed_names(names)}; name the points as {path}:KEY")
+        (key,) = points
+    notes: tuple[str, ...] = ()
+    if network is not None and is_image(path):
+        array, converted = read_image(Path(path)).fitted(network.input_shape)
+        notes = (f"{path}: {converted}",) if converted else ()
+    else:
+        array = read_array(f"{path}:{key}" if names else text)
+    if labels == OWN:
+        return Data(array, None, text, notes=notes)
+    if labels is not None:
+        return Data(array, read_labels(labels), text, labels, notes=notes)
+    name = None if key is None else label_name(names, key, path)
+    if name is None:
+        return Data(array, None, text, notes=notes)
+    where = f"{path}:{name}"
+    return Data(array, checked_labels(read_array(where), where), text, where)
+
+
+def _read_folder(path: Path, labels: str | None, network: Network) -> Data:
+    """Read all images of a folder, with the classes that a table or the subfolders state."""
+    folder = list_images(path)
+    found, where = None, ""
+    if labels != OWN:
+        found, where = folder_labels(folder, labels, network.classes)
+    images: list[npt.NDArray[np.uint8]] = []
+    texts: list[str] = []
+    for file in folder.files:
+        pixels, converted = read_image(file).fitted(network.input_shape)
+        if images and pixels.shape != images[0].shape:
+            first = folder.files[0].name
+            raise FormatError(
+                f"{file}: image of another shape than {first}: {pixels.shape[1]} x "
+                f"{pixels.shape[0]} pixels instead of {images[0].shape[1]} x {images[0].shape[0]}"
+            )
+        images.append(pixels)
+        texts.append(converted)
+    return Data(
+        np.stack(images), found, str(path), where, folder.names, _conversions(texts, str(path))
+    )
+
+
+def _conversions(texts: Iterable[str], where: str) -> tuple[str, ...]:
+    """Return a line about the images of a folder that were converted, if there are any."""
+    counts = Counter(text for text in texts if text)
+    if not counts:
+        return ()
+    parts = (f"{count} image(s) {text}" for text, count in counts.items())
+    return (f"{where}: {'; '.join(parts)}",)

@@ -1,0 +1,121 @@
+"""Radii, grid steps and data boxes as users write them, on the command line and in configurations.
+
+A radius is in input units, in pixel steps (`1px`), or in the paper's delta (`0.25 delta`); its
+number may be a fraction (`8/255`), which becomes the nearest float:
+
+delta_inf = 127.5 eps      delta_2 = 255 eps      for data in [-1, 1]
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+
+from bnncert.errors import InputError
+from bnncert.model.network import Network
+from bnncert.regions import ChangeNorm
+from bnncert.regions.changes import RADIUS_MEANING
+from bnncert.results.radius_text import RadiusUnit
+
+#: Deltas per input unit.
+DELTAS = {"linf": 127.5, "l2": 255.0}
+
+
+@dataclass(frozen=True)
+class Radius:
+    """A radius as it was written; `in_units` converts it for a network.
+
+    `line` is the line of the configuration, and `name` the name of the number in messages.
+    """
+
+    number: float
+    unit: Literal["input", "px", "delta"]
+    line: int = 0
+    name: str = "radius"
+
+    @property
+    def text(self) -> str:
+        """The radius as a reader would write it."""
+        return f"{self.number:.9g}" if self.unit == "input" else f"{self.number:g} {self.unit}"
+
+    def in_units(
+        self, network: Network, name: str, norm: ChangeNorm, clip: tuple[float, float] | None
+    ) -> float:
+        """Return the radius in input units; raise InputError if its unit is not defined."""
+        if self.unit == "input":
+            return self.number
+        what = f"{self.name} is {self.text}"
+        if norm in RADIUS_MEANING:
+            raise InputError(f"{what}; norm {norm} expects {RADIUS_MEANING[norm]}")
+        if self.unit == "px":
+            if network.pixel_step is None:
+                raise InputError(
+                    f"{what}, but network {name} does not state the size of a pixel step "
+                    f"(pixel_step); give a scale, or the {self.name} in input units"
+                )
+            return self.number * network.pixel_step
+        if norm not in DELTAS:
+            raise InputError(f"{what}, but delta is defined for linf and l2 only")
+        lo, hi = (network.input_lo, network.input_hi) if clip is None else clip
+        if lo is None or hi is None or not (np.all(lo == np.float64(-1)) and np.all(hi == 1.0)):
+            raise InputError(
+                f"{what}, but the data box of network {name} is not [-1, 1]; give the {self.name} "
+                "in input units, or a clip"
+            )
+        return self.number / DELTAS[norm]
+
+    def unit_for(
+        self, network: Network, name: str, norm: ChangeNorm, clip: tuple[float, float] | None
+    ) -> RadiusUnit:
+        """Return the unit in which the radius is written."""
+        size = replace(self, number=1.0).in_units(network, name, norm, clip)
+        return RadiusUnit("" if self.unit == "input" else self.unit, size)
+
+
+def check_clip(lo: float, hi: float) -> tuple[float, float]:
+    """Return the data box [lo, hi], or raise if it is not one."""
+    if not -math.inf < lo <= hi < math.inf:
+        raise InputError(f"clip is {lo} {hi}; expected finite numbers LO <= HI")
+    return lo, hi
+
+
+def read_step(value: object, line: int = 0) -> Radius | None:
+    """Return the grid step of a number or a text like `1px`, or None if it is not one."""
+    step = read_radius(value, line, "grid")
+    return None if step is None or step.number == 0 or step.unit == "delta" else step
+
+
+def _number(text: str) -> float:
+    """Return a decimal number, or the float nearest to a fraction of whole numbers."""
+    above, bar, below = text.partition("/")
+    return float(Fraction(int(above), int(below))) if bar else float(text)
+
+
+def read_radius(value: object, line: int = 0, name: str = "radius") -> Radius | None:
+    """Return the radius of a number or a text like `0.25 delta` or `8/255`, or None.
+
+    `line` is the line of the configuration, and `name` the name of the number in messages.
+    """
+    unit: Literal["input", "px", "delta"] = "input"
+    if isinstance(value, str):
+        text = value.strip()
+        if text.endswith("px"):
+            text, unit = text[:-2], "px"
+        elif text.endswith("delta"):
+            text, unit = text[:-5], "delta"
+        try:
+            number = _number(text)
+        except (ValueError, ZeroDivisionError, OverflowError):
+            return None
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError:
+            return None
+    else:
+        return None
+    return Radius(number, unit, line, name) if 0 <= number < math.inf else None

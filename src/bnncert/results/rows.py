@@ -1,0 +1,219 @@
+"""The content of a results file: rows, and the networks and inputs of their hashes.
+
+The runner writes these types, and the reports read them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from bnncert.arrays import FloatArray
+from bnncert.engine.verdict import Result, Status
+from bnncert.model.network import Network
+from bnncert.regions import ChangeNorm
+from bnncert.version import __version__
+
+#: The answer of a verification, or "misclassified" if the input itself has another class than its
+#: label.
+RowStatus: TypeAlias = Status | Literal["misclassified"]
+
+#: The question: whether the property holds, or how large the margin is.
+Question: TypeAlias = Literal["verify", "bound"]
+
+#: Where the label of an input comes from: given with the data, or the network's own answer.  Files
+#: before version 3 do not record it.
+LabelSource: TypeAlias = Literal["given", "own", "unknown"]
+
+
+@dataclass(frozen=True)
+class InstanceKey:
+    """A question.  Two instances are the same if all of these fields are equal."""
+
+    model_hash: str
+    input_index: int
+    input_hash: str
+    label: int
+    norm: ChangeNorm
+    radius: float
+    clip: str
+    targets: str
+    method: str
+    timeout: float | None
+    ties: str
+    sign_zero: str
+    seed: int
+    question: Question = "verify"
+    #: The grid as `STEP,ORIGIN` in input units; None: all real inputs count.
+    grid: str | None = None
+    #: By how much an input of an L0 ball may change; None: anything in the data box.
+    within: float | None = None
+    #: The value of a shape of change; None is its default.
+    value: float | None = None
+
+    @property
+    def grid_step(self) -> float | None:
+        """The step of the grid, or None."""
+        return None if self.grid is None else float(self.grid.partition(",")[0])
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all fields: one column, because NULLs are never equal in a UNIQUE index."""
+        parts = asdict(self)
+        if self.question == "verify":
+            # Version 1 has no other question, and its rows keep their digests.
+            del parts["question"]
+        for name in ("grid", "within", "value"):
+            # Versions before 4 have real inputs only, and those before 7 no shapes of change; their
+            # rows keep their digests.
+            if parts[name] is None:
+                del parts[name]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Row:
+    """One finished instance."""
+
+    key: InstanceKey
+    #: The network's own class of the input.
+    predicted: int
+    #: The answer, or "misclassified" if the input itself is not classified as its label.
+    status: RowStatus
+    #: Bounds of the smallest margin, or None.
+    lower: float | None
+    upper: float | None
+    seconds: float
+    #: The stages that decided it (there may be one for each target), or an empty text.
+    stage: str
+    #: JSON: the answers of all targets.
+    per_target: str
+    #: The values of the counterexample as little-endian float64.
+    counterexample: bytes | None
+    #: JSON: its exact value, its exact input if the floats are only near it, scores and target.
+    counterexample_json: str | None
+    version: str
+    finished_at: str
+    #: The file of the certificate, relative to the folder of the results file.
+    certificate: str | None = None
+    #: Where the label comes from.
+    labels: LabelSource = "unknown"
+    #: The file of the points, and the options that state their scale; empty if not recorded.
+    data: str = ""
+    scale: str = ""
+    #: The number of the row in its file; 0 if it does not come from a file.
+    rowid: int = field(default=0, compare=False)
+
+    @staticmethod
+    def of(
+        key: InstanceKey, predicted: int, result: Result, labels: LabelSource = "unknown"
+    ) -> Row:
+        """Return the row of an answer."""
+        found = result.counterexample
+        exact = None
+        if found is not None:
+            tree = found.to_dict()
+            # The column `counterexample` has the same numbers.
+            del tree["input"]
+            exact = json.dumps(tree, allow_nan=False)
+        return Row(
+            key=key,
+            predicted=predicted,
+            status="misclassified" if result.is_misclassified else result.status,
+            lower=result.lower if math.isfinite(result.lower) else None,
+            upper=result.upper if math.isfinite(result.upper) else None,
+            seconds=result.seconds,
+            stage=result.deciding_stage,
+            per_target=json.dumps([t.to_dict() for t in result.targets], allow_nan=False),
+            counterexample=None if found is None else found.point.astype("<f8").tobytes(),
+            counterexample_json=exact,
+            version=__version__,
+            finished_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            certificate=result.certificate,
+            labels=labels,
+        )
+
+    def point(self) -> FloatArray | None:
+        """Return the counterexample as an array."""
+        if self.counterexample is None:
+            return None
+        return np.frombuffer(self.counterexample, dtype="<f8").astype(np.float64)
+
+
+@dataclass(frozen=True)
+class NetworkRecord:
+    """The network of a model hash; a file of version 1 has only the hash."""
+
+    model_hash: str
+    #: The name for the reader, and the file or recipe of the network.
+    name: str
+    source: str = ""
+    sizes: tuple[int, ...] = ()
+    input_shape: tuple[int, ...] = ()
+    #: The data box if it is the same for all inputs, else None.
+    input_lo: float | None = None
+    input_hi: float | None = None
+    pixel_step: float | None = None
+    zero_fraction: float | None = None
+
+    @staticmethod
+    def of(network: Network, name: str, source: str | None = None) -> NetworkRecord:
+        """Describe a network."""
+        return NetworkRecord(
+            model_hash=network.content_hash,
+            name=name,
+            source=network.source if source is None else source,
+            sizes=network.sizes,
+            input_shape=network.input_shape,
+            input_lo=_one_number(network.input_lo),
+            input_hi=_one_number(network.input_hi),
+            pixel_step=network.pixel_step,
+            zero_fraction=network.zero_fraction,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class InputRecord:
+    """The input of an input hash: a flat point, its class and its shape."""
+
+    input_hash: str
+    label: int
+    shape: tuple[int, ...]
+    point: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """The evidence of one row: the answers of the targets, the input and the counterexample."""
+
+    targets: list[dict[str, Any]]
+    found: dict[str, Any]
+    point: FloatArray | None
+    shape: tuple[int, ...]
+    counterexample: FloatArray | None
+
+
+def label_source(rows: Iterable[Row]) -> LabelSource:
+    """Return where the labels of rows come from.
+
+    If a row of unknown source has another label than the network's own answer, labels were given.
+    """
+    known = list(rows)
+    given = any(r.labels == "unknown" and r.key.label != r.predicted for r in known)
+    found = {"given" if given and r.labels == "unknown" else r.labels for r in known}
+    return found.pop() if len(found) == 1 else "unknown"
+
+
+def _one_number(values: FloatArray | None) -> float | None:
+    """Return the value of all entries if they are equal, or None."""
+    if values is None:
+        return None
+    flat = np.atleast_1d(values).reshape(-1)
+    return float(flat[0]) if np.all(flat == flat[0]) else None

@@ -1,0 +1,147 @@
+"""Running a plan: instances without an answer in the results file are answered.
+
+Only the calling process writes, each row at once.  Running a plan again after an interruption
+therefore continues it, and running a finished plan again computes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
+
+from bnncert.engine.scheduler import check_address
+from bnncert.errors import InputError
+from bnncert.model.formats.atomic import make_folder, write_atomically
+from bnncert.results.cluster import answer_on_cluster
+from bnncert.results.instance import Instance
+from bnncert.results.instance_answer import Answer
+from bnncert.results.plan import Plan
+from bnncert.results.rows import InputRecord, Row
+from bnncert.results.store import ResultsFile
+from bnncert.results.workers import answer_here, answer_in_processes
+
+#: Called with (finished, total, the latest answer or None).
+RunProgress: TypeAlias = Callable[[int, int, Answer | None], None]
+
+#: Instances with their rows.
+AnsweredInstances: TypeAlias = tuple[tuple[Instance, Row], ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """The place where instances are answered."""
+
+    #: Processes on this machine; 0 answers in the calling process.  In a script, processes need
+    #: the usual ``if __name__ == "__main__"``.
+    workers: int = 0
+    #: The address of a Dask scheduler, whose workers answer instead.
+    scheduler: str | None = None
+    #: Called with a line of text while the scheduler has no workers.
+    say: Callable[[str], None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.workers < 0:
+            raise InputError(f"workers is {self.workers}; expected at least 0")
+        if self.scheduler is not None:
+            check_address(self.scheduler)
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """The instances that are answered, with their rows, and the failures of this run."""
+
+    rows: AnsweredInstances
+    failures: tuple[Answer, ...] = ()
+
+
+def finished_rows(plan: Plan, results: ResultsFile) -> AnsweredInstances:
+    """Return the instances that the file answers, in the order of the plan."""
+    found = ((instance, results.get(instance.key)) for instance in plan.instances)
+    return tuple((instance, row) for instance, row in found if row is not None)
+
+
+def run_plan(
+    plan: Plan,
+    results: ResultsFile,
+    *,
+    place: Place | None = None,
+    certificates: Path | None = None,
+    progress: RunProgress | None = None,
+) -> Finished:
+    """Answer the instances without an answer in the file, and return all rows of the plan.
+
+    Certificates are written to the folder `certificates`, by default one beside the results file
+    that is named after it.  Raises InputError if a row or a certificate cannot be written; those
+    before it are on the disk.
+    """
+    folder = certificates or default_folder(results.path)
+    report = progress or (lambda done, total, answer: None)
+    _describe(plan, results)
+    unanswered = [i for i in plan.instances if not results.has(i.key)]
+    total = len(plan.instances)
+    done = total - len(unanswered)
+    report(done, total, None)
+    failures: list[Answer] = []
+    if unanswered:
+        # Checked again before each instance: another process may have answered it meanwhile.
+        instances = (i for i in unanswered if not results.has(i.key))
+        # Closed at once at the end, because closing stops the workers.
+        with closing(_answers(plan, instances, place or Place())) as answers:
+            for answer in answers:
+                if answer.row is None:
+                    failures.append(answer)
+                else:
+                    results.add(_complete_row(answer, answer.row, folder, results))
+                done += 1
+                report(done, total, answer)
+    return Finished(finished_rows(plan, results), tuple(failures))
+
+
+def default_folder(results: Path) -> Path:
+    """Return the folder of the certificates that belong to a results file."""
+    return results.with_name(f"{results.stem}-certificates")
+
+
+def _describe(plan: Plan, results: ResultsFile) -> None:
+    """Write the networks and inputs of the plan's hashes to the file."""
+    shapes = {record.model_hash: record.input_shape for record in plan.records}
+    asked = {i.key.model_hash for i in plan.instances}
+    inputs = {
+        i.key.input_hash: InputRecord(
+            i.key.input_hash, i.key.label, shapes[i.key.model_hash], i.ball.middle
+        )
+        for i in plan.instances
+    }
+    results.add_title(plan.title)
+    results.add_networks(record for record in plan.records if record.model_hash in asked)
+    results.add_inputs(inputs.values())
+    results.mark_labels_given(i.key for i in plan.instances if i.labels == "given")
+
+
+def _answers(
+    plan: Plan, instances: Iterator[Instance], place: Place
+) -> Generator[Answer, None, None]:
+    if place.scheduler is not None:
+        say = place.say or (lambda text: None)
+        return answer_on_cluster(plan.networks, instances, place.scheduler, say)
+    if place.workers == 0:
+        return answer_here(plan.networks, instances)
+    return answer_in_processes(plan.networks, instances, place.workers)
+
+
+def _complete_row(answer: Answer, row: Row, folder: Path, results: ResultsFile) -> Row:
+    """Return the row with the names of its points and of its certificate, which is written here.
+
+    The certificate is written before its row, so that the file that a row names exists.
+    """
+    points = answer.instance.points
+    row = replace(row, data=points.data, scale=points.scale)
+    name = answer.instance.certificate
+    if answer.certificate is None or name is None:
+        return row
+    make_folder(folder)
+    write_atomically(folder / name, answer.certificate)
+    return replace(row, certificate=results.relative(folder / name))

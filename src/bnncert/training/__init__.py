@@ -1,5 +1,0 @@
-"""Training of ternary and binary networks that load back exactly (extra `train`, PyTorch).
-
-The data sets and :mod:`bnncert.training.options` do not import PyTorch; the other modules are
-imported by the command when it runs.
-"""

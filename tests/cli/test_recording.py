@@ -1,0 +1,154 @@
+"""`--results`: answers of explain, faults and count in a results file, and in its report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bnncert
+from bnncert.cli.command_question import CommandQuestion, read_network, read_question
+from bnncert.cli.options import BallShape, PointOptions, ScalingOptions
+from bnncert.cli.recording import Recording
+from bnncert.errors import FormatError
+from bnncert.report.other_answers import shown_counts, shown_explanations, shown_faults
+from bnncert.results.recorded import read_recorded
+from tests.cli.diamond import Run
+
+
+@pytest.fixture
+def question(folder: Path) -> CommandQuestion:
+    """Return the ball of radius 1/4 around (1, 0), on a grid, in which the class is the same."""
+    shape = BallShape("linf", "0.25", grid="0.125")
+    point = PointOptions(input_="x.npy")
+    return read_question(read_network(Path("net.npz"), None), point, shape, ScalingOptions())
+
+
+def test_answers_of_the_functions_are_read_by_the_report(question: CommandQuestion) -> None:
+    network, ball, label = question.network, question.region, question.label
+    path = Path("r.sqlite")
+    explained = bnncert.explain(network, ball.middle, label, certificate="set.bnncert")
+    recording = Recording(path, "explain", question, explained.domain.text, {"ties": "violation"})
+    assert recording.add("minimal", explained.summary, explained.to_dict()).startswith(
+        "results: r.sqlite (1 answer of "
+    )
+    tolerated = bnncert.tolerated_faults(network, ball, label)
+    recording = Recording(path, "faults", question, question.ball_text, {})
+    recording.add("exact", repr(tolerated), tolerated.to_dict())
+    counted = bnncert.count(network, ball, label, samples=100)
+    recording = Recording(path, "count", question, question.ball_text, {})
+    assert "(3 answers of" in recording.add("exact", counted.sentence(), counted.to_dict())
+
+    recorded = read_recorded(path)
+    assert [other.input_name for other in recorded.others] == ["x.npy"] * 3
+    (one,) = shown_explanations(recorded)
+    assert (one.kept, one.inputs, one.is_minimal) == (explained.kept, 2, explained.minimal)
+    assert one.answer.certificate == "set.bnncert"
+    rows = shown_faults(recorded)
+    assert [row.certified for row in rows] == [row.certified for row in tolerated.rows]
+    assert [row.bits for row in rows] == [tuple(map(str, row.bits)) for row in tolerated.rows]
+    (total,) = shown_counts(recorded)
+    assert (int(total.lower), int(total.upper), int(total.total)) == (0, 0, 25)
+    assert total.estimate is not None
+    (stored,) = recorded.inputs({one.answer.input_hash}).values()
+    assert np.array_equal(stored.point, ball.middle)
+    assert recorded.network(one.answer.model_hash).name == "net.npz"
+
+
+def test_the_same_question_has_one_answer(question: CommandQuestion) -> None:
+    path, tree = Path("r.sqlite"), {"seconds": 1.0, "certificate": None}
+    for asked in (question, question, replace(question, label=1), replace(question, targets=(1,))):
+        Recording(path, "count", asked, "a ball", {}).add("exact", "", tree)
+    smaller = read_question(
+        question.network, PointOptions(input_="x.npy"), BallShape("linf", "0.125"), ScalingOptions()
+    )
+    # The same words for another region, and other settings.
+    Recording(path, "count", smaller, "a ball", {}).add("exact", "", tree)
+    Recording(path, "count", question, "a ball", {"ties": "robust"}).add("exact", "", tree)
+    assert len(read_recorded(path).others) == 5
+
+
+def test_whole_points_are_left_out(question: CommandQuestion) -> None:
+    tree = {
+        **{"seconds": 1.0, "certificate": None, "witness": [0.5] * 2, "region": {"center": [1]}},
+        "rows": [{"certified": 3, "counterexample": {"input": [0.5] * 2}}],
+    }
+    Recording(Path("r.sqlite"), "faults", question, "a ball", {}).add("open", "", tree)
+    (other,) = read_recorded(Path("r.sqlite")).others
+    assert other.tree == {"seconds": 1.0, "certificate": None, "rows": [{"certified": 3}]}
+
+
+def test_certificates_are_named_from_the_folder_of_the_file(question: CommandQuestion) -> None:
+    for name in ("results", "proofs"):
+        Path(name).mkdir()
+    tree = {"seconds": 1.0, "certificate": "proofs/a.bnncert"}
+    path = Path("results/r.sqlite")
+    Recording(path, "count", question, "a ball", {}).add("exact", "", tree)
+    (other,) = read_recorded(path).others
+    assert other.certificate == "../proofs/a.bnncert"
+
+
+def test_without_a_file_nothing_is_written(question: CommandQuestion, folder: Path) -> None:
+    before = sorted(folder.iterdir())
+    assert Recording(None, "count", question, "a ball", {}).add("exact", "", {}) == ""
+    assert sorted(folder.iterdir()) == before
+
+
+def test_another_file_is_refused_before_the_work(question: CommandQuestion) -> None:
+    Path("notes.txt").write_text("text")
+    with pytest.raises(FormatError, match=r"notes\.txt: not a bnncert results file; it was not"):
+        Recording(Path("notes.txt"), "count", question, "a ball", {})
+    assert Path("notes.txt").read_text() == "text"
+
+
+def test_faults_of_several_inputs_in_one_report(folder: Path, run: Run) -> None:
+    np.save("x.npy", np.array([[1.0, 0.0], [1.5, 0.25]]))
+    asked = ("faults", "net.npz", "--input", "x.npy", "--results", "r.sqlite")
+    first = run(*asked, "--index", "0")
+    assert (first.code, first.err) == (0, "")
+    assert first.out.splitlines()[-1] == "results: r.sqlite (1 answer of explain, faults and count)"
+    assert run(*asked, "--index", "1").code == 0
+    # A repeated question replaces the older answer.
+    again = run(*asked, "--index", "0")
+    assert again.out.splitlines()[-1].startswith("results: r.sqlite (2 answers of ")
+    assert run("report", "r.sqlite", "-o", "page.html").code == 0
+    page = Path("page.html").read_text("utf-8")
+    assert "Weight faults" in page and "x.npy [0]" in page and "x.npy [1]" in page
+    recorded = read_recorded(Path("r.sqlite"))
+    assert {one.answer.status for one in shown_faults(recorded)} == {"exact"}
+
+
+def test_files_of_another_kind_are_refused_by_the_command(folder: Path, run: Run) -> None:
+    Path("notes.txt").write_text("text")
+    answer = run("faults", "net.npz", "--input", "x.npy", "--results", "notes.txt")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == "bnncert: notes.txt: not a bnncert results file; it was not changed\n"
+
+
+def test_explanations_of_images_in_one_report(folder: Path, run: Run) -> None:
+    asked = ("--radius", "0.25px", "--results", "r.sqlite", "--certificate", "0.bnncert")
+    answer = run("explain", "demo:sparse", "demo:0", *asked)
+    assert (answer.code, answer.err) == (0, "")
+    small = run("explain", "net.npz", "x.npy", "--results", "r.sqlite")
+    assert "results: r.sqlite (2 answers of " in small.out
+    assert run("report", "r.sqlite", "-o", "page.html").code == 0
+    page = Path("page.html").read_text("utf-8")
+    # The point of the small network is not a picture.
+    assert page.count("<img class=kept") == 1
+    assert 'href="./0.bnncert"' in page and ">x.npy</th>" in page
+    assert "mnist_sparse.npz" in page and "net.npz" in page
+
+
+def test_counts_in_a_report(folder: Path, run: Run) -> None:
+    asked = ("count", "net.npz", "x.npy", "--grid", "0.5", "--results", "r.sqlite")
+    answer = run(*asked, "--radius", "1")
+    assert (answer.code, answer.err) == (0, "")
+    assert run(*asked, "--radius", "0.5", "--samples", "0").code == 0
+    assert run("report", "r.sqlite", "-o", "page.html").code == 0
+    assert "Counts" in Path("page.html").read_text("utf-8")
+    first, second = shown_counts(read_recorded(Path("r.sqlite")))
+    assert (int(first.total), int(second.total)) == (25, 9)
+    assert first.is_exact and first.lower > second.lower
+    assert first.estimate is not None and second.estimate is None

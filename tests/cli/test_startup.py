@@ -1,0 +1,78 @@
+"""Commands are imported when they run, so that the command line starts fast."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bnncert.cli.catalogue import ENTRIES, Entry
+from tests.cli.diamond import environment
+
+#: Libraries that take long to import.
+HEAVY = {"numpy", "scipy", "onnx", "highspy", "clarabel", "rich"}
+
+SCRIPT = """
+import json, sys
+from bnncert.__main__ import main
+try:
+    main()
+except SystemExit:
+    print(json.dumps(sorted(name for name in sys.modules if "." not in name)), file=sys.stderr)
+"""
+
+
+EARLIER = Path(__file__).resolve().parents[1] / "data" / "earlier"
+
+
+def imported(*arguments: str | Path, shown: str = "") -> set[str]:
+    """Return the libraries that a call of the command line imports; it prints `shown`."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=60,
+        check=True,
+    )
+    assert shown in done.stdout
+    return set(json.loads(done.stderr))
+
+
+def test_help_imports_no_library_that_takes_long() -> None:
+    found = imported("--help")
+    assert "typer" in found
+    assert not found & HEAVY
+
+
+def test_check_does_not_import_the_solvers() -> None:
+    found = imported("check", "--help")
+    assert "numpy" in found
+    assert not found & {"onnx", "highspy", "clarabel"}
+
+
+def test_checking_a_robust_certificate_takes_no_library_but_numpy() -> None:
+    """Importing SciPy takes longer than the check of a small certificate."""
+    proof = EARLIER / "certificates" / "1-linf-0.3-90c8fa2dea6c.bnncert"
+    asked = ("check", proof, "--model", EARLIER / "network.npz")
+    found = imported(*asked, shown="accepted: for every input")
+    assert "numpy" in found
+    assert not found & (HEAVY - {"numpy"})
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_the_summary_is_the_docstring_of_the_command(entry: Entry) -> None:
+    assert inspect.getdoc(entry.function) == entry.summary
+
+
+def test_completing_the_name_of_a_command_imports_no_library_that_takes_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = {"_BNNCERT_COMPLETE": "complete_bash", "COMP_WORDS": "bnncert\nver", "COMP_CWORD": "1"}
+    for name, value in asked.items():
+        monkeypatch.setenv(name, value)
+    assert not imported(shown="verify") & HEAVY

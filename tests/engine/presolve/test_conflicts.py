@@ -1,0 +1,192 @@
+"""The closure of clashes, against all sign vectors that satisfy them."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bnncert.engine.presolve.conflicts import Closure, ConflictingPairs, close
+from bnncert.engine.presolve.literals import literal
+
+FEW = settings(max_examples=200, deadline=None, derandomize=True)
+
+Array = npt.NDArray[Any]
+
+
+def make(pairs: list[tuple[int, int]]) -> ConflictingPairs:
+    table = np.array(pairs, dtype=np.int64).reshape(len(pairs), 2)
+    return ConflictingPairs(table[:, 0], table[:, 1], np.linspace(0.25, 0.75, len(pairs)))
+
+
+@st.composite
+def pair_sets(draw: st.DrawFn, most: int = 5) -> tuple[ConflictingPairs, int]:
+    """Any pairs of literals of different neurons; sometimes many, so that they contradict."""
+    n = draw(st.integers(1, most))
+    literals = st.integers(0, 2 * n - 1)
+    pair = st.tuples(literals, literals).filter(lambda p: p[0] // 2 != p[1] // 2)
+    pairs = draw(st.lists(pair, max_size=draw(st.sampled_from([2, 5, 10])))) if n > 1 else []
+    return make(pairs), n
+
+
+def is_true(x: Array, which: int) -> npt.NDArray[np.bool_]:
+    """Return for every row whether the literal holds."""
+    return np.asarray(x[:, which // 2] == (-1 if which % 2 else 1))
+
+
+def satisfying(conflicts: ConflictingPairs, n: int) -> Array:
+    """Return all sign vectors that satisfy every clash."""
+    x = np.array(list(product((1, -1), repeat=n)))
+    fine = np.ones(x.shape[0], dtype=bool)
+    for a, b in zip(conflicts.first.tolist(), conflicts.second.tolist(), strict=True):
+        fine &= ~(is_true(x, a) & is_true(x, b))
+    return x[fine]
+
+
+def leaders(closure: Closure) -> list[int]:
+    n = closure.state.size
+    return [j for j in range(n) if closure.state[j] == 0 and closure.representative[j] == j]
+
+
+def pairs_of(conflicts: ConflictingPairs) -> set[frozenset[int]]:
+    both = zip(conflicts.first.tolist(), conflicts.second.tolist(), strict=True)
+    return {frozenset(pair) for pair in both}
+
+
+@given(case=pair_sets())
+@FEW
+def test_contradiction_means_that_nothing_satisfies_them(
+    case: tuple[ConflictingPairs, int],
+) -> None:
+    conflicts, n = case
+    assert close(conflicts, n).contradiction == (satisfying(conflicts, n).shape[0] == 0)
+
+
+@given(case=pair_sets())
+@FEW
+def test_fixed_signs_are_those_of_all_solutions(case: tuple[ConflictingPairs, int]) -> None:
+    conflicts, n = case
+    x = satisfying(conflicts, n)
+    closure = close(conflicts, n)
+    if closure.contradiction:
+        return
+    for j in range(n):
+        values = set(x[:, j].tolist())
+        assert int(closure.state[j]) == (values.pop() if len(values) == 1 else 0)
+
+
+@given(case=pair_sets())
+@FEW
+def test_equal_neurons_are_those_equal_in_all_solutions(case: tuple[ConflictingPairs, int]) -> None:
+    conflicts, n = case
+    x = satisfying(conflicts, n)
+    closure = close(conflicts, n)
+    if closure.contradiction:
+        return
+    open_ = np.flatnonzero(closure.state == 0).tolist()
+    for a in open_:
+        # The representative is open, leads itself, and comes first in its class.
+        leader = int(closure.representative[a])
+        assert leader <= a
+        assert closure.state[leader] == 0
+        assert closure.representative[leader] == leader and closure.sign[leader] == 1
+        for b in open_:
+            same, opposite = np.all(x[:, a] == x[:, b]), np.all(x[:, a] == -x[:, b])
+            assert (closure.representative[b] == leader) == (same or opposite)
+            if same or opposite:
+                assert closure.sign[a] * closure.sign[b] == (1 if same else -1)
+    for a in set(range(n)) - set(open_):
+        assert closure.representative[a] == a and closure.sign[a] == 1
+
+
+@given(case=pair_sets())
+@FEW
+def test_closed_pairs_are_those_of_all_solutions(case: tuple[ConflictingPairs, int]) -> None:
+    conflicts, n = case
+    x = satisfying(conflicts, n)
+    closure = close(conflicts, n)
+    if closure.contradiction:
+        assert closure.pairs.size == 0
+        return
+    expected = {
+        frozenset((a, b))
+        for i, j in product(leaders(closure), repeat=2)
+        if i < j
+        for a, b in product((2 * i, 2 * i + 1), (2 * j, 2 * j + 1))
+        if not np.any(is_true(x, a) & is_true(x, b))
+    }
+    assert pairs_of(closure.pairs) == expected
+    assert closure.pairs.size == len(expected)
+    assert np.all(closure.pairs.first < closure.pairs.second)
+
+
+@given(case=pair_sets())
+@FEW
+def test_closing_twice_changes_nothing(case: tuple[ConflictingPairs, int]) -> None:
+    conflicts, n = case
+    closure = close(conflicts, n)
+    if closure.contradiction:
+        return
+    again = close(closure.pairs, n)
+    assert not again.contradiction
+    # What was fixed or merged has left the clashes, so nothing more is fixed or merged.
+    assert not again.state.any()
+    np.testing.assert_array_equal(again.representative, np.arange(n))
+    np.testing.assert_array_equal(again.sign, np.ones(n))
+    np.testing.assert_array_equal(again.pairs.first, closure.pairs.first)
+    np.testing.assert_array_equal(again.pairs.second, closure.pairs.second)
+    np.testing.assert_array_equal(again.pairs.theta, closure.pairs.theta)
+
+
+@given(case=pair_sets())
+@FEW
+def test_a_proof_is_kept_and_an_implied_pair_has_none(case: tuple[ConflictingPairs, int]) -> None:
+    conflicts, n = case
+    closure = close(conflicts, n)
+    proofs: dict[tuple[int, int], set[float]] = {}
+    for a, b, theta in zip(conflicts.first, conflicts.second, conflicts.theta, strict=True):
+        proofs.setdefault((int(a), int(b)), set()).add(float(theta))
+        proofs.setdefault((int(b), int(a)), set()).add(1.0 - float(theta))
+    found = closure.pairs
+    for a, b, theta in zip(found.first, found.second, found.theta, strict=True):
+        known = proofs.get((int(a), int(b)))
+        assert np.isnan(theta) if known is None else float(theta) in known
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=50, deadline=None, derandomize=True)
+def test_long_chains_close(seed: int) -> None:
+    """A ring of implications makes all of its neurons equal, however long it is."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 60))
+    order, sign = rng.permutation(n), rng.choice([-1, 1], n)
+    # x_i = s_i implies x_next = s_next, all around: a clash of (i, s_i) and (next, -s_next).
+    around = np.roll(order, -1)
+    first = literal(order, sign[order])
+    second = literal(around, -sign[around])
+    closure = close(ConflictingPairs(first, second, np.full(n, 0.5)), n)
+    assert not closure.contradiction and not closure.state.any()
+    np.testing.assert_array_equal(closure.representative, np.zeros(n))
+    np.testing.assert_array_equal(closure.sign, sign * sign[0])
+    # Cut open, the ring is a chain: no two are equal, and each implies all that follow.
+    chain = close(ConflictingPairs(first[:-1], second[:-1], np.full(n - 1, 0.5)), n)
+    np.testing.assert_array_equal(chain.representative, np.arange(n))
+    assert chain.pairs.size == n * (n - 1) // 2
+
+
+def test_literals_are_numbered_by_neuron_and_sign() -> None:
+    numbers = literal(np.array([0, 0, 3]), np.array([1, -1, -1], dtype=np.int8))
+    assert numbers.tolist() == [0, 1, 7]
+    table = make([(0, 3)]).matrix(2)
+    assert np.argwhere(table).tolist() == [[0, 3], [3, 0]]
+
+
+def test_a_neuron_without_a_sign_is_a_contradiction() -> None:
+    # x_0 = + excludes both signs of x_1, and so does x_0 = -.
+    assert close(make([(0, 2), (0, 3), (1, 2), (1, 3)]), 2).contradiction
+    closure = close(make([(0, 2), (0, 3)]), 2)
+    assert not closure.contradiction and closure.state.tolist() == [-1, 0]

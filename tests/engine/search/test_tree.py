@@ -1,0 +1,205 @@
+"""Branch and bound: complete on tiny networks, honest about limits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import bnncert
+from bnncert.deadline import Deadline
+from bnncert.engine.presolve.literals import sign_of, variable_of
+from bnncert.engine.presolve.pipeline import presolve
+from bnncert.engine.reachability.feasibility import SignPattern, proves_infeasible
+from bnncert.engine.relaxations.reduced.problem import reduce_objective
+from bnncert.engine.search.frontier import Frontier, OpenNode
+from bnncert.engine.search.tree import Tree, TreeOptions
+from bnncert.model.bundled import load_demo_images, load_demo_network
+from tests.brute_force import true_margins
+from tests.strategies import NORMS, regions, tiny_networks
+from tests.test_against_brute_force import check_counterexample
+
+MANY = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+
+
+@pytest.mark.parametrize("kind", NORMS)
+@given(data=st.data())
+@MANY
+def test_branching_alone_agrees_with_brute_force(kind: str, data: st.DataObject) -> None:
+    net = data.draw(tiny_networks())
+    region = data.draw(regions(kind))
+    built = net.build()
+    label = data.draw(st.integers(0, built.classes - 1))
+    ties = data.draw(st.sampled_from(["violation", "robust"]))
+    truth = true_margins(net, region, label)
+    holds = all(m >= 0 if ties == "robust" else m > 0 for m in truth.values())
+    result = bnncert.verify(built, region, label, method="bab", ties=ties)
+    assert result.status == ("robust" if holds else "not_robust")
+    for target in result.targets:
+        assert target.rival is not None
+        assert target.lower <= truth[target.rival] <= target.upper
+    if not holds and ties == "violation":
+        check_counterexample(net, region, label, result)
+
+
+@given(data=st.data())
+@MANY
+def test_branching_agrees_with_brute_force_on_the_disc(data: st.DataObject) -> None:
+    net = data.draw(tiny_networks(exact_ties=False))
+    region = data.draw(regions("l2"))
+    built = net.build()
+    truth = true_margins(net, region, 0)
+    expected = "robust" if min(truth.values()) > 0 else "not_robust"
+    result = bnncert.verify(built, region, 0, method="bab")
+    # A pattern that the disc only touches may stay open.
+    assert result.status in (expected, "unknown")
+    for target in result.targets:
+        assert target.rival is not None
+        assert target.lower <= truth[target.rival] <= target.upper
+
+
+def demo_tree(delta: float, image: int, **options: Any) -> Tree:
+    network, data = load_demo_network(), load_demo_images()
+    region = bnncert.Ball("linf", data.point(image), delta / 127.5, -1.0, 1.0)
+    target = bnncert.robustness(network, region, int(data.labels[image]), "runner-up").targets[0]
+    presolved = presolve(network, region)
+    objective = target.objectives[0]
+    problem = reduce_objective(presolved, objective)
+    return Tree(
+        presolved, problem, objective, lambda point, exact: False, None, TreeOptions(**options)
+    )
+
+
+def test_limits_leave_a_valid_bound() -> None:
+    tree = demo_tree(0.5, 9, max_nodes=3)
+    outcome = tree.search(Deadline(None))
+    assert outcome.status == "interrupted"
+    assert outcome.nodes == 3
+    # The whole tree proves this image, so what is left must be bounded below by less.
+    whole = demo_tree(0.5, 9).search(Deadline(120))
+    assert whole.status == "proved"
+    assert np.isfinite(outcome.lower) and outcome.lower <= 0 < whole.lower
+
+
+def test_the_time_limit_ends_the_search() -> None:
+    deadline = Deadline(1.0)
+    outcome = demo_tree(2.0, 6).search(deadline)
+    assert outcome.status == "interrupted"
+    # One node may be at work when the time is up.
+    assert deadline.elapsed() < 4.0
+
+
+def test_the_same_seed_gives_the_same_tree() -> None:
+    first, second = (demo_tree(0.5, 9).search(Deadline(None)) for _ in range(2))
+    assert (first.nodes, first.relaxations, first.lower) == (
+        second.nodes,
+        second.relaxations,
+        second.lower,
+    )
+
+
+def test_a_node_with_a_point_stays_open_for_those_who_reject_the_point() -> None:
+    # x_0 = sign(x) alone decides, and both signs occur: the minimum is a violation.
+    network = bnncert.Network.from_arrays(
+        [np.eye(2), np.array([[1.0, 1.0], [0.0, 0.0]])], [np.zeros(2), np.zeros(2)]
+    )
+    box = bnncert.Box(-np.ones(2), np.ones(2))
+    objective = bnncert.robustness(network, box, 0).targets[0].objectives[0]
+    presolved = presolve(network, box)
+    problem = reduce_objective(presolved, objective)
+    tree = Tree(presolved, problem, objective, lambda point, exact: True)
+    assert tree.search(Deadline(None)).status == "violated"
+    assert tree.take(), "the violated node must not be lost"
+
+
+def test_leaves_partition_the_patterns_and_conflicts_are_proved() -> None:
+    generator = np.random.default_rng(2)
+    for seed in range(6):
+        weights = [generator.choice([-1.0, 1.0], (n, m)) for m, n in ((3, 9), (9, 7), (7, 2))]
+        biases = [generator.uniform(-1, 1, n) for n in (9, 7, 2)]
+        network = bnncert.Network.from_arrays(weights, biases)
+        region = bnncert.Ball("linf", generator.uniform(-1, 1, 3), 0.4)
+        label = int(network.classify(region.center)[0])
+        objective = bnncert.robustness(network, region, label).targets[0].objectives[0]
+        presolved = presolve(network, region)
+        problem = reduce_objective(presolved, objective)
+        options = TreeOptions(seed, keep_leaves=True)
+        tree = Tree(presolved, problem, objective, lambda p, e: False, None, options)
+        outcome = tree.search(Deadline(60))
+        assert outcome.status in ("proved", "open")
+        if outcome.status == "proved":
+            # Each leaf has 2^-depth of all patterns; disjoint because decisions differ somewhere.
+            sizes = [0.5 ** np.count_nonzero(leaf.signs) for leaf in outcome.leaves]
+            assert sum(sizes) == 1.0
+            for i, a in enumerate(outcome.leaves):
+                for b in outcome.leaves[:i]:
+                    assert np.any(a.signs * b.signs < 0)
+        for literals, theta in tree.proofs:
+            if theta is None:
+                continue
+            place = np.searchsorted(tree.inputs, variable_of(literals))
+            pattern = SignPattern(tree.layer, tree.neurons[place], sign_of(literals))
+            assert proves_infeasible(pattern, theta, region)
+
+
+def test_little_memory_bounds_the_open_nodes() -> None:
+    limit = 20_000
+    tree = demo_tree(0.5, 9, memory=limit / 2**30)
+    most = 0
+    push = tree.open.push
+
+    def watch(node: OpenNode) -> None:
+        nonlocal most
+        push(node)
+        most = max(most, tree.open.bytes)
+
+    tree.open.push = watch  # type: ignore[method-assign]
+    outcome = tree.search(Deadline(120))
+    assert outcome.status == "proved"
+    node = OpenNode(np.zeros(tree.problem.size, dtype=np.int8), 0.0, 0)
+    # Depth first adds at most one node per level to what was there.
+    assert most <= limit + (tree.problem.size + 2) * node.bytes
+
+
+def test_the_frontier_keeps_every_node_in_any_order() -> None:
+    def node(number: int, depth: int, bound: float) -> OpenNode:
+        signs = np.zeros(8, dtype=np.int8)
+        signs[:depth] = 1
+        return OpenNode(signs, bound, number)
+
+    frontier = Frontier(limit=4.5 * node(0, 0, 0.0).bytes)
+    for number, (depth, bound) in enumerate([(1, -3.0), (4, -1.0), (2, -2.0), (4, -1.5)]):
+        frontier.push(node(number, depth, bound))
+    assert frontier.least() == -3.0
+    assert frontier.pop().number == 0
+    frontier.push(node(4, 1, -9.0))
+    frontier.push(node(5, 3, 0.0))
+    # Five nodes are too many: deepest first, until half of them are gone.
+    assert [frontier.pop().number for _ in range(3)] == [3, 1, 5]
+    assert [frontier.pop().number for _ in range(2)] == [4, 2]
+    assert (len(frontier), frontier.bytes) == (0, 0)
+
+
+def test_a_node_that_runs_out_of_memory_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = demo_tree(0.5, 9, max_nodes=5)
+    before = tree.search(Deadline(60)).lower
+    nodes = {n.number for n in tree.open.take()}
+    assert nodes
+    tree = demo_tree(0.5, 9, max_nodes=5)
+    tree.search(Deadline(60))
+    monkeypatch.setattr(tree, "_visit", _raise_memory_error)
+    tree.options = replace(tree.options, max_nodes=100)
+    outcome = tree.search(Deadline(60))
+    assert (outcome.status, outcome.exhausted, outcome.nodes) == ("interrupted", True, 6)
+    assert outcome.lower == before
+    assert {n.number for n in tree.open.take()} == nodes
+
+
+def _raise_memory_error(*_: object) -> None:
+    raise MemoryError

@@ -1,0 +1,227 @@
+"""Claims about patches and shifts: accepted if they are true, and changed ones are rejected."""
+
+from __future__ import annotations
+
+from collections import Counter
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+import bnncert
+from bnncert.kernel import check
+from bnncert.kernel.container import Section, read_sections
+from bnncert.proofs.union_claim import write_union
+from bnncert.regions import ImageUnion
+from bnncert.regions.boxed_image import BoxedImage
+from tests.every_mode import few
+from tests.kernel.claim_changes import array, detail
+from tests.kernel.test_path_claim import verdict
+from tests.test_unions_against_brute_force import UnionBruteForce, union_questions
+
+#: Class 0 if the sum of all pixels is at least 0; the second neuron has no effect.
+NET = bnncert.Network.from_arrays(
+    [[[1, 1, 1, 1], [1, 1, 0, 0]], [[1, 0], [-1, 0]]],
+    [[0, 1], [0, 0]],
+    input_lo=-1,
+    input_hi=1,
+    input_shape=(2, 2),
+)
+
+IMAGE = [1.0, 1.0, 0.5, 0.5]
+
+
+def test_a_robust_claim_without_parts_is_accepted_only_if_it_is_true(tmp_path: Path) -> None:
+    """A box at whose boundary a sum is zero may need a part, so that not all are accepted."""
+    accepted: Counter[tuple[bool, bool]] = Counter()
+    file = tmp_path / "claim.bnncert"
+
+    @few(18)
+    @given(question=union_questions())
+    def agree(question: UnionBruteForce) -> None:
+        union, network = question.region, question.network
+        assert isinstance(union, ImageUnion)
+        problem = bnncert.robustness(network, union.hull(0), question.label)
+        write_union(file, problem, union, network, {})
+        is_true = question.expected() == "robust"
+        is_accepted = verdict(file, network) == "robust"
+        assert is_true or not is_accepted
+        accepted[is_true, is_accepted] += 1
+
+    agree()
+    assert accepted[True, True] > 2 and accepted[False, False] > 2
+
+
+def test_verdicts_come_with_certificates(tmp_path: Path) -> None:
+    certified: Counter[tuple[str, bool]] = Counter()
+    file = tmp_path / "proof.bnncert"
+
+    @few(12)
+    @given(question=union_questions())
+    def accept(question: UnionBruteForce) -> None:
+        result = question.verify(certificate=file)
+        certified[result.status, result.certificate is not None] += 1
+        if result.certificate is not None:
+            assert check(file, question.network).verdict == result.status
+
+    accept()
+    assert certified["robust", True] > 1 and certified["not_robust", True] > 1
+    assert not certified["not_robust", False]
+
+
+def test_every_box_may_have_a_part_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "proof.bnncert"
+    patch = bnncert.Patch(IMAGE, 1, (2, 2), -1, 1)
+    # Methods other than auto do not split boxes.
+    result = bnncert.verify(NET, patch, 0, method="milp", certificate=file)
+    assert result.status == "robust" and result.certificate is not None
+    claim, *sections = read_sections(file)
+    assert claim.fields["details"]["parts"] == [0, 1, 2, 3, 4]
+    assert sum(section.name == "statement" for section in sections) == 5
+    assert "one square of 1 x 1 pixels has any values" in check(file, NET).statement
+
+
+def _write(path: Path, sections: list[Section]) -> None:
+    from bnncert.kernel.container import Writer
+
+    with path.open("wb") as file:
+        writer = Writer(file)
+        for section in sections:
+            writer.add(section)
+        writer.end()
+
+
+def _parts(sections: list[Section]) -> list[list[Section]]:
+    """Return the parts of a file."""
+    found: list[list[Section]] = []
+    for section in sections:
+        if section.name == "statement":
+            found.append([])
+        found[-1].append(section)
+    return found
+
+
+def test_parts_that_are_missing_exchanged_or_doubled_are_rejected(tmp_path: Path) -> None:
+    file, other = tmp_path / "proof.bnncert", tmp_path / "other.bnncert"
+    bnncert.verify(NET, bnncert.Patch(IMAGE, 1, (2, 2), -1, 1), 0, method="milp", certificate=file)
+    bnncert.verify(NET, bnncert.Box([0.5] * 4, IMAGE), 0, certificate=other)
+    claim, *sections = read_sections(file)
+    parts = _parts(sections)
+    assert verdict(file, NET) == "robust"
+    strange = list(read_sections(other))
+    for chosen in (
+        parts[1:],
+        parts[:-1],
+        [*parts, parts[0]],
+        [parts[0], parts[0], *parts[2:]],
+        [parts[0], parts[2], parts[1], *parts[3:]],
+        [strange, *parts[1:]],
+    ):
+        _write(file, [claim, *(section for part in chosen for section in part)])
+        assert verdict(file, NET) is None
+
+
+#: Changes of a true claim about a patch of one pixel that make it false or unreadable.
+CHANGES = [
+    detail("network", "0" * 64),
+    detail("verdict", "not_robust"),
+    detail("verdict", 1),
+    detail("norm", "brightness"),
+    detail("radius", "2"),
+    detail("radius", "3"),
+    detail("radius", "1/2"),
+    detail("radius", "-1"),
+    detail("label", 1),
+    detail("rivals", [0]),
+    detail("rivals", []),
+    detail("ties", None),
+    detail("value", "2"),
+    detail("value", "1/3"),
+    detail("value", 0.5),
+    detail("parts", [1]),
+    detail("parts", [9]),
+    detail("parts", None),
+    detail("place", 1),
+    detail("more", 0),
+    array("image", [-1, -1, 0.5, 0.5]),
+    array("image", [1, 1, 0.5]),
+    array("image", [2, 1, 0.5, 0.5]),
+    array("image", None),
+    array("clip_lo", None),
+    array("clip_lo", [-9] * 4),
+    array("clip_hi", None),
+    array("clip_hi", [0.5] * 4),
+    array("pivot", [0] * 4),
+]
+
+
+@pytest.mark.parametrize("number", range(len(CHANGES)))
+def test_a_changed_claim_is_rejected(number: int, tmp_path: Path) -> None:
+    file = tmp_path / "claim.bnncert"
+    patch = bnncert.Patch(IMAGE, 1, (2, 2), -1, 1)
+    assert bnncert.verify(NET, patch, 0, certificate=file).certificate == str(file)
+    claim, *sections = read_sections(file)
+    assert verdict(file, NET) == "robust"
+    changed = deepcopy(claim)
+    CHANGES[number](changed)
+    _write(file, [changed, *sections])
+    assert verdict(file, NET) is None
+
+
+def test_a_counterexample_belongs_to_the_box_that_the_claim_names(tmp_path: Path) -> None:
+    file = tmp_path / "proof.bnncert"
+    patch = bnncert.Patch([1.0, 0.5, -0.25, -0.25], 1, (2, 2), -1, 1)
+    result = bnncert.verify(NET, patch, 0, certificate=file)
+    assert result.status == "not_robust" and verdict(file, NET) == "not_robust"
+    assert "or some image in which one square" in check(file, NET).statement
+    claim, *sections = read_sections(file)
+    place = claim.fields["details"]["place"]
+    for changed in (None, 0, place + 1, place - 1, 5, True):
+        if changed != place:
+            claim.fields["details"]["place"] = changed
+            _write(file, [claim, *sections])
+            assert verdict(file, NET) is None
+    claim.fields["details"]["place"] = place
+    _write(file, [claim])
+    assert verdict(file, NET) is None
+
+
+def test_a_counterexample_outside_the_data_box_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A forged certificate: the image moves to the right, where 1 is no value of the data."""
+    file = tmp_path / "proof.bnncert"
+    net = bnncert.Network.from_arrays(
+        [[[0, -2, 0, 0]], [[1], [-1]]],
+        [[1], [0, 0]],
+        input_lo=0,
+        input_hi=[1, 0.25, 1, 1],
+        input_shape=(2, 2),
+    )
+    assert net.input_lo is not None and net.input_hi is not None
+    shift = bnncert.ImageShift([1, 0.25, 0, 0], 1, (2, 2), net.input_lo, net.input_hi)
+    assert bnncert.verify(net, shift, 0, certificate=file).certificate == str(file)
+    assert check(file, net).verdict == "robust"
+    assert "clipped to the data box, inside the network's data box" in check(file, net).statement
+    monkeypatch.setattr(BoxedImage, "clipped", lambda self, values: values)
+    forged = bnncert.verify(net, shift, 0, certificate=file)
+    assert forged.status == "not_robust" and forged.counterexample is not None
+    assert forged.counterexample.point[1] == 1 > net.input_hi[1]
+    assert verdict(file, net) is None
+
+
+def test_a_network_without_an_image_has_no_such_claim(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    file = tmp_path / "proof.bnncert"
+    bnncert.verify(NET, bnncert.ImageShift(IMAGE, 1, (2, 2), -1, 1), 0, certificate=file)
+    assert verdict(file, NET) == "robust"
+    assert verdict(file, replace(NET, input_shape=(4,))) is None
+
+
+def test_float32_has_no_certificate_of_a_union(tmp_path: Path) -> None:
+    patch = bnncert.Patch(IMAGE, 1, (2, 2), -1, 1)
+    with pytest.raises(bnncert.InputError, match="real arithmetic, not float32"):
+        bnncert.verify(NET, patch, 0, arithmetic="float32", certificate=tmp_path / "c")
+    assert bnncert.verify(NET, patch, 0, arithmetic="float32").status == "robust"

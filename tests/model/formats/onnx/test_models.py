@@ -1,0 +1,135 @@
+"""Real models: the three of VNN-COMP 2023, against onnxruntime, and a Brevitas export."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper, numpy_helper
+
+from bnncert.model.loading import load
+from bnncert.model.network import Network
+
+DATA = Path(__file__).resolve().parents[5] / "shared" / "data"
+MODELS = {"30": (2700, 2, 200), "48": (6912, 6, 100), "64": (12288, 7, 100)}
+
+
+def _path(size: str) -> Path:
+    found = sorted((DATA / "vnncomp2023" / "onnx").glob(f"3_{size}_*.onnx.gz"))
+    if not found:
+        pytest.skip("the models of VNN-COMP 2023 are not in the shared data")
+    return found[0]
+
+
+def _images(rng: np.random.Generator, count: int, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Return noise and smooth pictures, with integer pixels."""
+    images = rng.integers(0, 256, size=(count, *shape)).astype(np.float32)
+    ramp = np.linspace(0, 1, int(np.prod(shape))).reshape(shape)
+    waves = 128 + 90 * np.sin(ramp * rng.uniform(1, 900, size=(count, 1, 1, 1)))
+    images[::2] = np.clip(waves + rng.integers(-30, 31, size=images.shape), 0, 255).round()[::2]
+    return images
+
+
+@pytest.mark.parametrize("size", MODELS)
+def test_vnncomp_models_agree_with_onnxruntime(size: str) -> None:
+    path = _path(size)
+    inputs, depth, count = MODELS[size]
+    network = load(path)
+    assert network.inputs == inputs
+    assert network.depth == depth
+    assert network.classes == 43
+    assert network.output_transform == "softmax"
+    assert all(layer.sign_zero == "plus" for layer in network.layers)
+    # Large models are compared at fewer inputs, and say so.
+    assert all(note.startswith("compared with onnxruntime at") for note in network.notes)
+    model = onnx.load_model_from_string(gzip.decompress(path.read_bytes()))
+    softmax = next(node for node in model.graph.node if node.op_type == "Softmax")
+    model.graph.output.append(helper.make_tensor_value_info(softmax.input[0], 1, None))
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    rng = np.random.default_rng(int(size))
+    for start in range(0, count, 50):
+        images = _images(rng, min(50, count - start), network.input_shape)
+        probabilities, logits = session.run(None, {session.get_inputs()[0].name: images})
+        scores = network.evaluate(images)
+        np.testing.assert_array_equal(scores, logits)
+        np.testing.assert_array_equal(scores.argmax(axis=1), probabilities.argmax(axis=1))
+    _check_convolutions(network, rng)
+
+
+def _check_convolutions(network: Network, rng: np.random.Generator) -> None:
+    """Check the fast form of each convolution against its sparse matrix, on integers."""
+    described = [layer for layer in network.layers if layer.convolution is not None]
+    assert described
+    for layer in described:
+        operator = layer.operator(np.float32)
+        weights = layer.weights
+        forth = rng.integers(-1, 2, size=(1, layer.inputs)).astype(np.float32)
+        back = rng.integers(-1, 2, size=(1, layer.size)).astype(np.float32)
+        np.testing.assert_array_equal(operator.forward(forth)[0], weights @ forth[0])
+        np.testing.assert_array_equal(operator.backward(back)[0], weights.T @ back[0])
+
+
+def test_the_written_form_of_a_dense_model(tmp_path: Path) -> None:
+    network = load(_tfc())
+    with pytest.raises(ValueError, match="irrational output biases"):
+        network.save(tmp_path / "net.onnx")
+
+
+def _tfc() -> Path:
+    path = DATA / "models" / "TFC_1W1A.onnx"
+    if not path.exists():
+        pytest.skip("the Brevitas model is not in the shared data")
+    return path
+
+
+def _run_tfc(images: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Evaluate the graph of the Brevitas model by hand, in float64."""
+    model = onnx.load(_tfc())
+    w = {t.name: numpy_helper.to_array(t).astype(np.float64) for t in model.graph.initializer}
+
+    def binary(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return np.where(x >= 0, 1.0, -1.0)
+
+    x = binary(2 * images.reshape(len(images), -1) - 1)
+    epsilon = float(np.float32(1e-5))
+    for weights, layer in (("38", "3"), ("46", "7"), ("54", "11")):
+        u = x @ binary(w[weights]).T
+        scale, bias, mean, variance = (
+            w[f"features.{layer}.weight"],
+            w[f"features.{layer}.bias"],
+            w[f"features.{layer}.running_mean"],
+            _variance(w, layer),
+        )
+        x = binary((u - mean) / np.sqrt(variance + epsilon) * scale + bias)
+    u = x @ binary(w["62"]).T
+    deviation = np.power(w["76"].astype(np.float32), np.float32(0.5)).astype(np.float64)
+    return (u - w["features.15.running_mean"]) / deviation * w["features.15.weight"] + w[
+        "features.15.bias"
+    ]
+
+
+def _variance(w: dict[str, npt.NDArray[Any]], layer: str) -> npt.NDArray[Any]:
+    return w[f"features.{layer}.running_var"]
+
+
+def test_the_brevitas_model_agrees_with_its_definition() -> None:
+    network = load(_tfc())
+    assert network.sizes == (784, 784, 64, 64, 64, 10)
+    assert network.input_shape == (1, 28, 28)
+    assert network.sign_zero == "plus"
+    rng = np.random.default_rng(7)
+    images = rng.integers(0, 256, size=(1000, 1, 28, 28)) / 256
+    images[0] = 0.5
+    expected = _run_tfc(images)
+    scores = network.evaluate(images)
+    np.testing.assert_allclose(scores, expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(scores.argmax(axis=1), expected.argmax(axis=1))
+    shares = np.linspace(0.01, 0.9, 1000)[:, None]
+    sparse = (rng.random((1000, 784)) < shares).astype(np.float64)
+    np.testing.assert_allclose(network.evaluate(sparse), _run_tfc(sparse), rtol=1e-9, atol=1e-9)

@@ -1,0 +1,329 @@
+"""Certificates of counts: accepted ones are true, and changed ones are refused or still true."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import bnncert
+from bnncert import Ball, Grid, Network
+from bnncert.kernel import RejectedError, UnreadableError, check
+from bnncert.kernel.claims import count_parts
+from bnncert.kernel.container import Section
+from bnncert.questions.count import count_search as search
+from tests.kernel.claims import accepted, pack, unpack
+from tests.questions.count.questions import (
+    CountQuestion,
+    binary_question,
+    count_questions,
+    fast_truth,
+)
+
+few = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+
+REFUSED = (RejectedError, UnreadableError)
+
+
+@pytest.mark.parametrize("kind", ["box", "linf", "l0"])
+@pytest.mark.parametrize(("cells", "merged"), [(2**18, 2**10), (4, 0)])
+def test_certificates_of_tiny_networks_are_accepted(
+    kind: str, cells: int, merged: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "MOST_CELLS", cells)
+    monkeypatch.setattr(search, "FEW_CELLS", merged)
+    path = tmp_path / "count.bnncert"
+
+    @few
+    @given(data=st.data())
+    def accept(data: st.DataObject) -> None:
+        question = data.draw(count_questions(kind))
+        found = question.count(samples=0, certificate=path)
+        assert found.certificate == str(path) and found.no_certificate == ""
+        report = check(path, question.network)
+        assert report.verdict == "count"
+        assert f"exactly {question.truth:,} ha" in report.statement
+        assert f"of the {len(question.points):,} grid points" in report.statement
+
+    accept()
+
+
+@pytest.mark.parametrize("kind", ["box", "l0"])
+@pytest.mark.parametrize("chunk", [1, 30, 200])
+def test_cells_are_counted_once_in_batches_of_any_size(
+    kind: str, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches are cut between cells, and between the alternatives of one cell."""
+    monkeypatch.setattr(count_parts, "CHUNK", chunk)
+    path = tmp_path / "count.bnncert"
+
+    @few
+    @given(data=st.data())
+    def accept(data: st.DataObject) -> None:
+        question = data.draw(count_questions(kind))
+        question.count(samples=0, certificate=path)
+        assert f"exactly {question.truth:,} ha" in check(path, question.network).statement
+
+    accept()
+
+
+@pytest.mark.parametrize(("inputs", "changes", "levels"), [(11, None, 2), (12, 4, 2), (8, 3, 3)])
+def test_trees_of_larger_networks_are_accepted(
+    inputs: int, changes: int | None, levels: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "MOST_CELLS", 64)
+    question = binary_question(inputs, 5 * inputs + levels, changes=changes, levels=levels)
+    found = question.count(samples=0, certificate=tmp_path / "c")
+    assert found.leaves > 1 and found.number == fast_truth(question)
+    assert f"exactly {found.number:,} have" in check(tmp_path / "c", question.network).statement
+
+
+def test_bounds_of_a_stopped_search_are_certified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "MOST_CELLS", 1)
+    question = binary_question(14, 2)
+    found = bnncert.count(
+        *(question.network, question.region, question.label),
+        timeout=0.4,
+        certificate=tmp_path / "c",
+    )
+    assert found.lower < found.upper
+    statement = check(tmp_path / "c", question.network).statement
+    assert f"at least {found.lower:,} and at most {found.upper:,} have" in statement
+
+
+def test_equal_inputs_are_merged_by_the_checker(tmp_path: Path) -> None:
+    net = Network.from_arrays([[[1] * 201], [[1], [-1]]], [[-1], [0, 0]])
+    box = bnncert.Box([-1] * 201, [1] * 201, grid=Grid(2, -1))
+    assert bnncert.count(net, box, 0, samples=0, certificate=tmp_path / "c").number == 2**200
+    assert "exactly about 1.607e+60" in check(tmp_path / "c", net).statement
+
+
+def test_a_proof_for_the_whole_region_is_a_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search.CountSearch, "is_easy", lambda self: False)
+    net = Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
+    ball = Ball("linf", [0.5, 0], 0.25, -1, 1, grid=Grid(1 / 8, -1))
+    found = bnncert.count(net, ball, 0, timeout=20, samples=0, certificate=tmp_path / "c")
+    assert found.number == 0
+    report = check(tmp_path / "c", net)
+    assert "of the 25 grid points" in report.statement and "exactly 0 have" in report.statement
+    sections = unpack(tmp_path / "c")
+    assert [s.name for s in sections[:2]] == ["claim", "statement"]
+    other = bnncert.Ball("linf", [0.5, 0], 0.125, -1, 1, grid=Grid(1 / 8, -1))
+    bnncert.verify(net, other, 0, timeout=20, certificate=tmp_path / "other")
+    for wrong in (
+        sections[:1],
+        sections + sections[1:],
+        sections[:1] + unpack(tmp_path / "other"),
+        sections[1:],
+    ):
+        if wrong == sections[1:]:
+            assert check(pack(tmp_path / "w", wrong), net).verdict == "robust"
+            continue
+        with pytest.raises(REFUSED):
+            check(pack(tmp_path / "w", wrong), net)
+
+
+def test_a_witness_shows_that_one_point_is_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search.CountSearch, "run", lambda self, report: None)
+    question = binary_question(8, 3)
+    found = question.count(samples=50, certificate=tmp_path / "c")
+    assert (found.lower, found.upper) == (1, 256)
+    assert "at least 1 and at most 256" in check(tmp_path / "c", question.network).statement
+    claim = unpack(tmp_path / "c")[0]
+    point = claim.arrays["witness"]
+    for wrong in (point * 0.5, point[:-1], _unchanged(question)):
+        claim.arrays["witness"] = wrong
+        with pytest.raises(REFUSED):
+            check(pack(tmp_path / "w", [claim]), question.network)
+    del claim.arrays["witness"]
+    with pytest.raises(REFUSED):
+        check(pack(tmp_path / "w", [claim]), question.network)
+
+
+def _unchanged(question: CountQuestion) -> Any:
+    return np.array(next(p for p in question.points if not question.is_changed(p)))
+
+
+@pytest.fixture(params=["box", "l0", "merged"])
+def certified(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[CountQuestion, Section]:
+    """A question whose certificate has all kinds of nodes between the three of them."""
+    monkeypatch.setattr(search, "MOST_CELLS", 16)
+    monkeypatch.setattr(search, "FEW_CELLS", 2 if request.param == "merged" else 2**10)
+    question = binary_question(7, 8, changes=3 if request.param == "l0" else None)
+    found = question.count(samples=0, certificate=tmp_path / "c")
+    assert 0 < found.lower == found.upper == fast_truth(question) < found.total
+    (claim,) = unpack(tmp_path / "c")
+    return question, claim
+
+
+def is_accepted(question: CountQuestion, claim: Section, path: Path) -> bool:
+    try:
+        check(pack(path, [claim]), question.network)
+    except REFUSED:
+        return False
+    return True
+
+
+def is_true(question: CountQuestion, claim: Section) -> bool:
+    """Whether a changed claim is a weaker one about the same question, which holds, too."""
+    stated = claim.fields["details"]
+    lower, upper = int(stated["lower"], 16), int(stated["upper"], 16)
+    return lower <= fast_truth(question) <= upper
+
+
+def test_changed_fields_are_refused(
+    certified: tuple[CountQuestion, Section], tmp_path: Path
+) -> None:
+    question, claim = certified
+    assert is_accepted(question, claim, tmp_path / "w")
+    stated = claim.fields["details"]
+    lower, total = int(stated["lower"], 16), int(stated["total"], 16)
+    changes: dict[str, list[Any]] = {
+        "network": ["0" * 64, None],
+        "label": [(question.label + 1) % 3, 7, -1, "0"],
+        "rivals": [[], stated["rivals"][:1], [question.label], 3],
+        "ties": ["robust", "both"],
+        "region": [{}, {**stated["region"], "grid": "float64"}, {"region": "box"}, None],
+        "total": [f"{total + 1:x}", f"{total - 1:x}", "-1", "", "x", 5],
+        "lower": [f"{lower + 1:x}", f"{total:x}", "0x5", None],
+        "upper": [f"{lower - 1:x}", "0", 12],
+    }
+    for name, values in changes.items():
+        for value in values:
+            wrong = copy.deepcopy(claim)
+            wrong.fields["details"][name] = value
+            if value != stated[name]:
+                same = name in ("rivals", "ties", "region") and _same_truth(question, wrong)
+                assert same or not is_accepted(question, wrong, tmp_path / "w"), (name, value)
+        wrong = copy.deepcopy(claim)
+        del wrong.fields["details"][name]
+        assert not is_accepted(question, wrong, tmp_path / "w")
+
+
+def _same_truth(question: CountQuestion, claim: Section) -> bool:
+    """Whether the changed question has the same number, by the search."""
+    stated = claim.fields["details"]
+    try:
+        found = bnncert.count(
+            *(question.network, question.region, question.label),
+            targets=tuple(stated["rivals"]) if stated["rivals"] else "all",
+            ties=stated["ties"],
+            samples=0,
+        )
+    except (bnncert.InputError, TypeError):
+        return False
+    return bool(stated["rivals"]) and found.number == fast_truth(question)
+
+
+def test_changed_arrays_are_refused_or_still_true(
+    certified: tuple[CountQuestion, Section], tmp_path: Path
+) -> None:
+    question, claim = certified
+    generator = np.random.default_rng(0)
+    refused, claim_region = 0, ("lo", "hi", "center", "clip_lo", "clip_hi", "grid_step")
+    for name, array in claim.arrays.items():
+        for _ in range(4):
+            wrong = copy.deepcopy(claim)
+            changed = array.copy()
+            if changed.size:
+                # The neighbouring value of the grid is 2 away.
+                step = {"grid_step": 0.5, "grid_origin": 0.5}.get(name, 2)
+                step = 1 if changed.dtype.kind == "i" else step
+                changed[generator.integers(changed.size)] += step * generator.choice([-1, 1])
+            else:
+                changed = np.array([1], dtype=array.dtype)
+            wrong.arrays[name] = changed
+            if is_accepted(question, wrong, tmp_path / "w"):
+                # Another split of the same points, for example.
+                assert name not in claim_region and is_true(question, wrong), name
+            else:
+                refused += 1
+        for wrong_array in (array[:-1], np.concatenate([array, array[:1]])):
+            wrong = copy.deepcopy(claim)
+            wrong.arrays[name] = wrong_array
+            if array.size:
+                assert not is_accepted(question, wrong, tmp_path / "w"), name
+        wrong = copy.deepcopy(claim)
+        del wrong.arrays[name]
+        if name not in ("clip_lo", "clip_hi"):
+            assert not is_accepted(question, wrong, tmp_path / "w"), name
+    assert refused > 10
+
+
+def test_leaves_of_another_kind_are_refused(
+    certified: tuple[CountQuestion, Section], tmp_path: Path
+) -> None:
+    question, claim = certified
+    kinds = claim.arrays["kinds"]
+    for node in range(min(kinds.size, 9)):
+        for kind in range(8):
+            if kind != kinds[node]:
+                wrong = copy.deepcopy(claim)
+                wrong.arrays["kinds"] = kinds.copy()
+                wrong.arrays["kinds"][node] = kind
+                # A leaf that propagation decides may also be enumerated.
+                assert is_true(question, wrong)
+                if is_accepted(question, wrong, tmp_path / "w"):
+                    assert kind == 3 and kinds[node] in (1, 2)
+
+
+def test_a_claim_about_another_network_is_refused(
+    certified: tuple[CountQuestion, Section], tmp_path: Path
+) -> None:
+    _, claim = certified
+    with pytest.raises(RejectedError, match="another network"):
+        check(pack(tmp_path / "w", [claim]), binary_question(7, 9).network)
+
+
+def three_classes() -> tuple[Network, bnncert.Ball]:
+    """Return a network of one input x = 0, 1, .., 5.
+
+    With a = sign(x - 2) and b = sign(x - 4) its scores are -a, a - 2b and a + 2b, that is
+    (1, 1, -3) for x < 2, then (-1, 3, -1) for x < 4, and (-1, -1, 3).
+    """
+    net = Network.from_arrays([[[1], [1]], [[-1, 0], [1, -2], [1, 2]]], [[-2, -4], [0, 0, 0]])
+    return net, bnncert.Ball("linf", [0], 5, 0, 5, grid=1)
+
+
+@pytest.mark.parametrize(
+    ("ties", "words"),
+    [
+        # Also at x = 4 and 5, where the class is 2.
+        ("violation", "exactly 6 give class 1 at least the score of class 0"),
+        ("robust", "exactly 2 give class 1 a higher score than class 0"),
+    ],
+)
+def test_the_words_say_what_is_counted_of_some_rivals(
+    tmp_path: Path, ties: Any, words: str
+) -> None:
+    net, ball = three_classes()
+    asked = {"ties": ties, "timeout": 60, "certificate": tmp_path / "c"}
+    found = bnncert.count(net, ball, 0, targets=[1], **asked)
+    assert found.sentence() == f"of 6 points, {words}"
+    assert f": {words} (" in check(tmp_path / "c", net).statement
+    number = {"violation": 6, "robust": 4}[ties]
+    assert bnncert.count(net, ball, 0, **asked).number == number
+    statement = check(tmp_path / "c", net).statement
+    assert f": exactly {number} have another class than 0 (" in statement
+
+
+def test_an_upper_bound_above_the_total_is_rejected(tmp_path: Path) -> None:
+    net, ball = three_classes()
+    bnncert.count(net, ball, 0, timeout=60, certificate=tmp_path / "c")
+    sections = unpack(tmp_path / "c")
+    for upper, fine in (("6", True), ("7", False), ("ff", False)):
+        sections[0].fields["details"]["upper"] = upper
+        assert (accepted(pack(tmp_path / "d", sections), net) is not None) == fine

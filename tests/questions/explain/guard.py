@@ -1,0 +1,139 @@
+"""Random explanations, beside a loop over all values of the free inputs."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+
+import bnncert
+from bnncert.kernel.container import Section
+from bnncert.questions.explain import point_enumeration as enumeration
+from tests.guarded import Guarded, how, wanted
+from tests.kernel.stated_regions import grid_points, last_layers
+from tests.plain_network import TIES, PlainNetwork, is_other, quarters, random_plain
+
+#: How often methods decide instead of an enumeration.
+METHODS = 0.5
+
+
+class Explained:
+    """An image on a grid of quarters and the values of its inputs."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.net = net = random_plain(rng)
+        self.label, self.ties = int(rng.integers(net.classes)), str(rng.choice(TIES))
+        step = int(rng.choice([1, 2, 4]))
+        image = [step * int(k) for k in rng.integers(-2, 3, net.inputs)]
+        low, high = -2 * step, 2 * step
+        reach = step * int(rng.integers(1, 5 if net.inputs < 4 else 3))
+        #: The values of each input, in quarters.
+        self.axes = [[v for v in range(low, high + 1, step) if abs(v - x) <= reach] for x in image]
+        self.image = tuple(image)
+        centre = np.array(image) / 4
+        self.grid = bnncert.Grid(step / 4)
+        self.ball = bnncert.Ball("linf", centre, reach / 4, low / 4, high / 4, grid=self.grid)
+        if rng.random() < 0.7:
+            self.label = min(net.classes_at(self.image))
+        self._known: dict[tuple[int, ...], bool] = {}
+
+    def is_lost(self, point: tuple[int, ...]) -> bool:
+        """Whether a point may have another class."""
+        if point not in self._known:
+            self._known[point] = self.net.is_lost([point], self.label, self.ties)
+        return self._known[point]
+
+    def can_change(self, free: set[int]) -> bool:
+        """Whether the class can change if these inputs have any of their values."""
+        values = [axis if i in free else [self.image[i]] for i, axis in enumerate(self.axes)]
+        return any(self.is_lost(p) for p in product(*values))
+
+    @cached_property
+    def words(self) -> str:
+        net = self.net
+        return f"{self.ball.describe()}, {net.weights} {net.biases}, class {self.label}"
+
+
+def explain(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
+    """Ask which inputs of an image suffice for its class."""
+    asked, found = Explained(rng), Guarded()
+    net, network, path = asked.net, asked.net.build(), wanted(rng, folder, "explain")
+    way = how(rng)
+    most = 0 if rng.random() < METHODS else enumeration.MOST_POINTS
+    try:
+        with mock.patch.object(enumeration, "MOST_POINTS", most):
+            result = bnncert.explain(
+                *(network, asked.ball.middle, asked.label),
+                domain=asked.ball,
+                ties=asked.ties,
+                certificate=path,
+                **way,
+            )
+    except bnncert.InputError as error:
+        found.tally["no class"] += 1
+        found.expect("the image" in str(error), error)
+        found.expect(asked.is_lost(asked.image), f"{asked.words}: {error}")
+        return found
+    found.tally[f"{len(result.kept)} of {net.inputs} kept"] += 1
+    found.tally[f"sign(0) {net.sign_zero}"] += 1
+    found.tally["some kept" if result.kept else "none kept"] += 1
+    free = set(range(net.inputs)) - set(result.kept)
+    found.expect(not asked.can_change(free), f"{asked.words}: {result.kept} do not suffice")
+    decided = way["method"] == "auto"
+    for i in result.kept if decided else result.witnesses:
+        found.expect(asked.can_change(free | {i}), f"{asked.words}: {i} of {result.kept} is free")
+    found.expect(result.minimal or not decided, f"{asked.words}: not shown to be minimal")
+    found.tally["minimal" if result.minimal else "undecided"] += 1
+    found.expect({*result.open, *result.witnesses} == {*result.kept}, f"{asked.words}: {result}")
+    for i, witness in result.witnesses.items():
+        point = quarters(witness.exact or witness.point.tolist())
+        inside = all(
+            v in axis if k in free or k == i else v == x
+            for k, (v, axis, x) in enumerate(zip(point, asked.axes, asked.image, strict=True))
+        )
+        found.expect(inside, f"{asked.words}: the witness {point} of {i} is elsewhere")
+        found.expect(
+            net.is_lost([point], asked.label, asked.ties), f"{asked.words}: {point} is no witness"
+        )
+    words = found.check_certificate(path, network, "explanation")
+    if words is not None:
+        found.expect(f"the class is {asked.label}" in words, f"{asked.words}: {words}")
+    found.change_certificate(rng, path, network, mutants, lambda claim: refuted(net, claim))
+    return found
+
+
+def refuted(net: PlainNetwork, claim: Section) -> str | None:
+    """Return what is wrong with an accepted explanation, or None."""
+    details, arrays = claim.fields["details"], claim.arrays
+    kept, label = set(arrays["kept"].tolist()), details["label"]
+
+    def is_lost(fixed: set[int]) -> bool:
+        """Whether the class can change while some inputs are those of the image."""
+        is_kept = np.array([i in fixed for i in range(net.inputs)])
+        fields = {"region": "linf", "radius": details["radius"]}
+        made = {
+            "center": arrays["image"],
+            "clip_lo": np.where(is_kept, arrays["image"], arrays["domain_lo"]),
+            "clip_hi": np.where(is_kept, arrays["image"], arrays["domain_hi"]),
+        }
+        if details["grid"] is None:
+            lasts = last_layers(net.tiny, Section("statement", fields, made))
+            return any(
+                is_other(net.sums(net.depth, last), label, details["ties"]) for last in lasts
+            )
+        fields["grid"] = details["grid"]
+        made |= {name: arrays[name] for name in ("grid_step", "grid_origin")}
+        points = grid_points(Section("statement", fields, made))
+        return net.is_lost(
+            [tuple(4 * Fraction(v) for v in p) for p in points], label, details["ties"]
+        )
+
+    if is_lost(kept):
+        return "the kept inputs do not suffice"
+    if not all(is_lost(kept - {i}) for i in arrays["needed"].tolist()):
+        return "an input is not needed"
+    return None
