@@ -25,7 +25,7 @@ from benchmarks.soundness.part import Outcome
 from benchmarks.soundness.small_limits import small_limits
 from bnncert import REGISTRY, Options
 from bnncert.kernel import RejectedError, UnreadableError, check
-from bnncert.proofs.request import Wanted
+from bnncert.proofs.request import CertificateRequest
 
 NUMBER = 3000
 
@@ -78,13 +78,13 @@ def _answer(
     seconds = ATTACK_SECONDS if method == "attack" else SECONDS
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.filterwarnings("error", category=RuntimeWarning, module="bnncert")
-        path, wanted = Path(folder) / "answer.cert", None
+        path, request = Path(folder) / "answer.cert", None
         if rng.random() < CERTIFICATE:
-            wanted = Wanted(path, network, "real", None)
+            request = CertificateRequest(path, network)
         with small_limits(rng) if rng.random() < SMALL else nullcontext():
             options = Options(mode=mode, **WORK)  # type: ignore[arg-type]
             result = bnncert.solve(
-                [problem], method, seconds, options, check_centre=False, wanted=wanted
+                [problem], method, seconds, options, check_centre=False, request=request
             )
         if result.certificate is not None:
             try:

@@ -32,7 +32,7 @@ from benchmarks.soundness.small_limits import OF_CHECKER, small_limits
 from bnncert import REGISTRY, Options
 from bnncert.kernel import RejectedError, UnreadableError, check
 from bnncert.problem.float32 import float32_network
-from bnncert.proofs.request import Wanted
+from bnncert.proofs.request import CertificateRequest
 
 NUMBER = 50_000
 
@@ -146,9 +146,9 @@ def _answer(
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         # As in the test suite: numbers that are no numbers must not arise.
         warnings.filterwarnings("error", category=RuntimeWarning, module="bnncert")
-        path, wanted = Path(folder) / "answer.cert", None
+        path, request = Path(folder) / "answer.cert", None
         if rng.random() < CERTIFICATE:
-            wanted = Wanted(path, question.network, way.arithmetic, None)
+            request = CertificateRequest(path, question.network, way.arithmetic)
         with limits:
             result = bnncert.solve(
                 [ask.problem],
@@ -158,7 +158,7 @@ def _answer(
                 None,
                 check_centre=way.check_centre,
                 arithmetic=way.arithmetic,
-                wanted=wanted,
+                request=request,
             )
         if result.certificate is not None:
             try:

@@ -16,7 +16,7 @@ from bnncert.kernel.skeleton import Skeleton
 from bnncert.kernel.statement import Statement
 from bnncert.problem import Problem
 from bnncert.proofs.elimination_proof import _gates
-from bnncert.proofs.request import Wanted
+from bnncert.proofs.request import CertificateRequest
 from bnncert.proofs.writing import _statement
 from bnncert.questions.solving import solve
 from tests.brute_force import TinyNetwork
@@ -55,8 +55,8 @@ def eliminated(path: Path) -> tuple[TinyNetwork, list[Section]]:
     while True:
         tiny = random_network(rng, [2, 8, 6, 3])
         problem = robust_problem(tiny, bnncert.Ball("linf", rng.integers(-4, 5, 2) / 4, 1.0))
-        wanted = Wanted(path, problem.network, "real", None)
-        if solve([problem], "elimination", 20, wanted=wanted).status == "robust":
+        request = CertificateRequest(path, problem.network)
+        if solve([problem], "elimination", 20, request=request).status == "robust":
             sections = unpack(path)
             if {"elimination", "clauses"} <= {s.name for s in sections}:
                 return tiny, sections

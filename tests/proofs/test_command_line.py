@@ -22,7 +22,7 @@ from bnncert.engine.replay import Replayer
 from bnncert.engine.verdict import Result, TargetResult
 from bnncert.problem import robustness
 from bnncert.proofs.prover import Prover
-from bnncert.proofs.request import Wanted
+from bnncert.proofs.request import CertificateRequest
 from bnncert.regions.pictures import png_bytes
 from tests.brute_force import TinyNetwork
 
@@ -166,7 +166,7 @@ def test_a_verdict_without_a_proof_names_whom_it_trusts(
     verdict = Result("robust", answers, 0.0, stage)
     monkeypatch.setattr(Prover, "prove", lambda *arguments: None)
     proof = tmp_path / "proof.bnncert"
-    found = Wanted(proof, network, "real", None).write(problem, verdict, context)
+    found = CertificateRequest(proof, network).write(problem, verdict, context)
     assert (found.status, found.certificate, found.trusted) == ("robust", None, trusted)
     assert list(tmp_path.iterdir()) == []
 

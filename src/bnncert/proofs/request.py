@@ -19,13 +19,13 @@ from bnncert.regions import ImagePath
 
 
 @dataclass(frozen=True, eq=False)
-class Wanted:
+class CertificateRequest:
     """A requested certificate: its file and its subject."""
 
     path: Path
     network: Network
-    arithmetic: Arithmetic
-    sign_zero: SignZero | None
+    arithmetic: Arithmetic = "real"
+    sign_zero: SignZero | None = None
 
     def __post_init__(self) -> None:
         # This is checked before the verification, which may take long.

@@ -29,7 +29,7 @@ from bnncert.errors import InputError
 from bnncert.problem import Problem, Target
 from bnncert.problem.float32 import Arithmetic
 from bnncert.problem.vnnlib.query import Specification
-from bnncert.proofs.request import Wanted
+from bnncert.proofs.request import CertificateRequest
 from bnncert.regions import Ball, ImagePath, L0Ball
 from bnncert.regions.pictures import Original
 
@@ -48,7 +48,7 @@ def solve(
     strict: bool = False,
     specification: Specification | None = None,
     arithmetic: Arithmetic = "real",
-    wanted: Wanted | None = None,
+    request: CertificateRequest | None = None,
     announce: Announce | None = None,
 ) -> Result:
     """Run a method on each problem of a query and combine the answers.
@@ -65,7 +65,7 @@ def solve(
         Whether a strict counterexample is looked for after a tie.
     specification
         The query that the problems come from, in whose terms counterexamples are replayed.
-    wanted
+    request
         A certificate to write, if there is one problem.
 
     Returns
@@ -106,7 +106,7 @@ def solve(
     results: list[Result] = []
     for problem in problems:
         replayer = Replayer(problem, runtime, accept, only_float32=arithmetic == "float32")
-        record = None if wanted is None else SearchRecord()
+        record = None if request is None else SearchRecord()
         context = Context(chosen, deadline, replayer, progress, record)
         found = _at_centre(problem, context) if check_centre else None
         try:
@@ -124,8 +124,8 @@ def solve(
             break
     result = _timed(merge(results), started)
     tell(result)
-    if wanted is not None:
-        result = wanted.write(problem, result, context)
+    if request is not None:
+        result = request.write(problem, result, context)
         total = time.monotonic() - started
         account = result.account.spent("certificate", total - result.seconds)
         result = replace(result, seconds=total, account=account)

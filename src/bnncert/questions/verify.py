@@ -17,7 +17,7 @@ from bnncert.model.network import Network
 from bnncert.problem import Targets, Ties, from_vnnlib, robustness
 from bnncert.problem.float32 import Arithmetic, float32_network
 from bnncert.problem.vnnlib.query import Specification
-from bnncert.proofs.request import Wanted
+from bnncert.proofs.request import CertificateRequest
 from bnncert.questions.shapes.union_answer import solve_union
 from bnncert.questions.shapes.union_question import UnionQuestion
 from bnncert.questions.solving import Announce, solve
@@ -123,9 +123,9 @@ def verify(
         return solve_union(question, timeout, certificate, announce, strict=strict)
     executed = _executed(network, region, arithmetic)
     problem = robustness(executed, region, label, targets, ties)
-    wanted = None
+    request = None
     if certificate is not None:
-        wanted = Wanted(Path(certificate), network, arithmetic, sign_zero)
+        request = CertificateRequest(Path(certificate), network, arithmetic, sign_zero)
     return solve(
         [problem],
         method,
@@ -134,7 +134,7 @@ def verify(
         progress,
         strict=strict,
         arithmetic=arithmetic,
-        wanted=wanted,
+        request=request,
         announce=announce,
     )
 
@@ -196,14 +196,14 @@ def verify_specification(
         replace(p, network=_executed(network, p.region, arithmetic))
         for p in from_vnnlib(network, specification)
     )
-    wanted = None
+    request = None
     if certificate is not None:
         if len(problems) != 1:
             raise InputError(
                 f"{specification.path}: a certificate is about one input region, the query has "
                 f"{len(problems)}"
             )
-        wanted = Wanted(Path(certificate), network, arithmetic, sign_zero)
+        request = CertificateRequest(Path(certificate), network, arithmetic, sign_zero)
     return solve(
         problems,
         method,
@@ -213,7 +213,7 @@ def verify_specification(
         check_centre=True,
         specification=specification,
         arithmetic=arithmetic,
-        wanted=wanted,
+        request=request,
         announce=announce,
     )
 

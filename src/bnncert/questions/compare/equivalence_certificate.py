@@ -16,7 +16,7 @@ from bnncert.model.formats.atomic import file_identity, folder_for
 from bnncert.model.network import Network
 from bnncert.problem import Problem
 from bnncert.proofs.composite import write_claim
-from bnncert.proofs.request import Wanted
+from bnncert.proofs.request import CertificateRequest
 from bnncert.proofs.statement_section import statement
 from bnncert.proofs.writing import CertificateError, write_counterexample
 from bnncert.questions.compare.difference import Difference, pair_problem
@@ -52,9 +52,9 @@ class ClaimWriter:
         with folder_for(file) as folder:
             yield ClaimWriter(file, first, second, folder)
 
-    def part(self, name: str, network: Network) -> Wanted:
+    def part(self, name: str, network: Network) -> CertificateRequest:
         """Return what makes a verification write a part."""
-        return Wanted(self.folder / name, network, "real", None)
+        return CertificateRequest(self.folder / name, network)
 
     def write(
         self,

@@ -184,16 +184,16 @@ class RegionComparison:
 
     def _solve(self, problem: Problem, network: Network, name: str, end: Deadline) -> Result:
         left = max(end.remaining(), LEAST_SECONDS)
-        wanted = None if self.findings.writer is None else self.findings.writer.part(name, network)
+        request = None if self.findings.writer is None else self.findings.writer.part(name, network)
         result = solve(
             [problem],
             self.method,
             None if left == np.inf else left,
             self.options,
             self.progress,
-            wanted=wanted,
+            request=request,
         )
-        if result.status == "robust" and wanted is not None and result.certificate is None:
+        if result.status == "robust" and request is not None and result.certificate is None:
             self.findings.note(
                 result.notes[-1] if result.notes else "no certificate could be written"
             )

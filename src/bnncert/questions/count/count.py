@@ -16,7 +16,7 @@ from bnncert.model.description import SignZero
 from bnncert.model.formats.atomic import folder_for
 from bnncert.model.network import Network
 from bnncert.problem import Problem, Targets, Ties, robustness
-from bnncert.proofs.request import Wanted
+from bnncert.proofs.request import CertificateRequest
 from bnncert.questions.count.count_answer import (
     CountInterrupt,
     CountResult,
@@ -115,10 +115,10 @@ def count(
     Options(seed=seed).check()
     network = network.with_sign_zero(sign_zero)
     problem = robustness(network, region, label, targets, ties)
-    wanted = None if certificate is None else Wanted(Path(certificate), network, "real", None)
+    request = None if certificate is None else CertificateRequest(Path(certificate), network)
     run = _Counting(problem, GridPoints.of(region), deadline, progress or _silent, ties)
     with folder_for(certificate) as folder:
-        part = None if wanted is None else replace(wanted, path=folder / "part.bnncert")
+        part = None if request is None else replace(request, path=folder / "part.bnncert")
         try:
             run.draw(samples, confidence, seed)
             run.prove(part)
@@ -126,10 +126,10 @@ def count(
         except KeyboardInterrupt as stop:
             raise CountInterrupt(run.result()) from stop
         result = run.result()
-        if wanted is None:
+        if request is None:
             return result
-        reason = run.write(wanted.path, result)
-    return replace(result, certificate=None if reason else str(wanted.path), no_certificate=reason)
+        reason = run.write(request.path, result)
+    return replace(result, certificate=None if reason else str(request.path), no_certificate=reason)
 
 
 def _silent(text: str, done: int, total: int) -> None:
@@ -169,7 +169,7 @@ class _Counting:
             self.estimate = sampling(seed, samples, confidence, limit)
             self.witness = sampling.witness
 
-    def prove(self, wanted: Wanted | None) -> None:
+    def prove(self, request: CertificateRequest | None) -> None:
         """Try to prove that no point of a large region is changed, or find one that is."""
         if self.witness is not None or self.search.is_easy() or self.deadline.passed():
             return
@@ -180,7 +180,7 @@ class _Counting:
                 "auto",
                 limit.remaining(),
                 progress=self.progress,
-                wanted=wanted,
+                request=request,
             )
         except VerificationInterrupt as stop:
             self._learn(stop.result)

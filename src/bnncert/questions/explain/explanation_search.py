@@ -23,7 +23,7 @@ from bnncert.engine.verdict import Counterexample, Status
 from bnncert.errors import BnncertError
 from bnncert.model.description import SignZero
 from bnncert.problem import Problem
-from bnncert.proofs.request import Wanted
+from bnncert.proofs.request import CertificateRequest
 from bnncert.questions.explain.domain import Domain
 from bnncert.questions.explain.explanation_answer import ExplanationStep
 from bnncert.questions.explain.influence import least_influence_first
@@ -155,7 +155,7 @@ class Search:
     def _free_by_intervals(self, order: IntArray) -> None:
         """Free the longest beginning of the order that interval bounds prove, found by bisection.
 
-        If a certificate is wanted, the proof is made again for it.
+        If a certificate is asked for, the proof is made again for it.
         """
         low, high = 0, order.size + 1
         while high - low > 1 and not self.deadline.passed():
@@ -205,14 +205,14 @@ class Search:
         )
         seconds = max(seconds, SHORTEST)
         path = self.part.next_file()
-        wanted = None
+        request = None
         if path is not None:
-            wanted = Wanted(path, self._problem.network, "real", self._sign_zero)
+            request = CertificateRequest(path, self._problem.network, "real", self._sign_zero)
         problem = self._search.question(free)
         result = solve(
-            [problem], self._method, seconds, self._options, self._tell(added), wanted=wanted
+            [problem], self._method, seconds, self._options, self._tell(added), request=request
         )
-        if result.status == "robust" and wanted is not None and result.certificate is None:
+        if result.status == "robust" and request is not None and result.certificate is None:
             # A proof without a certificate is not used, so that the certificate shows the result.
             self.part.reason = result.notes[-1] if result.notes else ""
             result = replace(result, status="unknown")

@@ -16,7 +16,7 @@ from bnncert.kernel.rules.relation_products import violation_name
 from bnncert.model.formats.atomic import folder_for
 from bnncert.model.network import Network
 from bnncert.proofs.composite import write_claim
-from bnncert.proofs.request import Wanted
+from bnncert.proofs.request import CertificateRequest
 from bnncert.proofs.writing import write_counterexample
 from bnncert.questions.relations.changes import Change, PairQuestion
 from bnncert.questions.relations.relation_parts import PairPart
@@ -40,13 +40,13 @@ class RelationWriter:
             yield None
             return
         # This refuses the file of the network itself.
-        wanted = Wanted(Path(path), network, "real", None)
+        request = CertificateRequest(Path(path), network)
         with folder_for(path) as folder:
-            yield RelationWriter(wanted.path, network, folder)
+            yield RelationWriter(request.path, network, folder)
 
-    def part(self, number: int, part: PairPart) -> Wanted:
+    def part(self, number: int, part: PairPart) -> CertificateRequest:
         """Return what makes a verification write the certificate of a part."""
-        return Wanted(self._file(number), part.problem.network, "real", None)
+        return CertificateRequest(self._file(number), part.problem.network)
 
     def _file(self, number: int) -> Path:
         return self.folder / str(number)

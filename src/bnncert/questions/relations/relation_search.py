@@ -15,7 +15,7 @@ from bnncert.deadline import TIME_IS_UP, Deadline
 from bnncert.engine.methods import Options, Progress
 from bnncert.engine.verdict import Counterexample, Result, VerificationInterrupt
 from bnncert.model.description import SignZero
-from bnncert.proofs.request import Wanted
+from bnncert.proofs.request import CertificateRequest
 from bnncert.questions.relations.changes import PairQuestion
 from bnncert.questions.relations.input_pair import InputPair, replayed_pair
 from bnncert.questions.relations.relation_answer import (
@@ -100,8 +100,8 @@ class _RelationRun:
                 return
             before = self.deadline.elapsed()
             try:
-                wanted = None if writer is None else writer.part(number, part)
-                found = self._confirmed(number, part, self._solve(number, part, wanted))
+                request = None if writer is None else writer.part(number, part)
+                found = self._confirmed(number, part, self._solve(number, part, request))
             except VerificationInterrupt as stop:
                 self._take(number, part, stop.result, self.deadline.elapsed() - before)
                 raise RelationInterrupt(self.result("unknown")) from stop
@@ -112,7 +112,7 @@ class _RelationRun:
                 self.certified = False
                 self.notes += [f"{part.name}: {found.notes[-1]}"] if found.notes else []
 
-    def _solve(self, number: int, part: PairPart, wanted: Wanted | None) -> Result:
+    def _solve(self, number: int, part: PairPart, request: CertificateRequest | None) -> Result:
         left = self.deadline.remaining()
         return solve(
             [part.problem],
@@ -120,7 +120,7 @@ class _RelationRun:
             None if left == math.inf else left,
             self.asking.options,
             self._progress(number),
-            wanted=wanted,
+            request=request,
         )
 
     def _confirmed(self, number: int, part: PairPart, found: Result) -> Result:

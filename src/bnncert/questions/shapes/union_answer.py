@@ -11,7 +11,7 @@ from bnncert.engine.methods import REGISTRY, Options
 from bnncert.engine.verdict import Result, VerificationInterrupt
 from bnncert.errors import InputError
 from bnncert.model.formats.atomic import folder_for
-from bnncert.proofs.request import Wanted
+from bnncert.proofs.request import CertificateRequest
 from bnncert.questions.shapes.union_question import UnionQuestion
 from bnncert.questions.shapes.union_run import UnionRun
 from bnncert.questions.solving import Announce
@@ -26,7 +26,7 @@ def solve_union(
     *,
     strict: bool = False,
 ) -> Result:
-    """Answer a question about a union, and write its certificate if one is wanted.
+    """Answer a question about a union, and write its certificate if one is asked for.
 
     Raises VerificationInterrupt on Ctrl-C, with what is known by then.
     """
@@ -41,7 +41,7 @@ def solve_union(
     if question.arithmetic == "float32":
         raise InputError("a certificate of a union of boxes is about real arithmetic, not float32")
     # This refuses to replace the network's file before the work begins.
-    Wanted(Path(certificate), question.network, question.arithmetic, question.sign_zero)
+    CertificateRequest(Path(certificate), question.network, question.arithmetic, question.sign_zero)
     with folder_for(certificate) as folder:
         run = UnionRun(question, deadline, folder)
         result = _answered(run, strict)

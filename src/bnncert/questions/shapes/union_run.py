@@ -27,7 +27,7 @@ from bnncert.engine.search.box_splitting import BoxSplitter
 from bnncert.engine.timing import Account, StageWork
 from bnncert.engine.verdict import Counterexample, Result, Status, TargetResult, overall_status
 from bnncert.model.rationals import float_above, float_below
-from bnncert.proofs.request import Wanted
+from bnncert.proofs.request import CertificateRequest
 from bnncert.questions.shapes.union_question import BoxAnswer, UnionQuestion
 from bnncert.questions.solving import solve
 from bnncert.regions import Box
@@ -58,7 +58,7 @@ class UnionRun:
 
     question: UnionQuestion
     deadline: Deadline
-    #: The folder for the certificates of boxes; None if no certificate is wanted.
+    #: The folder for the certificates of boxes; None if no certificate is asked for.
     folder: Path | None = None
     #: The answers for all targets, by box; the stages that decided; the certificates.
     known: dict[int, list[BoxAnswer]] = field(default_factory=dict)
@@ -238,16 +238,18 @@ class UnionRun:
             self._solve(number, box, "attack", min(self.deadline.remaining(), ATTACK_SECONDS))
 
     def _solve(self, number: int, box: Box, method: str, limit: float) -> Result:
-        """Answer the question about one box by a method, with a certificate if one is wanted."""
+        """Answer the question about one box by a method, with a certificate if one is asked for."""
         question = self.question
         if self.folder is None or method == "attack":
             return self._learn(number, self._ask(number, box, method, limit))
         # A certificate is about all values of the box, not only about those of a grid.  So it can
         # prove the box, but what it does not prove has to be asked about the grid alone.
         file, hull = self.folder / f"{number}.bnncert", question.union.hull(number)
-        wanted = Wanted(file, question.network, question.arithmetic, question.sign_zero)
+        request = CertificateRequest(
+            file, question.network, question.arithmetic, question.sign_zero
+        )
         share = limit if box.values is None else limit / 2
-        result = self._ask(number, hull, method, share, wanted)
+        result = self._ask(number, hull, method, share, request)
         if result.trusted is not None:
             self.trusted[result.trusted] = None
         if box.values is not None and result.status != "robust":
@@ -255,7 +257,12 @@ class UnionRun:
         return self._learn(number, result)
 
     def _ask(
-        self, number: int, box: Box, method: str, limit: float, wanted: Wanted | None = None
+        self,
+        number: int,
+        box: Box,
+        method: str,
+        limit: float,
+        request: CertificateRequest | None = None,
     ) -> Result:
         """Run a method on one box."""
         question = self.question
@@ -270,7 +277,7 @@ class UnionRun:
             question.options,
             tell,
             arithmetic=question.arithmetic,
-            wanted=wanted,
+            request=request,
         )
         for stage, seconds in result.account.stages.items():
             self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
