@@ -31,7 +31,7 @@ def progress_bar(console: Console | None = None) -> Iterator[Callable[[str, int,
     >>> import bnncert
     >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
     >>> ball = bnncert.Ball("linf", [0.5, 0], 0.2)
-    >>> with bnncert.questions.progress_bar() as progress:
+    >>> with bnncert.progress_bar() as progress:
     ...     result = bnncert.verify(net, ball, label=0, timeout=60, progress=progress)
     >>> result.status
     'robust'
