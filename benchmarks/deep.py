@@ -230,8 +230,8 @@ def speed(source: Source) -> tuple[list[str], list[list[str]]]:
     questions += [q for q in width_questions(source) if "2 flips" in q.group][:1]
     rows = []
     for question in questions:
-        for engine in ("numpy", "numba") if enumeration.is_compiled() else ("numpy",):
-            with mock.patch.object(enumeration, "is_compiled", lambda e=engine: e == "numba"):
+        for engine, packed in (("numpy", lambda _: None), ("numba", enumeration.pack)):
+            with mock.patch.object(enumeration, "pack", packed):
                 answer = ask(question, "propagation", 1)
             spent = max(answer.processor, 1e-3)
             rates = (f"{answer.nodes / spent:.0f}", f"{answer.patterns / spent:.0f}")

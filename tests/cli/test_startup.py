@@ -14,7 +14,7 @@ from bnncert.cli.catalogue import ENTRIES, Entry
 from tests.cli.diamond import environment
 
 #: Libraries that take long to import.
-HEAVY = {"numpy", "scipy", "onnx", "highspy", "clarabel", "rich"}
+HEAVY = {"numpy", "scipy", "onnx", "highspy", "clarabel", "numba", "rich"}
 
 SCRIPT = """
 import json, sys

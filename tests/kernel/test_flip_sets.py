@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -25,7 +21,6 @@ from bnncert.kernel.skeleton import Skeleton
 from bnncert.kernel.sparse import SparseRows
 from bnncert.kernel.statement import Statement
 from bnncert.problem import Problem, robustness
-from tests.kernel import plain_vectors
 from tests.kernel.claims import Judge, accepted, pack
 from tests.kernel.pattern_trees import (
     by_hand,
@@ -38,26 +33,13 @@ from tests.random_questions import KINDS, random_region
 
 
 @pytest.fixture(autouse=True)
-def _loop_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Use the loop for every node; without numba it runs as plain Python."""
-    if importlib.util.find_spec("numba") is None:
-        if int(np.__version__.split(".")[0]) < 2:
-            pytest.skip("plain Python adds unsigned numbers as the loop does from NumPy 2 on")
-        stub = ModuleType("numba")
-        stub.njit = lambda **_: lambda function: function  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, "numba", stub)
-        monkeypatch.setitem(sys.modules, "bnncert.kernel.flip_vectors", plain_vectors)
-        # The module that is made of it ends with the test.
-        monkeypatch.delitem(sys.modules, "bnncert.kernel.flip_loop", raising=False)
-        monkeypatch.setattr(flip_sets, "is_compiled", lambda: True)
+def _loop_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use the loop for every node."""
     monkeypatch.setattr(patterns, "LOOP", 1)
     monkeypatch.setattr(patterns, "LOOP_TOGETHER", 1)
     # Calls end in the middle of a leaf.
     monkeypatch.setattr(flip_sets, "CALL", 7)
     monkeypatch.setattr(flip_sets, "FOUND", 2)
-    # In plain Python, words wrap around with a warning.
-    with np.errstate(over="ignore"):
-        yield
 
 
 def patterns_of(problem: Problem) -> Patterns:

@@ -43,7 +43,7 @@ MOST_TABLE = 2**26
 
 
 def is_compiled() -> bool:
-    """Whether numba is installed."""
+    """Whether numba is installed; without it, a check does not rest on its compiler."""
     return importlib.util.find_spec("numba") is not None
 
 

@@ -18,6 +18,7 @@ from bnncert.engine.search.patterns import cells as cell_module
 from bnncert.engine.search.patterns import pattern_search
 from bnncert.engine.search.patterns.box_rows import BoxRows
 from bnncert.engine.search.patterns.cells import CellEnumerator
+from bnncert.engine.search.patterns.cells_numba import exclude_node
 from bnncert.engine.search.patterns.circuit import Circuit
 from bnncert.engine.search.patterns.enumeration import Enumerated, FlipEnumerator
 from bnncert.engine.search.patterns.interval_propagation import evaluate
@@ -75,9 +76,6 @@ def test_negative_infeasibility_is_a_proof(seed: int) -> None:
 def test_tiny_and_undefined_numbers_prove_nothing() -> None:
     rows = BoxRows(np.array([[1e-305], [-1e-305]]), np.array([[-1e5, -1e5], [1e5, 1e5]]))
     assert rows.order.tolist() == [0, 1]
-    pytest.importorskip("numba", reason="needs the extra 'fast'")
-    from bnncert.engine.search.patterns.cells_numba import exclude_node
-
     # x >= 2 in [-1, 1].
     check = BoxRows(np.ones((1, 1)), np.array([[-2.0], [2.0]])).checked
     undefined = check._replace(need=np.full((2, 1), np.nan))
@@ -91,7 +89,6 @@ def test_tiny_and_undefined_numbers_prove_nothing() -> None:
 def test_every_pattern_of_the_box_is_evaluated(
     unchecked: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("numba", reason="needs the extra 'fast'")
     monkeypatch.setattr(cell_module, "UNCHECKED", unchecked)
     rng = np.random.default_rng(unchecked)
     counts: Counter[str] = Counter()
@@ -135,7 +132,6 @@ def test_every_pattern_of_the_box_is_evaluated(
 
 
 def test_what_is_evaluated_equals_the_evaluation_by_products() -> None:
-    pytest.importorskip("numba", reason="needs the extra 'fast'")
     rng = np.random.default_rng(5)
     compared = 0
     for width in [70, 130] * 10:
@@ -171,7 +167,6 @@ def test_what_is_evaluated_equals_the_evaluation_by_products() -> None:
 def test_searches_over_the_patterns_of_a_box_agree_with_brute_force(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("numba", reason="needs the extra 'fast'")
     # Every node is left to the checks, and split until few signs are open.
     monkeypatch.setattr(pattern_search, "FEW_SIGNS", 0)
     monkeypatch.setattr(pattern_search, "MOST_SETS", 0)

@@ -40,8 +40,6 @@ def test_a_compiler_that_fails_is_not_used() -> None:
 
 
 def test_the_time_limit_holds_while_the_loop_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("numba", reason="needs the extra 'fast'")
-
     class Endless(Compilation):
         def is_ready(self, call: object, limit: Deadline) -> bool:
             return False

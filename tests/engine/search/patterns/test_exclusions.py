@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert.engine.search.patterns.enumeration import FlipEnumerator
-from bnncert.engine.search.patterns.enumeration_numpy import enumerate_node
+from bnncert.engine.search.patterns.enumeration_products import enumerate_node
 from bnncert.engine.search.patterns.exclusions import FlipRules
 from bnncert.engine.search.patterns.interval_propagation import imply, literal_table, propagate
 from bnncert.engine.search.patterns.packed_circuit import pack
@@ -82,8 +82,6 @@ def test_more_than_a_word_of_open_signs_has_no_rules() -> None:
 def test_enumeration_by_rules_finds_what_the_evaluation_of_these_patterns_finds(
     compiled: bool,
 ) -> None:
-    if compiled:
-        pytest.importorskip("numba", reason="needs the extra 'fast'")
     rng = np.random.default_rng(5)
     compared = 0
     for depth in (2, 3) * 8:

@@ -1,7 +1,7 @@
 """Enumeration of the sign patterns that a box has, without most of those that it does not have.
 
 Conflicting pairs leave many patterns that no input has: at a radius of one pixel 98 % of them.  The
-compiled loop (`cells_numba`, numba only) asks at nearly every step whether the signs decided so far
+compiled loop (`cells_numba`) asks at nearly every step whether the signs decided so far
 occur together, by a check that continues the one of the step before and takes microseconds.
 """
 
@@ -21,7 +21,6 @@ from bnncert.engine.search.patterns.enumeration import (
     MOST_FOUND,
     Enumerated,
     flipped,
-    is_compiled,
 )
 from bnncert.engine.search.patterns.packed_circuit import (
     PackedCircuit,
@@ -91,7 +90,7 @@ class CellEnumerator:
         learn: Learn | None = None,
     ) -> CellEnumerator | None:
         """Return the enumerator, or None where it does not apply or would find nothing."""
-        if not region.is_box or home is None or circuit.inputs > MOST_NEURONS or not is_compiled():
+        if not region.is_box or home is None or circuit.inputs > MOST_NEURONS:
             return None
         columns = layer.weights[circuit.neurons].indices
         packed = pack(circuit)
@@ -134,7 +133,7 @@ class CellEnumerator:
 
     def run(self, node: SignArray, wanted: BoolArray, goal: FloatArray) -> Enumerated:
         """Evaluate the patterns of a node that the box has."""
-        # Imported on use: numba is an extra, and takes a third of a second to import.
+        # Imported on use: numba takes a third of a second to import.
         from bnncert.engine.search.patterns.cells_numba import enumerate_cells
 
         packed, order = self._packed, self._rows.order

@@ -1,4 +1,4 @@
-"""Enumeration of the sign patterns that a box has, compiled by numba (extra `fast`).
+"""Enumeration of the sign patterns that a box has, compiled by numba.
 
 A tree decides one sign after the other.  A state of the feasibility check belongs to each of its
 nodes: multipliers theta >= 0 of the decided literals, v = sum theta_j s_j a_j, and the point

@@ -1,12 +1,12 @@
 """Enumeration of all patterns of one node.
 
-With numba (extra `fast`) a compiled loop enumerates the patterns, each from the one before;
-otherwise matrix products evaluate many at a time.  Both give the same answers.
+A loop compiled by numba enumerates the patterns, each from the one before.  Matrix products
+(`enumeration_products`) evaluate those of circuits that the loop does not take, and of all circuits
+until it is compiled.  Both give the same answers.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -47,11 +47,6 @@ class Enumerated:
     last: bool
 
 
-def is_compiled() -> bool:
-    """Whether numba is installed."""
-    return importlib.util.find_spec("numba") is not None
-
-
 def pattern_counts(nodes: SignArray, most_flips: IntArray | None) -> FloatArray:
     """Return upper bounds of the numbers of patterns of nodes."""
     open_ = np.minimum(np.count_nonzero(nodes == 0, axis=1), 1000)
@@ -78,8 +73,8 @@ class FlipEnumerator:
 
     @staticmethod
     def of(circuit: Circuit, budget: FlipBudget | None, home: SignArray) -> FlipEnumerator | None:
-        """Return the compiled enumerator, or None without numba or a packed form."""
-        packed = pack(circuit) if is_compiled() else None
+        """Return the compiled enumerator, or None for a circuit without a packed form."""
+        packed = pack(circuit)
         return None if packed is None else FlipEnumerator(packed, budget, home)
 
     def is_ready(self, limit: Deadline) -> bool:
@@ -99,7 +94,7 @@ class FlipEnumerator:
 
         A part that is not complete is the last one.
         """
-        # Imported on use: numba is an extra, and takes a third of a second to import.
+        # Imported on use: numba takes a third of a second to import.
         from bnncert.engine.search.patterns.enumeration_numba import enumerate_flips
 
         packed, budget = self._packed, self._budget

@@ -1,4 +1,4 @@
-"""Enumeration of sets of flips, compiled by numba (extra `fast`)."""
+"""Enumeration of sets of flips, compiled by numba."""
 
 from __future__ import annotations
 

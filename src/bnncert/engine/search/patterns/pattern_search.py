@@ -22,7 +22,7 @@ from bnncert.engine.search.patterns.batch import NodeBatch
 from bnncert.engine.search.patterns.cells import MOST_OPEN, CellEnumerator
 from bnncert.engine.search.patterns.circuit import Circuit
 from bnncert.engine.search.patterns.enumeration import Enumerated, FlipEnumerator, pattern_counts
-from bnncert.engine.search.patterns.enumeration_numpy import (
+from bnncert.engine.search.patterns.enumeration_products import (
     MOST_PLAIN,
     completions,
     enumerate_node,
