@@ -13,7 +13,7 @@ def said(*, is_terminal: bool) -> str:
     """Return what the bar of a short question writes."""
     text = io.StringIO()
     console = Console(file=text, force_terminal=is_terminal, width=80)
-    with bnncert.questions.progress_bar(console) as progress:
+    with bnncert.progress_bar(console) as progress:
         progress("class [3]", 1, 4)
         progress("certificate", 0, 0)
     return text.getvalue()
