@@ -390,7 +390,7 @@ def results(rng: Generator) -> Question:
     words = ["run", draft.network, "--data", points, "--radius", draft.radius("linf"), *draft.box()]
     first = [*words, "--out", "a.sqlite", *UNLIMITED]
     second = [*words, "--method", "interval", "--out", "b.sqlite", *UNLIMITED]
-    return draft.question("compare results", first, second, ["compare", "a.sqlite", "b.sqlite"])
+    return draft.question("compare results", first, second, ["diff", "a.sqlite", "b.sqlite"])
 
 
 def folder(rng: Generator) -> Question:

@@ -1,4 +1,4 @@
-"""Results files for tests, written with plain SQL, as the layout in docs/campaigns.md says."""
+"""Results files for tests, whose rows are written with plain SQL."""
 
 from __future__ import annotations
 
@@ -10,16 +10,7 @@ from typing import Any
 
 import numpy as np
 
-_VERSION_1 = (
-    "key TEXT NOT NULL UNIQUE, model_hash TEXT NOT NULL, input_index INTEGER NOT NULL, "
-    "input_hash TEXT NOT NULL, label INTEGER NOT NULL, norm TEXT NOT NULL, radius REAL NOT NULL, "
-    "clip TEXT NOT NULL, targets TEXT NOT NULL, method TEXT NOT NULL, timeout REAL, "
-    "ties TEXT NOT NULL, sign_zero TEXT NOT NULL, seed INTEGER NOT NULL, "
-    "predicted INTEGER NOT NULL, status TEXT NOT NULL, lower REAL, upper REAL, "
-    "seconds REAL NOT NULL, stage TEXT NOT NULL, per_target TEXT NOT NULL, counterexample BLOB, "
-    "counterexample_json TEXT, version TEXT NOT NULL, finished_at TEXT NOT NULL"
-)
-_VERSION_2 = ", question TEXT NOT NULL DEFAULT 'verify', certificate TEXT"
+from bnncert.results.schema import create_tables
 
 NETWORK = {
     "model_hash": "a" * 64,
@@ -67,27 +58,12 @@ def write_results(
     *,
     networks: Iterable[dict[str, Any]] = (),
     inputs: Iterable[dict[str, Any]] = (),
-    version: int = 2,
 ) -> Path:
     """Write a file; each row is ROW with changes."""
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA synchronous = OFF")
     with connection:
-        connection.execute("CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)")
-        meta = [("format", "bnncert results"), ("schema_version", str(version))]
-        connection.executemany("INSERT INTO meta VALUES (?, ?)", meta)
-        extra = _VERSION_2 if version >= 2 else ""
-        connection.execute(f"CREATE TABLE results ({_VERSION_1}{extra})")
-        if version >= 2:
-            connection.execute(
-                "CREATE TABLE networks (model_hash TEXT PRIMARY KEY, name TEXT NOT NULL, "
-                "source TEXT NOT NULL, sizes TEXT NOT NULL, input_shape TEXT NOT NULL, "
-                "input_lo REAL, input_hi REAL, pixel_step REAL, zero_fraction REAL NOT NULL)"
-            )
-            connection.execute(
-                "CREATE TABLE inputs (input_hash TEXT PRIMARY KEY, label INTEGER NOT NULL, "
-                "shape TEXT NOT NULL, point BLOB NOT NULL, dtype TEXT NOT NULL)"
-            )
+        create_tables(connection)
         full = ({"key": str(k), **ROW, **row} for k, row in enumerate(rows))
         for table, entries in (("results", full), ("networks", networks), ("inputs", inputs)):
             names: tuple[str, ...] = ()

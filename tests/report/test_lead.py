@@ -62,7 +62,7 @@ def test_opposite_verdicts_are_a_warning(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "name"),
     [
-        ({"label": 3}, "certified accuracy"),
+        ({"labels": "given"}, "certified accuracy"),
         ({}, "certified share"),
         ({"targets": "runner-up"}, "certified against the runner-up"),
         ({"targets": "4"}, "certified against class 4"),

@@ -241,7 +241,7 @@ def test_report_and_compare_take_such_files(
     done = command("report", str(others), "-o", "page.html", "--csv", "csv")
     assert (done.code, done.err) == (0, "")
     assert "7 answers of" in done.out and "2 counts of points, 1 exact" in done.out
-    compared = command("compare", str(others), str(others), "-o", "changes.html")
+    compared = command("diff", str(others), str(others), "-o", "changes.html")
     assert (compared.code, compared.err) == (0, "")
     assert "no answer, bound or time has changed" in compared.out
 

@@ -432,8 +432,8 @@ def test_the_page_names_no_folders(campaign: tuple[Path, Page]) -> None:
     assert str(path.parent) not in page.source
 
 
-def test_version_1_is_read_and_left_as_it_is(tmp_path: Path) -> None:
-    results = write_results(tmp_path / "old.sqlite", [{}, {"radius": 0.125}], version=1)
+def test_a_file_without_networks_is_read_and_left_as_it_is(tmp_path: Path) -> None:
+    results = write_results(tmp_path / "r.sqlite", [{}, {"radius": 0.125}])
     before = results.read_bytes()
     page = page_of(results)
     assert "a" * 12 in page.text
@@ -602,8 +602,10 @@ def test_bad_files_are_one_line_and_exit_code_2(tmp_path: Path) -> None:
     for name, (content, words) in files.items():
         (tmp_path / name).write_bytes(content)
         cases[name] = words
-    write_results(tmp_path / "new.sqlite", [{}], version=8)
-    cases["new.sqlite"] = "schema version 8; this bnncert reads up to version 7"
+    new = write_results(tmp_path / "new.sqlite", [{}])
+    with sqlite3.connect(new) as connection:
+        connection.execute("UPDATE meta SET value = '8' WHERE name = 'schema_version'")
+    cases["new.sqlite"] = "schema version 8; this bnncert reads version 7"
     write_results(tmp_path / "norows.sqlite", [])
     cases["norows.sqlite"] = "holds no results yet"
     with sqlite3.connect(tmp_path / "other.sqlite") as connection:

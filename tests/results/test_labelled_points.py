@@ -19,7 +19,7 @@ from bnncert.results.store import ResultsFile
 from tests.cli.diamond import DIAMOND, Run, write_network
 from tests.cli.test_question import POINTS, TRUE_CLASSES, one_line
 from tests.in_process import command_line
-from tests.results.test_store import KEY, ROW
+from tests.results.test_store import ROW
 
 OUT = Path("r.sqlite")
 ASK = ("net.npz", "--radius", "0.1", "--method", "interval", "--out", str(OUT), "--data")
@@ -96,23 +96,6 @@ def test_labels_that_do_not_fit_are_refused(run: Run) -> None:
     assert not OUT.exists()
 
 
-def test_files_that_do_not_record_labels_are_read_and_upgraded(run: Run) -> None:
-    run(*ASK, "plain.npy")
-    with sqlite3.connect(OUT) as connection:
-        for name in ("labels", "grid", "within", "data", "scale", "value"):
-            connection.execute(f"ALTER TABLE results DROP COLUMN {name}")
-        connection.execute("DROP TABLE IF EXISTS other_answers")
-        connection.execute("UPDATE meta SET value = '2' WHERE name = 'schema_version'")
-    connection.close()
-    assert "Share of the inputs against radius" in report_texts()[0]
-    with ResultsFile(OUT, writable=False) as results:
-        assert {row.labels for row in results.rows()} == {"unknown"}
-    outcome = run(*ASK, "plain.npy")
-    assert "3 of 3 instances are in" in outcome.out
-    assert "certified share" in outcome.out
-    assert "certified accuracy" in run(*ASK, "mnist.npz:x_train").out
-
-
 def test_a_wrong_source_of_labels_in_a_file_is_named(run: Run) -> None:
     run(*ASK, "plain.npy")
     with sqlite3.connect(OUT) as connection:
@@ -122,14 +105,12 @@ def test_a_wrong_source_of_labels_in_a_file_is_named(run: Run) -> None:
         read_recorded(OUT)
 
 
-def test_a_label_that_is_not_the_own_answer_was_given() -> None:
-    def row(labels: LabelSource, label: int, predicted: int) -> Row:
-        return replace(ROW, key=replace(KEY, label=label), labels=labels, predicted=predicted)
+def test_labels_of_two_sources_have_none_in_common() -> None:
+    def rows(*labels: LabelSource) -> list[Row]:
+        return [replace(ROW, labels=source) for source in labels]
 
-    assert label_source([row("unknown", 1, 1), row("unknown", 2, 1)]) == "given"
-    assert label_source([row("unknown", 1, 1), row("unknown", 2, 2)]) == "unknown"
-    assert label_source([row("own", 1, 1), row("given", 2, 2)]) == "unknown"
-    assert label_source([row("own", 1, 1)]) == "own"
+    assert label_source(rows("own", "given")) == "unknown"
+    assert label_source(rows("own", "own")) == "own"
     assert label_source([]) == "unknown"
 
 

@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -226,15 +226,21 @@ def test_somebody_elses_database_is_left_as_it_is(tmp_path: Path, statement: str
     assert path.read_bytes() == before
 
 
-def test_another_schema_version_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", ["6", "8", "one"])
+def test_another_schema_version_is_named(tmp_path: Path, version: str) -> None:
     path = tmp_path / "r.sqlite"
     with ResultsFile(path) as results:
         meta = dict(results._connection.execute("SELECT name, value FROM meta"))
         assert meta == {"format": FORMAT, "schema_version": "7"}
-        results._connection.execute("UPDATE meta SET value = '8' WHERE name = 'schema_version'")
+        change = "UPDATE meta SET value = ? WHERE name = 'schema_version'"
+        results._connection.execute(change, (version,))
     before = path.read_bytes()
-    assert "schema version 8" in refused(path)
-    with pytest.raises(InputError, match="schema version 8; this bnncert reads up to version 7"):
+    text = refused(path)
+    assert f"results of schema version {version}; this bnncert reads version 7" in text
+    assert text.endswith(
+        "use the bnncert that wrote it, or answer the questions again into a new file"
+    )
+    with pytest.raises(InputError, match=f"schema version {version}"):
         ResultsFile(path, writable=False)
     assert path.read_bytes() == before
 
@@ -342,77 +348,16 @@ def test_a_file_that_stays_locked_is_named(tmp_path: Path, monkeypatch: pytest.M
         assert results.add(ROW)
 
 
-# --- version 1 -------------------------------------------------------------------------------
-
-#: The layout of version 1, as it was.
-VERSION_1 = """
-CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE results (key TEXT NOT NULL UNIQUE, model_hash TEXT NOT NULL,
-    input_index INTEGER NOT NULL, input_hash TEXT NOT NULL, label INTEGER NOT NULL,
-    norm TEXT NOT NULL, radius REAL NOT NULL, clip TEXT NOT NULL, targets TEXT NOT NULL,
-    method TEXT NOT NULL, timeout REAL, ties TEXT NOT NULL, sign_zero TEXT NOT NULL,
-    seed INTEGER NOT NULL, predicted INTEGER NOT NULL, status TEXT NOT NULL, lower REAL, upper REAL,
-    seconds REAL NOT NULL, stage TEXT NOT NULL, per_target TEXT NOT NULL, counterexample BLOB,
-    counterexample_json TEXT, version TEXT NOT NULL, finished_at TEXT NOT NULL);
-INSERT INTO meta VALUES ('format', 'bnncert results'), ('schema_version', '1');
-"""
+# --- networks, inputs and broken cells -------------------------------------------------------
 
 
-@pytest.fixture
-def old(tmp_path: Path) -> Path:
-    """Return a file of version 1 with one row."""
-    path = tmp_path / "old.sqlite"
-    asked = {
-        **{"model_hash": "m" * 64, "input_index": 3, "input_hash": "i" * 64, "label": 0},
-        **{"norm": "linf", "radius": 0.1, "clip": "-1.0,1.0", "targets": "all", "method": "auto"},
-        **{"timeout": None, "ties": "violation", "sign_zero": "plus", "seed": 0},
-    }
-    key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
-    rest = (0, "robust", 1.5, None, 0.5, "lp", "[]", None, None, "0.1.0", "2024-01-01T00:00:00")
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(VERSION_1)
-        values = (key, *asked.values(), *rest)
-        connection.execute(f"INSERT INTO results VALUES ({','.join('?' * len(values))})", values)
-        connection.commit()
-    return path
-
-
-def test_version_1_is_read_as_it_is(old: Path) -> None:
-    before = old.read_bytes()
-    with ResultsFile(old, writable=False) as results:
-        (row,) = results.rows()
-        assert results.has(KEY)
-        assert (row.key, row.status, row.certificate) == (KEY, "robust", None)
-        assert row.key.question == "verify"
-        assert (results.networks(), results.inputs()) == ([], [])
-        with pytest.raises(InputError, match="cannot be read"):
-            results.add(numbered(1))
-    assert old.read_bytes() == before
-
-
-def test_version_1_is_upgraded_when_it_is_written_to(old: Path) -> None:
-    with ResultsFile(old) as results:
-        meta = dict(results._connection.execute("SELECT name, value FROM meta"))
-        assert meta["schema_version"] == "7"
-        # The question is answered still, and not asked again.
-        assert results.has(KEY)
-        assert not results.add(ROW)
-        bound = replace(ROW, key=replace(KEY, question="bound"), certificate="c/x.bnncert")
-        assert results.add(bound)
-        assert [row.key.question for row in results.rows()] == ["verify", "bound"]
-        assert results.rows()[1] == bound
-    with ResultsFile(old) as results:
-        assert len(results.rows()) == 2
-
-
-def test_an_upgrade_that_fails_leaves_version_1(old: Path) -> None:
-    with closing(sqlite3.connect(old)) as connection:
-        # In the way of the last step.
-        connection.execute("CREATE TABLE inputs (x)")
-        connection.commit()
-    before = old.read_bytes()
-    assert "table inputs already exists" in refused(old)
-    assert old.read_bytes() == before
+def test_a_question_without_defaults_has_the_digest_of_all_its_fields() -> None:
+    stated = {k: v for k, v in asdict(KEY).items() if k not in ("question", "grid", "within")}
+    del stated["value"]
+    text = json.dumps(stated, sort_keys=True)
+    assert KEY.digest == hashlib.sha256(text.encode()).hexdigest()
+    others = [replace(KEY, grid="1.0,0.0"), replace(KEY, within=0.1), replace(KEY, value=0.1)]
+    assert len({key.digest for key in (KEY, *others)}) == 4
 
 
 def test_what_the_hashes_stand_for(tmp_path: Path) -> None:

@@ -107,10 +107,10 @@ ENTRIES = (
         "bnncert report results.sqlite -o report.html",
     ),
     Entry(
-        "compare",
-        "Compare two networks or two results files; exit code 1 if they differ or contradict.",
+        "diff",
+        "Show what changed between two results files; exit code 1 if they contradict each other.",
         MANY,
-        "bnncert compare demo:sparse network.onnx",
+        "bnncert diff results.sqlite results.sqlite",
     ),
     Entry(
         "vnncomp",
@@ -135,6 +135,12 @@ ENTRIES = (
         "Convert a network file; the result is the same network, threshold by threshold.",
         NETWORKS,
         "bnncert convert demo:sparse network.onnx",
+    ),
+    Entry(
+        "compare",
+        "Compare two networks; exit code 1 if they differ.",
+        NETWORKS,
+        "bnncert compare demo:sparse network.onnx",
     ),
     Entry(
         "train",

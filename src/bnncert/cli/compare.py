@@ -1,4 +1,4 @@
-"""`bnncert compare` of two networks: the question, the answer as text and JSON, and its files."""
+"""`bnncert compare`: two networks, the question, the answer as text and JSON, and its files."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ import numpy as np
 import typer
 
 from bnncert.arrays import FloatArray
-from bnncert.cli.bundled_names import POINTS, points_source
+from bnncert.cli.bundled_names import NETWORKS, POINTS, model_file, points_source
 from bnncert.cli.command_question import grid_option, read_question
 from bnncert.cli.completion import among
 from bnncert.cli.consoles import Talk
+from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     BallNormOption,
     BallShape,
     CertificateOption,
     GridOption,
+    JsonOption,
     MethodOption,
     PixelOptions,
     PointOptions,
@@ -27,6 +29,7 @@ from bnncert.cli.options import (
     ScalingOptions,
     SeedOption,
     SignZeroOption,
+    TalkOptions,
     TimeoutOption,
     WithinOption,
     read_clip,
@@ -38,6 +41,7 @@ from bnncert.cli.time_limit import DEFAULT_LIMIT, finite_limit, limit_text, rema
 from bnncert.cli.unused import refuse_unread, refuse_without
 from bnncert.engine.methods import Options
 from bnncert.errors import InputError
+from bnncert.model.formats.file_content import check_regular
 from bnncert.model.formats.inputs import pick_point
 from bnncert.model.loading import load
 from bnncert.model.network import Network
@@ -48,6 +52,7 @@ from bnncert.report.plain_table import plain_table
 from bnncert.report.saved_counterexample import CounterexampleFile, check_suffix
 from bnncert.results.balls import Balls
 from bnncert.results.labelled_points import OWN, read_data
+from bnncert.results.store import is_database
 from bnncert.version import __version__
 
 #: Inputs of a data set with different classes that are listed on the terminal.
@@ -62,7 +67,7 @@ class TwoNetworksOptions(PixelOptions):
         str | None,
         typer.Option(
             "--input",
-            help="Networks: centre of a ball, .npy, FILE.npz:KEY, an image file or demo:0 "
+            help="Centre of a ball, .npy, FILE.npz:KEY, an image file or demo:0 "
             "(default: all inputs of the data box count).",
             autocompletion=among(POINTS, files=True),
         ),
@@ -76,7 +81,7 @@ class TwoNetworksOptions(PixelOptions):
         str | None,
         typer.Option(
             "--data",
-            help="Networks: inputs whose classes are compared exactly, FILE.npz, FILE.npz:KEY, "
+            help="Inputs whose classes are compared exactly, FILE.npz, FILE.npz:KEY, "
             ".npy or a folder of images; with --input, points to search from.",
             autocompletion=among(POINTS, files=True),
         ),
@@ -94,10 +99,6 @@ class TwoNetworksOptions(PixelOptions):
         return ScalingOptions(self.scale, self.mean, self.std, self.clip)
 
 
-#: The parameters that only a comparison of networks uses.
-NETWORK_PARAMETERS = tuple(TwoNetworksOptions.__dataclass_fields__)
-
-
 @dataclass(frozen=True, eq=False)
 class _Question:
     """The region and the given inputs; `title` names them, and `region` may be the data box."""
@@ -108,33 +109,58 @@ class _Question:
     image_shape: tuple[int, ...] = ()
 
 
-def compare_two_networks(
+@grouped
+def compare(
+    *,
     ctx: typer.Context,
-    files: tuple[Path, Path],
+    first: Annotated[
+        Path,
+        typer.Argument(
+            parser=model_file,
+            metavar="first",
+            help="A network, called A.",
+            autocompletion=among(tuple(NETWORKS), files=True),
+        ),
+    ],
+    second: Annotated[
+        Path,
+        typer.Argument(
+            parser=model_file,
+            metavar="second",
+            help="Another network, called B.",
+            autocompletion=among(tuple(NETWORKS), files=True),
+        ),
+    ],
     options: TwoNetworksOptions,
-    talk: Talk,
-    json_: str | None,
+    json_: JsonOption = None,
+    talking: TalkOptions,
 ) -> None:
-    """Compare two networks, print the answer and write its files; exit code 1 if they differ."""
+    """Compare two networks; exit code 1 if they differ."""
+    files = first, second
+    for file in files:
+        check_regular(file)
+        if is_database(file):
+            raise InputError(f"{file}: not a network; bnncert diff compares two results files")
+    talk = Talk.of(ctx, talking, stderr=json_ == "-")
     refuse_unread(ctx, options.method)
     outputs = (options.certificate, options.save_counterexample, json_path(json_))
     refuse_unwritable(*outputs, read=(*files, options.input_, options.data))
     settings = Options(processes=0, seed=options.seed).check({"seed": "--seed"})
-    first, second = (load(file) for file in files)
+    a, b = (load(file) for file in files)
     scale = read_scale(options.scale, options.mean, options.std)
     if scale is not None:
-        first, second = scale.on(first), scale.on(second)
-    question = _question(ctx, first, options)
-    saved = _saved(options.save_counterexample, first, question)
+        a, b = scale.on(a), scale.on(b)
+    question = _question(ctx, a, options)
+    saved = _saved(options.save_counterexample, a, question)
     names = f"A = {files[0].name}, B = {files[1].name}"
     title = f"{names}: {question.title}; {limit_text(ctx, options.timeout)}"
     opening = talk.details.later(title)
-    tree = _about(first, second, question.region, options)
+    tree = _about(a, b, question.region, options)
     with watch(talk.watching, finite_limit(options.timeout), opening) as progress:
         try:
             result = compare_networks(
-                first,
-                second,
+                a,
+                b,
                 question.region,
                 inputs=question.inputs,
                 sign_zero=options.sign_zero,

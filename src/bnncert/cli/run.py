@@ -124,7 +124,7 @@ def run(
     plan = _plan(model, points, scaling, answering)
     with ResultsFile(out) as results:
         if is_default(ctx, "timeout"):
-            # A run that was begun without a time limit, the default of earlier versions, goes on.
+            # A run that was begun without a time limit goes on without one.
             unlimited = _plan(model, points, scaling, replace(answering, timeout=math.inf))
             if finished_rows(unlimited, results):
                 plan, answering = unlimited, replace(answering, timeout=math.inf)

@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
 from typing import Any, Literal, TypeAlias
 
@@ -28,8 +28,8 @@ RowStatus: TypeAlias = Status | Literal["misclassified"]
 #: The question: whether the property holds, or how large the margin is.
 Question: TypeAlias = Literal["verify", "bound"]
 
-#: Where the label of an input comes from: given with the data, or the network's own answer.  Files
-#: before version 3 do not record it.
+#: Where the label of an input comes from: given with the data, or the network's own answer; rows
+#: of both kinds together are "unknown".
 LabelSource: TypeAlias = Literal["given", "own", "unknown"]
 
 
@@ -66,15 +66,9 @@ class InstanceKey:
     @property
     def digest(self) -> str:
         """SHA-256 of all fields: one column, because NULLs are never equal in a UNIQUE index."""
-        parts = asdict(self)
-        if self.question == "verify":
-            # Version 1 has no other question, and its rows keep their digests.
-            del parts["question"]
-        for name in ("grid", "within", "value"):
-            # Versions before 4 have real inputs only, and those before 7 no shapes of change; their
-            # rows keep their digests.
-            if parts[name] is None:
-                del parts[name]
+        stated = {f.name: getattr(self, f.name) for f in fields(self)}
+        # Fields with their default values are left out, so that a new field changes no digest.
+        parts = {f.name: stated[f.name] for f in fields(self) if stated[f.name] != f.default}
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
@@ -149,7 +143,7 @@ class Row:
 
 @dataclass(frozen=True)
 class NetworkRecord:
-    """The network of a model hash; a file of version 1 has only the hash."""
+    """The network of a model hash."""
 
     model_hash: str
     #: The name for the reader, and the file or recipe of the network.
@@ -201,13 +195,8 @@ class Evidence:
 
 
 def label_source(rows: Iterable[Row]) -> LabelSource:
-    """Return where the labels of rows come from.
-
-    If a row of unknown source has another label than the network's own answer, labels were given.
-    """
-    known = list(rows)
-    given = any(r.labels == "unknown" and r.key.label != r.predicted for r in known)
-    found = {"given" if given and r.labels == "unknown" else r.labels for r in known}
+    """Return where the labels of all rows come from; "unknown" if they differ."""
+    found = {row.labels for row in rows}
     return found.pop() if len(found) == 1 else "unknown"
 
 

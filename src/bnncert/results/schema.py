@@ -1,15 +1,16 @@
-"""The tables of a results file, and the versions of their layout."""
+"""The tables of a results file, and the version of their layout."""
 
 from __future__ import annotations
 
 import sqlite3
 
-#: The format that a file states.
+#: What a file states: its format, and the version of its tables.
 FORMAT = "bnncert results"
+SCHEMA_VERSION = "7"
 
-#: The statements that make version 1 of the layout.
-_VERSION_1 = (
+_TABLES = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    # One row for each verdict or bound.
     """CREATE TABLE results (
         key TEXT NOT NULL UNIQUE,
         model_hash TEXT NOT NULL,
@@ -35,14 +36,17 @@ _VERSION_1 = (
         counterexample BLOB,
         counterexample_json TEXT,
         version TEXT NOT NULL,
-        finished_at TEXT NOT NULL
+        finished_at TEXT NOT NULL,
+        question TEXT NOT NULL DEFAULT 'verify',
+        certificate TEXT,
+        labels TEXT NOT NULL DEFAULT 'unknown',
+        grid TEXT,
+        within REAL,
+        data TEXT NOT NULL DEFAULT '',
+        scale TEXT NOT NULL DEFAULT '',
+        value REAL
     )""",
-)
-
-#: Version 2 adds to version 1: the question, certificates, and the networks and inputs of hashes.
-_VERSION_2 = (
-    "ALTER TABLE results ADD COLUMN question TEXT NOT NULL DEFAULT 'verify'",
-    "ALTER TABLE results ADD COLUMN certificate TEXT",
+    # The networks and inputs of the hashes.
     """CREATE TABLE networks (
         model_hash TEXT PRIMARY KEY,
         name TEXT NOT NULL,
@@ -61,25 +65,7 @@ _VERSION_2 = (
         dtype TEXT NOT NULL,
         point BLOB NOT NULL
     )""",
-)
-
-#: Version 3 adds whether labels were given.
-_VERSION_3 = ("ALTER TABLE results ADD COLUMN labels TEXT NOT NULL DEFAULT 'unknown'",)
-
-#: Version 4 adds grids, and the largest change of an input in L0 balls.
-_VERSION_4 = (
-    "ALTER TABLE results ADD COLUMN grid TEXT",
-    "ALTER TABLE results ADD COLUMN within REAL",
-)
-
-#: Version 5 adds the files of the points, and their scale.
-_VERSION_5 = (
-    "ALTER TABLE results ADD COLUMN data TEXT NOT NULL DEFAULT ''",
-    "ALTER TABLE results ADD COLUMN scale TEXT NOT NULL DEFAULT ''",
-)
-
-#: Version 6 adds answers of other kinds: explanations, weight faults and counts.
-_VERSION_6 = (
+    # Explanations, weight faults and counts.
     """CREATE TABLE other_answers (
         key TEXT NOT NULL UNIQUE,
         kind TEXT NOT NULL,
@@ -100,15 +86,13 @@ _VERSION_6 = (
     )""",
 )
 
-#: Version 7 adds the value of a shape of change.
-_VERSION_7 = ("ALTER TABLE results ADD COLUMN value REAL",)
 
-#: The statements of each version after those of the version before.
-_VERSIONS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6, _VERSION_7)
-
-#: The newest version of the layout, and all readable versions, as a file states them.
-SCHEMA_VERSION = str(len(_VERSIONS))
-KNOWN_VERSIONS = tuple(str(k) for k in range(1, len(_VERSIONS) + 1))
+def create_tables(connection: sqlite3.Connection) -> None:
+    """Make a results file of an empty one."""
+    for statement in _TABLES:
+        connection.execute(statement)
+    stated = [("format", FORMAT), ("schema_version", SCHEMA_VERSION)]
+    connection.executemany("INSERT INTO meta VALUES (?, ?)", stated)
 
 
 def plain_tables(connection: sqlite3.Connection) -> set[str]:
@@ -136,19 +120,3 @@ def stated_version(connection: sqlite3.Connection, tables: set[str]) -> str | No
         # A table of that name with other columns belongs to another program.
         return None
     return meta.get("schema_version", "") if meta.get("format") == FORMAT else None
-
-
-def upgrade(connection: sqlite3.Connection, version: str | None) -> None:
-    """Upgrade a file from a known version to the newest one; None means an empty file."""
-    for statements in _VERSIONS[int(version or 0) :]:
-        for statement in statements:
-            connection.execute(statement)
-    if version is None:
-        stated = [("format", FORMAT), ("schema_version", SCHEMA_VERSION)]
-        connection.executemany("INSERT INTO meta VALUES (?, ?)", stated)
-    else:
-        # Written even if nothing changes: SQLite opens a read-only file without an error, and the
-        # error should occur now and not after hours of work.
-        connection.execute(
-            "UPDATE meta SET value = ? WHERE name = 'schema_version'", (SCHEMA_VERSION,)
-        )

@@ -30,13 +30,7 @@ from bnncert.results.experiment_cells import (
 )
 from bnncert.results.other_answers import OtherAnswer, checked_answer
 from bnncert.results.rows import Evidence, InputRecord, InstanceKey, NetworkRecord, Row
-from bnncert.results.schema import (
-    KNOWN_VERSIONS,
-    SCHEMA_VERSION,
-    plain_tables,
-    stated_version,
-    upgrade,
-)
+from bnncert.results.schema import SCHEMA_VERSION, create_tables, plain_tables, stated_version
 
 #: The first bytes of every SQLite file that is not empty.
 SQLITE_MAGIC = b"SQLite format 3\0"
@@ -49,22 +43,21 @@ _ROW_COLUMNS = tuple(f.name for f in fields(Row) if f.name not in ("key", "rowid
 _INPUT_COLUMNS = ("input_hash", "label", "shape", "dtype", "point")
 _OTHER_COLUMNS = tuple(f.name for f in fields(OtherAnswer) if f.name != "rowid")
 
-#: Columns that older versions do not have, and their default values.
-_ABSENT = {
-    **{"question": "'verify'", "certificate": "NULL", "labels": "'unknown'"},
-    **{"grid": "NULL", "within": "NULL", "value": "NULL", "data": "''", "scale": "''"},
-}
-
 #: Columns of the evidence that reports do not read with the rows, and the values used instead.
 _EVIDENCE = {"per_target": "'[]'", "counterexample": "NULL", "counterexample_json": "NULL"}
+
+
+def is_database(path: Path) -> bool:
+    """Return whether a file begins as a results file does."""
+    with path.open("rb") as file:
+        return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
 
 
 class ResultsFile:
     """A results file, open for reading and writing; it is created if it does not exist.
 
     Several processes may have the same file open: each row is written in its own transaction, and
-    the first answer to a question is kept.  A file of an older version is upgraded to version 7.
-    With `writable` False, nothing is written, created or upgraded.
+    the first answer to a question is kept.  With `writable` False, nothing is written or created.
 
     Raises InputError if the file cannot be opened or written, or is not a results file; it is then
     not changed.
@@ -91,8 +84,13 @@ class ResultsFile:
                     # One transaction: of two processes, one creates the tables, one finds them.
                     with self._transaction():
                         tables = self._tables()
-                        known = self._check_version(tables) if tables else None
-                        upgrade(self._connection, known)
+                        if tables:
+                            self._check_version(tables)
+                            # A write that changes nothing: SQLite opens a read-only file without
+                            # an error, which should occur now and not after hours of work.
+                            self._connection.execute("UPDATE meta SET value = value")
+                        else:
+                            create_tables(self._connection)
                 else:
                     self._connection.execute("PRAGMA query_only = ON")
                     self._check_version(self._tables())
@@ -316,11 +314,7 @@ class ResultsFile:
         with self._one_line():
             if "results" not in self._tables():
                 return
-            present = {
-                record[1] for record in self._connection.execute("PRAGMA table_info(results)")
-            }
-            constants = {k: v for k, v in _ABSENT.items() if k not in present} | (left_out or {})
-            columns = ", ".join(constants.get(name, name) for name in names)
+            columns = ", ".join((left_out or {}).get(name, name) for name in names)
             found = self._connection.execute(f"SELECT {columns} FROM results {clause}", values)
             for record in found:
                 yield self._row(dict(zip(names, record, strict=True)))
@@ -361,20 +355,20 @@ class ResultsFile:
     def _tables(self) -> set[str]:
         return plain_tables(self._connection)
 
-    def _check_version(self, tables: set[str]) -> str:
-        """Return the version of the file, or raise if it is not a known one."""
+    def _check_version(self, tables: set[str]) -> None:
+        """Raise if these are not the tables of a results file of this version."""
         if not tables and not self._writable:
             # A kill between creating the file and creating its tables leaves an empty file.
-            return SCHEMA_VERSION
+            return
         version = stated_version(self._connection, tables)
         if version is None:
             raise self._foreign()
-        if version not in KNOWN_VERSIONS:
+        if version != SCHEMA_VERSION:
             raise FormatError(
-                f"{self.path}: results of schema version {version}; this bnncert reads up to "
-                f"version {SCHEMA_VERSION}"
+                f"{self.path}: results of schema version {version}; this bnncert reads version "
+                f"{SCHEMA_VERSION}; use the bnncert that wrote it, or answer the questions again "
+                "into a new file"
             )
-        return version
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

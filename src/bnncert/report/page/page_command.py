@@ -3,7 +3,7 @@
     bnncert verify MODEL --input FILE --index I --label L --norm N --radius R ...
 
 Files are named without their folders, because pages are shared with others.  MODEL and POINTS stand
-for files that the results do not name: those of random networks and points, and of older results.
+for files that the results do not name: those of random networks and points.
 """
 
 from __future__ import annotations

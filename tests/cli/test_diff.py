@@ -1,8 +1,7 @@
-"""`bnncert compare`: text, JSON, the page, exit codes and files that are not results."""
+"""`bnncert diff`: text, JSON, the page, exit codes and files that are not results."""
 
 from __future__ import annotations
 
-import gzip
 import html.parser
 import json
 import sqlite3
@@ -12,8 +11,6 @@ import pytest
 
 from bnncert.cli.diff import MOST_ROWS
 from tests.cli.diamond import Run, read_json
-
-EARLIER = Path(__file__).resolve().parents[1] / "data" / "earlier"
 
 
 @pytest.fixture
@@ -32,7 +29,7 @@ def change(file: str, text: str) -> None:
 
 
 def test_a_file_and_itself(files: Path, run: Run) -> None:
-    answer = run("compare", "a.sqlite", "a.sqlite", "-o", "c.html")
+    answer = run("diff", "a.sqlite", "a.sqlite", "-o", "c.html")
     assert (answer.code, answer.err) == (0, "")
     assert "2 instances are in both, 0 only in A, 0 only in B" in answer.out
     assert answer.out.endswith("no answer, bound or time has changed\n")
@@ -42,7 +39,7 @@ def test_a_file_and_itself(files: Path, run: Run) -> None:
 def test_changes(files: Path, run: Run) -> None:
     change("a.sqlite", "UPDATE results SET status = 'unknown', lower = -3, seconds = 9")
     change("b.sqlite", "UPDATE results SET status = 'robust', lower = 3, seconds = 1")
-    answer = run("compare", "a.sqlite", "b.sqlite", "--json", "c.json", "-o", "c.html")
+    answer = run("diff", "a.sqlite", "b.sqlite", "--json", "c.json", "-o", "c.html")
     assert (answer.code, answer.err) == (0, "")
     lines = answer.out.splitlines()
     assert "answers: 2 became decided" in lines
@@ -53,7 +50,7 @@ def test_changes(files: Path, run: Run) -> None:
     tree = read_json(files / "c.json")
     assert [p["answer"] for p in tree["changed_answers"]] == ["gained", "gained"]
     assert tree["contradictions"] == [] and tree["seconds"] == [18.0, 2.0]
-    backwards = run("compare", "b.sqlite", "a.sqlite", "--json", "-")
+    backwards = run("diff", "b.sqlite", "a.sqlite", "--json", "-")
     assert json.loads(backwards.out)["changed_answers"][0]["answer"] == "lost"
     assert "answers: 2 became undecided" in backwards.err
 
@@ -61,7 +58,7 @@ def test_changes(files: Path, run: Run) -> None:
 def test_contradictions_are_first_and_have_their_exit_code(files: Path, run: Run) -> None:
     change("a.sqlite", "UPDATE results SET status = 'robust'")
     change("b.sqlite", "UPDATE results SET status = 'not_robust' WHERE radius = 0.4")
-    answer = run("compare", "a.sqlite", "b.sqlite", "-o", "c.html", "--json", "c.json")
+    answer = run("diff", "a.sqlite", "b.sqlite", "-o", "c.html", "--json", "c.json")
     assert answer.code == 1
     first = answer.out.splitlines()
     assert first[0] == "CONTRADICTIONS: 1 robust in one row and falsified in another"
@@ -74,7 +71,7 @@ def test_contradictions_are_first_and_have_their_exit_code(files: Path, run: Run
 
 def test_rows_of_one_file(files: Path, run: Run) -> None:
     change("b.sqlite", "DELETE FROM results WHERE radius = 0.1")
-    answer = run("compare", "a.sqlite", "b.sqlite")
+    answer = run("diff", "a.sqlite", "b.sqlite")
     assert answer.code == 0 and "only in A: 1" in answer.out.splitlines()
 
 
@@ -83,7 +80,7 @@ def test_long_tables_are_cut_on_the_terminal_only(files: Path, run: Run) -> None
     radii = ",".join(str(k / 1000) for k in range(1, count + 1))
     asked = ("run", "net.npz", "--data", "x.npy", "--radius", radii, "--method", "interval")
     assert run(*asked, "--out", "many.sqlite").code == 0
-    answer = run("compare", "a.sqlite", "many.sqlite", "-o", "c.html")
+    answer = run("diff", "a.sqlite", "many.sqlite", "-o", "c.html")
     assert f"only in B: {count}" in answer.out
     assert "5 more; -o PAGE.html and --json FILE" in answer.out
     # All rows of both tables, and their heads.
@@ -106,27 +103,19 @@ class _Tags(html.parser.HTMLParser):
 def test_the_page_is_one_file_and_names_stay_text(files: Path, run: Run) -> None:
     change("a.sqlite", "UPDATE networks SET name = '<script>alert(1)</script>'")
     change("a.sqlite", "UPDATE results SET lower = -3")
-    assert run("compare", "a.sqlite", "b.sqlite", "-o", "c.html").code == 0
+    assert run("diff", "a.sqlite", "b.sqlite", "-o", "c.html").code == 0
     tags = _Tags()
     tags.feed(Path("c.html").read_text())
     assert "table" in tags.tags and "script" not in tags.tags
     assert tags.references == []
 
 
-@pytest.mark.parametrize("version", ["version2", "version3"])
-def test_files_of_earlier_versions(version: str, folder: Path, run: Run) -> None:
-    old = gzip.decompress((EARLIER / f"{version}.sqlite.gz").read_bytes())
-    Path("old.sqlite").write_bytes(old)
-    assert run("compare", "old.sqlite", "old.sqlite").code == 0
-    assert Path("old.sqlite").read_bytes() == old
-
-
 def test_bad_input(files: Path, run: Run) -> None:
     for name in ("net.npz", "missing.sqlite"):
         for words in (("a.sqlite", name), (name, "a.sqlite")):
-            answer = run("compare", *words)
+            answer = run("diff", *words)
             assert answer.code == 2 and answer.out == "" and answer.err.count("\n") == 1
             assert answer.err.startswith(f"bnncert: {name}: ")
-    assert "or two results files" in run("compare", "a.sqlite", "net.npz").err
-    assert "ends in .html" in run("compare", "a.sqlite", "b.sqlite", "-o", "c.txt").err
-    assert "this command reads it" in run("compare", "a.sqlite", "b.sqlite", "-o", "a.sqlite").err
+    assert "not a bnncert results file" in run("diff", "a.sqlite", "net.npz").err
+    assert "ends in .html" in run("diff", "a.sqlite", "b.sqlite", "-o", "c.txt").err
+    assert "this command reads it" in run("diff", "a.sqlite", "b.sqlite", "-o", "a.sqlite").err
