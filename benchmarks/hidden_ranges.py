@@ -28,10 +28,9 @@ from bnncert.arrays import FloatArray
 from bnncert.engine.methods.interval import interval_proof
 from bnncert.engine.presolve.pipeline import presolve
 from bnncert.extras.training.datasets import load_dataset
-from bnncert.extras.vnncomp.instances import read_instances
+from bnncert.extras.vnncomp.category import read_instances
 from bnncert.problem import Problem, robustness
-from bnncert.problem.vnnlib.query_file import read_vnnlib
-from bnncert.problem.vnnlib_problems import from_vnnlib
+from bnncert.problem.vnnlib import from_vnnlib, read_vnnlib
 
 DEFAULT = Path(__file__).resolve().parents[2] / "shared" / "data" / "vnncomp2023"
 

@@ -23,8 +23,13 @@ from pathlib import Path
 
 from bnncert.cli.plain_console import wide_console
 from bnncert.errors import BnncertError
-from bnncert.extras.vnncomp.category import CategorySettings, certificate_path, run_category
-from bnncert.extras.vnncomp.instances import CategoryInstance, read_instances
+from bnncert.extras.vnncomp.category import (
+    CategoryInstance,
+    CategorySettings,
+    certificate_path,
+    read_instances,
+    run_category,
+)
 from bnncert.kernel import RejectedError, UnreadableError, check
 from bnncert.model.loading import load
 from bnncert.report.vnncomp_tables import Line, category_table

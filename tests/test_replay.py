@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import bnncert
 from bnncert import Ball, Box, Network, Problem, robustness
 from bnncert.engine.replay import OnnxRuntime, Replayer
-from bnncert.problem.vnnlib.query_file import parse_vnnlib
+from bnncert.problem.vnnlib import parse_vnnlib
 from tests.brute_force import TinyNetwork
 
 #: h = (sign(x0 + x1), sign(x0 - x1)); class 0 wins where h = (+,+), class 1 where h = (-,+).

@@ -20,7 +20,7 @@ import bnncert
 from bnncert import REGISTRY, Options
 from bnncert.deadline import Deadline
 from bnncert.engine.methods.strict_search import time_for_strict
-from bnncert.problem.vnnlib.query_file import parse_vnnlib
+from bnncert.problem.vnnlib import parse_vnnlib
 from tests.brute_force import TinyNetwork, TinyQuestion, last_layers_at, scores_of
 from tests.cli.diamond import write_network
 from tests.clock import Clock

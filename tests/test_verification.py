@@ -17,7 +17,7 @@ from bnncert import Ball, Box, Counterexample, InputError, Network, Options, Res
 from bnncert.deadline import Deadline
 from bnncert.engine.verdict import VNNCOMP_WORD, merge, overall_status
 from bnncert.model.bundled import load_demo_images, load_demo_network
-from bnncert.problem.vnnlib.query_file import parse_vnnlib
+from bnncert.problem.vnnlib import parse_vnnlib
 
 #: Scores by pattern: (+,+) 3, 0, 0.5; (-,+) 1, 2, -1.5; (+,-) 1, -2, 2.5; (-,-) -1, 0, 0.5.
 WEIGHTS = (np.array([[1, 1], [1, -1]]), np.array([[1, 1], [-1, 1], [1, -1]]))

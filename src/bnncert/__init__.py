@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         OutsideDataBoxWarning,
         UnsupportedModelError,
     )
-    from bnncert.model.formats.limits import Limits
+    from bnncert.model.formats.file_content import Limits
     from bnncert.model.layers import OutputLayer, ThresholdLayer
     from bnncert.model.loading import from_torch, load
     from bnncert.model.network import Network
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
         robustness,
         score_objective,
     )
+    from bnncert.problem.vnnlib import read_vnnlib
     from bnncert.problem.vnnlib.query import Specification
-    from bnncert.problem.vnnlib.query_file import read_vnnlib
     from bnncert.questions.compare.compare import compare_networks
     from bnncert.questions.compare.comparison_answer import NetworkComparison
     from bnncert.questions.count.count import count
@@ -174,7 +174,7 @@ _HOMES = {
         "OutsideDataBoxWarning",
         "UnsupportedModelError",
     ),
-    "bnncert.model.formats.limits": ("Limits",),
+    "bnncert.model.formats.file_content": ("Limits",),
     "bnncert.model.layers": (
         "OutputLayer",
         "ThresholdLayer",
@@ -194,7 +194,7 @@ _HOMES = {
         "score_objective",
     ),
     "bnncert.problem.vnnlib.query": ("Specification",),
-    "bnncert.problem.vnnlib.query_file": ("read_vnnlib",),
+    "bnncert.problem.vnnlib": ("read_vnnlib",),
     "bnncert.questions.compare.compare": ("compare_networks",),
     "bnncert.questions.compare.comparison_answer": ("NetworkComparison",),
     "bnncert.questions.count.count": ("count",),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import bnncert
-from bnncert.model.formats.png import read_png
+from bnncert.model.formats.images import read_png
 from bnncert.questions.explain.explanation_answer import ExplanationInterrupt
 from bnncert.questions.explain.explanation_search import Search
 from tests.cli.diamond import Run

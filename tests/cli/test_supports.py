@@ -6,7 +6,7 @@ import pytest
 
 from bnncert.cli import supports
 from bnncert.model.formats.onnx.graph import OLDEST_OPSET
-from bnncert.model.formats.onnx.reader import HANDLERS
+from bnncert.model.formats.onnx.operators import HANDLERS
 from bnncert.version import __version__
 from tests.cli.diamond import Run
 

@@ -15,8 +15,8 @@ import bnncert
 from bnncert.errors import InputError
 from bnncert.model import source_comparison as comparison
 from bnncert.model.description import CannotExecuteError, Execution, ModelDescription
-from bnncert.model.formats import read_description
-from bnncert.model.formats.onnx import reader
+from bnncert.model.formats.model_files import read_description
+from bnncert.model.formats.onnx import operators
 from bnncert.model.formats.weight_arrays import array_stages
 from bnncert.model.source_comparison import compared
 from tests.in_process import command_line
@@ -160,12 +160,12 @@ def test_an_onnx_file_that_is_read_wrongly_is_refused(
 ) -> None:
     pytest.importorskip("onnxruntime", reason="needs the extra 'replay'")
     assert bnncert.load(saved / "net.onnx").notes == ()
-    right = reader.HANDLERS["Add"]
+    right = operators.HANDLERS["Add"]
 
     def without_bias(walk: Any, node: Any, operands: Any) -> Any:
         return operands[0] if len(walk.stages) == 1 else right(walk, node, operands)
 
-    monkeypatch.setitem(reader.HANDLERS, "Add", without_bias)
+    monkeypatch.setitem(operators.HANDLERS, "Add", without_bias)
     with pytest.raises(InputError, match=r"net\.onnx: was read as another network than onn"):
         bnncert.load(saved / "net.onnx")
     done = command_line(monkeypatch, capsys)("info", str(saved / "net.onnx"))

@@ -22,8 +22,8 @@ from bnncert.model.matrices import as_sparse
 from bnncert.model.network import Network
 from bnncert.model.rationals import float_above, float_below
 from bnncert.problem import Objective, Problem, Target, from_vnnlib, robustness, score_objective
+from bnncert.problem.vnnlib import parse_vnnlib
 from bnncert.problem.vnnlib.query import Specification
-from bnncert.problem.vnnlib.query_file import parse_vnnlib
 from bnncert.regions import Ball, Box, Polytope
 
 CASES = settings(max_examples=100, deadline=None, derandomize=True)

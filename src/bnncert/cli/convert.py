@@ -59,8 +59,8 @@ def convert(
 def _clipped(source: Path, target: Path, bounds: tuple[float, float]) -> str:
     """Write a graph with clipped inputs, if it can be read; return the hash of its network."""
     # Imported on use: importing onnx takes half a second.
-    from bnncert.model.formats.onnx.clipped_inputs import clipped_graph
     from bnncert.model.formats.onnx.reader import read_onnx
+    from bnncert.model.formats.onnx.writer import clipped_graph
 
     content = clipped_graph(source, *bounds)
     network = Network.from_description(read_onnx(content, str(source)))

@@ -144,8 +144,7 @@ def _folders(folder: Path) -> Iterator[Path]:
 
 def _read(path: Path) -> Mapping[str, Any] | None:
     """Return the keys of a file; None if it is a project file without a table for bnncert."""
-    from bnncert.model.formats.file_content import read_text
-    from bnncert.model.formats.limits import DEFAULT_LIMITS
+    from bnncert.model.formats.file_content import DEFAULT_LIMITS, read_text
 
     is_project = path.name == PROJECT_FILE
     if is_project and b"bnncert" not in path.read_bytes():

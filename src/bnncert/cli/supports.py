@@ -74,7 +74,7 @@ def answer(question: str, arithmetic: str = "real") -> list[str]:
 
         return [str(OLDEST_OPSET), str(newest_opset())]
     if question == "onnx_operators":
-        from bnncert.model.formats.onnx.reader import HANDLERS
+        from bnncert.model.formats.onnx.operators import HANDLERS
 
         # Brevitas defines this one, not ONNX.
         return sorted(set(HANDLERS) - {"BipolarQuant"})

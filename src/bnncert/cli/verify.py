@@ -56,8 +56,8 @@ from bnncert.model.formats.atomic import write_atomically
 from bnncert.model.network import Network
 from bnncert.problem import Ties
 from bnncert.problem.float32 import Arithmetic
+from bnncert.problem.vnnlib import read_vnnlib
 from bnncert.problem.vnnlib.query import Specification
-from bnncert.problem.vnnlib.query_file import read_vnnlib
 from bnncert.questions.verify import verify as verify_api
 from bnncert.questions.verify import verify_specification
 from bnncert.regions import Change, Region

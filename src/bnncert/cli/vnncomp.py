@@ -17,12 +17,13 @@ from bnncert.cli.progress import watch
 from bnncert.cli.unused import refuse_unread
 from bnncert.errors import InputError
 from bnncert.extras.vnncomp.category import (
+    CategoryInstance,
     CategorySettings,
     certificate_path,
     finished_lines,
+    read_instances,
     run_category,
 )
-from bnncert.extras.vnncomp.instances import CategoryInstance, read_instances
 from bnncert.report.vnncomp_tables import Line, category_table, totals
 from bnncert.results.estimate import duration
 

@@ -56,6 +56,6 @@ def vnncomp_prepare(
     """Find out whether one instance can be answered, as vnncomp/prepare_instance.sh has to."""
     from bnncert.model.loading import load
     from bnncert.problem import from_vnnlib
-    from bnncert.problem.vnnlib.query_file import read_vnnlib
+    from bnncert.problem.vnnlib import read_vnnlib
 
     from_vnnlib(load(plain_or_packed(onnx)), read_vnnlib(plain_or_packed(vnnlib)))

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from bnncert.arrays import optional_floats
 from bnncert.model.description import ModelDescription, SignZero
-from bnncert.model.formats import read_description
-from bnncert.model.formats.limits import DEFAULT_LIMITS, Limits
+from bnncert.model.formats.file_content import DEFAULT_LIMITS, Limits
+from bnncert.model.formats.model_files import read_description
 from bnncert.model.network import Network
 from bnncert.model.source_comparison import compared
 

@@ -24,13 +24,46 @@ import numpy.typing as npt
 from bnncert.arrays import FloatArray, SignArray, optional_floats
 from bnncert.errors import InputError
 from bnncert.model.description import ModelDescription, OutputTransform, Shift, SignZero, Stage
-from bnncert.model.formats import write_description
+from bnncert.model.formats.model_files import write_description
 from bnncert.model.formats.weight_arrays import array_stages
 from bnncert.model.layers import TIED, UNDECIDED, OutputLayer, ThresholdLayer
 from bnncert.model.matrices import as_sparse
-from bnncert.model.network_summary import layer_table
 from bnncert.model.normal_form import normal_form
 from bnncert.model.text_table import PrintedAsTable, TextTable
+
+#: Layers that a table shows; of more layers the first and the last ones.
+MOST_LAYERS = 8
+
+HEADS = ("layer", "kind", "neurons", "inputs", "weights", "zeros", "sign(0)")
+
+
+def layer_table(
+    above: str, layers: Sequence[ThresholdLayer], output: OutputLayer, below: Sequence[str]
+) -> TextTable:
+    """Return one row for each layer: its neurons, inputs, weights and sign(0)."""
+    rows = []
+    for number, layer in enumerate(layers, start=1):
+        kind = "dense" if layer.convolution is None else "convolution"
+        cells = _matrix_cells(layer.size, layer.inputs, layer.rows.data)
+        rows.append([str(number), kind, *cells, layer.sign_zero])
+    if len(rows) > MOST_LAYERS:
+        half = MOST_LAYERS // 2
+        rows = [*rows[:half], ["...", *[""] * (len(HEADS) - 1)], *rows[-half:]]
+    last = _matrix_cells(output.classes, output.weights.shape[1], output.weights)
+    rows.append(["output", "dense", *last, ""])
+    return TextTable(above, HEADS, rows, below, left=2)
+
+
+def _matrix_cells(neurons: int, inputs: int, weights: Any) -> list[str]:
+    """Return the cells of a matrix: its size, its values other than 0, and the share of 0."""
+    nonzero = weights[weights != 0]
+    values = np.unique(nonzero)
+    text = ", ".join(f"{value:g}" for value in values)
+    if values.size > 4:
+        text = f"{values[0]:.3g} to {values[-1]:.3g}"
+    zeros = 1.0 - nonzero.size / max(1, neurons * inputs)
+    return [str(neurons), str(inputs), text, f"{100 * zeros:.0f} %"]
+
 
 #: The number of ways to decide ties that are tried when sign(0) may be either.
 MOST_TIE_CHOICES = 4096

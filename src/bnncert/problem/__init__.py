@@ -13,7 +13,7 @@ from bnncert.problem.problem import (
     targets_of,
     targets_text,
 )
-from bnncert.problem.vnnlib_problems import from_vnnlib
+from bnncert.problem.vnnlib import from_vnnlib
 
 __all__ = [
     "Objective",

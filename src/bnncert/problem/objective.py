@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
 from bnncert.errors import InputError
+from bnncert.model.layers import SignedSums
 from bnncert.model.network import Network
 from bnncert.model.rationals import float_above, float_below
-from bnncert.model.signed_sums import SignedSums
 
 
 @dataclass(frozen=True, eq=False)

@@ -181,7 +181,7 @@ def verify_specification(
     Is there an input in the unit square at which score 1 is at least score 0?
 
     >>> import bnncert
-    >>> from bnncert.problem.vnnlib.query_file import parse_vnnlib
+    >>> from bnncert.problem.vnnlib import parse_vnnlib
     >>> net = bnncert.Network.from_arrays([[[1, 1]], [[1], [-1]]], [[0], [0, 0]])
     >>> query = parse_vnnlib('''
     ... (declare-const X_0 Real) (declare-const X_1 Real)

@@ -19,8 +19,7 @@ from rich.text import Text
 
 from bnncert.errors import FormatError
 from bnncert.model.formats.atomic import write_atomically
-from bnncert.model.formats.file_content import read_text
-from bnncert.model.formats.limits import DEFAULT_LIMITS
+from bnncert.model.formats.file_content import DEFAULT_LIMITS, read_text
 from bnncert.report.plain_table import plain_table
 
 #: All answers with their colours.

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.errors import FormatError
-from bnncert.model.formats.image_folder import folder_labels, list_images
 from bnncert.model.formats.images import is_image, read_image
 from bnncert.model.formats.inputs import (
     as_pixels,
@@ -22,7 +21,14 @@ from bnncert.model.formats.inputs import (
     read_names,
     split_key,
 )
-from bnncert.model.formats.labels import checked_labels, label_name, point_names, read_labels
+from bnncert.model.formats.labels import (
+    checked_labels,
+    folder_labels,
+    label_name,
+    list_images,
+    point_names,
+    read_labels,
+)
 from bnncert.model.network import Network
 
 #: Instead of a file of labels: the network's own answers, even if the data has labels.

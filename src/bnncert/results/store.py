@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from bnncert.errors import FormatError, InputError, reason
-from bnncert.model.formats.file_content import check_regular
-from bnncert.model.formats.limits import DEFAULT_LIMITS, too_many
+from bnncert.model.formats.file_content import DEFAULT_LIMITS, check_regular, too_many
 from bnncert.results.experiment_cells import (
     check_cells,
     finite_number,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bnncert.errors import FormatError
-from bnncert.extras.training.batch_pickle import read_batch
+from bnncert.extras.training.labelled_images import read_batch
 from tests.extras.training.image_data import one_line
 
 #: A batch as Python 2 wrote it: protocol 2, str for everything, numpy under its old name.

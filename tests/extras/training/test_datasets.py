@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from bnncert.errors import InputError
-from bnncert.extras.training.datasets import data_folder, load_dataset
-from bnncert.extras.training.fetching import RemoteFile
+from bnncert.extras.training.datasets import RemoteFile, data_folder, load_dataset
 from bnncert.extras.training.labelled_images import BYTES
 from tests.extras.training.image_data import (
     cifar_archive,

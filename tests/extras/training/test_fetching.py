@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from bnncert.errors import InputError
-from bnncert.extras.training.datasets import REMOTE, load_dataset
-from bnncert.extras.training.fetching import RemoteFile, fetch
+from bnncert.extras.training.datasets import REMOTE, RemoteFile, fetch, load_dataset
 from tests.extras.training.image_data import (
     IDX_NAMES,
     cifar_archive,

@@ -10,8 +10,7 @@ import pytest
 
 from bnncert.errors import FormatError
 from bnncert.extras.training.datasets import load_dataset
-from bnncert.extras.training.idx import read_idx
-from bnncert.extras.training.labelled_images import BYTES
+from bnncert.extras.training.labelled_images import BYTES, read_idx
 from tests.extras.training.image_data import IDX_NAMES, idx, one_line, write_idx
 
 

@@ -15,8 +15,11 @@ from bnncert.extras.training.training_options import TrainingOptions
 from tests.extras.training.tiny import CLASSES, SIDE, blobs
 
 torch: Any = pytest.importorskip("torch", reason="needs the extra 'train'")
-from bnncert.extras.training.export import to_network, write_network  # noqa: E402
-from bnncert.extras.training.onnx_export import onnx_bytes  # noqa: E402
+from bnncert.extras.training.export import (  # noqa: E402
+    onnx_bytes,
+    to_network,
+    write_network,
+)
 from tests.extras.training.test_export import randomise_normalisation  # noqa: E402
 from tests.extras.training.trained import CONV, SHAPE, STRIDED, train  # noqa: E402
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 torch: Any = pytest.importorskip("torch", reason="needs the extra 'train'")
-from bnncert.extras.training.quantise import sign, ternary  # noqa: E402
+from bnncert.extras.training.binary_model import sign, ternary  # noqa: E402
 
 
 def test_quantisers_round_and_pass_gradients() -> None:

@@ -23,14 +23,13 @@ import pytest
 import bnncert
 from bnncert import FormatError, InputError, Result
 from bnncert.extras.vnncomp import scripted_answer as answering
-from bnncert.extras.vnncomp import working
-from bnncert.extras.vnncomp.category import CategorySettings, run_category
+from bnncert.extras.vnncomp.category import CategorySettings, read_instances, run_category
+from bnncert.extras.vnncomp.executed import answer as answer_of
 from bnncert.extras.vnncomp.executed import as_executed
-from bnncert.extras.vnncomp.instances import read_instances
 from bnncert.extras.vnncomp.scripted_answer import CompetitionAnswer, run_instance
 from bnncert.kernel import check
 from bnncert.model.description import ModelDescription
-from bnncert.model.formats import write_description
+from bnncert.model.formats.model_files import write_description
 from bnncert.report.vnncomp_tables import Line, ResultsTable, totals
 from tests.competition_files import (
     assert_witness,
@@ -245,7 +244,7 @@ def test_the_witness_has_the_outputs_of_the_model_itself(tmp_path: Path) -> None
     request: dict[str, Any] = {"model": tmp_path / "soft.onnx"}
     request |= {"query": tmp_path / "far.vnnlib", "end": time.monotonic() + 60}
     request |= {"method": "auto", "memory": 1.0, "certificate": None}
-    result, reason, _ = working.answer(request)
+    result, reason, _ = answer_of(request)
     assert result is not None and (result.status, reason) == ("not_robust", "")
     (tmp_path / "result.txt").write_text(CompetitionAnswer("sat", result).file_text)
     found = parse_result(tmp_path / "result.txt")

@@ -233,8 +233,8 @@ def workers(tool: Path) -> set[int]:
     ("module", "unwanted"),
     [
         ("bnncert.cli.vnncomp_instance", "numpy"),
-        ("bnncert.extras.vnncomp.working", "bnncert.proofs.writing"),
-        ("bnncert.extras.vnncomp.working", "bnncert.kernel"),
+        ("bnncert.extras.vnncomp.executed", "bnncert.proofs.writing"),
+        ("bnncert.extras.vnncomp.executed", "bnncert.kernel"),
     ],
 )
 def test_start_up_imports_little(module: str, unwanted: str) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from bnncert.errors import FormatError
-from bnncert.extras.training.npz_images import read_npz_images
+from bnncert.extras.training.labelled_images import read_npz_images
 from bnncert.model.formats.inputs import read_array
 from bnncert.model.loading import load
 from bnncert.model.network import Network
@@ -95,7 +95,7 @@ def test_a_keras_file_with_two_members_of_one_name_is_refused(tmp_path: Path) ->
 
 def test_a_training_state_with_two_members_of_one_name_is_refused(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    from bnncert.extras.training.training_checkpoint import (
+    from bnncert.extras.training.fitting import (
         TrainingState,
         load_checkpoint,
         save_checkpoint,

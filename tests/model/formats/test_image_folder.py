@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bnncert.errors import FormatError
-from bnncert.model.formats.image_folder import folder_labels, list_images, natural_order
+from bnncert.model.formats.labels import folder_labels, list_images, natural_order
 
 
 def make(folder: Path, *names: str) -> Path:

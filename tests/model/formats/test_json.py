@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bnncert.errors import FormatError
 from bnncert.model.description import Shift
-from bnncert.model.formats.json_ import read_json
+from bnncert.model.formats.weight_arrays import read_json
 from bnncert.model.loading import load
 from bnncert.model.network import Network
 

@@ -24,8 +24,7 @@ import numpy.typing as npt
 import pytest
 
 from bnncert import FormatError, Limits, load, read_vnnlib
-from bnncert.model.formats.archive import open_archive, read_member
-from bnncert.model.formats.file_content import parse_json, read_bytes
+from bnncert.model.formats.file_content import open_archive, parse_json, read_bytes, read_member
 from bnncert.model.formats.inputs import read_array
 from bnncert.model.formats.layer_chain import FileLayer
 from bnncert.model.formats.torch.traced_operators import tensor_array
@@ -188,7 +187,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         from pathlib import Path
         import h5py, onnx, yaml, PIL.Image
         from bnncert import BnncertError, load, read_vnnlib
-        from bnncert.extras.vnncomp.instances import read_instances
+        from bnncert.extras.vnncomp.category import read_instances
         from bnncert.results.config.config_document import read_document
         from bnncert.model.formats.inputs import read_array
         resource.setrlimit(resource.RLIMIT_AS, ({MEMORY}, {MEMORY}))

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bnncert.errors import FormatError
-from bnncert.model.formats import read_description
-from bnncert.model.formats.npz import SPARSE_BELOW, pack_ternary, read_npz, unpack_ternary
+from bnncert.model.formats.model_files import read_description
+from bnncert.model.formats.weight_arrays import SPARSE_BELOW, pack_ternary, read_npz, unpack_ternary
 from bnncert.model.loading import load
 from bnncert.model.network import Network
 

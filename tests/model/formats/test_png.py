@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from bnncert.errors import FormatError
-from bnncert.model.formats.png import MAGIC, read_png
+from bnncert.model.formats.images import MAGIC, read_png
 
 PATH = Path("x.png")
 

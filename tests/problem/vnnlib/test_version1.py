@@ -16,11 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bnncert.errors import FormatError, InputError
-from bnncert.model.formats.limits import Limits
-from bnncert.problem.vnnlib import disjunctive_form
-from bnncert.problem.vnnlib import query_file as reader
+from bnncert.model.formats.file_content import Limits
+from bnncert.problem import vnnlib
+from bnncert.problem.vnnlib import disjunctive_form, parse_vnnlib, read_vnnlib
 from bnncert.problem.vnnlib.query import Disjunct, LinearConstraint, Specification
-from bnncert.problem.vnnlib.query_file import parse_vnnlib, read_vnnlib
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 EXAMPLES = SHARED / "vnncomp2023" / "vnnlib"
@@ -528,7 +527,7 @@ def test_memory_limits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="different boxes over 1 inputs"):
         query(*[choice] * 4)
     monkeypatch.undo()
-    monkeypatch.setattr(reader, "DEFAULT_LIMITS", Limits(query=10))
+    monkeypatch.setattr(vnnlib, "DEFAULT_LIMITS", Limits(query=10))
     file = tmp_path / "bomb.vnnlib.gz"
     file.write_bytes(gzip.compress(b";" * 11, mtime=0))
     with pytest.raises(FormatError, match="unpacks to more than 10 bytes"):

@@ -22,9 +22,8 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert.errors import FormatError, InputError, MissingExtraError
-from bnncert.problem.vnnlib import version2
+from bnncert.problem.vnnlib import parse_vnnlib, read_vnnlib, version2
 from bnncert.problem.vnnlib.query import Specification
-from bnncert.problem.vnnlib.query_file import parse_vnnlib, read_vnnlib
 from tests.brute_force import TinyNetwork, true_margins
 from tests.strategies import regions, tiny_networks
 

@@ -1,4 +1,9 @@
-"""Export of a trained model to a network file with exactly the same scores."""
+"""Export of a trained model to a network file with exactly the same scores.
+
+As ONNX, a convolutional model keeps the layers and float32 parameters of the model: Conv or MatMul,
+Add, BatchNormalization, ``Sign -> Add(0.1) -> Sign``, and MaxPool where the model pools; batch
+normalisation is not folded, so that nothing is rounded.  Any other file is the normal form.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +20,78 @@ from bnncert.arrays import FloatArray
 from bnncert.errors import BnncertError
 from bnncert.extras.training.binary_model import KERNEL, POOL, HiddenLayer, TernaryNet, smaller
 from bnncert.extras.training.labelled_images import Scaling, Split
-from bnncert.extras.training.onnx_export import onnx_bytes
 from bnncert.model.description import ModelDescription
 from bnncert.model.formats.atomic import replacing
 from bnncert.model.formats.onnx.graph import OnnxNode
-from bnncert.model.formats.onnx.windows import Windows, incidence
-from bnncert.model.formats.onnx.windows import convolution_matrix as windows_matrix
+from bnncert.model.formats.onnx.shapes import Windows, incidence
+from bnncert.model.formats.onnx.shapes import convolution_matrix as windows_matrix
+from bnncert.model.formats.onnx.writer import ModelDraft, data_properties
 from bnncert.model.formats.weight_arrays import array_stages
 from bnncert.model.loading import load
 from bnncert.model.network import Network
+
+
+def onnx_bytes(net: TernaryNet, scaling: Scaling) -> bytes:
+    """Return the content of the ONNX file."""
+    draft = ModelDraft(np.float32)
+    current = "input"
+    if net.input_threshold is not None:
+        threshold = draft.tensor("threshold", np.array(net.input_threshold))
+        current = draft.node("Sub", [current, threshold], "centred")
+        current = draft.signs(current, 0, "plus")
+    flat = False
+    for number, layer in enumerate(net.layers, start=1):
+        if not layer.convolutional and not flat:
+            current, flat = draft.node("Flatten", [current], "flat", axis=1), True
+        current = _hidden(draft, layer, current, number)
+    if not flat:
+        current = draft.node("Flatten", [current], "flat", axis=1)
+    weights = draft.tensor("weights", _array(net.output.weights()).T)
+    current = draft.node("MatMul", [current, weights], "product")
+    current = draft.node("Add", [current, draft.tensor("bias", _array(net.output.bias))], "scores")
+    properties = data_properties(scaling.lo, scaling.hi, scaling.pixel_step)
+    classes = [net.output.bias.numel()]
+    return draft.model(net.input_shape, current, draft.element, classes, properties)
+
+
+def _hidden(draft: ModelDraft, layer: HiddenLayer, current: str, number: int) -> str:
+    weights, bias = _array(layer.map.weights()), _array(layer.map.bias)
+    if layer.convolutional:
+        current = draft.node(
+            "Conv",
+            [current, draft.tensor(f"weights{number}", weights)],
+            f"product{number}",
+            kernel_shape=[KERNEL, KERNEL],
+            strides=[layer.map.stride] * 2,
+            pads=[KERNEL // 2] * 4,
+        )
+        bias = bias.reshape(-1, 1, 1)
+    else:
+        matrix = draft.tensor(f"weights{number}", weights.T)
+        current = draft.node("MatMul", [current, matrix], f"product{number}")
+    current = draft.node("Add", [current, draft.tensor(f"bias{number}", bias)], f"sum{number}")
+    norm = layer.norm
+    statistics = {
+        "gain": norm.weight,
+        "offset": norm.bias,
+        "mean": norm.running_mean,
+        "variance": norm.running_var,
+    }
+    names = [draft.tensor(f"{key}{number}", _array(value)) for key, value in statistics.items()]
+    current = draft.node(
+        "BatchNormalization", [current, *names], f"normalised{number}", epsilon=norm.eps
+    )
+    current = draft.signs(current, number, "plus")
+    if layer.pooled:
+        window = {"kernel_shape": [POOL] * 2, "strides": [POOL] * 2}
+        current = draft.node("MaxPool", [current], f"pooled{number}", **window)
+    return current
+
+
+def _array(tensor: Any) -> npt.NDArray[np.float32]:
+    with torch.no_grad():
+        return np.asarray(tensor.float().numpy(), dtype=np.float32)
+
 
 #: Images compared at once.
 CHUNK = 1000

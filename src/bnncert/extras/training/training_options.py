@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from bnncert.errors import InputError
-from bnncert.model.formats.limits import DEFAULT_LIMITS
+from bnncert.model.formats.file_content import DEFAULT_LIMITS
 
 #: With a larger stride a 3 x 3 convolution does not read every pixel.
 MOST_STRIDE = 3

@@ -1,24 +1,31 @@
-"""Witness points in the format that VNN-COMP's checker replays.
+"""The work of one instance of VNN-COMP: load, verify, and execute the witness.
 
-If possible, they are strictly inside the bounds and away from ties.  Their outputs are those that
-the model file computes.
+Witness points have the format that VNN-COMP's checker replays.  If possible, they are strictly
+inside the bounds and away from ties.  Their outputs are those that the model file computes.
 """
 
 from __future__ import annotations
 
+import gc
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from bnncert.arrays import FloatArray
+from bnncert.engine.methods import Options
 from bnncert.engine.replay import OnnxRuntime, Replayer
 from bnncert.engine.verdict import Counterexample, Result
 from bnncert.model.layers import ThresholdLayer
+from bnncert.model.loading import load
 from bnncert.model.network import Network
 from bnncert.problem import from_vnnlib
+from bnncert.problem.vnnlib import read_vnnlib
 from bnncert.problem.vnnlib.query import Specification
+from bnncert.questions.verify import verify_specification
 from bnncert.regions import Region
 
 #: The distance of a coordinate from its bounds, as a share of the width of its range.
@@ -131,3 +138,37 @@ def away_from_ties(
 def _softmax(scores: FloatArray) -> FloatArray:
     shifted = np.exp(scores - scores.max())
     return np.asarray(shifted / shifted.sum(), dtype=np.float64)
+
+
+def answer(request: dict[str, Any]) -> tuple[Result | None, str, str]:
+    """Return the result of a request of `run_instance`, a reason, and the stage that decided."""
+    network = load(request["model"])
+    specification = read_vnnlib(request["query"])
+    certificate = request["certificate"]
+    reason = ""
+    if certificate is not None and len(from_vnnlib(network, specification)) != 1:
+        certificate, reason = None, "no certificate: the query has several input regions"
+    # Loaded objects stay until the end, so garbage collection ignores them.
+    gc.freeze()
+    gc.enable()
+    left = request["end"] - time.monotonic()
+    if left <= 0:
+        method = request["method"]
+        return Result("timeout", (), 0.0, method), "loading took all the time", ""
+    result = verify_specification(
+        network,
+        specification,
+        method=request["method"],
+        timeout=left,
+        options=Options(processes=0, memory=request["memory"]),
+        certificate=certificate,
+    )
+    if result.trusted is not None:
+        reason = f"not certified: rests on trust in {result.trusted}"
+    if result.counterexample is not None:
+        executed = as_executed(network, specification, result)
+        if executed is None:
+            undecided = replace(result, status="unknown", counterexample=None)
+            return undecided, "the counterexample is lost by rounding in onnxruntime", ""
+        result = executed
+    return result, reason, result.deciding_stage

@@ -202,7 +202,7 @@ def answer_request(text: str) -> None:
 def _attempt(request: dict[str, Any]) -> tuple[Result | None, str, str]:
     """Answer a request; any exception becomes the answer `error`."""
     try:
-        from bnncert.extras.vnncomp.working import answer
+        from bnncert.extras.vnncomp.executed import answer
 
         return answer(request)
     except Exception as error:

@@ -1,6 +1,8 @@
-"""The bytes of a file, plain or gzipped, read within the limits.
+"""The content of files, read within limits: bytes, text, JSON, zip archives and arrays.
 
-Only regular files are read: a pipe may never end, and a device has no end.
+A small file can unpack to more than the memory holds, and a few bytes can state a shape of any
+size.  Every reader compares the sizes in a file with the limits before it allocates memory.  Only
+regular files are read: a pipe may never end, and a device has no end.
 """
 
 from __future__ import annotations
@@ -10,13 +12,96 @@ import io
 import json
 import os
 import stat
+import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from bnncert.errors import FormatError
-from bnncert.model.formats.limits import DEFAULT_LIMITS, Limits, too_large, too_many
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.errors import BnncertError, FormatError, reason
+
+_UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The largest sizes that a reader accepts.
+
+    Attributes
+    ----------
+    file
+        Bytes of a file after decompression, of all members of an archive together, and of all
+        arrays of one file together.
+    text
+        Bytes of a JSON document; text that is not ASCII counts four times, as in memory.
+    values
+        Numbers, texts, lists and objects in a JSON document.
+    query
+        Bytes of a VNN-LIB query after decompression.
+    configuration
+        Bytes of a configuration of experiments (YAML or JSON).
+    table
+        Bytes of a CSV file.
+    members
+        Members of an archive.
+    fields, structure
+        Fields of an ONNX file, and its bytes apart from the numbers of tensors.
+    matrix
+        Entries of one matrix or constant of a model; zeros are counted if it is stored densely.
+    width
+        Inputs of a network, or neurons of one layer.
+    pixels
+        Pixels of one image.
+    rows
+        Rows of a results file.
+    """
+
+    file: int = 2 * 2**30
+    text: int = 512 * 2**20
+    values: int = 2**25
+    query: int = 64 * 2**20
+    configuration: int = 256 * 2**10
+    table: int = 64 * 2**20
+    members: int = 10_000
+    fields: int = 2**19
+    structure: int = 16 * 2**20
+    matrix: int = 2**26
+    width: int = 2**22
+    pixels: int = 2**24
+    rows: int = 1_000_000
+
+
+#: The limits that readers use by default.
+DEFAULT_LIMITS = Limits()
+
+
+def size_text(size: int) -> str:
+    """Return a number of bytes as text with a unit."""
+    for unit, name in _UNITS:
+        if size >= unit:
+            return f"{size / unit:.4g} {name}"
+    return f"{size} bytes"
+
+
+def too_large(source: object, what: str, limit: int, name: str) -> FormatError:
+    """Return the error for a file that needs more bytes than the limit `name` allows."""
+    return FormatError(
+        f"{source}: {what} more than {size_text(limit)}, the largest that is read "
+        f"(Limits.{name}, see docs/formats.md)"
+    )
+
+
+def too_many(source: object, found: str, limit: int, name: str) -> FormatError:
+    """Return the error for a file that states more of something than the limit `name` allows."""
+    return FormatError(
+        f"{source}: {found}; at most {limit} are read (Limits.{name}, see docs/formats.md)"
+    )
+
 
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -145,3 +230,91 @@ def parse_json(
     except ValueError as error:
         # Python refuses integers of thousands of digits.
         raise FormatError(f"{source}: not valid JSON ({error})") from error
+
+
+ZIP_MAGIC = b"PK\x03\x04"
+
+#: The first bytes of every entry in the directory of an archive.
+_ENTRY_MAGIC = b"PK\x01\x02"
+
+_NPY_MAGIC = b"\x93NUMPY"
+
+
+@contextmanager
+def open_archive(
+    content: bytes, source: object, kind: str, limits: Limits = DEFAULT_LIMITS
+) -> Iterator[zipfile.ZipFile]:
+    """Open a zip archive whose members have different names and together are within the limits.
+
+    Exceptions of `zipfile` and NumPy, also those inside the block, become a FormatError.
+    """
+    if content.count(_ENTRY_MAGIC) > limits.members:
+        raise too_many(source, "an archive of too many members", limits.members, "members")
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            if sum(max(0, info.file_size) for info in archive.infolist()) > limits.file:
+                raise too_large(source, "unpacks to", limits.file, "file")
+            _refuse_twins(archive, source)
+            yield archive
+    except BnncertError:
+        raise
+    except MemoryError as error:
+        raise FormatError(f"{source}: not enough memory to read it ({reason(error)})") from error
+    except Exception as error:  # zipfile and NumPy raise many types on broken archives
+        raise FormatError(f"{source}: not a readable {kind} file ({reason(error)})") from error
+
+
+def _refuse_twins(archive: zipfile.ZipFile, source: object) -> None:
+    """Raise if two members have one name: readers disagree about which of them counts."""
+    seen: set[str] = set()
+    for name in array_names(archive):
+        if name in seen:
+            raise FormatError(
+                f"{source}: the archive has two members of the name {name!r}; write it again"
+            )
+        seen.add(name)
+
+
+def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
+    """Return a member of an archive, of at most the size that the directory states."""
+    content = io.BytesIO()
+    # Block by block, because zipfile compares the sizes only after each call.
+    with archive.open(name) as stream:
+        while block := stream.read(_BLOCK):
+            content.write(block)
+    return content.getvalue()
+
+
+def array_names(archive: zipfile.ZipFile) -> list[str]:
+    """Return the names of the arrays in an .npz archive, as NumPy shows them."""
+    return [name.removesuffix(".npy") for name in archive.namelist()]
+
+
+def read_member_array(archive: zipfile.ZipFile, name: str, where: object) -> npt.NDArray[Any]:
+    """Return an array of an .npz archive."""
+    member = name if name in archive.namelist() else f"{name}.npy"
+    with archive.open(member) as stream:
+        if stream.read(len(_NPY_MAGIC)) != _NPY_MAGIC:
+            raise FormatError(f"{where}: not an array")
+    with archive.open(member) as stream:
+        return _array(stream)
+
+
+def read_npy(content: bytes, where: object) -> npt.NDArray[Any]:
+    """Return the array in an .npy file."""
+    try:
+        return _array(io.BytesIO(content))
+    except BnncertError:
+        raise
+    except Exception as error:  # NumPy raises many types on broken headers
+        raise FormatError(f"{where}: not a readable .npy file ({reason(error)})") from error
+
+
+def _array(stream: Any) -> npt.NDArray[Any]:
+    # NumPy allocates the size that the header states.  If the file has fewer data, it raises an
+    # exception, and the unused pages of the allocation were never touched.
+    array: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+    if array.dtype.itemsize == 0 and array.size:
+        # The header can state any number of such values without any data.
+        raise ValueError(f"values of type {array.dtype}, which take no space")
+    return array

@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.errors import FormatError
-from bnncert.model.formats.archive import (
+from bnncert.model.formats.file_content import (
     ZIP_MAGIC,
     array_names,
     open_archive,
+    read_bytes,
     read_member_array,
     read_npy,
 )
-from bnncert.model.formats.file_content import read_bytes
 from bnncert.model.formats.images import is_image, read_image
 
 

@@ -19,18 +19,22 @@ from onnx import helper
 from bnncert.arrays import FloatArray
 from bnncert.errors import FormatError, UnsupportedModelError
 from bnncert.model.description import ModelDescription, Normalise, Scale, Shift, SignZero
-from bnncert.model.formats.onnx.constants import exact_floats
 from bnncert.model.formats.onnx.exact import InexactError, multiply
 from bnncert.model.formats.onnx.graph import LARGEST_VALUE, OnnxNode
 from bnncert.model.formats.onnx.levels import Steps, count_steps
 from bnncert.model.formats.onnx.linear import convolution
 from bnncert.model.formats.onnx.max_pooling import max_pool
-from bnncert.model.formats.onnx.operands import plain
-from bnncert.model.formats.onnx.reader import HANDLERS
-from bnncert.model.formats.onnx.signs import binarise, clip
-from bnncert.model.formats.onnx.stages import output_stage
-from bnncert.model.formats.onnx.value import GraphWalk, Operand, Value, positions
-from bnncert.model.formats.onnx.windows import convolution_matrix, image_of, windows_of
+from bnncert.model.formats.onnx.operators import HANDLERS, binarise, clip
+from bnncert.model.formats.onnx.shapes import convolution_matrix, image_of, windows_of
+from bnncert.model.formats.onnx.value import (
+    GraphWalk,
+    Operand,
+    Value,
+    exact_floats,
+    output_stage,
+    plain,
+    positions,
+)
 
 #: The operator set that defines the operators below.
 OPSET = 17

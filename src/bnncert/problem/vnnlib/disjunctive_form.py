@@ -1,4 +1,8 @@
-"""The disjunctive normal form of comparisons that are joined by and, or and not."""
+"""Comparisons of polynomials, and the disjunctive normal form of what and, or, not make of them.
+
+Polynomials are affine forms ``sum_i a_i X_i + sum_j b_j Y_j + c`` and, in VNN-LIB 2.0, those of
+degree two; their coefficients are rational.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,126 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from bnncert.errors import FormatError
 from bnncert.model.rationals import square_root
-from bnncert.problem.vnnlib.linear_form import ZERO, Linear
-from bnncert.problem.vnnlib.messages import error_at
-from bnncert.problem.vnnlib.query import Disjunct, EuclideanBall, LinearConstraint
+from bnncert.problem.vnnlib.query import Disjunct, EuclideanBall, LinearConstraint, error_at
+
+ZERO: Final = Fraction(0)
+ONE: Final = Fraction(1)
+
+
+class Linear(NamedTuple):
+    """An affine form; input ``X_i`` has the key ``i``, output ``Y_j`` the key ``-1 - j``.
+
+    The dictionary is never changed after construction.
+    """
+
+    coefficients: dict[int, Fraction]
+    constant: Fraction
+
+
+def variable(letter: str, index: int) -> Linear:
+    """Return the form that is the variable ``X_index`` or ``Y_index``."""
+    return Linear({index if letter == "X" else -1 - index: ONE}, ZERO)
+
+
+def add(terms: Sequence[Linear]) -> Linear:
+    """Return the sum."""
+    largest = max(range(len(terms)), key=lambda k: len(terms[k].coefficients))
+    total = dict(terms[largest].coefficients)
+    constant = terms[largest].constant
+    for k, term in enumerate(terms):
+        if k == largest:
+            continue
+        if term.constant:
+            constant += term.constant
+        for key, coefficient in term.coefficients.items():
+            value = total[key] + coefficient if key in total else coefficient
+            if value:
+                total[key] = value
+            else:
+                del total[key]
+    return Linear(total, constant)
+
+
+def scale(term: Linear, factor: Fraction) -> Linear:
+    """Return the form times a number."""
+    if not factor:
+        return Linear({}, ZERO)
+    return Linear(
+        {key: coefficient * factor for key, coefficient in term.coefficients.items()},
+        term.constant * factor,
+    )
+
+
+def negate(term: Linear) -> Linear:
+    """Return the form times -1."""
+    return Linear({key: -value for key, value in term.coefficients.items()}, -term.constant)
+
+
+def subtract(left: Linear, right: Linear) -> Linear:
+    """Return ``left - right``."""
+    # Nearly all comparisons of a large file are bounds X_i <= c or c <= X_i: the general sum is
+    # not needed for them.
+    if not right.coefficients and not left.constant:
+        return Linear(left.coefficients, -right.constant)
+    if not left.coefficients and not right.constant:
+        return Linear(negate(right).coefficients, left.constant)
+    return add([left, negate(right)])
+
+
+class Quadratic(NamedTuple):
+    """A polynomial of degree at most 2.
+
+    `squares` maps pairs of keys of :class:`Linear`, the smaller one first, to coefficients.
+    """
+
+    linear: Linear
+    squares: dict[tuple[int, int], Fraction]
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether no variable occurs."""
+        return not self.linear.coefficients and not self.squares
+
+    @staticmethod
+    def sum(terms: Sequence[Quadratic]) -> Quadratic:
+        """Return the sum."""
+        linear = add([term.linear for term in terms])
+        largest = max(range(len(terms)), key=lambda k: len(terms[k].squares))
+        total = dict(terms[largest].squares)
+        for k, term in enumerate(terms):
+            if k != largest:
+                for key, coefficient in term.squares.items():
+                    total[key] = total.get(key, ZERO) + coefficient
+                    if not total[key]:
+                        del total[key]
+        return Quadratic(linear, total)
+
+    def times(self, factor: Fraction) -> Quadratic:
+        """Return the polynomial times a number."""
+        squares = {key: value * factor for key, value in self.squares.items()} if factor else {}
+        return Quadratic(scale(self.linear, factor), squares)
+
+    def negated(self) -> Quadratic:
+        """Return the polynomial times -1."""
+        return Quadratic(negate(self.linear), {key: -v for key, v in self.squares.items()})
+
+
+def product(left: Linear, right: Linear) -> Quadratic:
+    """Return the product of two affine forms."""
+    squares: dict[tuple[int, int], Fraction] = {}
+    for i, a in left.coefficients.items():
+        for j, b in right.coefficients.items():
+            key = (i, j) if i <= j else (j, i)
+            squares[key] = squares.get(key, ZERO) + a * b
+    linear = add(
+        [
+            scale(Linear(left.coefficients, ZERO), right.constant),
+            scale(Linear(right.coefficients, ZERO), left.constant),
+            Linear({}, left.constant * right.constant),
+        ]
+    )
+    return Quadratic(linear, {key: value for key, value in squares.items() if value})
+
 
 MAX_DISJUNCTS: Final = 100_000
 MAX_PRODUCT_SIZE: Final = 5_000_000

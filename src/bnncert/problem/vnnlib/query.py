@@ -16,7 +16,18 @@ from itertools import pairwise
 from math import prod
 from typing import Final, NamedTuple
 
-from bnncert.errors import InputError
+from bnncert.errors import FormatError, InputError
+
+
+def error_at(path: str, line: int, found: str, expected: str) -> FormatError:
+    """Return the error for what was found on a line where something else was expected."""
+    return FormatError(f"{path}:{line}: found {found}, expected {expected}")
+
+
+def shown(token: str) -> str:
+    """Return a token of the file as a message quotes it: at most 40 characters."""
+    return repr(token if len(token) <= 40 else token[:37] + "...")
+
 
 CONNECTIVES: Final = frozenset({"and", "or", "not"})
 COMPARISONS: Final[Mapping[str, Callable[[Fraction, Fraction], bool]]] = {

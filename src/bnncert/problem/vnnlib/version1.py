@@ -18,10 +18,25 @@ from itertools import pairwise
 from typing import Final
 
 from bnncert.errors import FormatError
-from bnncert.problem.vnnlib.disjunctive_form import Block, DisjunctiveForm, Formula
-from bnncert.problem.vnnlib.linear_form import Linear, add, negate, scale, subtract, variable
-from bnncert.problem.vnnlib.messages import error_at, shown
-from bnncert.problem.vnnlib.query import COMPARISONS, CONNECTIVES, Instruction, Specification
+from bnncert.problem.vnnlib.disjunctive_form import (
+    Block,
+    DisjunctiveForm,
+    Formula,
+    Linear,
+    add,
+    negate,
+    scale,
+    subtract,
+    variable,
+)
+from bnncert.problem.vnnlib.query import (
+    COMPARISONS,
+    CONNECTIVES,
+    Instruction,
+    Specification,
+    error_at,
+    shown,
+)
 
 MAX_NESTING: Final = 1_000
 MAX_NUMBER_LENGTH: Final = 2_000

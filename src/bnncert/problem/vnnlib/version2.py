@@ -6,31 +6,177 @@ A query of version 2.0 declares a network with tensors of any name and shape and
 numbers are read from their digits and not from the floats of the parser, and the only polynomial
 that is not linear is a Euclidean ball of inputs, ``sum_i (x_i - c_i)^2 <= r^2`` in any arrangement
 of its terms.
+
+The package trusts its input in places: it recurses on nested parentheses, stops at a NUL byte,
+truncates the index 1.5 to 1 and accepts -1 as an index. The text is checked for all of these first.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import json
 import math
 import re
+import sys
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
-from bnncert.errors import FormatError
+from bnncert.errors import FormatError, MissingExtraError
 from bnncert.problem.vnnlib.disjunctive_form import (
     MAX_BOX_ENTRIES,
     MAX_PRODUCT_SIZE,
+    ZERO,
     Block,
     Cylinder,
     DisjunctiveForm,
     Formula,
+    Linear,
+    Quadratic,
+    product,
+    variable,
 )
-from bnncert.problem.vnnlib.linear_form import ZERO, Linear, variable
-from bnncert.problem.vnnlib.messages import error_at, shown
-from bnncert.problem.vnnlib.quadratic_form import Quadratic, add, negate, product, scale
-from bnncert.problem.vnnlib.query import Instruction, IntegerFormat, NumberFormat, Specification
-from bnncert.problem.vnnlib.version1 import AFFIRMED
-from bnncert.problem.vnnlib.version2_text import CheckedText, import_parser, parse
+from bnncert.problem.vnnlib.query import (
+    Instruction,
+    IntegerFormat,
+    NumberFormat,
+    Specification,
+    error_at,
+    shown,
+)
+from bnncert.problem.vnnlib.version1 import AFFIRMED, MAX_NESTING, MAX_NUMBER_LENGTH
+
+# A pair of brackets is one token: its content is checked before the package parses it.
+_TOKEN: Final = re.compile(
+    r'\n|;[^\n]*|"(?:[^"\\]|\\.)*"|\((?:[a-z][a-z-]*)?|\)|\[[^\]]*\]?'
+    r'|[A-Za-z]\w*|-?[0-9][0-9.]*|[^\x00-\x7f]|"',
+    re.DOTALL | re.ASCII,
+)
+_VERSION: Final = re.compile(r"\(vnnlib-version\s*<([0-9]+\.[0-9]+)>")
+_SHAPE: Final = re.compile(r"\[\s*(?:[0-9]{1,9}\s*(?:,\s*[0-9]{1,9}\s*)*)?\]")
+_SYNTAX_ERROR: Final = re.compile(r"at line ([0-9]+), column [0-9]+: '(.*)'\Z", re.DOTALL)
+
+
+def import_parser(path: str) -> Any:
+    """Return the package `vnnlib`; raise if it is missing or too old."""
+    advice = "needs the package vnnlib 1.0 or later: pip install 'bnncert[vnnlib]'"
+    if importlib.util.find_spec("vnnlib") is None:
+        raise MissingExtraError(f"{path}: reading VNN-LIB 2.0 {advice}")
+    package = importlib.import_module("vnnlib")
+    # Releases before 1.0 are a different package of the same name, for VNN-LIB 1.0.
+    if not hasattr(package, "parse_query_string"):
+        raise MissingExtraError(f"{path}: reading VNN-LIB 2.0 {advice}")
+    return package
+
+
+class CheckedText:
+    """The text that the package parses, and the lines of its declarations.
+
+    `checked` differs from the original text in two respects. The ONNX names of inputs and outputs
+    are removed: drafts of the standard have them, the package does not accept them, and they are
+    not needed for a single input and output. The type "Real" of the standard is replaced by
+    "real", which is its name in the package.
+    """
+
+    def __init__(self, path: str, text: str) -> None:
+        self.path = path
+        self.line = 1
+        self.declared: dict[str, list[int]] = {}
+        if "\0" in text:
+            line = text.count("\n", 0, text.index("\0")) + 1
+            raise error_at(path, line, "a NUL byte", "VNN-LIB 2.0 text")
+        heads: list[str] = []
+        pieces: list[str] = []
+        copied = words = 0
+        for match in _TOKEN.finditer(text):
+            token = match[0]
+            first = token[0]
+            instead = token
+            declaring = bool(heads) and heads[-1] in ("declare-input", "declare-output")
+            if first == "(":
+                self._open(heads, token[1:])
+                words = 0
+                version = _VERSION.match(text, match.start())
+                if version is not None and version[1] != "2.0":
+                    raise error_at(path, self.line, f"version <{version[1]}>", "<2.0>")
+            elif first == ")":
+                # The package reports a ')' without '('.
+                del heads[-1:]
+            elif first == "[":
+                if _SHAPE.fullmatch(token) is None:
+                    expected = "whole numbers below 10^9 with commas between"
+                    raise error_at(path, self.line, f"{shown(token)}", expected)
+            elif first == '"':
+                if len(token) == 1:
+                    raise error_at(path, self.line, 'an opening " without its end', 'a closing "')
+                if declaring:
+                    instead = "\n" * token.count("\n")
+            elif first > "\x7f":
+                expected = "ASCII text outside comments"
+                raise error_at(path, self.line, f"character {token!r}", expected)
+            elif first in "-0123456789":
+                self._number(token)
+            elif first.isalpha() and declaring:
+                words += 1
+                # The first word is the name of the tensor, the second its type.
+                if words == 2 and token == "Real":
+                    instead = "real"
+            if instead is not token:
+                pieces += text[copied : match.start()], instead
+                copied = match.end()
+            self.line += token.count("\n")
+        self.checked = "".join([*pieces, text[copied:]])
+
+    def _open(self, heads: list[str], head: str) -> None:
+        heads.append(head)
+        if len(heads) > MAX_NESTING:
+            found = f"more than {MAX_NESTING} nested parentheses"
+            raise error_at(self.path, self.line, found, f"at most {MAX_NESTING}")
+        if head.startswith("declare-"):
+            self.declared.setdefault(head, []).append(self.line)
+
+    def _number(self, token: str) -> None:
+        """Raise if a number does not fit the machine type into which the package reads it."""
+        if len(token) < 19:
+            return
+        fits = len(token) <= MAX_NUMBER_LENGTH and "." in token
+        if fits and token.count(".") == 1:
+            size = abs(float(token + "0"))
+            nothing = not token.strip("-0.")
+            fits = nothing or sys.float_info.min <= size < math.inf
+        if not fits:
+            expected = "whole numbers below 10^18, decimals between 1e-307 and 1e308"
+            raise error_at(self.path, self.line, f"number {shown(token)}", expected)
+
+    def line_of(self, head: str, number: int = 0) -> int:
+        """Return the line of a declaration."""
+        lines = self.declared.get(head, [])
+        return lines[number] if number < len(lines) else 1
+
+
+def parse_tree(package: Any, text: str, path: str) -> Any:
+    """Return the tree of a text; what the package raises becomes a FormatError."""
+    try:
+        return package.parse_query_string(text)
+    except Exception as error:  # the binding translates C++ exceptions to various types
+        raise _translated(str(error), path) from error
+
+
+def _translated(message: str, path: str) -> FormatError:
+    """Translate a message of the package, a syntax error or a JSON list of type errors."""
+    syntax = _SYNTAX_ERROR.search(message)
+    if syntax is not None:
+        found = shown(syntax[2]) if syntax[2] else "the end of the file"
+        return error_at(path, int(syntax[1]), found, "what the syntax of VNN-LIB 2.0 has there")
+    try:
+        first = json.loads(message)["errors"][0]
+        line, what = int(first["line"]), f"{first['message']} {first['offendingSymbol']!r}"
+        hint = str(first["hint"])[:200]
+    except (ValueError, LookupError, TypeError):
+        line, what, hint = 1, "it cannot be parsed", message or "no reason given"
+    return FormatError(f"{path}:{line}: {what}: {hint}")
+
 
 MAX_ELEMENTS: Final = MAX_BOX_ENTRIES // 2
 
@@ -70,7 +216,7 @@ def parse_version2(text: str, path: str) -> Specification:
     """Parse the text of a VNN-LIB 2.0 query; `path` is its name in error messages."""
     package = import_parser(path)
     lines = CheckedText(path, text)
-    tree = parse(package, lines.checked, path)
+    tree = parse_tree(package, lines.checked, path)
     return _TreeReader(package, path, lines).specification(tree)
 
 
@@ -250,10 +396,10 @@ class _TreeReader:
             found = f"arithmetic with inputs of type {self.integers.name}"
             raise self.error(found, "comparisons of single inputs", line)
         if operation == "+":
-            result = add(terms)
+            result = Quadratic.sum(terms)
         elif operation == "-":
-            rest = [negate(term) for term in terms[1:]]
-            result = add([terms[0], *rest]) if rest else negate(terms[0])
+            rest = [term.negated() for term in terms[1:]]
+            result = Quadratic.sum([terms[0], *rest]) if rest else terms[0].negated()
         else:
             result = terms[0]
             for term in terms[1:]:
@@ -263,9 +409,9 @@ class _TreeReader:
 
     def multiply(self, left: Quadratic, right: Quadratic, line: int) -> Quadratic:
         if right.is_constant:
-            return scale(left, right.linear.constant)
+            return left.times(right.linear.constant)
         if left.is_constant:
-            return scale(right, left.linear.constant)
+            return right.times(left.linear.constant)
         if left.squares or right.squares:
             raise self.error("a product of three variables", "at most two (unsupported)", line)
         self.product_size += len(left.linear.coefficients) * len(right.linear.coefficients)
@@ -277,7 +423,7 @@ class _TreeReader:
     def compare(self, operation: str) -> None:
         left, right = self.values[-2:]
         del self.values[-2:]
-        difference = add([left.polynomial, negate(right.polynomial)])
+        difference = Quadratic.sum([left.polynomial, right.polynomial.negated()])
         line = left.line
         differs = operation == "!="
         # The program has no instruction for x != y: it is written as the negation of x = y.
@@ -286,7 +432,7 @@ class _TreeReader:
             self.program.append(Instruction("not", 1))
         literals = []
         for relation in ("<", ">") if differs else AFFIRMED[operation]:
-            form = difference if relation[0] == "<" else negate(difference)
+            form = difference if relation[0] == "<" else difference.negated()
             literals.append(self.literal(form, len(relation) == 1, line))
         join = self.disjunctive.disjoin if differs else self.disjunctive.conjoin
         self.formulas.append((literals[0] if len(literals) == 1 else join(literals, line), line))

@@ -21,8 +21,7 @@ import numpy as np
 
 from bnncert.arrays import FloatArray
 from bnncert.errors import FormatError, InputError
-from bnncert.model.formats.file_content import parse_json, read_bytes, read_text
-from bnncert.model.formats.limits import DEFAULT_LIMITS
+from bnncert.model.formats.file_content import DEFAULT_LIMITS, parse_json, read_bytes, read_text
 from bnncert.model.network import Network
 from bnncert.regions import Box, Grid
 

@@ -9,8 +9,7 @@ import importlib.util
 from pathlib import Path
 
 from bnncert.errors import FormatError, MissingExtraError
-from bnncert.model.formats.file_content import read_text
-from bnncert.model.formats.limits import DEFAULT_LIMITS
+from bnncert.model.formats.file_content import DEFAULT_LIMITS, read_text
 from bnncert.results.config.json_tree import read_json
 from bnncert.results.config.source_tree import Node
 

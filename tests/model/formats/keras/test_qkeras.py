@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from bnncert.model.formats.keras.qkeras import quantised_array, quantiser_of, step_function
+from bnncert.model.formats.keras.quantizers import quantised_array, quantiser_of, step_function
 from bnncert.model.formats.layer_chain import FileLayer
 from tests.model.formats.keras.h5_files import Layers, dense, read, refusal
 from tests.model.formats.onnx.rational_graphs import rounded

@@ -16,7 +16,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from bnncert.engine.replay import OnnxRuntime
 from bnncert.errors import BnncertError
-from bnncert.model.formats.limits import Limits
+from bnncert.model.formats.file_content import Limits
 from bnncert.model.loading import load
 from tests.data.make_larq_fixtures import FOLDER, inputs
 from tests.model.formats.onnx_sketch import Sketch, signs

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 
 from bnncert.errors import BnncertError
-from bnncert.model.formats.onnx.qonnx import QONNX_DOMAINS, ROUNDINGS
+from bnncert.model.formats.onnx.quantisers import QONNX_DOMAINS, ROUNDINGS
 from bnncert.model.network import Network
 from tests.model.formats.onnx.rational_graphs import bounds, evaluate, rounded
 from tests.model.formats.onnx_sketch import Sketch, network_of, signs, ternary

@@ -9,7 +9,8 @@ import pytest
 from bnncert.errors import BnncertError
 from bnncert.model.formats.onnx.folding import FOLDS
 from bnncert.model.formats.onnx.graph import NEWEST_OPSET, OLDEST_OPSET
-from bnncert.model.formats.onnx.reader import HANDLERS, read_onnx
+from bnncert.model.formats.onnx.operators import HANDLERS
+from bnncert.model.formats.onnx.reader import read_onnx
 from bnncert.model.network import Network
 from bnncert.model.source_comparison import compared
 from tests.model.formats.random_onnx.changes import CHANGES, change

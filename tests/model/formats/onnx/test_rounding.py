@@ -24,7 +24,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 import bnncert
 from bnncert.errors import BnncertError
 from bnncert.kernel import check
-from bnncert.model.formats.onnx.clipped_inputs import clipped_graph
+from bnncert.model.formats.onnx.writer import clipped_graph
 from bnncert.model.network import Network
 from tests.in_process import Capture, command_line
 from tests.model.formats.onnx.rational_graphs import evaluate, rounded

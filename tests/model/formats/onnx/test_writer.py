@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bnncert.errors import InputError
 from bnncert.model.description import ModelDescription, Scale, Shift, Stage
-from bnncert.model.formats import write_description
+from bnncert.model.formats.model_files import write_description
 from bnncert.model.formats.onnx import writer as onnx_writer
 from bnncert.model.loading import load
 from bnncert.model.network import Network

@@ -19,10 +19,17 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.errors import BnncertError, FormatError, MissingExtraError, reason
-from bnncert.model.formats.archive import ZIP_MAGIC, open_archive, read_member
-from bnncert.model.formats.file_content import parse_json
+from bnncert.model.formats.file_content import (
+    DEFAULT_LIMITS,
+    ZIP_MAGIC,
+    Limits,
+    open_archive,
+    parse_json,
+    read_member,
+    too_large,
+    too_many,
+)
 from bnncert.model.formats.layer_chain import FileLayer
-from bnncert.model.formats.limits import DEFAULT_LIMITS, Limits, too_large, too_many
 
 #: Members of a .keras archive.
 CONFIG_MEMBER, WEIGHTS_MEMBER = "config.json", "model.weights.h5"

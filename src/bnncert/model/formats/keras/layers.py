@@ -9,18 +9,23 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.model.formats.keras.model import ConfiguredLayer
-from bnncert.model.formats.keras.qkeras import quantised_array, quantiser_of, step_function
-from bnncert.model.formats.keras.quantizers import SIGN_CLASSES, Kernel, activation_of, quantised
+from bnncert.model.formats.keras.quantizers import (
+    SIGN_CLASSES,
+    Kernel,
+    activation_of,
+    quantised,
+    quantised_array,
+    quantiser_of,
+    step_function,
+)
 from bnncert.model.formats.layer_chain import Chain, ConvolutionGeometry, FileLayer, pair
 
 Arrays: TypeAlias = dict[str, npt.NDArray[np.float32]]
 Handler: TypeAlias = Callable[[Chain, FileLayer, dict[str, Any], Arrays], None]
 
 
-def roles_of(configured: ConfiguredLayer) -> list[str]:
+def roles_of(kind: str, options: dict[str, Any]) -> list[str]:
     """Return the arrays that a layer has, in the order in which Keras creates them."""
-    kind, options = configured.layer.kind, configured.options
     if kind == "BatchNormalization":
         flags = {"gamma": options.get("scale", True), "beta": options.get("center", True)}
         return [*(name for name, on in flags.items() if on), "moving_mean", "moving_variance"]
@@ -30,9 +35,8 @@ def roles_of(configured: ConfiguredLayer) -> list[str]:
     return [*weighted[0], *(["bias"] if options.get("use_bias", True) else [])]
 
 
-def apply_layer(chain: Chain, configured: ConfiguredLayer, arrays: Arrays) -> None:
+def apply_layer(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
     """Apply one layer; raise if it is not part of a binary network."""
-    layer, options = configured.layer, configured.options
     handler = HANDLERS.get(layer.kind)
     weighted = _weighted(layer.kind)
     if handler is None and weighted is None:

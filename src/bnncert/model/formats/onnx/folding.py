@@ -13,13 +13,6 @@ import onnx
 
 from bnncert.arrays import FloatArray
 from bnncert.errors import FormatError
-from bnncert.model.formats.onnx.constants import (
-    Tensor,
-    clip_range,
-    integer_list,
-    scalar,
-    target_type,
-)
 from bnncert.model.formats.onnx.graph import LARGEST_CONSTANT, OnnxNode, tensor_array
 from bnncert.model.formats.onnx.shapes import (
     axes_of,
@@ -28,6 +21,13 @@ from bnncert.model.formats.onnx.shapes import (
     permutation,
     reduction_axes,
     shape_of,
+)
+from bnncert.model.formats.onnx.value import (
+    Tensor,
+    clip_range,
+    integer_list,
+    scalar,
+    target_type,
 )
 
 Fold: TypeAlias = Callable[[OnnxNode, Sequence[Any], int], Any]

@@ -20,10 +20,8 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import numpy_helper
 
 from bnncert.errors import BnncertError, FormatError, UnsupportedModelError, reason
-from bnncert.model.formats.limits import DEFAULT_LIMITS, Limits
-from bnncert.model.formats.onnx.element_types import PLAIN_TYPES
-from bnncert.model.formats.onnx.external import embed_external_data
-from bnncert.model.formats.onnx.size import check_size
+from bnncert.model.formats.file_content import DEFAULT_LIMITS, Limits
+from bnncert.model.formats.onnx.external import PLAIN_TYPES, check_size, embed_external_data
 
 #: Before opset 7 broadcasting had different rules; later opsets than the newest are not known.
 OLDEST_OPSET, NEWEST_OPSET = 7, 28

@@ -8,30 +8,92 @@ where the first count is over thresholds at which the step is taken and the seco
 which it is not (`strict`), and s_k = sign(v - t_k) with the value +1 or -1 at zero.  So a neuron
 with K + 1 levels is K sign neurons with the same weights.  Since sign(-v) with +1 at zero is the
 negative of sign(v) with -1 at zero, strict steps are negated neurons, and all signs of one stage
-have the same value at zero.
+have the same value at zero.  The signs of one position are in the order of their thresholds:
+s_1 >= s_2 >= .. >= s_K.
 
-The signs of one position are in the order of their thresholds: s_1 >= s_2 >= .. >= s_K.
+Steps g that follow a Clip are affine and monotone.  A sign or a level compares g(clip(v)) with a
+threshold t that lies inside the range of g over [low, high], and there
+
+    g(clip(v)) >= t   if and only if   g(v) >= t,
+
+so the Clip is left out.  A comparison with a threshold outside of the range is constant.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, IntArray
-from bnncert.model.description import Divide, Scale, Shift, take_step
+from bnncert.model.description import Divide, Scale, Shift, step_arrays, take_step
 from bnncert.model.formats.onnx.exact import tidy
 from bnncert.model.formats.onnx.graph import LARGEST_VALUE, OnnxNode
-from bnncert.model.formats.onnx.operands import arithmetic_value
-from bnncert.model.formats.onnx.ranges import clipped_ranges
-from bnncert.model.formats.onnx.stages import add_stage, stage_of
-from bnncert.model.formats.onnx.value import GraphWalk, Value, positions
-from bnncert.model.formats.onnx.windows import MOST_CONNECTIONS
+from bnncert.model.formats.onnx.shapes import MOST_CONNECTIONS
+from bnncert.model.formats.onnx.value import (
+    GraphWalk,
+    Value,
+    add_stage,
+    arithmetic_value,
+    positions,
+    stage_of,
+)
 from bnncert.model.matrices import csr_matrix
+
+#: A rational, or an infinity.
+Bound: TypeAlias = Fraction | float
+
+
+@dataclass(frozen=True, eq=False)
+class ClippedRanges:
+    """The different ranges [low, high] of the positions of a value, and which one each has."""
+
+    different: list[tuple[Bound, Bound]]
+    which: IntArray
+
+
+def clipped_ranges(value: Value) -> ClippedRanges | None:
+    """Return the ranges of the positions of a clipped value; None if it is not clipped."""
+    clip = value.clip
+    if clip is None:
+        return None
+    after = value.steps[clip.after :]
+    if not after:
+        start = _bound(clip.low), _bound(clip.high)
+        return ClippedRanges([start], np.zeros(value.size, dtype=np.int64))
+    table = np.column_stack([step_arrays(step)[0] for step in after])
+    rows, which = np.unique(table, axis=0, return_inverse=True)
+    kinds = [type(step) for step in after]
+    found = [_moved((_bound(clip.low), _bound(clip.high)), kinds, row) for row in rows.tolist()]
+    return ClippedRanges(found, which.reshape(-1).astype(np.int64))
+
+
+def _bound(number: float) -> Bound:
+    return number if np.isinf(number) else Fraction(number)
+
+
+def _moved(
+    bounds: tuple[Bound, Bound], kinds: Sequence[type], numbers: Sequence[float]
+) -> tuple[Bound, Bound]:
+    """Return the range after steps, each with its one number."""
+    low, high = bounds
+    for kind, number in zip(kinds, map(Fraction, numbers), strict=True):
+        if kind is Shift:
+            low, high = low + number, high + number
+        elif kind is Scale and number == 0:
+            low, high = Fraction(0), Fraction(0)
+        elif kind is Scale:
+            low, high = low * number, high * number
+        else:
+            assert kind is Divide, "only arithmetic with constants may follow a Clip"
+            low, high = low / number, high / number
+        if kind is not Shift and number < 0:
+            low, high = high, low
+    return low, high
 
 
 @dataclass(frozen=True, eq=False)

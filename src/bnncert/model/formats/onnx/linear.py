@@ -22,7 +22,6 @@ from bnncert.model.description import (
     WeightBits,
     take_step,
 )
-from bnncert.model.formats.onnx.constants import Tensor, exact_floats, integer_list, scalar
 from bnncert.model.formats.onnx.exact import (
     InexactError,
     compose,
@@ -33,15 +32,27 @@ from bnncert.model.formats.onnx.exact import (
 )
 from bnncert.model.formats.onnx.graph import LARGEST_VALUE, OnnxNode
 from bnncert.model.formats.onnx.levels import expanded
-from bnncert.model.formats.onnx.operands import constant, plain, spread
-from bnncert.model.formats.onnx.shapes import axes_of, reduction_axes
-from bnncert.model.formats.onnx.value import GraphWalk, Operand, Value, positions
-from bnncert.model.formats.onnx.windows import (
+from bnncert.model.formats.onnx.shapes import (
     MOST_CONNECTIONS,
+    axes_of,
     convolution_matrix,
     image_of,
     incidence,
+    reduction_axes,
     windows_of,
+)
+from bnncert.model.formats.onnx.value import (
+    GraphWalk,
+    Operand,
+    Tensor,
+    Value,
+    constant,
+    exact_floats,
+    integer_list,
+    plain,
+    positions,
+    scalar,
+    spread,
 )
 from bnncert.model.matrices import as_sparse, csr_matrix, factor_dense, incidence_matrix
 

@@ -21,10 +21,16 @@ from bnncert.model.description import (
 from bnncert.model.formats.onnx.exact import relabelled, row_values, tidy
 from bnncert.model.formats.onnx.graph import OnnxNode
 from bnncert.model.formats.onnx.levels import pooled_levels, sum_of_signs
-from bnncert.model.formats.onnx.operands import plain
-from bnncert.model.formats.onnx.stages import add_stage, rows_of
-from bnncert.model.formats.onnx.value import GraphWalk, Operand, Value, positions
-from bnncert.model.formats.onnx.windows import image_of, incidence, windows_of
+from bnncert.model.formats.onnx.shapes import image_of, incidence, windows_of
+from bnncert.model.formats.onnx.value import (
+    GraphWalk,
+    Operand,
+    Value,
+    add_stage,
+    plain,
+    positions,
+    rows_of,
+)
 from bnncert.model.matrices import incidence_matrix, scale_rows
 
 

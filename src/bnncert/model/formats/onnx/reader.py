@@ -3,65 +3,186 @@
 The graph is interpreted from its input to its output.  Between two signs all operations must be
 affine (or a maximum over windows); they are kept with the numbers and in the order of the file.
 An operation that cannot be represented exactly raises an error that names its node.
+
+The package `onnx` contains the specification of each operator in each version of the operator
+set.  A node that violates it, or that has an attribute which this version does not define, raises
+an error: ignoring an unknown attribute would change the network.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+import onnx
 
 from bnncert.arrays import FloatArray
 from bnncert.errors import FormatError, UnsupportedModelError
-from bnncert.model.description import Divide, ModelDescription, Normalise, Scale, Shift
-from bnncert.model.formats.limits import DEFAULT_LIMITS, Limits
-from bnncert.model.formats.onnx.constants import exact_floats, scalar, target_type
+from bnncert.model.description import ModelDescription
+from bnncert.model.formats.file_content import DEFAULT_LIMITS, Limits
 from bnncert.model.formats.onnx.folding import FOLDS, fold
 from bnncert.model.formats.onnx.graph import Graph, OnnxNode, parse_graph, tensor_array
-from bnncert.model.formats.onnx.linear import (
-    average_pool,
-    convolution,
-    gemm,
-    matmul,
-    pad,
-    reduction,
+from bnncert.model.formats.onnx.operators import (
+    HANDLERS,
+    LEVEL_HANDLERS,
 )
-from bnncert.model.formats.onnx.max_pooling import max_pool
-from bnncert.model.formats.onnx.operands import (
-    arithmetic_value,
-    constant,
-    depending,
-    plain,
-    refuse_unbounded,
-    spread,
+from bnncert.model.formats.onnx.quantisers import (
+    CONSTANT_QUANTISERS,
+    check_domain,
 )
-from bnncert.model.formats.onnx.qonnx import CONSTANT_QUANTISERS, QUANTISERS, check_domain
-from bnncert.model.formats.onnx.rounded_inputs import OPERATORS, round_off
-from bnncert.model.formats.onnx.schema import check_node
 from bnncert.model.formats.onnx.session import onnx_execution
-from bnncert.model.formats.onnx.shapes import axis_of, new_shape, permutation, shape_of
-from bnncert.model.formats.onnx.signs import bipolar_quant, choose, clip, compare, negate, sign
-from bnncert.model.formats.onnx.stages import output_stage
+from bnncert.model.formats.onnx.shapes import shape_of
 from bnncert.model.formats.onnx.value import (
-    INTEGERS,
-    LARGEST_INTEGER,
-    MOST_INTEGER_STEPS,
     GraphWalk,
     Operand,
     Value,
+    output_stage,
     positions,
+    refuse_unbounded,
 )
 from bnncert.model.formats.weight_arrays import bound_array
 
+ElementType: TypeAlias = "np.dtype[Any]"
+
+#: Element types of tensors that are read, as the specification writes them.
+TYPE_NAMES: dict[str, str] = {
+    "bool": "tensor(bool)",
+    "float16": "tensor(float16)",
+    "float32": "tensor(float)",
+    "float64": "tensor(double)",
+    **{
+        f"{sign}int{bits}": f"tensor({sign}int{bits})"
+        for sign in ("", "u")
+        for bits in (8, 16, 32, 64)
+    },
+}
+
+#: Attributes that are 0 or 1; runtimes interpret other numbers differently.
+FLAGS = frozenset(
+    {
+        *("allowzero", "ceil_mode", "count_include_pad", "keepdims", "noop_with_empty_axes"),
+        *("saturate", "select_last_index", "spatial", "storage_order", "training_mode"),
+        *("transA", "transB"),
+    }
+)
+
+_QUANT = {"signed": "INT", "narrow": "INT", "rounding_mode": "STRING"}
+
+#: The operators of QONNX, which the package `onnx` does not define: the number of their inputs,
+#: their attributes and types, and those among them that must be given.
+QONNX_OPERATORS: dict[str, tuple[int, dict[str, str], tuple[str, ...]]] = {
+    "BipolarQuant": (2, {}, ()),
+    **dict.fromkeys(("Quant", "IntQuant"), (4, _QUANT, ("signed", "narrow"))),
+    "MultiThreshold": (
+        2,
+        {"out_dtype": "STRING", "out_scale": "FLOAT", "out_bias": "FLOAT", "data_layout": "STRING"},
+        (),
+    ),
+}
+
+
+def check_node(node: OnnxNode, types: Sequence[ElementType | None], opset: int) -> None:
+    """Raise if the specification in this operator set does not allow a node.
+
+    Parameters
+    ----------
+    types
+        The element type of each input; None for an input that is left out.
+    """
+    if node.op in QONNX_OPERATORS:
+        _check_quantiser(node, types)
+        return
+    try:
+        schema = onnx.defs.get_schema(node.op, max_inclusive_version=opset)
+    except onnx.defs.SchemaError as error:
+        raise node.unsupported(f"operator set {opset} has no such operator") from error
+    if schema.deprecated:
+        raise node.unsupported(f"operator set {opset} has no such operator any more")
+    _check_attributes(node, schema, opset)
+    _check_inputs(node, schema, types, opset)
+    if not schema.min_output <= len(node.outputs) <= schema.max_output:
+        raise FormatError(
+            f"{node.place}: {len(node.outputs)} outputs; expected "
+            f"{_range(schema.min_output, schema.max_output)}"
+        )
+
+
+def _check_quantiser(node: OnnxNode, types: Sequence[ElementType | None]) -> None:
+    count, attributes, required = QONNX_OPERATORS[node.op]
+    if len(types) != count or None in types:
+        raise node.unsupported(f"{len(types)} inputs; expected {count}")
+    if types[0] != types[1] or any(kind is not None and kind.kind != "f" for kind in types):
+        raise node.unsupported(f"its inputs have types {types[0]} and {types[1]}; expected floats")
+    for name, attribute in node.attributes.items():
+        if name not in attributes:
+            raise node.unsupported(f"attribute {name} is not known")
+        if attribute.type != onnx.AttributeProto.AttributeType.Value(attributes[name]):
+            raise FormatError(f"{node.place}: attribute {name} is not of type {attributes[name]}")
+    for name in required:
+        if name not in node.attributes:
+            raise FormatError(f"{node.place}: attribute {name} is missing")
+
+
+def _check_attributes(node: OnnxNode, schema: Any, opset: int) -> None:
+    for name, attribute in node.attributes.items():
+        if name not in schema.attributes:
+            raise node.unsupported(
+                f"attribute {name} is not known in operator set {opset} (version "
+                f"{schema.since_version} of the operator)"
+            )
+        if attribute.ref_attr_name:
+            raise node.unsupported(f"attribute {name} refers to an attribute of a function")
+        expected = schema.attributes[name].type.value
+        if attribute.type != expected:
+            kind = onnx.AttributeProto.AttributeType.Name(expected)
+            raise FormatError(f"{node.place}: attribute {name} is not of type {kind}")
+        if name in FLAGS and attribute.i not in (0, 1):
+            raise node.unsupported(f"attribute {name} is {attribute.i}; expected 0 or 1")
+    for name, entry in schema.attributes.items():
+        if entry.required and name not in node.attributes:
+            raise FormatError(f"{node.place}: attribute {name} is missing")
+
+
+def _check_inputs(
+    node: OnnxNode, schema: Any, types: Sequence[ElementType | None], opset: int
+) -> None:
+    if not schema.min_input <= len(types) <= schema.max_input:
+        raise FormatError(
+            f"{node.place}: {len(types)} inputs; expected "
+            f"{_range(schema.min_input, schema.max_input)} in operator set {opset}"
+        )
+    bound: dict[str, ElementType] = {}
+    for number, kind in enumerate(types):
+        # A variadic input is the last one of the list and describes all that follow.
+        formal = schema.inputs[min(number, len(schema.inputs) - 1)]
+        if kind is None:
+            if formal.option != onnx.defs.OpSchema.FormalParameterOption.Optional:
+                raise FormatError(f"{node.place}: its input {formal.name} is missing")
+            continue
+        if TYPE_NAMES.get(kind.name) not in formal.types:
+            raise node.unsupported(
+                f"its input {formal.name} has type {kind}, which operator set {opset} does not "
+                "allow here, or which is not supported"
+            )
+        first = bound.setdefault(formal.type_str, kind)
+        if first != kind:
+            raise FormatError(f"{node.place}: its inputs have types {first} and {kind}")
+
+
+def _range(least: int, most: int) -> str:
+    if least == most:
+        return str(least)
+    # A variadic operator has the largest 32-bit integer here.
+    return f"{least} to {most}" if most < 2**31 - 1 else f"{least} or more"
+
+
 #: Prefix of the metadata that bnncert writes.
 OWN_METADATA = "bnncert."
-
-Handler: TypeAlias = Callable[[GraphWalk, OnnxNode, Sequence[Operand]], Value]
 
 
 def read_onnx(
@@ -201,181 +322,3 @@ def _result(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Ope
                 "normalisation and pooling)"
             )
         return handler(walk, node, operands)
-
-
-# -- operators that only move entries -----------------------------------------------------
-
-
-def _mover(operand: Operand, node: OnnxNode) -> Value:
-    value = depending(operand, node)
-    if value.transform == "argmax":
-        raise node.unsupported("ArgMax must be the last operation of the network")
-    return value
-
-
-def _same(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
-    if node.op == "Dropout":
-        ratio, training = ([*operands[1:], None, None])[:2]
-        if ratio is not None:
-            scalar(constant(ratio, node, "its ratio"), node, "its ratio")
-        if training is not None and scalar(constant(training, node, "its mode"), node, "its mode"):
-            raise node.unsupported("dropout in training mode")
-    return _mover(operands[0], node)
-
-
-def _cast(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
-    value = _mover(operands[0], node)
-    target = np.dtype(target_type(node))
-    if value.kind == "bool":
-        if target.name not in ("float16", "float32", "float64") and target not in INTEGERS:
-            # 2 x - 1 of an unsigned 0 is not -1.
-            raise node.unsupported(f"a truth value as {target}; expected a float or int32, int64")
-        half = value.uniformly(0.5)
-        value = replace(value, dtype=target)
-        return value.then(Scale(half)).then(Shift(half))
-    signs = value.is_signs and not value.steps
-    exact = value.kind == "integer" or signs or target.itemsize >= value.dtype.itemsize
-    if target.name not in ("float32", "float64") or not exact:
-        raise node.unsupported(f"a conversion from {value.dtype} to {target} may round")
-    return replace(value, dtype=target)
-
-
-def _reshape(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
-    """Reshape, Flatten, Squeeze and Unsqueeze."""
-    value = _mover(operands[0], node)
-    what = "the new shape" if node.op == "Reshape" else "its list of axes"
-    for operand in operands[1:]:
-        constant(operand, node, what)
-    return value.reshaped(new_shape(node, operands, value.shape, walk.opset))
-
-
-def _transpose(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
-    value = _mover(operands[0], node)
-    return value.transposed(permutation(node, len(value.shape)))
-
-
-# -- elementwise arithmetic ---------------------------------------------------------------
-
-
-def _arithmetic(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
-    left, right = operands[0], operands[1]
-    value = arithmetic_value(left if isinstance(left, Value) else right, node, ("real", "integer"))
-    other = constant(right if isinstance(left, Value) else left, node, "its other input")
-    shape, numbers = spread(value, other, node)
-    value = value.reshaped(shape)
-    reverse = not isinstance(left, Value)
-    if value.kind == "integer" and (
-        len(value.steps) > MOST_INTEGER_STEPS or np.any(np.abs(numbers) > LARGEST_INTEGER)
-    ):
-        raise node.unsupported("arithmetic on integers that may overflow")
-    if node.op == "Mul":
-        return value.then(Scale(numbers))
-    if node.op == "Add":
-        return value.then(Shift(numbers))
-    if node.op == "Sub" and reverse:
-        return value.then(Scale(value.uniformly(-1.0))).then(Shift(numbers))
-    if node.op == "Sub":
-        return value.then(Shift(-numbers))
-    if reverse:
-        raise node.unsupported("divides by something that depends on the network's input")
-    if value.kind == "integer":
-        raise node.unsupported("a division of integers")
-    if np.any(numbers == 0):
-        raise node.unsupported("division by zero")
-    return value.then(Divide(numbers))
-
-
-def _negative(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
-    value = arithmetic_value(operands[0], node)
-    return value.then(Scale(value.uniformly(-1.0)))
-
-
-def _batch_normalisation(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
-    value = plain(operands[0], node)
-    if len(operands) != 5:
-        raise FormatError(f"{node.place}: {len(operands)} inputs; expected 5")
-    # Before operator set 14, several outputs mean training mode.
-    if node.integer("training_mode", 0) or any(node.outputs[1:]):
-        raise node.unsupported("training mode (more outputs than one)")
-    if node.integer("spatial", 1) != 1:
-        raise node.unsupported("statistics for single positions")
-    if len(value.shape) < 2:
-        raise node.unsupported(f"its input has shape {value.shape}; expected (1, C, ...)")
-    channels = value.shape[1]
-    arrays = []
-    for operand, what in zip(operands[1:], ("scale", "bias", "mean", "variance"), strict=True):
-        array = exact_floats(constant(operand, node, f"its {what}"), node, f"its {what}")
-        if array.shape != (channels,):
-            raise FormatError(
-                f"{node.place}: {what} of shape {array.shape} for {channels} channels"
-            )
-        wide = array.reshape(1, channels, *(1,) * (len(value.shape) - 2))
-        arrays.append(np.broadcast_to(wide, value.shape).reshape(-1).copy())
-    gamma, beta, mean, variance = arrays
-    epsilon = value.uniformly(node.number("epsilon", 1e-5))
-    if np.any(variance + epsilon <= 0):
-        raise node.unsupported("variance + epsilon is not positive")
-    return value.then(Normalise(gamma, beta, mean, variance, epsilon))
-
-
-# -- the end of a network -----------------------------------------------------------------
-
-
-def _softmax(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
-    value = plain(operands[0], node)
-    rank = len(value.shape)
-    axis = axis_of(node, node.integer("axis", 1 if walk.opset < 13 else -1), rank)
-    # Before opset 13 softmax runs over all axes from `axis` on.
-    over = value.shape[axis:] if walk.opset < 13 else value.shape[axis : axis + 1]
-    if math.prod(over) != value.size:
-        raise node.unsupported(f"axis {axis} of shape {value.shape} does not hold all scores")
-    return replace(value, transform="softmax")
-
-
-def _argmax(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
-    value = _mover(operands[0], node)
-    # Softmax keeps the order of the scores.
-    value = plain(replace(value, transform="scores"), node)
-    axis = axis_of(node, node.integer("axis", 0), len(value.shape))
-    if value.shape[axis] != value.size:
-        raise node.unsupported(f"axis {axis} of shape {value.shape} does not hold all scores")
-    if node.integer("select_last_index", 0):
-        raise node.unsupported("select_last_index decides ties for the last class")
-    return replace(value, transform="argmax")
-
-
-#: The operators that are supported on values that depend on the input.
-HANDLERS: dict[str, Handler] = {
-    "Identity": _same,
-    "Dropout": _same,
-    "Cast": _cast,
-    **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), _reshape),
-    "Transpose": _transpose,
-    **dict.fromkeys(("Add", "Sub", "Mul", "Div"), _arithmetic),
-    "Neg": _negative,
-    "BatchNormalization": _batch_normalisation,
-    "MatMul": matmul,
-    "Gemm": gemm,
-    "Conv": convolution,
-    "AveragePool": average_pool,
-    **dict.fromkeys(("GlobalAveragePool", "ReduceMean", "ReduceSum"), reduction),
-    "Pad": pad,
-    "MaxPool": max_pool,
-    "GlobalMaxPool": max_pool,
-    "Sign": sign,
-    "BipolarQuant": bipolar_quant,
-    **dict.fromkeys(("Greater", "GreaterOrEqual", "Less", "LessOrEqual"), compare),
-    "Not": negate,
-    "Where": choose,
-    "Clip": clip,
-    "Softmax": _softmax,
-    "LogSoftmax": _softmax,
-    "ArgMax": _argmax,
-}
-
-#: Further ones: activations with several levels, and what comes before them.
-LEVEL_HANDLERS: dict[str, Handler] = {
-    "Relu": clip,
-    **dict.fromkeys(OPERATORS, round_off),
-    **QUANTISERS,
-}

@@ -1,6 +1,6 @@
-"""The tensor that depends on the network's input, at one point of the graph.
+"""The operands of a node: constants, and the tensor that depends on the network's input.
 
-Position k of the tensor, flattened in C order, is
+Position k of that tensor, flattened in C order, is
 
     steps_k( max over the window of  factor_r * <row_r, y>  )      r = index[k]
 
@@ -10,13 +10,17 @@ of y itself (and `index` a permutation of them); without a window, there is no m
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import onnx
 
 from bnncert.arrays import FloatArray, IntArray
+from bnncert.errors import FormatError
 from bnncert.model.description import (
     Convolution,
     Divide,
@@ -24,12 +28,74 @@ from bnncert.model.description import (
     OutputTransform,
     Scale,
     Shift,
+    SignZero,
     Stage,
     WeightBits,
     take_step,
 )
-from bnncert.model.formats.onnx.constants import Tensor
-from bnncert.model.formats.onnx.graph import OnnxNode
+from bnncert.model.formats.onnx.exact import row_values, tidy
+from bnncert.model.formats.onnx.external import PLAIN_TYPES
+from bnncert.model.formats.onnx.graph import LARGEST_VALUE, OnnxNode, type_name
+from bnncert.model.matrices import csr_matrix, factor_sparse, scale_rows
+
+Tensor: TypeAlias = npt.NDArray[Any]
+
+
+def exact_floats(array: Tensor, node: OnnxNode, what: str) -> FloatArray:
+    """Return the numbers of a tensor as float64, where all of them are finite and fit."""
+    try:
+        with np.errstate(invalid="ignore"):
+            floats: FloatArray = array.astype(np.float64)
+    except (ValueError, TypeError) as error:
+        raise node.unsupported(f"{what} has type {array.dtype}; expected numbers") from error
+    if not np.all(np.isfinite(floats)):
+        raise node.unsupported(f"NaN or infinity in {what}")
+    if array.dtype.kind in "iu" and np.any(np.abs(floats) >= 2.0**53):
+        raise node.unsupported(f"integers larger than 2^53 in {what}")
+    return floats
+
+
+def integer_list(array: Tensor | None, node: OnnxNode, what: str) -> tuple[int, ...] | None:
+    """Return a constant list of integers (axes, pads, a shape)."""
+    if array is None:
+        return None
+    if array.dtype.kind not in "iu" or array.ndim > 1:
+        raise FormatError(
+            f"{node.place}: {what} has type {array.dtype} and shape {array.shape}; expected a list "
+            "of integers"
+        )
+    return tuple(int(n) for n in array.reshape(-1))
+
+
+def scalar(tensor: Tensor, node: OnnxNode, what: str, axes: int = 0) -> Any:
+    """Return the only entry of a tensor with at most `axes` axes."""
+    if tensor.size != 1 or tensor.ndim > axes:
+        raise node.unsupported(f"{what} has shape {tensor.shape}; expected a single number")
+    return tensor.reshape(-1)[0]
+
+
+def target_type(node: OnnxNode) -> np.dtype[Any]:
+    """Return the NumPy type to which a Cast converts."""
+    code = node.integer("to", 0)
+    if code not in PLAIN_TYPES:
+        raise node.unsupported(f"a conversion to element type {type_name(code)}")
+    target: np.dtype[Any] = onnx.helper.tensor_dtype_to_np_dtype(code)
+    return target
+
+
+def clip_range(node: OnnxNode, operands: Sequence[Any], opset: int) -> tuple[Any, Any]:
+    """Return the bounds of a Clip, None where there is no bound."""
+    if opset < 11:
+        largest = float(np.finfo(np.float32).max)
+        return node.number("min", -largest), node.number("max", largest)
+    low, high = (
+        None if bound is None else scalar(bound, node, "a bound")
+        for bound in [*operands[1:3], None, None][:2]
+    )
+    if any(bound is not None and np.isnan(bound) for bound in (low, high)):
+        raise node.unsupported("a bound is not a number")
+    return low, high
+
 
 #: Integer types of values; unsigned types are excluded because they do not contain -1.
 INTEGERS = (np.dtype(np.int32), np.dtype(np.int64))
@@ -153,3 +219,161 @@ class GraphWalk:
 def positions(count: int) -> npt.NDArray[np.int64]:
     """Return 0, 1, .., count - 1."""
     return np.arange(count, dtype=np.int64)
+
+
+def rows_of(value: Value) -> Any:
+    """Return the rows that `index` selects, for a value without windows."""
+    if value.matrix is None:
+        one = np.ones(value.size, dtype=np.int8)
+        shape = (value.size, value.width)
+        return csr_matrix(one, value.index, positions(value.size + 1), shape)
+    if np.array_equal(value.index, positions(value.matrix.shape[0])):
+        return value.matrix
+    return value.matrix[value.index]
+
+
+def stage_of(value: Value, name: str, sign_zero: SignZero | None, as_written: bool) -> Stage:
+    """Return the stage that a sign of this value ends."""
+    steps, pool, convolution = value.steps, None, value.convolution
+    other_terms = value.other_terms
+    if value.pool is None:
+        weights = rows_of(value)
+        if value.factor is not None:
+            steps = (Scale(value.factor[value.index]), *steps)
+        used = value.index
+    else:
+        windows = value.pool[value.index]
+        # Positions that are in no window are not computed.
+        used, column = np.unique(windows.indices, return_inverse=True)
+        pool = tidy(
+            csr_matrix(
+                windows.data, column.astype(np.int32), windows.indptr, (windows.shape[0], used.size)
+            )
+        )
+        weights = value.matrix
+        if used.size != weights.shape[0]:
+            weights = weights[used]
+    if not as_written and not np.all(np.abs(weights.data) == 1):
+        split = factor_sparse(weights)
+        if split is not None:
+            factor: FloatArray | None = split[1]
+            if pool is not None:
+                factor = row_values(pool, split[1])
+            if factor is not None:
+                # A kernel that is described beside its matrix was factored with it.
+                weights, convolution, other_terms = split[0], None, True
+                steps = (Scale(factor), *steps)
+    if convolution is not None:
+        convolution = replace(convolution, rows=used.astype(np.int64))
+    return Stage(
+        weights=weights,
+        steps=steps,
+        name=name,
+        sign_zero=sign_zero,
+        pool=pool,
+        structural=value.structural or as_written,
+        convolution=convolution,
+        bits=value.bits,
+        other_terms=other_terms,
+    )
+
+
+def output_stage(value: Value) -> Stage:
+    """Return the stage of the scores: no sign, and factors multiplied back into the rows."""
+    weights = rows_of(value).astype(np.float64)
+    if value.factor is not None:
+        # A row was split into a factor and -1, 0, 1: multiplying them again is exact.
+        weights = scale_rows(weights, value.factor[value.index])
+    return Stage(
+        weights=weights,
+        steps=value.steps,
+        name=value.name or "output",
+        structural=True,
+        bits=value.bits,
+        other_terms=value.other_terms,
+    )
+
+
+def add_stage(walk: GraphWalk, value: Value, stage: Stage, open_stages: tuple[int, ...]) -> Value:
+    """Add a stage and return its signs in the shape of `value`."""
+    walk.stages.append(stage)
+    return Value(
+        shape=value.shape,
+        index=positions(value.size),
+        width=value.size,
+        signs=True,
+        dtype=value.dtype,
+        open_stages=open_stages,
+    )
+
+
+def depending(operand: Operand, node: OnnxNode) -> Value:
+    """Return an operand that must depend on the network's input."""
+    if not isinstance(operand, Value):
+        raise node.unsupported("expected its first input to depend on the network's input")
+    return operand
+
+
+def refuse_unbounded(value: Value) -> None:
+    """Raise for a rounded value with infinitely many levels."""
+    if value.rounding is not None:
+        raise value.rounding.unsupported(
+            "it rounds values without bounds, which are not always integers; clip them before "
+            "or after it (torch.clamp), or, if they are the network's inputs, with bnncert convert "
+            "MODEL.onnx CLIPPED.onnx --clip LOW HIGH"
+        )
+
+
+def plain(operand: Operand, node: OnnxNode, kinds: tuple[str, ...] = ("real",)) -> Value:
+    """Return an operand as a value that arithmetic is defined for; raise if it is not one."""
+    value = depending(operand, node)
+    refuse_unbounded(value)
+    if value.transform != "scores":
+        raise node.unsupported(f"{value.transform} must be the last operation of the network")
+    if value.clip is not None:
+        raise node.unsupported(
+            f"after {value.clip.node} only a sign or a quantiser is supported (a binary network "
+            "has no other activations)"
+        )
+    if value.kind not in kinds:
+        raise node.unsupported(f"its input has type {value.kind}; expected {' or '.join(kinds)}")
+    if value.dtype == np.float16:
+        raise node.unsupported("float16 rounds even sums of signs; convert the model to float32")
+    return value
+
+
+def arithmetic_value(operand: Operand, node: OnnxNode, kinds: tuple[str, ...] = ("real",)) -> Value:
+    """Return an operand as `plain` does, but it may be clipped."""
+    value = depending(operand, node)
+    plain(replace(value, clip=None), node, kinds)
+    return value
+
+
+def constant(operand: Operand, node: OnnxNode, what: str) -> Tensor:
+    """Return an operand that must be constant."""
+    if isinstance(operand, Value):
+        raise node.unsupported(
+            f"{what} depends on the network's input; two such inputs of one node (a residual "
+            "connection or a branch) are not supported"
+        )
+    if operand is None:
+        raise node.unsupported(f"{what} is missing")
+    return operand
+
+
+def spread(
+    value: Value, tensor: Tensor, node: OnnxNode, what: str = "its constant"
+) -> tuple[tuple[int, ...], FloatArray]:
+    """Broadcast a constant against a value; return the shape and one number per position."""
+    floats = exact_floats(tensor, node, what)
+    try:
+        shape = np.broadcast_shapes(value.shape, floats.shape)
+    except ValueError as error:
+        raise node.unsupported(
+            f"{what} of shape {floats.shape} does not fit shape {value.shape}"
+        ) from error
+    if math.prod(shape) != value.size or value.size > LARGEST_VALUE:
+        raise node.unsupported(
+            f"{what} of shape {floats.shape} would repeat a tensor of shape {value.shape}"
+        )
+    return shape, np.broadcast_to(floats, shape).reshape(-1).copy()

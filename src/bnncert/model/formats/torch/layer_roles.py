@@ -13,7 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
+from bnncert.errors import MissingExtraError
 from bnncert.model.description import ModelDescription, SignZero
+from bnncert.model.formats.file_content import DEFAULT_LIMITS, too_many
 from bnncert.model.formats.layer_chain import Chain, ConvolutionGeometry, FileLayer, pair
 
 Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
@@ -65,6 +67,32 @@ def describe_layers(
 def apply_layer(chain: Chain, entry: TorchLayer, kind: str) -> None:
     """Apply a layer of one of the types above."""
     _HANDLERS[kind](chain, entry)
+
+
+def tensor_array(tensor: Any, layer: FileLayer, what: str) -> npt.NDArray[Any]:
+    """Return a tensor as an array of its own type, which must be exact in float64."""
+    try:
+        array: npt.NDArray[Any] = tensor.detach().cpu().numpy()
+    except (TypeError, RuntimeError, AttributeError) as error:
+        raise layer.unsupported(f"its {what} is not a plain tensor of numbers") from error
+    # With strides of 0 a few bytes can represent any number of entries.
+    if array.size > DEFAULT_LIMITS.matrix:
+        limit = DEFAULT_LIMITS.matrix
+        raise too_many(layer.place, f"its {what} has {array.size} entries", limit, "matrix")
+    if array.dtype not in (np.float32, np.float64) and array.dtype.kind not in "iu":
+        raise layer.unsupported(f"its {what} has type {array.dtype}; expected float32 or float64")
+    return array
+
+
+def import_torch(what: str) -> Any:
+    """Return the module torch, which is an optional dependency."""
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingExtraError(
+            f"reading PyTorch {what} needs torch: pip install bnncert[train]"
+        ) from error
+    return torch
 
 
 # -- quantisers ---------------------------------------------------------------------------

@@ -14,12 +14,17 @@ from typing import Any
 import numpy as np
 
 from bnncert.arrays import FloatArray
-from bnncert.errors import InputError, MissingExtraError, reason
+from bnncert.errors import InputError, reason
 from bnncert.model.description import Execution, ModelDescription
 from bnncert.model.formats.layer_chain import Chain, FileLayer
-from bnncert.model.formats.torch.layer_roles import AS_STORED, quantised
+from bnncert.model.formats.torch.layer_roles import (
+    AS_STORED,
+    import_torch,
+    quantised,
+    tensor_array,
+)
 from bnncert.model.formats.torch.trace import BATCH, SOURCE, evaluating, failing_layer, record
-from bnncert.model.formats.torch.traced_operators import read_trace, tensor_array
+from bnncert.model.formats.torch.traced_operators import read_trace
 
 #: Roles of classes; the results of these roles can be checked.
 ROLES = ("sign", "linear", "conv2d")
@@ -77,17 +82,6 @@ def describe_torch(
         trace = record(torch, model, example)
     read_trace(torch, trace, chain)
     return replace(chain.description("torch", input_lo, input_hi), execution=execution)
-
-
-def import_torch(what: str) -> Any:
-    """Return the module torch, which is an optional dependency."""
-    try:
-        import torch
-    except ImportError as error:
-        raise MissingExtraError(
-            f"reading PyTorch {what} needs torch: pip install bnncert[train]"
-        ) from error
-    return torch
 
 
 def _names(torch: Any, model: Any, roles: Mapping[Any, str]) -> dict[str, tuple[Any, str]]:

@@ -13,10 +13,9 @@ import numpy.typing as npt
 from onnx import helper
 
 from bnncert.model.formats.layer_chain import Chain, FileLayer
-from bnncert.model.formats.limits import DEFAULT_LIMITS, too_many
-from bnncert.model.formats.onnx.reader import HANDLERS
+from bnncert.model.formats.onnx.operators import HANDLERS
 from bnncert.model.formats.onnx.value import Operand, Value
-from bnncert.model.formats.torch.layer_roles import Arrays, TorchLayer, apply_layer
+from bnncert.model.formats.torch.layer_roles import Arrays, TorchLayer, apply_layer, tensor_array
 from bnncert.model.formats.torch.trace import BATCH, SAME, RecordedCalls, is_random, operator_name
 
 
@@ -123,21 +122,6 @@ def read_trace(torch: Any, trace: RecordedCalls, chain: Chain) -> None:
     if not isinstance(result, Value):
         raise trace.layer(trace.output).unsupported("the output does not depend on the input")
     chain.value = result
-
-
-def tensor_array(tensor: Any, layer: FileLayer, what: str) -> npt.NDArray[Any]:
-    """Return a tensor as an array of its own type, which must be exact in float64."""
-    try:
-        array: npt.NDArray[Any] = tensor.detach().cpu().numpy()
-    except (TypeError, RuntimeError, AttributeError) as error:
-        raise layer.unsupported(f"its {what} is not a plain tensor of numbers") from error
-    # With strides of 0 a few bytes can represent any number of entries.
-    if array.size > DEFAULT_LIMITS.matrix:
-        limit = DEFAULT_LIMITS.matrix
-        raise too_many(layer.place, f"its {what} has {array.size} entries", limit, "matrix")
-    if array.dtype not in (np.float32, np.float64) and array.dtype.kind not in "iu":
-        raise layer.unsupported(f"its {what} has type {array.dtype}; expected float32 or float64")
-    return array
 
 
 def _numpy_type(kind: Any) -> np.dtype[Any]:

@@ -1,18 +1,23 @@
-"""The quantisers of QONNX, which Brevitas and FINN write: Quant, IntQuant and MultiThreshold.
+"""Quantisers on the network's values: those of QONNX, and Round, Floor and Ceil.
 
-Quant divides by a scale, adds a zero point, rounds to an integer of a few bits, and goes back:
+Quant of QONNX (which Brevitas and FINN write) divides by a scale, adds a zero point, rounds to an
+integer of a few bits, and goes back:
 
     q(x) = s (clip(round(x / s + z), low, high) - z).
 
-MultiThreshold counts the thresholds that its input reaches.  On values that depend on the network's
-input both are sums of signs (module `levels`), in exact arithmetic; on constants Quant is computed
-in the element type of the file, as QONNX and Brevitas do.
+MultiThreshold counts the thresholds that its input reaches.  A rounded value with known bounds has
+finitely many levels, too: round(v) >= k if and only if v > k - 1/2, or v = k - 1/2 and k is even.
+The bounds are those of a Clip before it or after it; a sum of signs that is always an integer is
+its own rounded value.  All of these are sums of signs (module `levels`), in exact arithmetic; on
+constants Quant is computed in the element type of the file, as QONNX and Brevitas do.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,11 +25,28 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
 from bnncert.model.description import Scale, Shift
-from bnncert.model.formats.onnx.constants import Tensor, exact_floats, scalar
 from bnncert.model.formats.onnx.graph import STANDARD_DOMAINS, OnnxNode
-from bnncert.model.formats.onnx.levels import Steps, check_levels, count_steps
-from bnncert.model.formats.onnx.operands import constant, depending, spread
-from bnncert.model.formats.onnx.value import GraphWalk, Operand, Value
+from bnncert.model.formats.onnx.levels import (
+    Bound,
+    Steps,
+    check_levels,
+    clipped_ranges,
+    count_steps,
+)
+from bnncert.model.formats.onnx.value import (
+    GraphWalk,
+    Operand,
+    Tensor,
+    Value,
+    arithmetic_value,
+    constant,
+    depending,
+    exact_floats,
+    rows_of,
+    scalar,
+    spread,
+)
+from bnncert.model.thresholds import affine_coefficients
 
 #: Where these operators are defined: QONNX, FINN and earlier versions of Brevitas (as QONNX).
 QONNX_DOMAINS = (
@@ -205,3 +227,88 @@ def check_domain(node: OnnxNode) -> None:
     else:
         hint = "export the model with the operators of ONNX, or as QONNX"
     raise node.unsupported(f"operators of domain {node.domain} are not supported; {hint}")
+
+
+#: For each operator the rounding of rationals (Python's own is half to even), and the name of the
+#: mode in QONNX.
+OPERATORS: dict[str, tuple[Callable[[Fraction], int], str]] = {
+    "Round": (round, "HALF_EVEN"),
+    "Floor": (math.floor, "FLOOR"),
+    "Ceil": (math.ceil, "CEIL"),
+}
+
+
+def round_off(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
+    """Round, Floor or Ceil; without bounds, a Clip has to follow."""
+    value = arithmetic_value(operands[0], node)
+    if value.clip is None and _is_integer(value, node):
+        return value
+    return limited(walk, replace(value, rounding=node), -math.inf, math.inf)
+
+
+def limited(walk: GraphWalk, value: Value, low: float, high: float) -> Value:
+    """Return the levels of a rounded value in [low, high].
+
+    If there are still infinitely many, the value is returned as it is, with its `rounding`.
+    """
+    node = value.rounding
+    assert node is not None
+    rounded, mode = OPERATORS[node.op]
+    found = clipped_ranges(value)
+    ranges = [(-math.inf, math.inf)] if found is None else found.different
+    ends: list[Bound] = [
+        max(min(_apply(rounded, low) for low, _ in ranges), low),
+        min(max(_apply(rounded, high) for _, high in ranges), high),
+    ]
+    if any(math.isinf(end) for end in ends):
+        return value
+    first, last = (int(end) for end in ends)
+    if not first < last or first != ends[0] or last != ends[1]:
+        raise node.unsupported(
+            "its result is constant, or is clipped to something other than integers"
+        )
+    check_levels(value.size, last - first, node)
+    steps = [ROUNDINGS[mode][1](k) for k in range(first + 1, last + 1)]
+    thresholds, strict = ([step[part] for step in steps] for part in (0, 1))
+    taken = count_steps(
+        walk,
+        replace(value, rounding=None),
+        node,
+        Steps(
+            np.array([thresholds]),
+            np.array(strict, dtype=bool),
+            value.uniformly(1.0),
+            value.uniformly(0.0),
+        ),
+    )
+    return taken.then(Shift(taken.uniformly(float(first))))
+
+
+def _apply(rounded: Callable[[Fraction], int], bound: Bound) -> Bound:
+    return bound if isinstance(bound, float) else Fraction(rounded(bound))
+
+
+def _is_integer(value: Value, node: OnnxNode) -> bool:
+    """Whether every entry is an integer for all signs.
+
+    An entry is a <w, s> + c with integers w and signs s.  It is a <w, 1> + c if all signs are +1,
+    and each sign that is not changes it by 2 a w_i.
+    """
+    if not value.signs or value.pool is not None:
+        return False
+    rows = rows_of(value)
+    if not np.array_equal(rows.data, np.rint(rows.data)) or np.any(np.abs(rows.data) > 2**20):
+        return False
+    sums = np.asarray(rows.astype(np.int64).sum(axis=1)).reshape(-1)
+    factors = np.ones(value.size) if value.factor is None else value.factor[value.index]
+    affine = affine_coefficients(value.steps, value.size, node.place)
+    kinds = set(zip(affine.group.tolist(), factors.tolist(), sums.tolist(), strict=True))
+    first = dict(zip(affine.group.tolist(), range(value.size), strict=True))
+    for group, factor, total in kinds:
+        gain, offset = affine.gain[first[group]], affine.offset[first[group]]
+        if not (gain.is_exact and offset.is_exact):
+            return False
+        a = gain.lo * Fraction(factor)
+        if (2 * a).denominator != 1 or (a * total + offset.lo).denominator != 1:
+            return False
+    return True
