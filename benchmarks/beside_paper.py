@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bnncert.report.counts import Count
 from bnncert.report.statistics import Panel, counts, gaps, panels
-from bnncert.results.recorded import read_recorded
+from bnncert.results.store import read_recorded
 
 #: network, norm, delta: robust | counterexamples of 100 images, and mean seconds.
 PAPER: dict[tuple[str, str, float], tuple[str, str, str]] = {

@@ -27,7 +27,7 @@ from tests.large_networks import write_local_network
 
 import bnncert
 from benchmarks.soundness.part import Outcome
-from bnncert.results.config.random_network import RandomNetwork
+from bnncert.results.configuration import RandomNetwork
 
 #: Wall time is what is measured, so nothing may run beside it.
 WORKERS = 1

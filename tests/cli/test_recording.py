@@ -14,7 +14,7 @@ from bnncert.cli.options import BallShape, PointOptions, ScalingOptions
 from bnncert.cli.recording import Recording
 from bnncert.errors import FormatError
 from bnncert.report.other_answers import shown_counts, shown_explanations, shown_faults
-from bnncert.results.recorded import read_recorded
+from bnncert.results.store import read_recorded
 from tests.cli.diamond import Run
 
 

@@ -27,8 +27,7 @@ import bnncert
 from bnncert import InputError, Network
 from bnncert.model.bundled import load_demo_images, load_demo_network
 from bnncert.report.summary import summarise
-from bnncert.results.instance import Settings
-from bnncert.results.instance_answer import Answer
+from bnncert.results.instance import Answer, Settings
 from bnncert.results.labelled_points import Data, read_data
 from bnncert.results.plan import Plan, Selection, plan_run
 from bnncert.results.rows import Question, Row
@@ -265,7 +264,7 @@ def test_the_command_prints_a_summary_and_goes_on_where_it_was(
     def never(*_: Any, **__: Any) -> None:
         raise AssertionError("nothing is left to verify")
 
-    monkeypatch.setattr("bnncert.results.instance_answer.verify", never)
+    monkeypatch.setattr("bnncert.results.instance.verify", never)
     third = run(*COMMAND)
     assert (third.code, table_rows(third.out)) == (0, table_rows(second.out))
 
@@ -361,7 +360,7 @@ def test_a_file_that_cannot_be_opened_is_one_line(
 #: The command line with a pause in each instance, so that a signal surely finds it at work.
 SLOW = """
 import signal, sys, time
-import bnncert.results.instance_answer as answering
+import bnncert.results.instance as answering
 from bnncert.cli.program import main
 
 # A parent may have told its children to ignore Ctrl-C.

@@ -24,10 +24,9 @@ from bnncert.report.csv_export import write_csv
 from bnncert.report.latex_export import write_latex
 from bnncert.report.page import write_page
 from bnncert.report.vnncomp_tables import Line, ResultsTable
-from bnncert.results.config.config_reading import read_configuration
+from bnncert.results.config_reading import read_configuration
 from bnncert.results.labelled_points import read_data
-from bnncert.results.recorded import read_recorded
-from bnncert.results.store import ResultsFile
+from bnncert.results.store import ResultsFile, read_recorded
 from tests.competition_files import diamond, square
 from tests.model.formats.onnx_sketch import Sketch, normalisation, ternary
 from tests.report.results_sketch import NETWORK, campaign_rows, stored_input, write_results

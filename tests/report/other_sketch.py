@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bnncert.results.other_answers import OtherAnswer, made_answer
-from bnncert.results.rows import InputRecord, NetworkRecord
+from bnncert.results.rows import InputRecord, NetworkRecord, OtherAnswer, made_answer
 from bnncert.results.store import ResultsFile
 from tests.report.results_sketch import NETWORK, digit
 

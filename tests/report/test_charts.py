@@ -12,7 +12,7 @@ from bnncert.report.page.gap_chart import gap_charts
 from bnncert.report.page.outcomes import outcome_chart
 from bnncert.report.page.svg import Axis, AxisScale
 from bnncert.report.statistics import Panel, counts, gaps, panels
-from bnncert.results.recorded import read_recorded
+from bnncert.results.store import read_recorded
 from tests.report.results_sketch import NETWORK, write_results
 
 

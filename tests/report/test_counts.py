@@ -14,9 +14,8 @@ from bnncert.report.experiment_tables import experiment_table
 from bnncert.report.statistics import counts, panels
 from bnncert.report.summary import summarise
 from bnncert.results.instance import Instance, Settings
-from bnncert.results.recorded import read_recorded
 from bnncert.results.rows import Row
-from bnncert.results.store import ResultsFile
+from bnncert.results.store import ResultsFile, read_recorded
 from tests.results.test_store import KEY, ROW
 
 ROWS = [

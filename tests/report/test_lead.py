@@ -11,8 +11,7 @@ from bnncert.report.page.document import page_text, page_title
 from bnncert.report.page.lead import lead_section
 from bnncert.report.statistics import panels
 from bnncert.report.together import together
-from bnncert.results.recorded import read_recorded
-from bnncert.results.store import ResultsFile
+from bnncert.results.store import ResultsFile, read_recorded
 from tests.report.results_sketch import NETWORK, write_results
 
 ANSWERS = {  # image: the answers of lp, sdp and bab

@@ -25,7 +25,7 @@ from bnncert.report.other_answers import (
     shown_faults,
     upper_count,
 )
-from bnncert.results.recorded import Recorded, read_recorded
+from bnncert.results.store import Recorded, read_recorded
 from tests.in_process import command_line
 from tests.report.other_sketch import LONG, answer, count, explanation, faults, other_file
 from tests.report.results_sketch import campaign_file, write_results

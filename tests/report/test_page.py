@@ -29,7 +29,7 @@ from bnncert.report.page.svg import AxisScale
 from bnncert.report.page.table_data import shortened
 from bnncert.report.page.thumbnails import Album
 from bnncert.report.statistics import gaps, panels
-from bnncert.results.recorded import read_recorded
+from bnncert.results.store import read_recorded
 from tests.report.results_sketch import (
     NETWORK,
     campaign_file,

@@ -15,9 +15,9 @@ import pytest
 
 import bnncert
 from bnncert.errors import InputError, MissingExtraError
-from bnncert.results import cluster
-from bnncert.results.config.config_reading import read_configuration
-from bnncert.results.instance_answer import Answer
+from bnncert.results import workers
+from bnncert.results.config_reading import read_configuration
+from bnncert.results.instance import InstanceAnswer
 from bnncert.results.plan import plan_experiment
 from bnncert.results.runner import Place, run_plan
 from bnncert.results.store import ResultsFile
@@ -31,7 +31,7 @@ needs_dask = pytest.mark.skipif(
 #: Loaded by the workers, so that a kill surely finds them at work.
 PRELOAD = """
 import time
-import bnncert.results.instance_answer as answering
+import bnncert.results.instance as answering
 
 def slowed(quick):
     def slow(*arguments):
@@ -99,7 +99,7 @@ def test_two_workers_one_killed(folder: Path) -> None:
             client.wait_for_workers(2, timeout=90)
         counted: list[int] = []
 
-        def kill_in_the_middle(done: int, total: int, answer: Answer | None) -> None:
+        def kill_in_the_middle(done: int, total: int, answer: InstanceAnswer | None) -> None:
             counted.append(done)
             if done == 8:
                 first.kill()
@@ -131,7 +131,7 @@ def test_a_scheduler_that_is_not_there(folder: Path, experiment: Callable[..., O
 def test_what_is_not_an_address_is_refused_before_anything_else(
     folder: Path, experiment: Callable[..., Outcome], address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster, "answer_on_cluster", None)
+    monkeypatch.setattr(workers, "answer_on_cluster", None)
     answer = experiment("tiny.json", "--scheduler", address)
     assert answer.code == 2
     assert answer.err.startswith(f"bnncert: --scheduler is '{address}'; expected HOST:PORT")

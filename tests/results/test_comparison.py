@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bnncert.results.diff import Comparison, Pair, compare_results
-from bnncert.results.recorded import Recorded
 from bnncert.results.rows import InstanceKey, Row
+from bnncert.results.store import Recorded
 
 KEY = InstanceKey(
     model_hash="n" * 64,

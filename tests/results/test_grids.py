@@ -19,11 +19,9 @@ from bnncert.results.balls import Balls
 from bnncert.results.instance import Settings
 from bnncert.results.labelled_points import Data
 from bnncert.results.plan import plan_run
-from bnncert.results.radii import read_radius, read_step
-from bnncert.results.radius_text import inputs_text, radius_text
-from bnncert.results.recorded import read_recorded
+from bnncert.results.radii import inputs_text, radius_text, read_radius, read_step
 from bnncert.results.rows import InstanceKey
-from bnncert.results.store import ResultsFile
+from bnncert.results.store import ResultsFile, read_recorded
 from tests.cli.diamond import assert_one_line
 from tests.in_process import Outcome, command_line
 from tests.results.tiny import BIASES, WEIGHTS

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import bnncert
-from bnncert.results.config.config_reading import read_configuration
+from bnncert.results.config_reading import read_configuration
 from bnncert.results.plan import plan_experiment
 from bnncert.results.runner import Place, run_plan
 from bnncert.results.store import ResultsFile
@@ -20,8 +20,8 @@ from tests.results.tiny import CONFIG, content, write_files
 DRIVER = """
 import os, random, signal, sqlite3, sys, time
 from pathlib import Path
-import bnncert.results.instance_answer as answering
-from bnncert.results.config.config_reading import read_configuration
+import bnncert.results.instance as answering
+from bnncert.results.config_reading import read_configuration
 from bnncert.results.plan import plan_experiment
 from bnncert.results.runner import Place, run_plan
 from bnncert.results.store import ResultsFile

@@ -13,9 +13,8 @@ import pytest
 from bnncert.report.csv_export import write_csv
 from bnncert.report.latex_export import write_latex
 from bnncert.report.page import write_page
-from bnncert.results.recorded import read_recorded
 from bnncert.results.rows import LabelSource, Row, label_source
-from bnncert.results.store import ResultsFile
+from bnncert.results.store import ResultsFile, read_recorded
 from tests.cli.diamond import DIAMOND, Run, write_network
 from tests.cli.test_question import POINTS, TRUE_CLASSES, one_line
 from tests.in_process import command_line

@@ -10,10 +10,8 @@ import pytest
 
 from bnncert.arrays import numbers_hash
 from bnncert.errors import FormatError, InputError
-from bnncert.results.other_answers import OtherAnswer, checked_answer, made_answer
-from bnncert.results.recorded import read_recorded
-from bnncert.results.rows import InputRecord
-from bnncert.results.store import ResultsFile
+from bnncert.results.rows import InputRecord, OtherAnswer, checked_answer, made_answer
+from bnncert.results.store import ResultsFile, read_recorded
 
 POINT = np.array([0.25, 1 / 3])
 

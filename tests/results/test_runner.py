@@ -21,11 +21,11 @@ import pytest
 
 import bnncert
 from bnncert.kernel.checker import check
-from bnncert.results import instance_answer as answering
+from bnncert.results import instance as answering
 from bnncert.results import workers
-from bnncert.results.config.config_reading import read_configuration
-from bnncert.results.config.configuration import with_changes
-from bnncert.results.instance_answer import Answer
+from bnncert.results.config_reading import read_configuration
+from bnncert.results.configuration import with_changes
+from bnncert.results.instance import InstanceAnswer
 from bnncert.results.plan import Plan, plan_experiment
 from bnncert.results.runner import Place, run_plan
 from bnncert.results.store import ResultsFile
@@ -285,7 +285,7 @@ def test_worker_processes_and_one_that_is_killed(folder: Path) -> None:
         run_plan(planned(), results, place=HERE)
     victims: list[int] = []
 
-    def kill_one(done: int, total: int, answer: Answer | None) -> None:
+    def kill_one(done: int, total: int, answer: InstanceAnswer | None) -> None:
         children = multiprocessing.active_children()
         if done in (3, 9) and children:
             children[0].kill()
@@ -326,7 +326,7 @@ def test_a_worker_that_ignores_the_clock_is_stopped(
     monkeypatch.setattr(workers, "GRACE_SECONDS", 0.2)
     stopped: list[int] = []
 
-    def stop_once(done: int, total: int, answer: Answer | None) -> None:
+    def stop_once(done: int, total: int, answer: InstanceAnswer | None) -> None:
         children = multiprocessing.active_children()
         if not stopped and children:
             # It takes the next instance and is never heard of again.
@@ -348,7 +348,7 @@ def test_a_worker_that_ignores_the_clock_is_stopped(
 
 SLOW = """
 import signal, sys, time
-import bnncert.results.instance_answer as answering
+import bnncert.results.instance as answering
 from bnncert.cli.program import main
 
 # A parent may have told its children to ignore Ctrl-C.

@@ -21,10 +21,9 @@ import bnncert
 from bnncert import Ball, InputError, Network
 from bnncert.engine.verdict import Counterexample, Result, TargetResult
 from bnncert.report.page import write_page
-from bnncert.results.recorded import read_recorded
 from bnncert.results.rows import InputRecord, InstanceKey, NetworkRecord, Row
 from bnncert.results.schema import FORMAT
-from bnncert.results.store import ResultsFile
+from bnncert.results.store import ResultsFile, read_recorded
 
 KEY = InstanceKey(
     model_hash="m" * 64,

@@ -11,10 +11,17 @@ from bnncert.cli.consoles import Talk
 from bnncert.cli.plain_console import say_interrupted
 from bnncert.cli.progress import watch
 from bnncert.errors import BnncertError
-from bnncert.results.estimate import Estimate, duration
-from bnncert.results.instance_answer import Answer
+from bnncert.results.instance import InstanceAnswer
 from bnncert.results.plan import Plan
-from bnncert.results.runner import AnsweredInstances, Finished, Place, finished_rows, run_plan
+from bnncert.results.runner import (
+    AnsweredInstances,
+    Estimate,
+    Finished,
+    Place,
+    duration,
+    finished_rows,
+    run_plan,
+)
 from bnncert.results.store import ResultsFile
 
 #: The largest number of reasons for missing answers that are printed.
@@ -48,7 +55,7 @@ def run_shown(
     try:
         with watch(talk.watching) as live:
 
-            def report(done: int, total: int, answer: Answer | None) -> None:
+            def report(done: int, total: int, answer: InstanceAnswer | None) -> None:
                 if answer is not None:
                     seconds = 0.0 if answer.row is None else answer.row.seconds
                     estimate.finish(answer.instance, seconds)
@@ -71,20 +78,20 @@ def run_shown(
     return finished
 
 
-def _line(answer: Answer) -> str:
+def _line(answer: InstanceAnswer) -> str:
     """Return the question and the answer of one instance."""
     row = answer.row
     word = "no answer" if row is None else f"{row.status.replace('_', ' ')} in {row.seconds:.2f} s"
     return f"{_question(answer)}: {word}"
 
 
-def _question(answer: Answer) -> str:
+def _question(answer: InstanceAnswer) -> str:
     instance, key = answer.instance, answer.instance.key
     ball = f"{key.norm} {instance.radius}"
     return f"{instance.network}, input {key.input_index}, {ball}, {key.method}"
 
 
-def refuse_failures(failures: Sequence[Answer], total: int, console: Console) -> None:
+def refuse_failures(failures: Sequence[InstanceAnswer], total: int, console: Console) -> None:
     """Print why instances have no answer, and raise if there are any."""
     if not failures:
         return

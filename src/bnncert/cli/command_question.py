@@ -29,8 +29,7 @@ from bnncert.regions import Change, ChangeNorm, L0Ball
 from bnncert.regions.changes import RADIUS_MEANING, VALUED
 from bnncert.results.balls import Balls
 from bnncert.results.labelled_points import OWN, Data, read_data
-from bnncert.results.radii import Radius, read_radius, read_step
-from bnncert.results.radius_text import INPUT_UNITS, RadiusUnit
+from bnncert.results.radii import INPUT_UNITS, Radius, RadiusUnit, read_radius, read_step
 from bnncert.results.rows import LabelSource
 
 PointT = TypeVar("PointT", bound=PointOptions)

@@ -17,7 +17,7 @@ from bnncert.report.diff_page import comparison_page
 from bnncert.report.diff_tables import ChangeTable, comparison_tree, headline, sections
 from bnncert.report.plain_table import plain_table
 from bnncert.results.diff import Comparison, compare_results
-from bnncert.results.recorded import read_recorded
+from bnncert.results.store import read_recorded
 
 #: The most rows of a table on the terminal.
 MOST_ROWS = 20

@@ -22,13 +22,12 @@ from bnncert.cli.unused import refuse_together
 from bnncert.deadline import Deadline
 from bnncert.errors import InputError
 from bnncert.report.experiment_tables import experiment_table, plan_table
-from bnncert.results.config.config_reading import read_configuration
-from bnncert.results.config.configuration import Configuration, with_changes
-from bnncert.results.config.shipped import find_configuration, shipped_names
-from bnncert.results.estimate import duration
+from bnncert.results.config_file import find_configuration, shipped_names
+from bnncert.results.config_reading import read_configuration
+from bnncert.results.configuration import Configuration, with_changes
 from bnncert.results.instance import InstanceGroup
 from bnncert.results.plan import Plan, plan_experiment
-from bnncert.results.runner import AnsweredInstances, Place, default_folder, finished_rows
+from bnncert.results.runner import AnsweredInstances, Place, default_folder, duration, finished_rows
 from bnncert.results.store import ResultsFile
 
 

@@ -18,7 +18,7 @@ from rich.table import Column
 from rich.text import Text
 
 from bnncert.cli.time_limit import process_age
-from bnncert.results.estimate import duration
+from bnncert.results.runner import duration
 
 #: Seconds before the first line and between two lines if there is no terminal.
 LINE_SECONDS = 5.0

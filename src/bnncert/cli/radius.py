@@ -58,7 +58,7 @@ from bnncert.questions.radius_answer import RadiusInterrupt, RadiusResult
 from bnncert.questions.smallest.smallest import SmallestInterrupt, SmallestResult, find_smallest
 from bnncert.regions import SHAPES, Ball, L0Ball
 from bnncert.report.summary import probe_table, radius_table, radius_texts
-from bnncert.results.radius_text import RadiusUnit
+from bnncert.results.radii import RadiusUnit
 
 #: Files that only `--exact` uses.
 EXACT_FILES = ("certificate", "save_counterexample", "resume")

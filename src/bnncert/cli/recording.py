@@ -12,8 +12,7 @@ from typing import Any
 from bnncert.arrays import numbers_hash
 from bnncert.cli.command_question import CommandQuestion
 from bnncert.problem import targets_text
-from bnncert.results.other_answers import Kind, made_answer
-from bnncert.results.rows import InputRecord, NetworkRecord
+from bnncert.results.rows import InputRecord, Kind, NetworkRecord, made_answer
 from bnncert.results.store import ResultsFile
 
 #: Fields of an answer that hold whole points; `--json` and certificates have them.

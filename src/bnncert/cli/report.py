@@ -18,7 +18,7 @@ from bnncert.report.other_summary import other_lines
 from bnncert.report.page import write_page
 from bnncert.report.vnncomp_page import competition_page
 from bnncert.report.vnncomp_tables import ResultsTable, totals
-from bnncert.results.recorded import read_recorded
+from bnncert.results.store import read_recorded
 
 
 def report(

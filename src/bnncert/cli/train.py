@@ -23,7 +23,7 @@ from bnncert.errors import InputError, MissingExtraError
 from bnncert.extras.training.datasets import REMOTE, data_folder, load_dataset
 from bnncert.extras.training.labelled_images import Dataset, Split
 from bnncert.extras.training.training_options import TrainingOptions
-from bnncert.results.estimate import duration
+from bnncert.results.runner import duration
 
 if TYPE_CHECKING:
     from bnncert.extras.training.fitting import Report, TrainingProgress

@@ -25,7 +25,7 @@ from bnncert.extras.vnncomp.category import (
     run_category,
 )
 from bnncert.report.vnncomp_tables import Line, category_table, totals
-from bnncert.results.estimate import duration
+from bnncert.results.runner import duration
 
 
 @grouped

@@ -11,8 +11,8 @@ from typing import Any
 from bnncert.model.formats.atomic import make_folder, write_atomically
 from bnncert.report.other_csv import OTHER_FILES, other_tables
 from bnncert.report.statistics import Panel, counts, gaps, panels
-from bnncert.results.radius_text import inputs_text, radius_in_px
-from bnncert.results.recorded import Recorded
+from bnncert.results.radii import inputs_text, radius_in_px
+from bnncert.results.store import Recorded
 
 #: The files: all verdicts and bounds, the counts of them, the gains of the reference method, and
 #: answers of other kinds.

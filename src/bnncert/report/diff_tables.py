@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from bnncert.engine.rounded_bounds import lower_text, upper_text
 from bnncert.results.diff import Change, Comparison, Contradiction, Pair
-from bnncert.results.radius_text import inputs_text, radius_text
+from bnncert.results.radii import inputs_text, radius_text
 from bnncert.results.rows import Row
 
 #: The letters of the files in tables.

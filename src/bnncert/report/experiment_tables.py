@@ -10,9 +10,9 @@ from rich.table import Table
 from bnncert.engine.rounded_bounds import lower_text
 from bnncert.report.counts import COUNT_TITLES, count_answers, count_cells, mean
 from bnncert.report.plain_table import plain_table
-from bnncert.results.estimate import duration
 from bnncert.results.instance import Instance, InstanceGroup
 from bnncert.results.rows import Row
+from bnncert.results.runner import duration
 
 
 def _table(*titles: str) -> Table:

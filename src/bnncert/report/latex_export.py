@@ -16,9 +16,9 @@ from pathlib import Path
 from bnncert.model.formats.atomic import make_folder, write_atomically
 from bnncert.report.counts import mean
 from bnncert.report.statistics import Panel, counts, panels, reference_series
-from bnncert.results.radius_text import COUNTED
-from bnncert.results.recorded import Recorded
+from bnncert.results.radii import COUNTED
 from bnncert.results.rows import Row
+from bnncert.results.store import Recorded
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",

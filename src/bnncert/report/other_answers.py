@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from bnncert.engine.rounded_bounds import lower_text, rounded, upper_text
 from bnncert.errors import FormatError
-from bnncert.results.experiment_cells import finite_number
-from bnncert.results.other_answers import Kind, OtherAnswer
-from bnncert.results.recorded import Recorded
+from bnncert.results.rows import Kind, OtherAnswer
+from bnncert.results.schema import finite_number
+from bnncert.results.store import Recorded
 
 #: Counts with more digits are shown in powers of ten, with this many digits.
 MOST_DIGITS, SHOWN_DIGITS = 15, 4

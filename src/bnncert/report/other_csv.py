@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from bnncert.report.other_answers import shown_counts, shown_explanations, shown_faults
-from bnncert.results.other_answers import OtherAnswer
-from bnncert.results.recorded import Recorded
+from bnncert.results.rows import OtherAnswer
+from bnncert.results.store import Recorded
 
 #: The files of answers of other kinds.
 OTHER_FILES = ("explanations.csv", "faults.csv", "counts.csv")

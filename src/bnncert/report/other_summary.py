@@ -6,7 +6,7 @@ from collections.abc import Sized
 from statistics import median_low
 
 from bnncert.report.other_answers import shown_counts, shown_explanations, shown_faults
-from bnncert.results.recorded import Recorded
+from bnncert.results.store import Recorded
 
 
 def other_lines(recorded: Recorded) -> list[str]:

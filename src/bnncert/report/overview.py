@@ -12,10 +12,9 @@ from bnncert.report.page.details import collect_details
 from bnncert.report.page.document import page_title
 from bnncert.report.statistics import Panel, panels
 from bnncert.report.together import Together, together
-from bnncert.results.other_answers import OtherAnswer
-from bnncert.results.radius_text import radius_text
-from bnncert.results.recorded import Recorded, read_recorded
-from bnncert.results.rows import Evidence, Row
+from bnncert.results.radii import radius_text
+from bnncert.results.rows import Evidence, OtherAnswer, Row
+from bnncert.results.store import Recorded, read_recorded
 
 #: The most answers that a notebook shows with pictures.
 MOST_PICTURES = 12

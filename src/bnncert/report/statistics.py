@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import TypeAlias
 
 from bnncert.report.counts import Count, count_answers, mean
-from bnncert.results.radius_text import inputs_text, radius_in_px, radius_text
-from bnncert.results.recorded import Recorded
+from bnncert.results.radii import inputs_text, radius_in_px, radius_text
 from bnncert.results.rows import InstanceKey, LabelSource, NetworkRecord, Row, label_source
+from bnncert.results.store import Recorded
 
 #: The number, hash and label of an input.
 _Instance: TypeAlias = tuple[int, str, int]

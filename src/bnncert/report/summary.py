@@ -13,7 +13,7 @@ from bnncert.report.counts import COUNT_TITLES, Count, count_answers, count_cell
 from bnncert.report.plain_table import plain_table
 from bnncert.report.statistics import CERTIFIED
 from bnncert.results.instance import Instance
-from bnncert.results.radius_text import RadiusUnit
+from bnncert.results.radii import RadiusUnit
 from bnncert.results.rows import Row, label_source
 
 

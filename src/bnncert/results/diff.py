@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields
 from itertools import chain
 from typing import Literal, TypeAlias
 
-from bnncert.results.recorded import Recorded
 from bnncert.results.rows import InstanceKey, NetworkRecord, Row, RowStatus
+from bnncert.results.store import Recorded
 
 #: Fields of a key, except those that say how a question is answered or where its input was found.
 _HOW = ("method", "timeout", "seed", "input_index")

@@ -1,19 +1,27 @@
-"""One question of a batch: a ball, a label, and how the question is answered."""
+"""One question of a batch, and its answer: a row, and the certificate as bytes.
+
+The certificate is returned as bytes because its folder may be on another machine than the worker.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from bnncert.deadline import Deadline
 from bnncert.engine.methods import REGISTRY, Options
 from bnncert.engine.relaxations.linear import Form
-from bnncert.errors import InputError
+from bnncert.engine.verdict import Result
+from bnncert.errors import InputError, failure_text
+from bnncert.model.formats.atomic import folder_for
+from bnncert.model.network import Network
 from bnncert.problem import Targets, Ties
-from bnncert.regions import SHAPES, Change, ChangeNorm
+from bnncert.questions.verify import bound, verify
+from bnncert.regions import SHAPES, Box, Change, ChangeNorm, ImagePath, ImageUnion
 from bnncert.regions.changes import is_union
 from bnncert.results.radii import Radius
-from bnncert.results.rows import InstanceKey, LabelSource, Question
+from bnncert.results.rows import InstanceKey, LabelSource, Question, Row
 
 
 @dataclass(frozen=True)
@@ -144,3 +152,73 @@ class Instance:
 def certificate_name(key: InstanceKey) -> str:
     """Return a file name for the certificate of an instance; no two instances share one."""
     return f"{key.input_index}-{key.norm}-{key.radius:.9g}-{key.digest[:12]}.bnncert"
+
+
+@dataclass(frozen=True, eq=False)
+class InstanceAnswer:
+    """A row, or the reason why there is none."""
+
+    instance: Instance
+    row: Row | None
+    certificate: bytes | None = None
+    failure: str = ""
+
+
+def attempt(network: Network, instance: Instance, threads: int) -> InstanceAnswer:
+    """Answer one instance; an error becomes an answer without a row."""
+    try:
+        if instance.certificate is None:
+            return InstanceAnswer(instance, answer(network, instance, threads))
+        with folder_for(instance.certificate) as folder:
+            row = answer(network, instance, threads, folder / "certificate.bnncert")
+            content = None if row.certificate is None else Path(row.certificate).read_bytes()
+            return InstanceAnswer(instance, replace(row, certificate=None), content)
+    except Exception as error:
+        return InstanceAnswer(instance, None, failure=failure_text(error))
+
+
+def answer(
+    network: Network, instance: Instance, threads: int = 0, certificate: Path | None = None
+) -> Row:
+    """Answer one instance, and write its certificate to a file if one is given."""
+    settings = instance.settings
+    region, label, options = instance.ball, instance.label, settings.options(threads)
+    bounding = settings.question == "bound"
+    if settings.targets != "all" or bounding:
+        # Verification checks only the chosen adversarial classes, but the centre may have any
+        # class.  A bound does not check the centre, and a tie there does not exclude a bound.
+        ties = "robust" if bounding else settings.ties
+        # Methods other than auto have no paths of images, of which only the image is asked about.
+        is_shape = isinstance(region, ImagePath | ImageUnion)
+        place = Box(region.center, region.center) if is_shape else region
+        result = verify(
+            network, place, label, ties=ties, method="interval", options=options, strict=False
+        )
+        if result.is_misclassified:
+            return Row.of(instance.key, instance.predicted, result, instance.labels)
+    targets, method, timeout = settings.targets, settings.method, settings.timeout
+    if bounding:
+        result = bound(
+            network, region, label, targets=targets, method=method, timeout=timeout, options=options
+        )
+    else:
+        result = verify(
+            network,
+            region,
+            label,
+            targets=targets,
+            ties=settings.ties,
+            method=method,
+            timeout=timeout,
+            options=options,
+            certificate=certificate,
+        )
+    return Row.of(instance.key, instance.predicted, result, instance.labels)
+
+
+def overdue(instance: Instance, seconds: float) -> InstanceAnswer:
+    """Return the answer of a worker that was ended after its time limit: a time-out."""
+    result = Result("timeout", (), seconds, instance.settings.method)
+    return InstanceAnswer(
+        instance, Row.of(instance.key, instance.predicted, result, instance.labels)
+    )

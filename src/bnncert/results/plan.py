@@ -21,15 +21,16 @@ from bnncert.model.network import Network
 from bnncert.problem import Targets, robustness, targets_text
 from bnncert.regions import Ball, Grid
 from bnncert.results.balls import Balls
-from bnncert.results.config.configuration import (
+from bnncert.results.configuration import (
     DEMO_DATA,
     DEMO_NETWORKS,
     Configuration,
     DataSource,
     NetworkSource,
     Part,
+    RandomNetwork,
+    random_points,
 )
-from bnncert.results.config.random_network import RandomNetwork, random_points
 from bnncert.results.instance import (
     Instance,
     InstanceGroup,
@@ -38,7 +39,7 @@ from bnncert.results.instance import (
     certificate_name,
 )
 from bnncert.results.labelled_points import Data, read_data
-from bnncert.results.radius_text import inputs_text, radius_text
+from bnncert.results.radii import inputs_text, radius_text
 from bnncert.results.rows import InstanceKey, NetworkRecord
 
 #: Data that was read: the source, its labels, and the shape and classes of the network.

@@ -6,7 +6,8 @@ therefore continues it, and running a finished plan again computes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,16 +16,14 @@ from typing import TypeAlias
 from bnncert.engine.scheduler import check_address
 from bnncert.errors import InputError
 from bnncert.model.formats.atomic import make_folder, write_atomically
-from bnncert.results.cluster import answer_on_cluster
-from bnncert.results.instance import Instance
-from bnncert.results.instance_answer import Answer
+from bnncert.results.instance import Instance, InstanceAnswer
 from bnncert.results.plan import Plan
 from bnncert.results.rows import InputRecord, Row
 from bnncert.results.store import ResultsFile
-from bnncert.results.workers import answer_here, answer_in_processes
+from bnncert.results.workers import answer_here, answer_in_processes, answer_on_cluster
 
 #: Called with (finished, total, the latest answer or None).
-RunProgress: TypeAlias = Callable[[int, int, Answer | None], None]
+RunProgress: TypeAlias = Callable[[int, int, InstanceAnswer | None], None]
 
 #: Instances with their rows.
 AnsweredInstances: TypeAlias = tuple[tuple[Instance, Row], ...]
@@ -54,7 +53,7 @@ class Finished:
     """The instances that are answered, with their rows, and the failures of this run."""
 
     rows: AnsweredInstances
-    failures: tuple[Answer, ...] = ()
+    failures: tuple[InstanceAnswer, ...] = ()
 
 
 def finished_rows(plan: Plan, results: ResultsFile) -> AnsweredInstances:
@@ -84,7 +83,7 @@ def run_plan(
     total = len(plan.instances)
     done = total - len(unanswered)
     report(done, total, None)
-    failures: list[Answer] = []
+    failures: list[InstanceAnswer] = []
     if unanswered:
         # Checked again before each instance: another process may have answered it meanwhile.
         instances = (i for i in unanswered if not results.has(i.key))
@@ -123,7 +122,7 @@ def _describe(plan: Plan, results: ResultsFile) -> None:
 
 def _answers(
     plan: Plan, instances: Iterator[Instance], place: Place
-) -> Generator[Answer, None, None]:
+) -> Generator[InstanceAnswer, None, None]:
     if place.scheduler is not None:
         say = place.say or (lambda text: None)
         return answer_on_cluster(plan.networks, instances, place.scheduler, say)
@@ -132,7 +131,7 @@ def _answers(
     return answer_in_processes(plan.networks, instances, place.workers)
 
 
-def _complete_row(answer: Answer, row: Row, folder: Path, results: ResultsFile) -> Row:
+def _complete_row(answer: InstanceAnswer, row: Row, folder: Path, results: ResultsFile) -> Row:
     """Return the row with the names of its points and of its certificate, which is written here.
 
     The certificate is written before its row, so that the file that a row names exists.
@@ -145,3 +144,45 @@ def _complete_row(answer: Answer, row: Row, folder: Path, results: ResultsFile) 
     make_folder(folder)
     write_atomically(folder / name, answer.certificate)
     return replace(row, certificate=results.relative(folder / name))
+
+
+class Estimate:
+    """The remaining seconds of work, estimated from the finished instances."""
+
+    def __init__(self, instances: Iterable[Instance]) -> None:
+        self._open = Counter(instance.group for instance in instances)
+        self._sums: dict[object, tuple[float, int]] = {}
+
+    def finish(self, instance: Instance, seconds: float) -> None:
+        """Record that an instance is finished and took `seconds`."""
+        kind = instance.group
+        self._open[kind] -= 1
+        for name in (kind, kind.method):
+            total, count = self._sums.get(name, (0.0, 0))
+            self._sums[name] = total + seconds, count + 1
+
+    def remaining(self, workers: int) -> float | None:
+        """Return the remaining seconds with `workers` workers, or None if they are unknown."""
+        left = 0.0
+        for kind, count in self._open.items():
+            if count == 0:
+                continue
+            total, seen = self._sums.get(kind) or self._sums.get(kind.method) or (0.0, 0)
+            if seen:
+                left += count * total / seen
+            elif kind.timeout is not None:
+                left += count * kind.timeout
+            else:
+                return None
+        return left / max(1, workers)
+
+
+def duration(seconds: float) -> str:
+    """Return seconds in words, with at most two units."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    for size, unit, smaller, name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min")):
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // smaller} {name}"
+    return f"{whole // 60} min {whole % 60} s"

@@ -10,7 +10,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +18,29 @@ import numpy as np
 
 from bnncert.errors import FormatError, InputError, reason
 from bnncert.model.formats.file_content import DEFAULT_LIMITS, check_regular, too_many
-from bnncert.results.experiment_cells import (
+from bnncert.results.rows import (
+    Evidence,
+    InputRecord,
+    InstanceKey,
+    Kind,
+    NetworkRecord,
+    OtherAnswer,
+    Row,
+    checked_answer,
+)
+from bnncert.results.schema import (
+    SCHEMA_VERSION,
     check_cells,
+    create_tables,
     finite_number,
+    plain_tables,
+    stated_version,
     stored_floats,
     stored_object,
     stored_point,
     stored_sizes,
     stored_targets,
 )
-from bnncert.results.other_answers import OtherAnswer, checked_answer
-from bnncert.results.rows import Evidence, InputRecord, InstanceKey, NetworkRecord, Row
-from bnncert.results.schema import SCHEMA_VERSION, create_tables, plain_tables, stated_version
 
 #: The first bytes of every SQLite file that is not empty.
 SQLITE_MAGIC = b"SQLite format 3\0"
@@ -396,3 +407,58 @@ class ResultsFile:
             raise FormatError(
                 f"{self.path}: not a readable results file ({reason(error)})"
             ) from error
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """The rows of a file in the order of writing, its networks by hash, and its titles."""
+
+    path: Path
+    rows: tuple[Row, ...]
+    networks: dict[str, NetworkRecord]
+    #: The titles of the experiments; empty if the rows come from `bnncert run`.
+    titles: tuple[str, ...] = ()
+    #: Explanations, weight faults and counts, in the order of writing.
+    others: tuple[OtherAnswer, ...] = ()
+
+    @property
+    def model_hashes(self) -> list[str]:
+        """The networks of all rows and answers, in the order of their first one."""
+        asked = (row.key.model_hash for row in self.rows)
+        return list(dict.fromkeys([*asked, *(other.model_hash for other in self.others)]))
+
+    @property
+    def count(self) -> int:
+        """The number of answers of all kinds."""
+        return len(self.rows) + len(self.others)
+
+    def of_kind(self, kind: Kind) -> list[OtherAnswer]:
+        """Return the answers of one other kind, in the order of writing."""
+        return [other for other in self.others if other.kind == kind]
+
+    def network(self, model_hash: str) -> NetworkRecord:
+        """Return the description of a network; without one, its name is the start of its hash."""
+        return self.networks.get(model_hash) or NetworkRecord(model_hash, model_hash[:12])
+
+    def evidence(self, rows: Iterable[Row]) -> Iterator[tuple[Row, Evidence]]:
+        """Read the evidence of these rows, one after the other."""
+        with ResultsFile(self.path, writable=False) as results:
+            for row in rows:
+                yield row, results.evidence(row)
+
+    def inputs(self, hashes: Iterable[str]) -> dict[str, InputRecord]:
+        """Read the inputs of these hashes, as far as the file has them."""
+        with ResultsFile(self.path, writable=False) as results:
+            found = {name: results.find_input(name) for name in hashes}
+        return {name: record for name, record in found.items() if record is not None}
+
+
+def read_recorded(path: Path) -> Recorded:
+    """Read a results file; raise InputError if it is not a known one, or contains no answer."""
+    with ResultsFile(path, writable=False) as results:
+        rows = tuple(results.rows(evidence=False))
+        others = tuple(results.other_answers())
+        if not rows and not others:
+            raise InputError(f"{path}: holds no results yet")
+        networks = {record.model_hash: record for record in results.networks()}
+        return Recorded(path, rows, networks, tuple(results.titles()), others)

@@ -1,21 +1,28 @@
-"""Worker processes on this machine, each with one instance at a time.
+"""Workers that answer instances: processes on this machine, or the workers of a Dask cluster.
 
-If a worker exits unexpectedly, its instance is tried again in a new process.
+Each process has one instance at a time; if it exits unexpectedly, the instance is tried again in a
+new process.  On a cluster each instance is a task that returns its row; if a worker exits, the
+scheduler gives its tasks to others.  Networks are also tasks, so that they are unpacked again on
+those workers.
 """
 
 from __future__ import annotations
 
+import pickle
 import time
+import uuid
+import zlib
 from collections import Counter, deque
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
+from typing import Any
 
 from bnncert.engine.processes import WorkerProcess, usable_cores
-from bnncert.errors import BnncertError
+from bnncert.engine.scheduler import connected
+from bnncert.errors import BnncertError, failure_text
 from bnncert.model.network import Network
-from bnncert.results.instance import Instance
-from bnncert.results.instance_answer import Answer, attempt, overdue
+from bnncert.results.instance import Instance, InstanceAnswer, attempt, overdue
 
 #: A worker is killed this long after the time limit of its instance.  Methods check the time limit
 #: themselves, but a single step of a general solver may take long.
@@ -27,7 +34,7 @@ MOST_ATTEMPTS, MOST_FALSE_STARTS = 2, 3
 
 def answer_here(
     networks: Mapping[str, Network], instances: Iterator[Instance]
-) -> Generator[Answer, None, None]:
+) -> Generator[InstanceAnswer, None, None]:
     """Answer one instance after the other in this process."""
     for instance in instances:
         yield attempt(networks[instance.key.model_hash], instance, 0)
@@ -35,7 +42,7 @@ def answer_here(
 
 def answer_in_processes(
     networks: Mapping[str, Network], instances: Iterator[Instance], workers: int
-) -> Generator[Answer, None, None]:
+) -> Generator[InstanceAnswer, None, None]:
     """Answer instances in worker processes, in the order in which they finish."""
     threads = max(1, usable_cores() // workers)
     again: deque[Instance] = deque()
@@ -77,7 +84,7 @@ def answer_in_processes(
                         again.append(instance)
                     else:
                         reason = "its worker process ended unexpectedly (killed, or out of memory)"
-                        yield Answer(instance, None, failure=reason)
+                        yield InstanceAnswer(instance, None, failure=reason)
                 elif (answer := worker.news()) is not None:
                     yield answer
                 elif instance is not None and worker.is_overdue():
@@ -110,7 +117,7 @@ class _Worker:
         except OSError:
             self.lost = True
 
-    def news(self) -> Answer | None:
+    def news(self) -> InstanceAnswer | None:
         """Return the answer if the process has sent one."""
         try:
             if not self.running.connection.poll():
@@ -122,7 +129,7 @@ class _Worker:
         if message is None:
             self.ready = True
             return None
-        assert isinstance(message, Answer)
+        assert isinstance(message, InstanceAnswer)
         self.instance = None
         return message
 
@@ -154,3 +161,89 @@ def _serve(connection: Connection, threads: int) -> None:
     except (EOFError, OSError):
         # The parent process has exited.
         return
+
+
+#: Submitted tasks for each thread of the cluster: enough to keep all threads busy, but few, because
+#: another process may answer some of the instances.
+AHEAD = 3
+
+
+def answer_on_cluster(
+    networks: Mapping[str, Network],
+    instances: Iterator[Instance],
+    address: str,
+    say: Callable[[str], None],
+) -> Generator[InstanceAnswer, None, None]:
+    """Answer instances on the workers of a scheduler, in the order in which they finish.
+
+    Raises InputError if there is no scheduler at the address or it has no workers, and BnncertError
+    if the connection is lost; the answers before are in the results file.
+    """
+    with connected(address) as cluster:
+        cluster.wait_for_worker(say)
+        yield from _answers(cluster.client, networks, instances, address)
+
+
+def _answers(
+    client: Any, networks: Mapping[str, Network], instances: Iterator[Instance], address: str
+) -> Generator[InstanceAnswer, None, None]:
+    import distributed
+
+    run = uuid.uuid4().hex[:8]
+    shared: dict[str, Any] = {}
+    running: dict[str, Instance] = {}
+    # Results are fetched one by one: a failed task in a batch would fail the whole batch.
+    done = distributed.as_completed(loop=client.loop)
+
+    def submit() -> bool:
+        instance = next(instances, None)
+        if instance is None:
+            return False
+        content = instance.key.model_hash
+        if content not in shared:
+            # Only the last network is kept here, because instances come network by network; tasks
+            # that need an earlier one keep it on the scheduler.
+            shared.clear()
+            packed = zlib.compress(pickle.dumps(networks[content]))
+            shared[content] = client.submit(_unpack, packed, key=f"bnncert-network-{run}-{content}")
+        key = f"bnncert-{run}-{instance.key.digest}"
+        future = client.submit(_answer, shared[content], instance, key=key, pure=False)
+        running[key] = instance
+        done.add(future)
+        return True
+
+    def top_up() -> None:
+        threads = sum(client.nthreads().values())
+        while len(running) < max(4, AHEAD * threads) and submit():
+            pass
+
+    top_up()
+    for future in done:
+        instance = running.pop(future.key)
+        try:
+            answer = future.result()
+        except distributed.KilledWorker:
+            answer = InstanceAnswer(
+                instance, None, failure="every worker that tried it ended unexpectedly"
+            )
+        except Exception as error:
+            if client.status != "running" or future.cancelled() or future.status == "lost":
+                raise BnncertError(
+                    f"--scheduler {address}: the connection was lost; the rows before are written, "
+                    "and the same command continues from there"
+                ) from error
+            answer = InstanceAnswer(instance, None, failure=failure_text(error))
+        future.release()
+        yield answer
+        top_up()
+
+
+def _unpack(packed: bytes) -> Network:
+    network = pickle.loads(zlib.decompress(packed))
+    assert isinstance(network, Network)
+    return network
+
+
+def _answer(network: Network, instance: Instance) -> InstanceAnswer:
+    # One thread: the cluster decides how many tasks a worker runs at once.
+    return attempt(network, instance, 1)

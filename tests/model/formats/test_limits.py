@@ -28,7 +28,7 @@ from bnncert.model.formats.file_content import open_archive, parse_json, read_by
 from bnncert.model.formats.inputs import read_array
 from bnncert.model.formats.layer_chain import FileLayer
 from bnncert.model.formats.torch.traced_operators import tensor_array
-from bnncert.results.config.config_document import read_document
+from bnncert.results.config_file import read_document
 
 GIB = 2**30
 
@@ -188,7 +188,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         import h5py, onnx, yaml, PIL.Image
         from bnncert import BnncertError, load, read_vnnlib
         from bnncert.extras.vnncomp.category import read_instances
-        from bnncert.results.config.config_document import read_document
+        from bnncert.results.config_file import read_document
         from bnncert.model.formats.inputs import read_array
         resource.setrlimit(resource.RLIMIT_AS, ({MEMORY}, {MEMORY}))
         for path in sorted(Path(sys.argv[1]).iterdir()):

@@ -20,10 +20,10 @@ from bnncert.report.page.links import certificate_link
 from bnncert.report.page.table_data import shortened
 from bnncert.report.page.thumbnails import Album
 from bnncert.report.page.why import stage_seconds, why_undecided
-from bnncert.results.experiment_cells import finite_number
-from bnncert.results.radius_text import radius_text
-from bnncert.results.recorded import Recorded
+from bnncert.results.radii import radius_text
 from bnncert.results.rows import Evidence, NetworkRecord, Row
+from bnncert.results.schema import finite_number
+from bnncert.results.store import Recorded
 
 #: The most characters of base64 for all pictures together.
 PICTURE_LIMIT = 9_000_000

@@ -24,9 +24,8 @@ from bnncert.report.page.svg import Chart
 from bnncert.report.page.table_data import packed, table_columns
 from bnncert.report.page.weight_faults import fault_section
 from bnncert.report.statistics import Panel, counts, gaps, panels
-from bnncert.results.other_answers import OtherAnswer
-from bnncert.results.recorded import Recorded
-from bnncert.results.rows import NetworkRecord, Row
+from bnncert.results.rows import NetworkRecord, OtherAnswer, Row
+from bnncert.results.store import Recorded
 from bnncert.version import __version__
 
 #: The number of instances with pictures and the answers of single adversarial classes.

@@ -11,8 +11,8 @@ from bnncert.regions.pictures import as_image, marked, shades
 from bnncert.report.other_answers import ShownExplanation, shown_explanations
 from bnncert.report.page.other_tables import AnswerCells, section, table
 from bnncert.report.page.thumbnails import Album
-from bnncert.results.recorded import Recorded
 from bnncert.results.rows import InputRecord
+from bnncert.results.store import Recorded
 
 #: The most characters of base64 for the pictures of explanations.
 PICTURE_LIMIT = 3_000_000

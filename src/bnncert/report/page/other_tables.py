@@ -7,8 +7,8 @@ from html import escape
 from pathlib import Path
 
 from bnncert.report.page.links import certificate_link
-from bnncert.results.other_answers import Kind, OtherAnswer
-from bnncert.results.recorded import Recorded
+from bnncert.results.rows import Kind, OtherAnswer
+from bnncert.results.store import Recorded
 
 
 def section_id(kind: Kind) -> str:

@@ -8,7 +8,7 @@ from html import escape
 from bnncert.report.counts import Count
 from bnncert.report.page.svg import WIDTH, AxisScale, Chart
 from bnncert.report.statistics import Panel
-from bnncert.results.radius_text import COUNTED
+from bnncert.results.radii import COUNTED
 
 #: The answers in the order of stacking: the field of a count (also the CSS class), and its words.
 ANSWERS = (

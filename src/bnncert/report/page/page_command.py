@@ -12,8 +12,7 @@ import shlex
 from pathlib import PurePosixPath
 
 from bnncert.engine.methods import REGISTRY
-from bnncert.results.radii import read_radius
-from bnncert.results.radius_text import COUNTED
+from bnncert.results.radii import COUNTED, read_radius
 from bnncert.results.rows import InstanceKey, NetworkRecord, Row
 
 #: The files of the bundled networks, by the end of their path.

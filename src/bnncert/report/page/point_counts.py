@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bnncert.report.other_answers import lower_count, shown_counts, upper_count
 from bnncert.report.page.other_tables import AnswerCells, section, table
-from bnncert.results.recorded import Recorded
+from bnncert.results.store import Recorded
 
 TEXT = (
     "How many points of a region have another class than the label: certified bounds, which are "

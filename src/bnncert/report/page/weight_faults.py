@@ -10,7 +10,7 @@ from statistics import median_low
 from bnncert.report.other_answers import ShownFaults, shown_faults
 from bnncert.report.page.other_tables import AnswerCells, section, table
 from bnncert.report.page.svg import WIDTH, AxisScale
-from bnncert.results.recorded import Recorded
+from bnncert.results.store import Recorded
 
 TEXT = (
     "Certified: no set of so many faults changes the class of any input of the region. Falsified: "

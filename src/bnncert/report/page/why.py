@@ -9,8 +9,8 @@ from typing import Any
 
 from bnncert.engine.methods import REGISTRY
 from bnncert.report.page.table_data import shortened
-from bnncert.results.experiment_cells import finite_number
 from bnncert.results.rows import Row
+from bnncert.results.schema import finite_number
 
 #: Stages that took less than this share of the time are not named.
 SMALL_SHARE = 0.05

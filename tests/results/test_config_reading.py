@@ -10,10 +10,9 @@ import pytest
 
 from bnncert import BnncertError
 from bnncert.errors import FormatError, MissingExtraError
-from bnncert.results.config.config_reading import read_configuration
-from bnncert.results.config.configuration import Configuration, with_changes
-from bnncert.results.config.random_network import RandomNetwork
-from bnncert.results.config.shipped import find_configuration, shipped_names
+from bnncert.results.config_file import find_configuration, shipped_names
+from bnncert.results.config_reading import read_configuration
+from bnncert.results.configuration import Configuration, RandomNetwork, with_changes
 from tests.results.tiny import CONFIG
 
 needs_yaml = pytest.mark.skipif(

@@ -16,8 +16,8 @@ from bnncert.model.pixel_scale import PixelScale
 from bnncert.problem import Targets, Ties, targets_of
 from bnncert.regions import ChangeNorm
 from bnncert.regions.changes import VALUED
-from bnncert.results.config.config_document import read_document
-from bnncert.results.config.configuration import (
+from bnncert.results.config_file import ConfigSection, Node, read_document
+from bnncert.results.configuration import (
     DEMO_DATA,
     DEMO_NETWORKS,
     Configuration,
@@ -25,11 +25,9 @@ from bnncert.results.config.configuration import (
     MethodChoice,
     NetworkSource,
     Part,
+    RandomNetwork,
     bundled_index,
 )
-from bnncert.results.config.random_network import RandomNetwork
-from bnncert.results.config.section import ConfigSection
-from bnncert.results.config.source_tree import Node
 from bnncert.results.instance import Settings
 from bnncert.results.labelled_points import OWN
 from bnncert.results.radii import Radius, check_clip, read_radius, read_step

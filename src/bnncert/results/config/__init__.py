@@ -1,1 +1,0 @@
-"""Configurations of experiments: YAML and JSON with line numbers, checked completely."""
