@@ -43,6 +43,7 @@ ENGINE = (
     "presolve",
     "relaxations",
     "reachability",
+    "answer",
     "verdict",
     "replay",
     "search",

@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 import bnncert
 from bnncert import Ball, Grid, InputError, L0Ball, Network, Options, Result
 from bnncert.deadline import TIME_IS_UP, OutOfTimeError
+from bnncert.engine.answer import Interrupted
 from bnncert.kernel import check as check_certificate
 from bnncert.model.bundled import load_demo_images, load_demo_network
 from bnncert.questions.smallest import smallest as search_module
 from bnncert.questions.smallest.best_proof import LowerSide
-from bnncert.questions.smallest.smallest import Known, SmallestInterrupt, find_smallest
+from bnncert.questions.smallest.smallest import Known, find_smallest
 from bnncert.questions.smallest.whole_distances import Counts
 from tests.brute_force import TinyNetwork, last_layers_at, scores_of
 from tests.in_process import command_line
@@ -187,9 +188,9 @@ def test_an_interrupt_keeps_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(search_module, "bisect", stopped)
-    with pytest.raises(SmallestInterrupt) as caught:
+    with pytest.raises(Interrupted) as caught:
         find_smallest(SUM, integers("l1"), 0)
-    assert caught.value.result.certified == 2
+    assert caught.value.answer.certified == 2
 
 
 def test_the_time_limit_is_kept_and_the_interval_stays() -> None:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import bnncert
+from bnncert.engine.answer import Interrupted
+from bnncert.model.bundled import load_demo_images, load_demo_network
 from bnncert.model.formats.images import read_png
-from bnncert.questions.explain.explanation_answer import ExplanationInterrupt
 from bnncert.questions.explain.explanation_search import Search
 from tests.cli.diamond import Run
 
@@ -160,16 +161,13 @@ def test_ctrl_c_leaves_a_sufficient_set(
     assert "interrupted after" in done.out
     assert json.loads(Path("a.json").read_text("utf-8"))["kept"] == [0, 1]
     assert run("check", "a.cert", "--model", "net.npz").code == 0
-    with pytest.raises(ExplanationInterrupt) as stopped:
+    with pytest.raises(Interrupted) as stopped:
         bnncert.explain(bnncert.load("net.npz"), [1.0, 0.0])
     assert stopped.value.result.kept == (0, 1)
 
 
 def test_the_time_limit_leaves_a_sufficient_set(run: Run, folder: Path) -> None:
-    net, images = (
-        bnncert.model.bundled.load_demo_network(),
-        bnncert.model.bundled.load_demo_images(),
-    )
+    net, images = load_demo_network(), load_demo_images()
     found = bnncert.explain(net, images.point(0), timeout=0.5)
     assert found.seconds < 10
     assert found.label == 7

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 import bnncert
+from bnncert.engine.answer import Interrupted
 from bnncert.kernel import check
 from bnncert.kernel.rules.fault_questions import FaultScope
 from bnncert.model.bundled import load_demo_images, load_demo_network
 from bnncert.questions.faults import fault_search
-from bnncert.questions.faults.faults_answer import FaultsInterrupt, FaultsResult
+from bnncert.questions.faults.faults_answer import FaultsResult
 from tests.cli.diamond import POINT, Run, assert_one_line
 
 
@@ -117,9 +118,9 @@ def test_ctrl_c_keeps_what_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
     monkeypatch.setattr(fault_search._FaultSearch, "_certify", stop)
     point = bnncert.Ball("linf", [0.5, 0.25], 0)
-    with pytest.raises(FaultsInterrupt) as caught:
+    with pytest.raises(Interrupted) as caught:
         bnncert.tolerated_faults(net, point, label=0, certificate=tmp_path / "known.bnncert")
-    found: FaultsResult = caught.value.result
+    found: FaultsResult = caught.value.answer
     assert found.row("weights", "layer", 1).falsified == 1
     assert found.certificate is not None
     assert (

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import bnncert
+from bnncert.engine.answer import Interrupted
 from bnncert.engine.methods import base
-from bnncert.engine.verdict import Result, TargetResult, VerificationInterrupt, best_of
-from bnncert.questions.radius import RadiusInterrupt
+from bnncert.engine.verdict import Result, TargetResult, best_of
 from bnncert.regions import Ball
 from tests.cli.diamond import DATA, DIAMOND, HARD, environment
 from tests.engine.methods.test_branch import members
@@ -203,13 +203,13 @@ def test_the_exception_has_what_is_known(monkeypatch: pytest.MonkeyPatch) -> Non
         raise KeyboardInterrupt
 
     monkeypatch.setattr(base, "presolve", interrupted)
-    with pytest.raises(VerificationInterrupt) as caught:
+    with pytest.raises(Interrupted) as caught:
         bnncert.verify(net, ball, label)
-    result = caught.value.result
+    result = caught.value.answer
     assert isinstance(result, Result)
     assert [t.rival for t in result.targets] == [k for k in range(3) if k != label]
     assert {t.status for t in result.targets} == {"unknown"}
-    with pytest.raises(RadiusInterrupt) as stopped:
+    with pytest.raises(Interrupted) as stopped:
         bnncert.find_radius(net, ball.middle, label, maximum=2.0)
     assert (stopped.value.result.lower, stopped.value.result.calls) == (-np.inf, 0)
 

@@ -39,7 +39,7 @@ def test_answers_of_the_functions_are_read_by_the_report(question: CommandQuesti
     recording.add("exact", repr(tolerated), tolerated.to_dict())
     counted = bnncert.count(network, ball, label, samples=100)
     recording = Recording(path, "count", question, question.ball_text, {})
-    assert "(3 answers of" in recording.add("exact", counted.sentence(), counted.to_dict())
+    assert "(3 answers of" in recording.add("exact", counted.summary, counted.to_dict())
 
     recorded = read_recorded(path)
     assert [other.input_name for other in recorded.others] == ["x.npy"] * 3

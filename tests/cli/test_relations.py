@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import bnncert
-from bnncert.questions.relations.relation_answer import RelationInterrupt
+from bnncert.engine.answer import Interrupted
 from tests.cli.diamond import Run, read_json
 
 TABLE: dict[str, Any] = {
@@ -47,7 +47,9 @@ def test_monotone_with_a_certificate(table: Path, run: Run) -> None:
     assert answer.code == 0
     lines = answer.out.splitlines()
     assert lines[0].startswith("net.json, increasing in income; time limit 60 s")
-    assert lines[1].startswith("holds: class 1 is monotonically increasing in income (steps of 1);")
+    assert lines[1].startswith(
+        "holds: class 1 is monotonically increasing in income (steps of 1), in"
+    )
     assert lines[2].startswith("certificate: proof.bnncert (")
     tree = read_json(table / "out.json")
     assert (tree["status"], tree["pair"], tree["count"]) == ("holds", None, 2)
@@ -195,7 +197,7 @@ def test_the_time_limit_leaves_bounds(table: Path, run: Run) -> None:
     hard = bnncert.Network.from_arrays(weights, biases, input_lo=-1, input_hi=1)
     result = bnncert.check_monotone(hard, 0, label=0, increasing=True, timeout=1e-3)
     assert result.status == "timeout" and result.seconds < 1.5
-    assert "undecided whether class 0 is monotonically increasing" in result.summary()
+    assert "undecided whether class 0 is monotonically increasing" in result.summary
 
 
 def test_ctrl_c_keeps_what_is_known(table: Path) -> None:
@@ -208,9 +210,9 @@ def test_ctrl_c_keeps_what_is_known(table: Path) -> None:
         if text.startswith("part 2"):
             raise KeyboardInterrupt
 
-    with pytest.raises(RelationInterrupt) as caught:
+    with pytest.raises(Interrupted) as caught:
         bnncert.check_monotone(network, 0, box, one_hot=[(3, 4)], progress=stop)
-    result = caught.value.result
+    result = caught.value.answer
     assert result.status == "unknown" and result.count == 2
     assert [part.status for part in result.parts][:1] == ["holds"]
 

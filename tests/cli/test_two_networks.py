@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import bnncert
-from bnncert.questions.compare.comparison_answer import ComparisonInterrupt, NetworkComparison
+from bnncert.engine.answer import Interrupted
+from bnncert.questions.compare.comparison_answer import NetworkComparison
 from tests.brute_force import TinyNetwork
 from tests.cli.diamond import DIAMOND, Run, read_json, write_network
 
@@ -144,7 +145,7 @@ def test_ctrl_c_prints_and_writes_what_is_known(
     pair: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object, **__: object) -> None:
-        raise ComparisonInterrupt(NetworkComparison("unknown", "", "the data box", (), (), 0.5))
+        raise Interrupted(NetworkComparison("unknown", "", "the data box", (), (), 0.5))
 
     monkeypatch.setattr("bnncert.cli.compare.compare_networks", interrupted)
     # Ctrl-C ends the process without an exception.

@@ -39,6 +39,7 @@ from bnncert.cli.output import json_path, refuse_unwritable, write_json
 from bnncert.cli.progress import watch
 from bnncert.cli.time_limit import DEFAULT_LIMIT, finite_limit, limit_text, remaining
 from bnncert.cli.unused import refuse_unread, refuse_without
+from bnncert.engine.answer import Interrupted
 from bnncert.engine.methods import Options
 from bnncert.errors import InputError
 from bnncert.model.formats.file_content import check_regular
@@ -46,7 +47,7 @@ from bnncert.model.formats.inputs import pick_point
 from bnncert.model.loading import load
 from bnncert.model.network import Network
 from bnncert.questions.compare.compare import compare_networks
-from bnncert.questions.compare.comparison_answer import ComparisonInterrupt, NetworkComparison
+from bnncert.questions.compare.comparison_answer import NetworkComparison
 from bnncert.regions import Ball, Box, L0Ball, Region
 from bnncert.report.plain_table import plain_table
 from bnncert.report.saved_counterexample import CounterexampleFile, check_suffix
@@ -170,12 +171,12 @@ def compare(
                 progress=progress,
                 certificate=options.certificate,
             )
-        except ComparisonInterrupt as stop:
+        except Interrupted as stop:
             progress.open()
             with progress.paused():
-                _show(talk, stop.result)
+                _show(talk, stop.answer)
                 talk.details.print("interrupted: the comparison is not finished")
-            write_json(json_, {**tree, **stop.result.to_dict(), "interrupted": True})
+            write_json(json_, {**tree, **stop.answer.to_dict(), "interrupted": True})
             raise
         progress.open()
     _show(talk, result)
@@ -287,7 +288,7 @@ def _show(talk: Talk, result: NetworkComparison) -> None:
     talk.details.print(shown)
     if result.first_difference:
         talk.details.print(f"first difference: {result.first_difference}", soft_wrap=True)
-    talk.answer.print(result.summary(), soft_wrap=True)
+    talk.answer.print(result.heading, soft_wrap=True)
     for note in result.notes:
         talk.details.print(f"note: {note}", soft_wrap=True)
     found = result.inputs

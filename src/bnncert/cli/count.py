@@ -36,11 +36,12 @@ from bnncert.cli.progress import watch
 from bnncert.cli.recording import Recording
 from bnncert.cli.result_views import network_tree
 from bnncert.cli.time_limit import DEFAULT_LIMIT, finite_limit, limit_text, remaining
+from bnncert.engine.answer import Interrupted
 from bnncert.errors import InputError
 from bnncert.model.network import Network
 from bnncert.questions.count.count import CONFIDENCE, SAMPLES
 from bnncert.questions.count.count import count as count_points
-from bnncert.questions.count.count_answer import CountInterrupt, CountResult
+from bnncert.questions.count.count_answer import CountResult
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,8 @@ def count(
                 progress=progress,
                 certificate=outputs.certificate,
             )
-        except CountInterrupt as stop:
-            view.show_interrupted(stop.result)
+        except Interrupted as stop:
+            view.show_interrupted(stop.answer)
             raise
         view.show(found)
 
@@ -148,10 +149,10 @@ class _CountView(AnswerView[CountResult]):
 
     def summary(self, found: CountResult) -> tuple[str, str]:
         """Return whether the count is exact."""
-        return "exact" if found.is_exact else "open", found.sentence()
+        return "exact" if found.is_exact else "open", found.summary
 
     def print_answer(self, found: CountResult) -> None:
         """Print the bounds, and with -q only a sentence."""
         if self.talk.quiet:
-            self.talk.answer.print(found.sentence(), soft_wrap=True, highlight=False)
+            self.talk.answer.print(found.summary, soft_wrap=True, highlight=False)
         self.talk.details.print(str(found.table()), soft_wrap=True, highlight=False)

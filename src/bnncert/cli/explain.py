@@ -37,12 +37,13 @@ from bnncert.cli.recording import Recording
 from bnncert.cli.result_views import network_tree
 from bnncert.cli.time_limit import finite_limit, limit_text, remaining
 from bnncert.cli.unused import refuse_unread
+from bnncert.engine.answer import Interrupted
 from bnncert.errors import InputError
 from bnncert.model.network import Network
 from bnncert.questions.explain.domain import Domain, data_box_ball
 from bnncert.questions.explain.explain import QUESTION_SECONDS
 from bnncert.questions.explain.explain import explain as explain_api
-from bnncert.questions.explain.explanation_answer import Explanation, ExplanationInterrupt
+from bnncert.questions.explain.explanation_answer import Explanation
 from bnncert.regions import Ball
 from bnncert.report.kept_picture import KeptPicture
 
@@ -144,8 +145,8 @@ def explain(
                 progress=progress,
                 certificate=outputs.certificate,
             )
-        except ExplanationInterrupt as stop:
-            view.show_interrupted(stop.result)
+        except Interrupted as stop:
+            view.show_interrupted(stop.answer)
             raise
         except InputError as error:
             raise InputError(f"{question.where}: {error}") from error

@@ -36,9 +36,10 @@ from bnncert.cli.recording import Recording
 from bnncert.cli.result_views import network_tree
 from bnncert.cli.time_limit import finite_limit, limit_text, remaining
 from bnncert.cli.unused import refuse_unread
+from bnncert.engine.answer import Interrupted
 from bnncert.model.network import Network
 from bnncert.questions.faults.fault_search import QUESTION_SECONDS, tolerated_faults
-from bnncert.questions.faults.faults_answer import FaultRow, FaultsInterrupt, FaultsResult
+from bnncert.questions.faults.faults_answer import FaultRow, FaultsResult
 
 #: Faults that are listed without -v.
 MOST_LISTED = 4
@@ -132,8 +133,8 @@ def faults(
                 progress=progress,
                 certificate=outputs.certificate,
             )
-        except FaultsInterrupt as stop:
-            view.show_interrupted(stop.result)
+        except Interrupted as stop:
+            view.show_interrupted(stop.answer)
             raise
         view.show(found)
 

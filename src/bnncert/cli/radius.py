@@ -51,11 +51,12 @@ from bnncert.cli.result_views import network_tree, replay_text
 from bnncert.cli.smallest import SmallestView
 from bnncert.cli.time_limit import finite_limit, limit_text, remaining
 from bnncert.cli.unused import refuse_together, refuse_unread, refuse_without
+from bnncert.engine.answer import Interrupted
 from bnncert.errors import InputError
 from bnncert.problem import Ties
 from bnncert.questions.radius import find_radius
-from bnncert.questions.radius_answer import RadiusInterrupt, RadiusResult
-from bnncert.questions.smallest.smallest import SmallestInterrupt, SmallestResult, find_smallest
+from bnncert.questions.radius_answer import RadiusResult
+from bnncert.questions.smallest.smallest import SmallestResult, find_smallest
 from bnncert.regions import SHAPES, Ball, L0Ball
 from bnncert.report.summary import probe_table, radius_table, radius_texts
 from bnncert.results.radii import RadiusUnit
@@ -246,8 +247,8 @@ def _search_one(
     progress: LiveLine = how["progress"]
     try:
         result = find(**how)
-    except (RadiusInterrupt, SmallestInterrupt) as stop:
-        found = stop.result
+    except Interrupted as stop:
+        found = stop.answer
         progress.open()
         with progress.paused():
             tree = show(talk, found)

@@ -19,14 +19,11 @@ from bnncert.cli.output import json_path, refuse_unwritable, write_json
 from bnncert.cli.progress import watch
 from bnncert.cli.result_views import network_tree
 from bnncert.cli.time_limit import finite_limit, limit_text, remaining
+from bnncert.engine.answer import Interrupted
 from bnncert.errors import InputError
 from bnncert.model.formats.inputs import pick_point, read_array
 from bnncert.model.network import Network
-from bnncert.questions.relations.relation_answer import (
-    MOST_SHARED,
-    RelationInterrupt,
-    RelationResult,
-)
+from bnncert.questions.relations.relation_answer import MOST_SHARED, RelationResult
 from bnncert.questions.relations.values_table import TableColumns
 from bnncert.regions import Box
 
@@ -187,8 +184,8 @@ def answer_relation(
                 certificate=outputs.certificate,
                 announce=announce,
             )
-        except RelationInterrupt as stop:
-            found = stop.result
+        except Interrupted as stop:
+            found = stop.answer
             progress.open()
             with progress.paused():
                 _show(talk, found)
@@ -216,7 +213,7 @@ def _show(talk: Talk, result: RelationResult) -> None:
     if talk.verbose:
         parts = replace(result.table(), above="parts:", below=())
         talk.details.print(str(parts), soft_wrap=True)
-    talk.answer.print(result.summary(), soft_wrap=True)
+    talk.answer.print(result.heading, soft_wrap=True)
     for line in result.pair_lines(len(result.names) if talk.verbose else MOST_SHARED):
         talk.details.print(f"  {line}", soft_wrap=True)
     if result.pair is not None:

@@ -14,8 +14,9 @@ from bnncert.cli.consoles import Talk
 from bnncert.cli.progress import LiveLine
 from bnncert.cli.time_limit import process_age
 from bnncert.cli.undecided import Asked, time_text, undecided_lines
+from bnncert.engine.answer import Interrupted
 from bnncert.engine.rounded_bounds import lower_text
-from bnncert.engine.verdict import Counterexample, Result, VerificationInterrupt
+from bnncert.engine.verdict import Counterexample, Result
 from bnncert.model.network import Network
 from bnncert.regions import Region
 from bnncert.report.explanation_text import explanation_tables
@@ -50,8 +51,8 @@ def partial_result(console: Console, progress: LiveLine) -> Iterator[None]:
     """Show the result so far on Ctrl-C inside the block, and re-raise it."""
     try:
         yield
-    except VerificationInterrupt as stop:
-        result = stop.result
+    except Interrupted as stop:
+        result = stop.answer
         progress.open()
         with progress.paused():
             _show_partial(console, result)

@@ -6,18 +6,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from bnncert.arrays import FloatArray
+from bnncert.engine.answer import Answer, Columns
 from bnncert.engine.rounded_bounds import lower_text, upper_text
 from bnncert.engine.timing import Account
 from bnncert.engine.timing import merged as merged_accounts
-from bnncert.model.text_table import PrintedAsTable, TextTable
 from bnncert.regions.pictures import Original
-
-AnyResult = TypeVar("AnyResult")
 
 Status: TypeAlias = Literal["robust", "not_robust", "unknown", "timeout"]
 
@@ -218,7 +216,7 @@ class TargetResult:
 
 
 @dataclass(frozen=True, eq=False)
-class Result(PrintedAsTable):
+class Result(Answer):
     """The answer to a problem; ``print`` and notebooks show one row for each target.
 
     Attributes
@@ -246,6 +244,8 @@ class Result(PrintedAsTable):
         The stages with their times and bounds, and the open neurons per layer.
     """
 
+    HOLDS = frozenset({"robust"})
+
     status: Status
     targets: tuple[TargetResult, ...]
     seconds: float
@@ -269,15 +269,23 @@ class Result(PrintedAsTable):
         captions = (f"input: {self.label}", answer)
         return super()._repr_html_() + self.original.html(point, captions)
 
-    def __repr__(self) -> str:
-        plural = "s" * (len(self.targets) != 1)
-        return f"Result({self._summary()}, {len(self.targets)} target{plural})"
-
-    def _summary(self) -> str:
+    @property
+    def summary(self) -> str:
+        """The answer and its method."""
         word = "misclassified" if self.is_misclassified else self.status.replace("_", " ")
-        return f"{word} by {self.method} in {self.seconds:.2f} s"
+        return f"{word} by {self.method}"
 
-    def table(self) -> TextTable:
+    @property
+    def evidence(self) -> Counterexample | None:
+        """The counterexample."""
+        return self.counterexample
+
+    @property
+    def no_certificate(self) -> str:
+        """Why a requested certificate could not be written: the last note."""
+        return "" if self.trusted is None or not self.notes else self.notes[-1]
+
+    def columns(self) -> Columns:
         """Return the answer and its bounds for each target."""
         rows = [
             [
@@ -290,12 +298,11 @@ class Result(PrintedAsTable):
             for t in self.targets
         ]
         heads = ["target", "answer", "decided by", "lower bound", "upper bound", "seconds"]
-        below = [f"note: {note}" for note in self.notes]
-        if self.account.shared:
-            below.insert(0, f"shared: {self.shared_text()}")
-        if self.certificate is not None:
-            below.append(f"certificate: {self.certificate}")
-        return TextTable(self._summary(), heads, rows, below, left=3)
+        return Columns(heads, rows, left=3)
+
+    def below(self) -> list[str]:
+        """Return the time of work for all targets."""
+        return [f"shared: {self.shared_text()}"] if self.account.shared else []
 
     @property
     def lower(self) -> float:
@@ -340,36 +347,20 @@ class Result(PrintedAsTable):
         """sat, unsat, unknown or timeout."""
         return VNNCOMP_WORD[self.status]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
+    def facts(self) -> dict[str, Any]:
+        """Return the bounds for each target, the counterexample and the account of the time."""
         return {
-            "status": self.status,
             "misclassified": self.is_misclassified,
             "vnncomp": self.vnncomp_word,
             "method": self.method,
             "label": self.label,
             "lower": finite_or_none(self.lower),
             "upper": finite_or_none(self.upper),
-            "seconds": self.seconds,
             "targets": [t.to_dict() for t in self.targets],
             "counterexample": self.counterexample and self.counterexample.to_dict(),
-            "notes": list(self.notes),
-            "certificate": self.certificate,
             "trusted": self.trusted,
             "account": self.account.to_dict(),
         }
-
-
-class InterruptWithResult(KeyboardInterrupt, Generic[AnyResult]):
-    """Ctrl-C; `result` is what was known by then."""
-
-    def __init__(self, result: AnyResult) -> None:
-        super().__init__("interrupted")
-        self.result = result
-
-
-class VerificationInterrupt(InterruptWithResult[Result]):
-    """Ctrl-C during a verification."""
 
 
 def best_of(before: TargetResult, after: TargetResult) -> TargetResult:

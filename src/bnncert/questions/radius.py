@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.deadline import Deadline
+from bnncert.engine.answer import Interrupted
 from bnncert.engine.methods import REGISTRY, Options, Progress
 from bnncert.engine.replay import OnnxRuntime, Replayer
 from bnncert.engine.verdict import Counterexample, Result
@@ -30,7 +31,7 @@ from bnncert.model.description import SignZero
 from bnncert.model.network import Network
 from bnncert.model.rationals import float_above, square_root
 from bnncert.problem import Problem, Targets, Ties, robustness
-from bnncert.questions.radius_answer import Probe, RadiusInterrupt, RadiusResult
+from bnncert.questions.radius_answer import Probe, RadiusResult
 from bnncert.questions.shape_radius import ShapeSearch
 from bnncert.questions.verify import verify
 from bnncert.regions import (
@@ -123,7 +124,7 @@ def find_radius(
         If an argument cannot be used, as for :func:`verify`, or the point is not in the data box.
     MissingExtraError
         If the method needs a package that is not installed.
-    RadiusInterrupt
+    Interrupted
         On Ctrl-C; its `result` is what was known by then.
 
     Examples
@@ -157,7 +158,7 @@ def find_radius(
     try:
         bisect(search, verifier, method)
     except KeyboardInterrupt as stop:
-        raise RadiusInterrupt(search.result(label, deadline)) from stop
+        raise Interrupted(search.result(label, deadline)) from stop
     return search.result(label, deadline)
 
 

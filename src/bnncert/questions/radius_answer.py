@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-from typing import Any
+from typing import Any, Literal
 
-from bnncert.engine.verdict import Counterexample, InterruptWithResult, Status, finite_or_none
-from bnncert.model.text_table import PrintedAsTable, TextTable
+from bnncert.engine.answer import Answer, Columns
+from bnncert.engine.verdict import Counterexample, Status, finite_or_none
 from bnncert.regions import ChangeNorm
 
 #: Digits of a radius in tables and descriptions.
@@ -47,7 +47,7 @@ def probe_rows(probes: Sequence[Probe]) -> tuple[list[str], list[list[str]]]:
 
 
 @dataclass(frozen=True, eq=False)
-class RadiusResult(PrintedAsTable):
+class RadiusResult(Answer):
     """Bounds of the robustness radius: lower < radius <= upper.
 
     ``print`` and notebooks show one row for each verification of the search.
@@ -72,6 +72,11 @@ class RadiusResult(PrintedAsTable):
         The nearest counterexample that was found.
     """
 
+    HOLDS = frozenset({"certified"})
+    notes = ()
+    certificate = None
+    no_certificate = ""
+
     norm: ChangeNorm
     label: int
     lower: float
@@ -82,21 +87,32 @@ class RadiusResult(PrintedAsTable):
     seconds: float
     counterexample: Counterexample | None = None
 
-    def __repr__(self) -> str:
-        return f"RadiusResult({self._summary()})"
+    @property
+    def status(self) -> Literal["certified", "falsified", "unknown"]:
+        """Whether a radius is certified, or else whether one is falsified."""
+        if self.lower >= 0:
+            return "certified"
+        return "falsified" if self.upper < math.inf else "unknown"
 
-    def _summary(self) -> str:
+    @property
+    def evidence(self) -> Counterexample | None:
+        """The nearest counterexample."""
+        return self.counterexample
+
+    @property
+    def summary(self) -> str:
+        """Both sides and the number of verifications."""
         known = []
         if self.lower >= 0:
             known.append(f"{self.norm} radius {_shown(self.lower, True)} certified")
         if self.upper < math.inf:
             known.append(f"{_shown(self.upper, False)} falsified")
         told = ", ".join(known) or "nothing known"
-        return f"{told}, {self.calls} verifications in {self.seconds:.2f} s"
+        return f"{told}, {self.calls} verifications"
 
-    def table(self) -> TextTable:
+    def columns(self) -> Columns:
         """Return the verifications of the search."""
-        return TextTable(self._summary(), *probe_rows(self.probes))
+        return Columns(*probe_rows(self.probes))
 
     @property
     def gap(self) -> float:
@@ -108,8 +124,8 @@ class RadiusResult(PrintedAsTable):
         """The number of verifications."""
         return len(self.probes)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON (infinite numbers become None)."""
+    def facts(self) -> dict[str, Any]:
+        """Return both sides and the verifications (infinite numbers become None)."""
         return {
             "norm": self.norm,
             "label": self.label,
@@ -119,11 +135,6 @@ class RadiusResult(PrintedAsTable):
             "limit": self.limit,
             "covers_data": self.covers_data,
             "calls": self.calls,
-            "seconds": self.seconds,
             "probes": [asdict(probe) for probe in self.probes],
             "counterexample": self.counterexample and self.counterexample.to_dict(),
         }
-
-
-class RadiusInterrupt(InterruptWithResult[RadiusResult]):
-    """Ctrl-C during a search."""

@@ -16,16 +16,17 @@ from fractions import Fraction
 import numpy as np
 
 from bnncert.deadline import Deadline, OutOfTimeError
+from bnncert.engine.answer import Interrupted
 from bnncert.engine.methods import Options, Progress
 from bnncert.engine.methods.sweep import STAGE, SweptCell, point_of, sweep
 from bnncert.engine.reachability.path_signs import simplest_between
 from bnncert.engine.replay import OnnxRuntime, Replayer
-from bnncert.engine.verdict import Counterexample, VerificationInterrupt
+from bnncert.engine.verdict import Counterexample
 from bnncert.errors import InputError
 from bnncert.model.network import Network
 from bnncert.model.rationals import float_above, float_below
 from bnncert.problem import Problem, Target, Targets, Ties, robustness
-from bnncert.questions.radius_answer import Probe, RadiusInterrupt, RadiusResult
+from bnncert.questions.radius_answer import Probe, RadiusResult
 from bnncert.questions.shapes.union_answer import solve_union
 from bnncert.questions.shapes.union_question import UnionQuestion
 from bnncert.regions import ChangeNorm, ImagePath, ImageUnion
@@ -59,7 +60,7 @@ class ShapeSearch:
         try:
             found.search()
         except KeyboardInterrupt as stop:
-            raise RadiusInterrupt(found.result()) from stop
+            raise Interrupted(found.result()) from stop
         return found.result()
 
     def _largest_size(self, centre: ImageUnion) -> int:
@@ -237,8 +238,8 @@ class _Sizes:
         limit = None if math.isinf(left) else max(1e-3, SHARE * left)
         try:
             result = solve_union(question, limit)
-        except VerificationInterrupt as stop:
-            result = stop.result
+        except Interrupted as stop:
+            result = stop.answer
             self.probes.append(Probe(float(size), setup.method, result.status, result.seconds))
             raise
         self.probes.append(Probe(float(size), setup.method, result.status, result.seconds))

@@ -10,6 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from bnncert.deadline import Deadline, OutOfTimeError
+from bnncert.engine.answer import Interrupted
 from bnncert.engine.methods import REGISTRY, Context, Method, Options, Progress
 from bnncert.engine.methods.interval import interval_proof
 from bnncert.engine.methods.strict_search import prefer_strict
@@ -20,7 +21,6 @@ from bnncert.engine.verdict import (
     Finding,
     Result,
     TargetResult,
-    VerificationInterrupt,
     deciding_target,
     merge,
     overall_status,
@@ -77,7 +77,7 @@ def solve(
     ------
     InputError, MissingExtraError
         As :func:`verify`.
-    VerificationInterrupt
+    Interrupted
         On Ctrl-C; its `result` is what was known by then.
 
     Examples
@@ -116,7 +116,7 @@ def solve(
         except KeyboardInterrupt as stop:
             known = [context.so_far.get(t.name) or _untouched(t) for t in problem.targets]
             results.append(_result(problem, context, known, method))
-            raise VerificationInterrupt(_timed(merge(results), started)) from stop
+            raise Interrupted(_timed(merge(results), started)) from stop
         except OutOfTimeError:
             answers = _at_the_limit(problem, context)
         results.append(_result(problem, context, answers, method))

@@ -93,7 +93,7 @@ def verify(
         would replace the network's file.
     MissingExtraError
         If the method needs a package that is not installed.
-    VerificationInterrupt
+    Interrupted
         On Ctrl-C; its `result` is what was known by then.
 
     Warns
@@ -173,7 +173,7 @@ def verify_specification(
     InputError
         As :func:`verify`; also if the query does not fit the network, or if a certificate is
         requested for a query with several input regions.
-    MissingExtraError, VerificationInterrupt
+    MissingExtraError, Interrupted
         As :func:`verify`.
 
     Examples
@@ -246,7 +246,7 @@ def bound(
 
     Raises
     ------
-    InputError, MissingExtraError, VerificationInterrupt
+    InputError, MissingExtraError, Interrupted
         As :func:`verify`.
 
     Examples

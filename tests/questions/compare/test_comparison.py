@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bnncert
+from bnncert.engine.answer import Interrupted
 from bnncert.kernel import check
-from bnncert.questions.compare.comparison_answer import ComparisonInterrupt
 from tests.brute_force import TinyNetwork, is_inside
 from tests.questions.compare.pairs import classes_at, pairs_on_grid, pairs_on_region, random_pair
 from tests.random_questions import random_region
@@ -197,7 +197,7 @@ def test_given_inputs_are_evaluated_exactly() -> None:
     assert found.inputs.differing.tolist() == wanted.tolist()
     assert found.inputs.first.tolist() == NET.classify(points[wanted]).tolist()
     assert found.inputs.second.tolist() == other.classify(points[wanted]).tolist()
-    assert found.summary().startswith(f"different: the classes of {wanted.size} of 600 inputs")
+    assert found.summary.startswith(f"different: the classes of {wanted.size} of 600 inputs")
     assert found.difference is not None
     assert found.difference.point.tolist() == points[wanted[0]].tolist()
     rest = np.delete(points, wanted, axis=0)
@@ -281,10 +281,10 @@ def test_ctrl_c_keeps_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("bnncert.questions.compare.boundary.BoundarySearch.run", interrupted)
-    with pytest.raises(ComparisonInterrupt) as stop:
+    with pytest.raises(Interrupted) as stop:
         bnncert.compare_networks(NET, other)
-    assert stop.value.result.status == "unknown"
-    assert stop.value.result.first_difference.startswith("layer 2, neuron 1")
+    assert stop.value.answer.status == "unknown"
+    assert stop.value.answer.first_difference.startswith("layer 2, neuron 1")
 
 
 def test_a_time_limit_leaves_the_question_open(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,5 +298,5 @@ def test_a_time_limit_leaves_the_question_open(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("bnncert.questions.compare.boundary.BoundarySearch.run", lambda *_: None)
     found = bnncert.compare_networks(one, two, timeout=0.2, method="propagation")
     assert found.status == "timeout" and found.seconds < 1.2
-    assert "no difference found on the data box" in found.summary()
+    assert "no difference found on the data box" in found.summary
     assert found.targets and found.first_difference.startswith("layer 2, neuron 7: +1 from")

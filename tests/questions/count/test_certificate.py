@@ -312,7 +312,7 @@ def test_the_words_say_what_is_counted_of_some_rivals(
     net, ball = three_classes()
     asked = {"ties": ties, "timeout": 60, "certificate": tmp_path / "c"}
     found = bnncert.count(net, ball, 0, targets=[1], **asked)
-    assert found.sentence() == f"of 6 points, {words}"
+    assert found.summary == f"of 6 points, {words}"
     assert f": {words} (" in check(tmp_path / "c", net).statement
     number = {"violation": 6, "robust": 4}[ties]
     assert bnncert.count(net, ball, 0, **asked).number == number

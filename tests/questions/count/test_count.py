@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 import bnncert
 from bnncert import Ball, Box, Grid, InputError, L0Ball, Network
 from bnncert.deadline import Deadline
+from bnncert.engine.answer import Interrupted
 from bnncert.questions.count import count as counting
 from bnncert.questions.count import count_search as search
 from bnncert.questions.count import first_layer
-from bnncert.questions.count.count_answer import CountInterrupt
 from bnncert.questions.count.count_search import CountSearch
 from bnncert.questions.count.grid_points import GridPoints
 from tests.questions.count.questions import binary_question, count_questions, fast_truth
@@ -188,9 +188,9 @@ def test_an_interrupted_count_keeps_what_is_known(monkeypatch: pytest.MonkeyPatc
         if calls == 200:
             raise KeyboardInterrupt
 
-    with pytest.raises(CountInterrupt) as caught:
+    with pytest.raises(Interrupted) as caught:
         question.count(samples=0, progress=stop)
-    found = caught.value.result
+    found = caught.value.answer
     assert found.lower <= fast_truth(question) <= found.upper
     assert 0 < found.lower < found.upper < found.total
 
@@ -248,7 +248,7 @@ def test_bad_settings_are_refused(settings: dict[str, Any], message: str) -> Non
 
 def test_the_result_is_printed_as_a_table() -> None:
     found = bnncert.count(majority(3), Box([-1] * 3, [1] * 3, grid=Grid(2, -1)), 0, samples=20)
-    assert found.sentence() == "of 8 points, exactly 4 have another class"
+    assert found.summary == "of 8 points, exactly 4 have another class"
     text = str(found)
     assert "at least" in text and "0.5" in text and "estimate" in text
     tree = found.to_dict()

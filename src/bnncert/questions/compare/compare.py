@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline, OutOfTimeError
+from bnncert.engine.answer import Interrupted
 from bnncert.engine.methods import REGISTRY, Options, Progress
-from bnncert.engine.verdict import VerificationInterrupt
 from bnncert.errors import InputError
 from bnncert.kernel.rules.canonical_neurons import first_layer_neurons
 from bnncert.kernel.rules.equal_scores import scores_agree
@@ -23,11 +23,7 @@ from bnncert.kernel.rules.product import Product, product_network
 from bnncert.model.description import SignZero
 from bnncert.model.network import Network
 from bnncert.questions.compare.compared_inputs import compare_inputs
-from bnncert.questions.compare.comparison_answer import (
-    ALL_INPUTS,
-    ComparisonInterrupt,
-    NetworkComparison,
-)
+from bnncert.questions.compare.comparison_answer import ALL_INPUTS, NetworkComparison
 from bnncert.questions.compare.difference import difference_at
 from bnncert.questions.compare.equivalence_certificate import CertificateError, ClaimWriter
 from bnncert.questions.compare.findings import Findings
@@ -85,7 +81,7 @@ def compare_networks(
     ------
     InputError
         If the networks do not have the same numbers of inputs and classes, or as :func:`verify`.
-    ComparisonInterrupt
+    Interrupted
         On Ctrl-C; its `result` is what was known by then.
 
     Examples
@@ -127,11 +123,11 @@ def compare_networks(
                 _at_inputs(findings, product, rows, deadline, progress)
             else:
                 findings.note("the networks state no data box; name the inputs that count")
-        except VerificationInterrupt as stop:
-            findings.update(targets=stop.result.targets)
-            raise ComparisonInterrupt(findings.result()) from stop
+        except Interrupted as stop:
+            findings.update(targets=stop.answer.targets)
+            raise Interrupted(findings.result()) from stop
         except KeyboardInterrupt as stop:
-            raise ComparisonInterrupt(findings.result()) from stop
+            raise Interrupted(findings.result()) from stop
         except OutOfTimeError:
             findings.update(status="timeout")
         return findings.result()

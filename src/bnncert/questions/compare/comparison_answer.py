@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from bnncert.arrays import IntArray
-from bnncert.engine.verdict import InterruptWithResult, TargetResult
-from bnncert.model.text_table import PrintedAsTable, TextTable
+from bnncert.engine.answer import Answer, Columns
+from bnncert.engine.verdict import TargetResult
 from bnncert.questions.compare.difference import Difference
 from bnncert.questions.compare.normal_forms import LayerComparison
 
@@ -49,7 +49,7 @@ class InputsComparison:
 
 
 @dataclass(frozen=True, eq=False)
-class NetworkComparison(PrintedAsTable):
+class NetworkComparison(Answer):
     """The answer whether two networks, A and B, give the same class.
 
     Attributes
@@ -81,6 +81,10 @@ class NetworkComparison(PrintedAsTable):
         The file of the certificate, if one was requested and could be written.
     """
 
+    HOLDS = frozenset({"identical", "equal"})
+    lower = upper = None
+    no_certificate = ""
+
     status: Status
     how: How
     scope: str
@@ -93,35 +97,37 @@ class NetworkComparison(PrintedAsTable):
     notes: tuple[str, ...] = ()
     certificate: str | None = None
 
-    def __repr__(self) -> str:
-        return f"NetworkComparison({self.summary()})"
+    @property
+    def evidence(self) -> Difference | InputsComparison | None:
+        """The input or the inputs at which the classes differ."""
+        return self.difference or self.inputs
 
+    @property
     def summary(self) -> str:
-        """Return the answer in one line."""
-        time = f"in {self.seconds:.2f} s"
+        """The answer in one line."""
         if self.status == "identical":
-            return f"identical: the normal forms are equal; {time}"
+            return "identical: the normal forms are equal"
         if self.status == "equal":
             place = self.scope if self.scope == ALL_INPUTS else f"every input of {self.scope}"
-            return f"equal: the same class for {place}, {_REASONS[self.how]}; {time}"
+            return f"equal: the same class for {place}, {_REASONS[self.how]}"
         if self.status == "different" and self.inputs is not None:
             count = f"{self.inputs.differing.size} of {self.inputs.count} inputs"
-            return f"different: the classes of {count}; {time}"
+            return f"different: the classes of {count}"
         if self.status == "different" and self.difference is not None:
             one, two = self.difference.classes
             place = f"an input of {self.scope}"
-            return f"different: class {one} of A and {two} of B for {place}; {time}"
+            return f"different: class {one} of A and {two} of B for {place}"
         open_ = [t for t in self.targets if t.status not in ("robust", "not_robust")]
         left = f", {len(open_)} of {len(self.targets)} pairs of classes open" if open_ else ""
-        return f"{self.status}: no difference found on {self.scope}{left}; {time}"
+        return f"{self.status}: no difference found on {self.scope}{left}"
 
     @property
     def first_difference(self) -> str:
         """The first difference of the normal forms in words; empty without one."""
         return next((layer.difference for layer in self.layers if layer.difference), "")
 
-    def table(self) -> TextTable:
-        """Return the layers with their differences, and the answer."""
+    def columns(self) -> Columns:
+        """Return the layers with their differences."""
         rows = []
         for layer in self.layers:
             differing = "-" if layer.differing is None else str(layer.differing)
@@ -132,27 +138,23 @@ class NetworkComparison(PrintedAsTable):
             # The output has no neurons that could be shared.
             shared = [*map(str, self.shared), ""]
             rows = [[*row, cell] for row, cell in zip(rows, shared, strict=True)]
-        below = [f"first difference: {self.first_difference}"] if self.first_difference else []
-        below += [f"note: {note}" for note in self.notes]
-        if self.certificate is not None:
-            below.append(f"certificate: {self.certificate}")
-        return TextTable(self.summary(), heads, rows, below)
+        return Columns(heads, rows)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
+    def below(self) -> list[str]:
+        """Return where the normal forms differ first."""
+        return [f"first difference: {self.first_difference}"] if self.first_difference else []
+
+    def facts(self) -> dict[str, Any]:
+        """Return what was compared and what was found."""
         return {
-            "status": self.status,
             "how": self.how,
             "scope": self.scope,
             "first_difference": self.first_difference or None,
             "layers": [layer.to_dict() for layer in self.layers],
             "shared": list(self.shared),
-            "seconds": self.seconds,
             "difference": None if self.difference is None else self.difference.to_dict(),
             "inputs": None if self.inputs is None else self.inputs.to_dict(),
             "targets": [t.to_dict() for t in self.targets],
-            "notes": list(self.notes),
-            "certificate": self.certificate,
         }
 
 
@@ -162,7 +164,3 @@ _REASONS: dict[str, str] = {
     "product": "proved for both networks together",
     "inputs": "evaluated exactly",
 }
-
-
-class ComparisonInterrupt(InterruptWithResult[NetworkComparison]):
-    """Ctrl-C during a comparison."""

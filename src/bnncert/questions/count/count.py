@@ -9,8 +9,9 @@ from pathlib import Path
 
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
+from bnncert.engine.answer import Interrupted
 from bnncert.engine.methods import Options, Progress
-from bnncert.engine.verdict import Result, VerificationInterrupt
+from bnncert.engine.verdict import Result
 from bnncert.errors import InputError
 from bnncert.model.description import SignZero
 from bnncert.model.formats.atomic import folder_for
@@ -18,7 +19,6 @@ from bnncert.model.network import Network
 from bnncert.problem import Problem, Targets, Ties, robustness
 from bnncert.proofs.request import CertificateRequest
 from bnncert.questions.count.count_answer import (
-    CountInterrupt,
     CountResult,
     ShareEstimate,
     lower_count,
@@ -93,7 +93,7 @@ def count(
     ------
     InputError
         If the region has no grid or is of another kind, or an argument cannot be used.
-    CountInterrupt
+    Interrupted
         On Ctrl-C; its `result` is what was known by then.
 
     Examples
@@ -124,7 +124,7 @@ def count(
             run.prove(part)
             run.search.run(run.report)
         except KeyboardInterrupt as stop:
-            raise CountInterrupt(run.result()) from stop
+            raise Interrupted(run.result()) from stop
         result = run.result()
         if request is None:
             return result
@@ -182,8 +182,8 @@ class _Counting:
                 progress=self.progress,
                 request=request,
             )
-        except VerificationInterrupt as stop:
-            self._learn(stop.result)
+        except Interrupted as stop:
+            self._learn(stop.answer)
             raise
         self._learn(result)
 

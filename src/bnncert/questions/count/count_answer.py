@@ -6,14 +6,13 @@ import math
 from dataclasses import asdict, dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 from bnncert.arrays import FloatArray
+from bnncert.engine.answer import Answer, Columns
 from bnncert.engine.rounded_bounds import lower_text, rounded, upper_text
-from bnncert.engine.verdict import InterruptWithResult
 from bnncert.kernel.claims.counting import rival_words
 from bnncert.model.rationals import float_above, float_below
-from bnncert.model.text_table import PrintedAsTable, TextTable
 from bnncert.problem import Ties
 
 #: Counts with more digits are shown in powers of ten, with a few digits.
@@ -72,7 +71,7 @@ class ShareEstimate:
 
 
 @dataclass(frozen=True, eq=False)
-class CountResult(PrintedAsTable):
+class CountResult(Answer):
     """Bounds of the number of points whose class changes: lower <= number <= upper.
 
     ``print`` and notebooks show the bounds, their shares and the estimate.
@@ -103,6 +102,9 @@ class CountResult(PrintedAsTable):
         Whether an equal score of a rival counts: it does if a tie is a violation.
     """
 
+    HOLDS = frozenset({"exact"})
+    notes = ()
+
     label: int
     total: int
     lower: int
@@ -117,8 +119,15 @@ class CountResult(PrintedAsTable):
     rivals: tuple[int, ...] | None = None
     ties: Ties = "violation"
 
-    def __repr__(self) -> str:
-        return f"CountResult({self.sentence()})"
+    @property
+    def status(self) -> Literal["exact", "open"]:
+        """Whether the bounds meet."""
+        return "exact" if self.is_exact else "open"
+
+    @property
+    def evidence(self) -> FloatArray | None:
+        """The point with another class."""
+        return self.witness
 
     @property
     def is_exact(self) -> bool:
@@ -140,8 +149,9 @@ class CountResult(PrintedAsTable):
         """The upper bound as a share of all points, rounded up."""
         return float_above(Fraction(self.upper, self.total))
 
-    def sentence(self) -> str:
-        """Return the answer in words."""
+    @property
+    def summary(self) -> str:
+        """The bounds in words."""
         total = f"of {upper_count(self.total)} point{'s' * (self.total != 1)}"
         one = self.number == 1
         changed = f"{'has' if one else 'have'} another class"
@@ -152,7 +162,7 @@ class CountResult(PrintedAsTable):
         bounds = f"at least {lower_count(self.lower)} and at most {upper_count(self.upper)}"
         return f"{total}, {bounds} {changed}"
 
-    def table(self) -> TextTable:
+    def columns(self) -> Columns:
         """Return the bounds and the estimate as counts and as shares."""
         rows = [
             ["at least", lower_count(self.lower), lower_text(self.lower_share, 6)],
@@ -160,6 +170,15 @@ class CountResult(PrintedAsTable):
         ]
         if self.estimate is not None:
             rows.append(["estimate", *self._estimated(self.estimate)])
+        return Columns(["bound", "points", "share"], rows)
+
+    @property
+    def heading(self) -> str:
+        """The bounds in words; the time stands below the table."""
+        return self.summary
+
+    def below(self) -> list[str]:
+        """Return the sample of the estimate, the size of the search and its time."""
         nodes = f"{self.nodes:,} node{'s' * (self.nodes != 1)}"
         leaves = f"{self.leaves:,} lea{'f' if self.leaves == 1 else 'ves'}"
         below = [f"{nodes}, {leaves}, {self.seconds:.2f} s"]
@@ -167,7 +186,7 @@ class CountResult(PrintedAsTable):
             drawn, changed = self.estimate.samples, self.estimate.changed
             level = f"level {self.estimate.confidence:.6g}"
             below.insert(0, f"estimate: {changed:,} of {drawn:,} random points, {level}")
-        return TextTable(self.sentence(), ["bound", "points", "share"], rows, below)
+        return below
 
     def _estimated(self, found: ShareEstimate) -> list[str]:
         """Return the cells of the estimate: both ends of the interval."""
@@ -175,8 +194,8 @@ class CountResult(PrintedAsTable):
         points = f"{lower_count(math.floor(low))} to {upper_count(math.ceil(high))}"
         return [points, f"{lower_text(found.low, 4)} to {upper_text(found.high, 4)}"]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON; counts are texts of digits, since they can be very long."""
+    def facts(self) -> dict[str, Any]:
+        """Return plain data; counts are texts of digits, since they can be very long."""
         return {
             "label": self.label,
             "rivals": None if self.rivals is None else list(self.rivals),
@@ -191,12 +210,6 @@ class CountResult(PrintedAsTable):
             else {**asdict(self.estimate), "share": self.estimate.share},
             "nodes": self.nodes,
             "leaves": self.leaves,
-            "seconds": self.seconds,
             "witness": None if self.witness is None else self.witness.tolist(),
-            "certificate": self.certificate,
             "no_certificate": self.no_certificate,
         }
-
-
-class CountInterrupt(InterruptWithResult[CountResult]):
-    """Ctrl-C during a count."""

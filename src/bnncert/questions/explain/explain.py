@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
+from bnncert.engine.answer import Interrupted
 from bnncert.engine.methods import REGISTRY, Options, Progress
 from bnncert.engine.replay import Replayer
 from bnncert.engine.verdict import Counterexample
@@ -23,7 +24,7 @@ from bnncert.model.network import MOST_TIE_CHOICES, Network
 from bnncert.problem import Problem, Ties, robustness
 from bnncert.proofs.composite import write_claim
 from bnncert.questions.explain.domain import Domain, data_box_ball
-from bnncert.questions.explain.explanation_answer import Explanation, ExplanationInterrupt
+from bnncert.questions.explain.explanation_answer import Explanation
 from bnncert.questions.explain.explanation_claim import explanation_claim
 from bnncert.questions.explain.explanation_search import Search
 from bnncert.questions.explain.witnesses import with_free
@@ -87,7 +88,7 @@ def explain(
         argument cannot be used, as for :func:`verify`.
     MissingExtraError
         If the method needs a package that is not installed.
-    ExplanationInterrupt
+    Interrupted
         On Ctrl-C; its `result` is what was known by then.
 
     Examples
@@ -130,7 +131,7 @@ def explain(
             try:
                 search.run()
             except KeyboardInterrupt as stop:
-                raise ExplanationInterrupt(_finished(search, problem, chosen, path, ties)) from stop
+                raise Interrupted(_finished(search, problem, chosen, path, ties)) from stop
             return _finished(search, problem, chosen, path, ties)
     finally:
         if part is not None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from bnncert.arrays import BoolArray
-from bnncert.engine.verdict import Counterexample, InterruptWithResult, Status
-from bnncert.model.text_table import PrintedAsTable, TextTable
+from bnncert.engine.answer import Answer, Columns
+from bnncert.engine.verdict import Counterexample, Status
 from bnncert.questions.explain.domain import Domain
 
 
@@ -27,7 +27,7 @@ class ExplanationStep:
 
 
 @dataclass(frozen=True, eq=False)
-class Explanation(PrintedAsTable):
+class Explanation(Answer):
     """Inputs that suffice for the class: with them as in the image, no other input can change it.
 
     ``print`` and notebooks show one row for each verification of the search.
@@ -55,6 +55,10 @@ class Explanation(PrintedAsTable):
         Why there is no certificate.
     """
 
+    HOLDS = frozenset({"minimal"})
+    lower = upper = None
+    notes = ()
+
     label: int
     domain: Domain
     kept: tuple[int, ...]
@@ -65,8 +69,15 @@ class Explanation(PrintedAsTable):
     certificate: str | None = None
     no_certificate: str = ""
 
-    def __repr__(self) -> str:
-        return f"Explanation({self.summary})"
+    @property
+    def status(self) -> Literal["minimal", "sufficient"]:
+        """Whether each kept input is shown to be needed, or only that they suffice."""
+        return "minimal" if self.minimal else "sufficient"
+
+    @property
+    def evidence(self) -> Mapping[int, Counterexample]:
+        """The witnesses."""
+        return self.witnesses
 
     @property
     def inputs(self) -> int:
@@ -102,20 +113,21 @@ class Explanation(PrintedAsTable):
             return f"{text}, and {'it' if kept == 1 else 'each of them'} is needed"
         return f"{text}; {needed} of them {'is' if needed == 1 else 'are'} shown to be needed"
 
-    def table(self) -> TextTable:
+    def columns(self) -> Columns:
         """Return the verifications of the search."""
         rows = [
             [str(s.free), str(s.added), s.status.replace("_", " "), s.method, f"{s.seconds:.2f}"]
             for s in self.steps
         ]
         heads = ["free inputs", "of them new", "answer", "decided by", "seconds"]
-        below = [f"other inputs: {self.domain.text}"]
-        if self.certificate is not None:
-            below.append(f"certificate: {self.certificate}")
-        return TextTable(f"{self.summary} ({self.seconds:.2f} s)", heads, rows, below, left=0)
+        return Columns(heads, rows, left=0)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON; witnesses contain only the inputs that differ."""
+    def below(self) -> list[str]:
+        """Return the values that the other inputs take."""
+        return [f"other inputs: {self.domain.text}"]
+
+    def facts(self) -> dict[str, Any]:
+        """Return plain data; witnesses contain only the inputs that differ."""
         return {
             "label": self.label,
             "inputs": self.inputs,
@@ -125,12 +137,9 @@ class Explanation(PrintedAsTable):
             "open": list(self.open),
             "minimal": self.minimal,
             "out_of_time": self.out_of_time,
-            "summary": self.summary,
-            "seconds": self.seconds,
             "calls": len(self.steps),
             "steps": [vars(step) for step in self.steps],
             "witnesses": {str(i): self._changes(i) for i in sorted(self.witnesses)},
-            "certificate": self.certificate,
         }
 
     def _changes(self, needed: int) -> dict[str, Any]:
@@ -146,7 +155,3 @@ class Explanation(PrintedAsTable):
         if found.exact is not None:
             tree["values_exact"] = [str(found.exact[i]) for i in changed]
         return tree
-
-
-class ExplanationInterrupt(InterruptWithResult[Explanation]):
-    """Ctrl-C during a search."""

@@ -155,7 +155,7 @@ class Search:
     def _free_by_intervals(self, order: IntArray) -> None:
         """Free the longest beginning of the order that interval bounds prove, found by bisection.
 
-        If a certificate is asked for, the proof is made again for it.
+        If a certificate is wanted, the proof is made again for it.
         """
         low, high = 0, order.size + 1
         while high - low > 1 and not self.deadline.passed():
@@ -205,14 +205,14 @@ class Search:
         )
         seconds = max(seconds, SHORTEST)
         path = self.part.next_file()
-        request = None
+        wanted = None
         if path is not None:
-            request = CertificateRequest(path, self._problem.network, "real", self._sign_zero)
+            wanted = CertificateRequest(path, self._problem.network, "real", self._sign_zero)
         problem = self._search.question(free)
         result = solve(
-            [problem], self._method, seconds, self._options, self._tell(added), request=request
+            [problem], self._method, seconds, self._options, self._tell(added), wanted=wanted
         )
-        if result.status == "robust" and request is not None and result.certificate is None:
+        if result.status == "robust" and wanted is not None and result.certificate is None:
             # A proof without a certificate is not used, so that the certificate shows the result.
             self.part.reason = result.notes[-1] if result.notes else ""
             result = replace(result, status="unknown")

@@ -10,6 +10,7 @@ from typing import Any
 
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline, Grace
+from bnncert.engine.answer import Interrupted
 from bnncert.engine.methods import REGISTRY, Options, Progress
 from bnncert.engine.replay import Replayer
 from bnncert.engine.verdict import Counterexample, Status
@@ -36,12 +37,7 @@ from bnncert.questions.faults.fault_attack import PointAttack
 from bnncert.questions.faults.fault_claim import claim_of
 from bnncert.questions.faults.fault_points import attack_points
 from bnncert.questions.faults.fault_prover import FaultProver, largest
-from bnncert.questions.faults.faults_answer import (
-    FaultBit,
-    FaultRow,
-    FaultsInterrupt,
-    FaultsResult,
-)
+from bnncert.questions.faults.faults_answer import FaultBit, FaultRow, FaultsResult
 from bnncert.regions import Region
 
 #: The share of the time for the first proof of a question, and its least and largest seconds.
@@ -112,7 +108,7 @@ def tolerated_faults(
     InputError
         If an argument cannot be used, as for :func:`verify`; also for a network with convolutions
         or max-pooling, a layer that does not exist, or a negative limit.
-    FaultsInterrupt
+    Interrupted
         On Ctrl-C; its `result` is what was known by then.
 
     Examples
@@ -144,7 +140,7 @@ def tolerated_faults(
         try:
             search.run()
         except KeyboardInterrupt as stop:
-            raise FaultsInterrupt(_finished(search, wanted, folder)) from stop
+            raise Interrupted(_finished(search, wanted, folder)) from stop
         return _finished(search, wanted, folder)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from bnncert.engine.verdict import Counterexample, InterruptWithResult
+from bnncert.engine.answer import Answer, Columns
+from bnncert.engine.verdict import Counterexample
 from bnncert.kernel.rules.fault_questions import FaultProof, FaultScope
 from bnncert.kernel.rules.weight_flips import Fault
-from bnncert.model.text_table import PrintedAsTable, TextTable
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class FaultRow:
 
 
 @dataclass(frozen=True, eq=False)
-class FaultsResult(PrintedAsTable):
+class FaultsResult(Answer):
     """How many faults of each scope are tolerated at the inputs of a region.
 
     ``print`` and notebooks show one row for each scope.
@@ -143,6 +143,10 @@ class FaultsResult(PrintedAsTable):
         Why there is no certificate.
     """
 
+    HOLDS = frozenset({"exact"})
+    lower = upper = None
+    notes = ()
+
     label: int
     region: str
     region_data: dict[str, Any]
@@ -151,21 +155,27 @@ class FaultsResult(PrintedAsTable):
     certificate: str | None = None
     no_certificate: str = ""
 
-    def __repr__(self) -> str:
-        return f"FaultsResult({self._summary()})"
+    @property
+    def status(self) -> Literal["exact", "open"]:
+        """Whether both sides of every scope meet."""
+        return "exact" if all(row.is_exact for row in self.rows) else "open"
 
-    def _summary(self) -> str:
+    @property
+    def evidence(self) -> tuple[tuple[FaultBit, ...], ...]:
+        """For each scope the faults that change the class."""
+        return tuple(row.bits for row in self.rows)
+
+    @property
+    def summary(self) -> str:
+        """How many scopes are decided."""
         exact = sum(row.is_exact for row in self.rows)
-        return (
-            f"class {self.label}: faults in {len(self.rows)} scopes, {exact} exact, "
-            f"in {self.seconds:.2f} s"
-        )
+        return f"class {self.label}: faults in {len(self.rows)} scopes, {exact} exact"
 
-    def table(self) -> TextTable:
+    def columns(self) -> Columns:
         """Return one row for each scope."""
         heads = ["faults", "where", "certified", "falsified", ""]
         rows = [[row.scope.kind, row.name, *row.texts] for row in self.rows]
-        return TextTable(self._summary(), heads, rows, left=2)
+        return Columns(heads, rows, left=2)
 
     def row(self, kind: str, place: str, layer: int | str | None = None) -> FaultRow:
         """Return the row of a scope, such as ``row("weights", "layer", 1)``."""
@@ -174,17 +184,11 @@ class FaultsResult(PrintedAsTable):
                 return row
         raise KeyError(f"no row for {kind}, {place}, {layer}")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
+    def facts(self) -> dict[str, Any]:
+        """Return the region and the rows."""
         return {
             "label": self.label,
             "region": self.region_data,
             "region_text": self.region,
             "rows": [row.to_dict() for row in self.rows],
-            "seconds": self.seconds,
-            "certificate": self.certificate,
         }
-
-
-class FaultsInterrupt(InterruptWithResult[FaultsResult]):
-    """Ctrl-C during a search."""

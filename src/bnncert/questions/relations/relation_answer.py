@@ -9,9 +9,9 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from bnncert.engine.answer import Answer, Columns
 from bnncert.engine.rounded_bounds import lower_text, upper_text
-from bnncert.engine.verdict import InterruptWithResult, finite_or_none
-from bnncert.model.text_table import PrintedAsTable, TextTable
+from bnncert.engine.verdict import finite_or_none
 from bnncert.questions.relations.changes import Change
 from bnncert.questions.relations.input_pair import InputPair
 
@@ -62,7 +62,7 @@ class PartResult:
 
 
 @dataclass(frozen=True, eq=False)
-class RelationResult(PrintedAsTable):
+class RelationResult(Answer):
     """The answer whether a network is monotone or fair; ``print`` shows its parts.
 
     Attributes
@@ -89,6 +89,9 @@ class RelationResult(PrintedAsTable):
         The file of the certificate, if one was requested and could be written.
     """
 
+    HOLDS = frozenset({"holds"})
+    no_certificate = ""
+
     status: RelationStatus
     statement: str
     negation: str
@@ -101,19 +104,21 @@ class RelationResult(PrintedAsTable):
     notes: tuple[str, ...] = ()
     certificate: str | None = None
 
-    def __repr__(self) -> str:
-        return f"RelationResult({self.summary()})"
+    @property
+    def evidence(self) -> InputPair | None:
+        """The two inputs that violate the property."""
+        return self.pair
 
+    @property
     def summary(self) -> str:
-        """Return the answer in one line."""
-        time = f"{self.seconds:.2f} s"
+        """The answer in one line."""
         if self.status == "holds":
-            return f"holds: {self.statement}; {time}"
+            return f"holds: {self.statement}"
         if self.status == "fails":
-            return f"fails: {self.negation}; {time}"
+            return f"fails: {self.negation}"
         done = sum(part.status == "holds" for part in self.parts)
-        parts = f"{done} of {self.count} parts proved, " if self.count > 1 else ""
-        return f"{self.status}: undecided whether {self.statement}; {parts}{time}"
+        parts = f"; {done} of {self.count} parts proved" if self.count > 1 else ""
+        return f"{self.status}: undecided whether {self.statement}{parts}"
 
     @property
     def lower(self) -> float:
@@ -121,20 +126,26 @@ class RelationResult(PrintedAsTable):
         complete = len(self.parts) == self.count
         return min((p.lower for p in self.parts), default=-math.inf) if complete else -math.inf
 
-    def table(self) -> TextTable:
+    @property
+    def upper(self) -> float:
+        """The smallest upper bound over all parts."""
+        return min((p.upper for p in self.parts), default=math.inf)
+
+    def columns(self) -> Columns:
         """Return the answers of the parts."""
         rows = [
             [p.name, p.status, p.stage, *p.bound_texts(), f"{p.seconds:.2f}"]
             for p in self.parts[:MOST_ROWS]
         ]
         heads = ["part", "answer", "decided by", "lower bound", "upper bound", "seconds"]
+        return Columns(heads, rows, left=3)
+
+    def below(self) -> list[str]:
+        """Return the pair of inputs, and how many parts the table leaves out."""
         below = list(self.pair_lines())
         if len(self.parts) > MOST_ROWS:
             below.insert(0, f"and {len(self.parts) - MOST_ROWS} further parts")
-        below += [f"note: {note}" for note in self.notes]
-        if self.certificate is not None:
-            below.append(f"certificate: {self.certificate}")
-        return TextTable(self.summary(), heads, rows, below, left=3)
+        return below
 
     def pair_lines(self, most: int = MOST_SHARED) -> Sequence[str]:
         """Return the two inputs in words, one line each, with so many of the equal numbers."""
@@ -158,22 +169,14 @@ class RelationResult(PrintedAsTable):
             shared = [*shared[:most], f"and {left} more (all of them with -v or --json)"]
         return (*lines, f"and in both: {', '.join(shared)}")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
+    def facts(self) -> dict[str, Any]:
+        """Return the property, the parts and the pair of inputs."""
         return {
-            "status": self.status,
             "statement": self.statement,
             "changes": [change.to_dict() for change in self.changes],
             "names": list(self.names),
             "lower": finite_or_none(self.lower),
             "parts": [part.to_dict() for part in self.parts],
             "count": self.count,
-            "seconds": self.seconds,
             "pair": None if self.pair is None else self.pair.to_dict(),
-            "notes": list(self.notes),
-            "certificate": self.certificate,
         }
-
-
-class RelationInterrupt(InterruptWithResult[RelationResult]):
-    """Ctrl-C during a question about two copies."""

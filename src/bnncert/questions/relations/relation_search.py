@@ -12,18 +12,14 @@ from typing import TypeAlias
 import numpy as np
 
 from bnncert.deadline import TIME_IS_UP, Deadline
+from bnncert.engine.answer import Interrupted
 from bnncert.engine.methods import Options, Progress
-from bnncert.engine.verdict import Counterexample, Result, VerificationInterrupt
+from bnncert.engine.verdict import Counterexample, Result
 from bnncert.model.description import SignZero
 from bnncert.proofs.request import CertificateRequest
 from bnncert.questions.relations.changes import PairQuestion
 from bnncert.questions.relations.input_pair import InputPair, replayed_pair
-from bnncert.questions.relations.relation_answer import (
-    PartResult,
-    RelationInterrupt,
-    RelationResult,
-    RelationStatus,
-)
+from bnncert.questions.relations.relation_answer import PartResult, RelationResult, RelationStatus
 from bnncert.questions.relations.relation_certificate import RelationWriter
 from bnncert.questions.relations.relation_parts import PairPart, make_parts, part_count
 from bnncert.questions.solving import solve
@@ -102,9 +98,9 @@ class _RelationRun:
             try:
                 request = None if writer is None else writer.part(number, part)
                 found = self._confirmed(number, part, self._solve(number, part, request))
-            except VerificationInterrupt as stop:
-                self._take(number, part, stop.result, self.deadline.elapsed() - before)
-                raise RelationInterrupt(self.result("unknown")) from stop
+            except Interrupted as stop:
+                self._take(number, part, stop.answer, self.deadline.elapsed() - before)
+                raise Interrupted(self.result("unknown")) from stop
             self._take(number, part, found, self.deadline.elapsed() - before)
             if self.failure is not None:
                 return
@@ -214,10 +210,10 @@ def answer(question: PairQuestion, words: tuple[str, str], asking: Asking) -> Re
         try:
             run.answer(writer)
             result = run.result()
-        except RelationInterrupt:
+        except Interrupted:
             raise
         except KeyboardInterrupt as stop:
-            raise RelationInterrupt(run.result("unknown")) from stop
+            raise Interrupted(run.result("unknown")) from stop
         if asking.announce is not None:
             asking.announce(result)
         if writer is not None:

@@ -82,7 +82,7 @@ def check_monotone(
     ------
     InputError
         If an argument cannot be used.
-    RelationInterrupt
+    Interrupted
         On Ctrl-C; its `result` is what was known by then.
 
     Examples
@@ -170,7 +170,7 @@ def check_fair(
     ------
     InputError
         If an argument cannot be used.
-    RelationInterrupt
+    Interrupted
         On Ctrl-C; its `result` is what was known by then.
 
     Examples

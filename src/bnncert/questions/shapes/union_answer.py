@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from bnncert.deadline import Deadline
+from bnncert.engine.answer import Interrupted
 from bnncert.engine.methods import REGISTRY, Options
-from bnncert.engine.verdict import Result, VerificationInterrupt
+from bnncert.engine.verdict import Result
 from bnncert.errors import InputError
 from bnncert.model.formats.atomic import folder_for
 from bnncert.proofs.request import CertificateRequest
@@ -28,7 +29,7 @@ def solve_union(
 ) -> Result:
     """Answer a question about a union, and write its certificate if one is asked for.
 
-    Raises VerificationInterrupt on Ctrl-C, with what is known by then.
+    Raises Interrupted on Ctrl-C, with what is known by then.
     """
     REGISTRY.make(question.method)
     (question.options or Options()).check()
@@ -55,7 +56,7 @@ def _answered(run: UnionRun, strict: bool) -> Result:
         if strict:
             run.prefer_strict()
     except KeyboardInterrupt as stop:
-        raise VerificationInterrupt(run.result()) from stop
+        raise Interrupted(run.result()) from stop
     return run.result()
 
 

@@ -12,19 +12,19 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
+from bnncert.engine.answer import Answer, Columns, Interrupted
 from bnncert.engine.methods import REGISTRY, Options, Progress
 from bnncert.engine.methods.strict_search import time_for_strict
 from bnncert.engine.replay import Replayer
-from bnncert.engine.verdict import Counterexample, InterruptWithResult, Result
+from bnncert.engine.verdict import Counterexample, Result
 from bnncert.errors import InputError
 from bnncert.model.description import SignZero
 from bnncert.model.formats.atomic import writing_for
 from bnncert.model.network import Network
-from bnncert.model.text_table import PrintedAsTable, TextTable
 from bnncert.problem import Problem, Targets, Ties, robustness
 from bnncert.questions.radius import BallVerifier, Bisection, bisect
 from bnncert.questions.radius_answer import Probe, probe_rows
@@ -44,7 +44,7 @@ class Known:
 
 
 @dataclass(frozen=True, eq=False)
-class SmallestResult(PrintedAsTable):
+class SmallestResult(Answer):
     """Bounds of the smallest perturbation, in counts: steps of the grid, or changed inputs for L0.
 
     ``print`` and notebooks show one row for each verification of the search.
@@ -75,6 +75,9 @@ class SmallestResult(PrintedAsTable):
         Why there is no certificate.
     """
 
+    HOLDS = frozenset({"exact"})
+    notes = ()
+
     norm: str
     label: int
     counts: Counts
@@ -88,18 +91,37 @@ class SmallestResult(PrintedAsTable):
     certificate: str | None = None
     no_certificate: str = ""
 
-    def __repr__(self) -> str:
-        return f"SmallestResult({self._summary()})"
+    @property
+    def status(self) -> Literal["exact", "open"]:
+        """Whether the minimum is known, or that there is none up to the limit."""
+        return "exact" if self.is_closed else "open"
 
-    def _summary(self) -> str:
+    @property
+    def lower(self) -> int | None:
+        """The largest certified count."""
+        return self.certified
+
+    @property
+    def upper(self) -> int | None:
+        """The count of the witness."""
+        return self.falsified
+
+    @property
+    def evidence(self) -> Counterexample | None:
+        """The witness."""
+        return self.witness
+
+    @property
+    def summary(self) -> str:
+        """Both sides and the number of verifications."""
         known = [] if self.certified is None else [f"{self.norm} count {self.certified} certified"]
         known += [] if self.falsified is None else [f"{self.falsified} falsified"]
         told = ", ".join(known) or "nothing known"
-        return f"{told}, {len(self.probes)} verifications in {self.seconds:.2f} s"
+        return f"{told}, {len(self.probes)} verifications"
 
-    def table(self) -> TextTable:
+    def columns(self) -> Columns:
         """Return the verifications of the search; their radii are counts."""
-        return TextTable(self._summary(), *probe_rows(self.probes))
+        return Columns(*probe_rows(self.probes))
 
     @property
     def minimum(self) -> int | None:
@@ -112,8 +134,8 @@ class SmallestResult(PrintedAsTable):
         """Whether the minimum is known, or no count up to the limit has a counterexample."""
         return self.minimum is not None or self.certified == self.limit
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON: distances in input units, and their counts."""
+    def facts(self) -> dict[str, Any]:
+        """Return the distances in input units, and their counts."""
         known = {"certified": self.certified, "falsified": self.falsified, "minimum": self.minimum}
         return {
             "norm": self.norm,
@@ -124,15 +146,9 @@ class SmallestResult(PrintedAsTable):
             "limit": self.limit,
             "covers_data": self.covers_data,
             "calls": len(self.probes),
-            "seconds": self.seconds,
             "probes": [asdict(probe) for probe in self.probes],
             "witness": self.witness and self.witness.to_dict(),
-            "certificate": self.certificate,
         }
-
-
-class SmallestInterrupt(InterruptWithResult[SmallestResult]):
-    """Ctrl-C during a search."""
 
 
 def find_smallest(
@@ -184,7 +200,7 @@ def find_smallest(
         cannot be used, as for :func:`verify`.
     MissingExtraError
         If the method needs a package that is not installed.
-    SmallestInterrupt
+    Interrupted
         On Ctrl-C; its `result` is what was known by then.
 
     Examples
@@ -218,7 +234,7 @@ def find_smallest(
             _certify_known(search, verifier, method)
             _prefer_strict(search, verifier, method)
     except KeyboardInterrupt as stop:
-        raise SmallestInterrupt(search.smallest(verifier)) from stop
+        raise Interrupted(search.smallest(verifier)) from stop
     return search.smallest(verifier)
 
 
