@@ -55,8 +55,7 @@ def one(
         path = Path(folder) / "explanation.bnncert"
         cpu = time.process_time()
         found = bnncert.explain(
-            *(network, ball.middle),
-            domain=ball,
+            *(network, ball),
             timeout=asked.seconds,
             question_timeout=asked.question_seconds,
             certificate=path if asked.check else None,

@@ -41,9 +41,7 @@ def drawn(
         ball = bnncert.Ball("linf", image, float(rng.integers(1, 5)) / 2, -1, 1, grid=grid)
         network = net.build()
         try:
-            found = bnncert.explain(
-                network, image, domain=ball, ties=ties, timeout=60, certificate=path
-            )
+            found = bnncert.explain(network, ball, ties=ties, timeout=60, certificate=path)
         except bnncert.InputError:
             continue
         if found.kept:
@@ -264,6 +262,6 @@ def test_the_grid_is_stated(network: bnncert.Network, tmp_path: Path) -> None:
     image = [0.5, 0, 0.25]
     for step in (0.25, 0.125):
         ball = bnncert.Ball("linf", image, 2, -1, 1, grid=bnncert.Grid(step))
-        bnncert.explain(network, image, domain=ball, timeout=60, certificate=tmp_path / "a.cert")
+        bnncert.explain(network, ball, timeout=60, certificate=tmp_path / "a.cert")
         words = f"in [-1, 1], on the grid of step {step} from 0 in float32"
         assert words in check(tmp_path / "a.cert", network).statement

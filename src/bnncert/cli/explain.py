@@ -134,8 +134,7 @@ def explain(
         )
         try:
             found = explain_api(
-                *(question.network, values.image, question.label),
-                domain=values,
+                *(question.network, values, question.label),
                 ties=ties,
                 sign_zero=settings.sign_zero,
                 method=method,

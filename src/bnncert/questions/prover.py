@@ -27,7 +27,7 @@ from bnncert.model.network import Network
 from bnncert.problem import Problem
 from bnncert.problem.float32 import Arithmetic
 from bnncert.proofs.composite import write_claim
-from bnncert.proofs.request import Wanted
+from bnncert.proofs.request import CertificateRequest
 from bnncert.questions.solving import Announce, solve
 
 #: The least limit of a part, with which a method returns its first results at once.
@@ -117,7 +117,7 @@ class Prover:
 
     @property
     def path(self) -> Path | None:
-        """The file of the certificate; None if none is wanted."""
+        """The file of the certificate; None if none is request."""
         return None if self.effort.certificate is None else Path(self.effort.certificate)
 
     @property
@@ -160,17 +160,17 @@ class Prover:
         Returns
         -------
         Result
-            The answer; with the name of a file as `certificate` if one is wanted and was written.
+            The answer; with the name of a file as `certificate` if one is request and was written.
             The certificate of a proof replaces that of an earlier proof of the same name; that of a
             counterexample is kept only if there is no other.
         """
         limit = min(seconds, self.deadline.remaining())
-        wanted = None
+        request = None
         if name and self._folder is not None:
             self._count += 1
             network = problem.network if stated is None else stated
             file = self._folder / f"{self._count}.bnncert"
-            wanted = Wanted(file, network, self.arithmetic, self.effort.sign_zero)
+            request = CertificateRequest(file, network, self.arithmetic, self.effort.sign_zero)
         result = solve(
             [problem],
             method or self.effort.method,
@@ -180,11 +180,11 @@ class Prover:
             strict=strict,
             check_centre=check_centre,
             arithmetic=self.arithmetic,
-            wanted=wanted,
+            request=request,
             announce=announce,
         )
-        if wanted is not None:
-            self._keep(name, wanted.path, result)
+        if request is not None:
+            self._keep(name, request.path, result)
         return result
 
     def _keep(self, name: str, file: Path, result: Result) -> None:
@@ -200,7 +200,7 @@ class Prover:
                 self._proofs.pop(name, None)
 
     def certified(self, result: Result) -> Result:
-        """Return a result; a proof without a certificate, where one is wanted, as unknown.
+        """Return a result; a proof without a certificate, where one is request, as unknown.
 
         So a certificate shows all that an answer says.
         """

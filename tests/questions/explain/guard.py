@@ -67,8 +67,7 @@ def explain(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
     try:
         with mock.patch.object(enumeration, "MOST_POINTS", most):
             result = bnncert.explain(
-                *(network, asked.ball.middle, asked.label),
-                domain=asked.ball,
+                *(network, asked.ball, asked.label),
                 ties=asked.ties,
                 certificate=path,
                 **way,

@@ -75,7 +75,7 @@ def explained(
     """Return the explanation, or None if the image has no class to explain."""
     network = net.build()
     try:
-        return bnncert.explain(network, ball.middle, label, domain=ball, ties=ties, timeout=60)
+        return bnncert.explain(network, ball, label, ties=ties, timeout=60)
     except bnncert.InputError as error:
         if "the image" not in str(error):
             raise
@@ -146,4 +146,4 @@ def test_an_image_whose_class_is_not_certain_is_refused() -> None:
     ball = bnncert.Ball("linf", [0, 0], 1, -1, 1)
     for label in (0, 1):
         with pytest.raises(bnncert.InputError, match="no class to explain: its scores"):
-            bnncert.explain(net, [0, 0], label, domain=ball, timeout=10)
+            bnncert.explain(net, ball, label, timeout=10)

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Mapping
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
-from bnncert.deadline import Deadline
 from bnncert.engine.answer import Interrupted
-from bnncert.engine.methods import REGISTRY, Options, Progress
+from bnncert.engine.methods import Options, Progress
 from bnncert.engine.replay import Replayer
 from bnncert.engine.verdict import Counterexample
 from bnncert.errors import InputError
 from bnncert.model.description import SignZero
-from bnncert.model.formats.atomic import file_identity, writing_for
 from bnncert.model.network import MOST_TIE_CHOICES, Network
 from bnncert.problem import Problem, Ties, robustness
-from bnncert.proofs.composite import write_claim
 from bnncert.questions.explain.domain import Domain, data_box_ball
 from bnncert.questions.explain.explanation_answer import Explanation
 from bnncert.questions.explain.explanation_claim import explanation_claim
-from bnncert.questions.explain.explanation_search import Search
+from bnncert.questions.explain.explanation_search import REGION, Search
 from bnncert.questions.explain.witnesses import with_free
+from bnncert.questions.prover import Effort, Prover
 from bnncert.regions import Ball
 
 #: The largest number of seconds of one verification.
@@ -36,10 +32,9 @@ QUESTION_SECONDS = 10.0
 
 def explain(
     network: Network,
-    image: npt.ArrayLike,
+    region: Ball | Domain | npt.ArrayLike,
     label: int | None = None,
     *,
-    domain: Ball | Domain | None = None,
     ties: Ties = "violation",
     sign_zero: SignZero | None = None,
     method: str = "auto",
@@ -59,13 +54,12 @@ def explain(
     ----------
     network
         The network, from :func:`load`, :func:`from_torch` or :meth:`Network.from_arrays`.
-    image
-        The input that is explained; arrays of any shape are flattened in C order.
+    region
+        The image, and the values of inputs that are not kept: a :class:`Ball` around the image of
+        norm "linf", with its radius, data box and grid; or the image alone, for the data box of the
+        network.
     label
         Its class (default: the class that the network gives it).
-    domain
-        The values of inputs that are not kept: a :class:`Ball` around the image of norm "linf",
-        with its radius, data box and grid; None for the data box of the network.
     ties, sign_zero, method, options, progress
         Those of :func:`verify`.
     timeout
@@ -89,7 +83,7 @@ def explain(
     MissingExtraError
         If the method needs a package that is not installed.
     Interrupted
-        On Ctrl-C; its `result` is what was known by then.
+        On Ctrl-C; its `answer` is what was known by then.
 
     Examples
     --------
@@ -104,56 +98,36 @@ def explain(
     >>> found.kept, found.minimal
     ((0, 1), True)
     >>> near = bnncert.Ball("linf", [0.5, 0], 0.3)
-    >>> bnncert.explain(net, [0.5, 0], domain=near, timeout=60).kept
+    >>> bnncert.explain(net, near, timeout=60).kept
     (1,)
     """
-    deadline = Deadline(timeout)
     if not question_timeout > 0:
         raise InputError(f"question timeout is {question_timeout}; expected seconds > 0")
-    REGISTRY.make(method)
     network = network.with_sign_zero(sign_zero)
-    point = network.flatten(image)[0][0]
-    chosen = _domain(network, point, domain)
-    own = int(network.classify(point)[0])
-    alone = chosen.region(np.zeros(point.size, dtype=np.bool_))
+    effort = Effort(method, timeout, options, progress, certificate, sign_zero)
+    prover = Prover(effort, [network])
+    domain = _domain(network, region)
+    own = int(network.classify(domain.image)[0])
+    alone = domain.region(np.zeros(domain.size, dtype=np.bool_))
     problem = robustness(network, alone, own if label is None else label, "all", ties)
     _refuse_other_class(problem)
-    path = None if certificate is None else _checked_path(Path(certificate), network)
-    part = None if path is None else path.with_name(f".bnncert-{secrets.token_hex(8)}")
-    search = Search(
-        *(problem, chosen, method, (options or Options()).check(), question_timeout, deadline),
-        sign_zero=sign_zero,
-        part=part,
-        progress=progress,
-    )
-    try:
-        with writing_for(path):
-            try:
-                search.run()
-            except KeyboardInterrupt as stop:
-                raise Interrupted(_finished(search, problem, chosen, path, ties)) from stop
-            return _finished(search, problem, chosen, path, ties)
-    finally:
-        if part is not None:
-            part.unlink(missing_ok=True)
+    with prover:
+        search = Search(problem, domain, prover, question_timeout)
+        try:
+            search.run()
+        except KeyboardInterrupt as stop:
+            raise Interrupted(_finished(search, problem, domain, ties)) from stop
+        return _finished(search, problem, domain, ties)
 
 
-def _domain(network: Network, point: FloatArray, domain: Ball | Domain | None) -> Domain:
-    """Return the domain of a question, which has to be one around the image."""
-    if domain is None:
-        domain = data_box_ball(point, network.input_lo, network.input_hi)
-    if isinstance(domain, Ball):
-        domain = Domain(domain)
-    if not np.array_equal(domain.image, point):
-        raise InputError("the domain is a ball around another point than the image")
-    return domain
-
-
-def _checked_path(path: Path, network: Network) -> Path:
-    """Return the file of a certificate; refuse the network's own file."""
-    if os.path.isfile(network.source) and file_identity(network.source) == file_identity(path):
-        raise InputError(f"{path}: cannot be written (the network was read from it)")
-    return path
+def _domain(network: Network, region: Ball | Domain | npt.ArrayLike) -> Domain:
+    """Return the image with the values of inputs that are not kept."""
+    if isinstance(region, Domain):
+        return region
+    if not isinstance(region, Ball):
+        image = network.flatten(region)[0][0]
+        region = data_box_ball(image, network.input_lo, network.input_hi)
+    return Domain(region)
 
 
 def _refuse_other_class(problem: Problem) -> None:
@@ -181,28 +155,24 @@ def _refuse_other_class(problem: Problem) -> None:
         )
 
 
-def _finished(
-    search: Search, problem: Problem, domain: Domain, path: Path | None, ties: Ties
-) -> Explanation:
+def _finished(search: Search, problem: Problem, domain: Domain, ties: Ties) -> Explanation:
     """Return the explanation that a search has found, and write its certificate."""
-    kept = tuple(int(i) for i in np.flatnonzero(~search.free))
-    witnesses = _inside(search.witnesses, search, domain)
-    written, reason = None, search.part.reason
-    if path is not None and search.part.path is not None and search.part.count is not None:
+    prover, witnesses = search.prover, _inside(search.witnesses, search, domain)
+    written = None
+    if prover.has(REGION):
         claim = explanation_claim(problem, domain, search.free, witnesses, ties)
-        write_claim(path, claim, [search.part.path])
-        written, reason = str(path), ""
+        written = prover.finish(claim, [REGION])
     assert problem.label is not None
     return Explanation(
         label=problem.label,
         domain=domain,
-        kept=kept,
+        kept=tuple(int(i) for i in np.flatnonzero(~search.free)),
         witnesses=witnesses,
         steps=tuple(search.steps),
-        seconds=search.deadline.elapsed(),
-        out_of_time=search.out_of_time or search.deadline.passed(),
+        seconds=prover.deadline.elapsed(),
+        out_of_time=search.out_of_time or prover.deadline.passed(),
         certificate=written,
-        no_certificate=reason if path is not None and written is None else "",
+        no_certificate=prover.reason if written is None else "",
     )
 
 

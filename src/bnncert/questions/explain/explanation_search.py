@@ -7,30 +7,23 @@ larger F: that input is needed for good.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 
 from bnncert.arrays import BoolArray, IntArray
-from bnncert.deadline import Deadline
-from bnncert.engine.methods import Options, Progress
 from bnncert.engine.methods.interval import interval_proof
 from bnncert.engine.presolve.stability import stability
 from bnncert.engine.replay import OnnxRuntime
 from bnncert.engine.verdict import Counterexample, Status
 from bnncert.errors import BnncertError
-from bnncert.model.description import SignZero
 from bnncert.problem import Problem
-from bnncert.proofs.request import CertificateRequest
 from bnncert.questions.explain.domain import Domain
 from bnncert.questions.explain.explanation_answer import ExplanationStep
 from bnncert.questions.explain.influence import least_influence_first
 from bnncert.questions.explain.point_enumeration import Enumeration
 from bnncert.questions.explain.witnesses import Witnesses, with_free
-from bnncert.questions.smallest.best_proof import LowerSide
-from bnncert.questions.solving import solve
+from bnncert.questions.prover import Prover
 
 #: Seconds of a verification: at least LEAST, and FACTOR times those of the longest proof so far, up
 #: to the limit of the caller.
@@ -49,6 +42,10 @@ WITNESS_SECONDS, WITNESS_SHARE = 10.0, 0.1
 #: A group of at most this share of the inputs is small.  After PATIENCE undecided small groups in a
 #: row no others are verified, because the influence of the next ones is larger.
 SMALL_SHARE, PATIENCE = 1 / 200, 3
+
+
+#: The name of the part that proves the region of all free inputs.
+REGION = "region"
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,20 +76,11 @@ class Search:
         self,
         problem: Problem,
         domain: Domain,
-        method: str,
-        options: Options,
+        prover: Prover,
         limit: float,
-        deadline: Deadline,
-        *,
-        sign_zero: SignZero | None,
-        part: Path | None,
-        progress: Progress | None,
     ) -> None:
-        self._problem, self._domain = problem, domain
-        self._method, self._options, self._limit = method, options, limit
-        self._sign_zero, self._progress = sign_zero, progress
-        self.deadline = deadline
-        self.part = LowerSide(part)
+        self._problem, self._domain, self._limit = problem, domain, limit
+        self.prover, self.deadline = prover, prover.deadline
         self.free: BoolArray = np.zeros(domain.size, dtype=np.bool_)
         self.witnesses: dict[int, Counterexample] = {}
         self.steps: list[ExplanationStep] = []
@@ -100,12 +88,12 @@ class Search:
         self._undecided = np.zeros(domain.size, dtype=np.bool_)
         self._longest = 0.0
         runtime = OnnxRuntime.of(problem.network)
-        self._search = Witnesses(problem, domain, runtime, deadline)
-        self._points = Enumeration(problem, domain, deadline)
+        self._search = Witnesses(problem, domain, runtime, self.deadline)
+        self._points = Enumeration(problem, domain, self.deadline)
 
     def run(self) -> None:
         """Free as many inputs as the time allows, and look for witnesses of the others."""
-        if self.part.path is not None:
+        if self.prover.wants_certificate:
             # The image alone has a certificate; without one nothing is known at a time limit.
             self._ask(np.zeros(0, dtype=np.int64))
         problem = self._problem
@@ -155,7 +143,7 @@ class Search:
     def _free_by_intervals(self, order: IntArray) -> None:
         """Free the longest beginning of the order that interval bounds prove, found by bisection.
 
-        If a certificate is wanted, the proof is made again for it.
+        If a certificate is asked for, the proof is made again for it.
         """
         low, high = 0, order.size + 1
         while high - low > 1 and not self.deadline.passed():
@@ -166,7 +154,7 @@ class Search:
                 low = middle
             else:
                 high = middle
-        if low and (self.part.path is None or self._ask(order[:low]).status == "robust"):
+        if low and (not self.prover.wants_certificate or self._ask(order[:low]).status == "robust"):
             self.free = with_free(self.free, order[:low])
 
     def _is_proved_by_intervals(self, free: BoolArray) -> bool:
@@ -193,7 +181,7 @@ class Search:
             found = self._search.confirm(free, point[None, :])
             return None if found is None else RegionAnswer("not_robust", "enumeration", found)
         # A certificate needs the proof of a method.
-        if not is_decided or self.part.path is not None:
+        if not is_decided or self.prover.wants_certificate:
             return None
         return RegionAnswer("robust", "enumeration")
 
@@ -203,20 +191,14 @@ class Search:
         seconds = (
             self._seconds if np.any(free) else min(FIRST_SHARE * self.deadline.remaining(), FIRST)
         )
-        seconds = max(seconds, SHORTEST)
-        path = self.part.next_file()
-        wanted = None
-        if path is not None:
-            wanted = CertificateRequest(path, self._problem.network, "real", self._sign_zero)
-        problem = self._search.question(free)
-        result = solve(
-            [problem], self._method, seconds, self._options, self._tell(added), wanted=wanted
+        result = self.prover.decide(
+            self._search.question(free),
+            max(seconds, SHORTEST),
+            name=REGION,
+            prefix=self._prefix(added),
         )
-        if result.status == "robust" and wanted is not None and result.certificate is None:
-            # A proof without a certificate is not used, so that the certificate shows the result.
-            self.part.reason = result.notes[-1] if result.notes else ""
-            result = replace(result, status="unknown")
-        self.part.finish(int(free.sum()), result)
+        # A proof without a certificate is not used, so that the certificate shows the result.
+        result = self.prover.certified(result)
         return RegionAnswer(result.status, result.deciding_stage, result.counterexample)
 
     @property
@@ -252,12 +234,7 @@ class Search:
         for i, witness in self._search.find(self.free, waiting, end):
             self.witnesses[i] = witness
 
-    def _tell(self, added: int) -> Progress | None:
-        """Return a report of progress for one verification."""
-        if self._progress is None:
-            return None
-        progress: Callable[[str, int, int], None] = self._progress
+    def _prefix(self, added: int) -> str:
+        """Return how far the search is, for the progress of one verification."""
         free, total = int(self.free.sum()), self._domain.size
-        done = free + len(self.witnesses) + int(self._undecided.sum())
-        prefix = f"{free} of {total} inputs free, {len(self.witnesses)} needed, {added} more? "
-        return lambda text, _done, _total: progress(prefix + text, done, total)
+        return f"{free} of {total} inputs free, {len(self.witnesses)} needed, {added} more? "
