@@ -163,7 +163,7 @@ def test_ctrl_c_leaves_a_sufficient_set(
     assert run("check", "a.cert", "--model", "net.npz").code == 0
     with pytest.raises(Interrupted) as stopped:
         bnncert.explain(bnncert.load("net.npz"), [1.0, 0.0])
-    assert stopped.value.result.kept == (0, 1)
+    assert stopped.value.answer.kept == (0, 1)
 
 
 def test_the_time_limit_leaves_a_sufficient_set(run: Run, folder: Path) -> None:

@@ -211,7 +211,7 @@ def test_the_exception_has_what_is_known(monkeypatch: pytest.MonkeyPatch) -> Non
     assert {t.status for t in result.targets} == {"unknown"}
     with pytest.raises(Interrupted) as stopped:
         bnncert.find_radius(net, ball.middle, label, maximum=2.0)
-    assert (stopped.value.result.lower, stopped.value.result.calls) == (-np.inf, 0)
+    assert (stopped.value.answer.lower, stopped.value.answer.calls) == (-np.inf, 0)
 
 
 def test_the_best_of_two_answers() -> None:

@@ -125,7 +125,7 @@ def find_radius(
     MissingExtraError
         If the method needs a package that is not installed.
     Interrupted
-        On Ctrl-C; its `result` is what was known by then.
+        On Ctrl-C; its `answer` is what was known by then.
 
     Examples
     --------

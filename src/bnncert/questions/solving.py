@@ -78,7 +78,7 @@ def solve(
     InputError, MissingExtraError
         As :func:`verify`.
     Interrupted
-        On Ctrl-C; its `result` is what was known by then.
+        On Ctrl-C; its `answer` is what was known by then.
 
     Examples
     --------

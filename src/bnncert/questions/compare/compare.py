@@ -82,7 +82,7 @@ def compare_networks(
     InputError
         If the networks do not have the same numbers of inputs and classes, or as :func:`verify`.
     Interrupted
-        On Ctrl-C; its `result` is what was known by then.
+        On Ctrl-C; its `answer` is what was known by then.
 
     Examples
     --------

@@ -94,7 +94,7 @@ def count(
     InputError
         If the region has no grid or is of another kind, or an argument cannot be used.
     Interrupted
-        On Ctrl-C; its `result` is what was known by then.
+        On Ctrl-C; its `answer` is what was known by then.
 
     Examples
     --------

@@ -109,7 +109,7 @@ def tolerated_faults(
         If an argument cannot be used, as for :func:`verify`; also for a network with convolutions
         or max-pooling, a layer that does not exist, or a negative limit.
     Interrupted
-        On Ctrl-C; its `result` is what was known by then.
+        On Ctrl-C; its `answer` is what was known by then.
 
     Examples
     --------

@@ -83,7 +83,7 @@ def check_monotone(
     InputError
         If an argument cannot be used.
     Interrupted
-        On Ctrl-C; its `result` is what was known by then.
+        On Ctrl-C; its `answer` is what was known by then.
 
     Examples
     --------
@@ -171,7 +171,7 @@ def check_fair(
     InputError
         If an argument cannot be used.
     Interrupted
-        On Ctrl-C; its `result` is what was known by then.
+        On Ctrl-C; its `answer` is what was known by then.
 
     Examples
     --------

@@ -201,7 +201,7 @@ def find_smallest(
     MissingExtraError
         If the method needs a package that is not installed.
     Interrupted
-        On Ctrl-C; its `result` is what was known by then.
+        On Ctrl-C; its `answer` is what was known by then.
 
     Examples
     --------
