@@ -51,7 +51,7 @@ def test_wrong_multipliers_of_the_search_are_replaced(
         wrong = replace(found, tables=-3 * found.tables, kappa=found.kappa + 10)
         return replace(leaf, multipliers=wrong)
 
-    prove = certify.Prover.prove
+    prove = certify.ProofBuilder.prove
     solved = []
     solve = LeafProblem.solve
 
@@ -59,11 +59,13 @@ def test_wrong_multipliers_of_the_search_are_replaced(
         solved.append(leaf)
         return solve(leaf, *arguments)  # type: ignore[arg-type]
 
-    def misled(prover: certify.Prover, number: int, functions: object, trace: Trace, *rest: object):  # type: ignore[no-untyped-def]
+    def misled(
+        prover: certify.ProofBuilder, number: int, functions: object, trace: Trace, *rest: object
+    ):  # type: ignore[no-untyped-def]
         wrong = replace(trace, leaves=tuple(map(spoiled, trace.leaves)))
         return prove(prover, number, functions, wrong, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(certify.Prover, "prove", misled)
+    monkeypatch.setattr(certify.ProofBuilder, "prove", misled)
     monkeypatch.setattr(LeafProblem, "solve", watch)
     question = demo_question(9, 0.25)
     path = tmp_path / "proof.bnncert"

@@ -21,7 +21,7 @@ from bnncert.engine.methods import Context
 from bnncert.engine.replay import Replayer
 from bnncert.engine.verdict import Result, TargetResult
 from bnncert.problem import robustness
-from bnncert.proofs.prover import Prover
+from bnncert.proofs.proof_builder import ProofBuilder
 from bnncert.proofs.request import CertificateRequest
 from bnncert.regions.pictures import png_bytes
 from tests.brute_force import TinyNetwork
@@ -164,7 +164,7 @@ def test_a_verdict_without_a_proof_names_whom_it_trusts(
         TargetResult(t.name, "robust", stage=stage, trusted=solver) for t in problem.targets
     )
     verdict = Result("robust", answers, 0.0, stage)
-    monkeypatch.setattr(Prover, "prove", lambda *arguments: None)
+    monkeypatch.setattr(ProofBuilder, "prove", lambda *arguments: None)
     proof = tmp_path / "proof.bnncert"
     found = CertificateRequest(proof, network).write(problem, verdict, context)
     assert (found.status, found.certificate, found.trusted) == ("robust", None, trusted)

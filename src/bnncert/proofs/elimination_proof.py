@@ -18,7 +18,7 @@ from bnncert.kernel.container import RejectedError
 from bnncert.kernel.elimination import MOST_INPUTS, MOST_LIVE, Elimination, SplitOrder
 from bnncert.kernel.skeleton import Skeleton
 from bnncert.kernel.statement import ScoreFunction
-from bnncert.proofs.prover import Prover
+from bnncert.proofs.proof_builder import ProofBuilder
 
 #: How often tables that are too large for the checker are planned again, with less memory.
 ATTEMPTS = 4
@@ -36,7 +36,7 @@ class EliminationProof:
 
 
 def prove_elimination(
-    prover: Prover,
+    prover: ProofBuilder,
     targets: Mapping[int, Sequence[ScoreFunction]],
     trace: EliminationTrace,
     deadline: Deadline,

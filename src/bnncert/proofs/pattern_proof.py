@@ -17,7 +17,7 @@ from bnncert.deadline import Deadline
 from bnncert.engine.search.trace import PatternTrace
 from bnncert.kernel.patterns import LEAF, LEAVES, Patterns
 from bnncert.kernel.statement import ScoreFunction
-from bnncert.proofs.prover import Prover
+from bnncert.proofs.proof_builder import ProofBuilder
 
 Tree = npt.NDArray[np.int32]
 
@@ -35,7 +35,7 @@ class _UnprovedError(Exception):
 
 
 def prove_patterns(
-    prover: Prover,
+    prover: ProofBuilder,
     targets: Mapping[int, Sequence[ScoreFunction]],
     trace: PatternTrace,
     deadline: Deadline,
@@ -50,7 +50,7 @@ def prove_patterns(
     return PatternProof(list(targets), tree)
 
 
-def _translated(prover: Prover, trace: PatternTrace) -> Tree:
+def _translated(prover: ProofBuilder, trace: PatternTrace) -> Tree:
     """Return the tree of the search over the checker's variables."""
     tree = trace.record.preorder()
     first = prover.skeleton.layers[0]
@@ -95,7 +95,7 @@ def _rewritten(tree: Tree, variable: Tree, sign: SignArray) -> Tree:
 class _Leaves:
     """Closes the leaves of a tree, many at a time."""
 
-    def __init__(self, prover: Prover, patterns: Patterns, deadline: Deadline) -> None:
+    def __init__(self, prover: ProofBuilder, patterns: Patterns, deadline: Deadline) -> None:
         self.prover, self.patterns, self.deadline = prover, patterns, deadline
         owner = prover.skeleton.owner
         self.neurons = np.array([j for n, j in owner if n == 0], dtype=np.int64)

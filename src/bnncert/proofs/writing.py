@@ -28,7 +28,7 @@ from bnncert.problem import Problem
 from bnncert.proofs.branch_proof import joined_trees
 from bnncert.proofs.elimination_proof import EliminationProof, prove_elimination
 from bnncert.proofs.pattern_proof import PatternProof, prove_patterns
-from bnncert.proofs.prover import ProofNode, Prover
+from bnncert.proofs.proof_builder import ProofBuilder, ProofNode
 from bnncert.proofs.statement_section import classification, conditions, statement
 
 #: About the largest number of entries in one section.
@@ -107,13 +107,15 @@ def _prover(
     record: SearchRecord,
     float32: bool,
     limit: Deadline,
-) -> Prover:
+) -> ProofBuilder:
     """Return a prover with all clauses that the search has learned."""
     presolved = record.presolved or presolve(problem.network, problem.region, deadline=limit)
     if any(len(t.leaves) > 1 for t in record.traces.values()):
         # Triples are searched for and recorded when they are used for the first time.
         presolved.triples_within(limit)
-    prover = Prover(problem.network, stated, problem.region, space, presolved, float32=float32)
+    prover = ProofBuilder(
+        problem.network, stated, problem.region, space, presolved, float32=float32
+    )
     found = [trace.clauses for trace in record.traces.values()]
     found += [trace.clauses for trace in record.patterns]
     found += [trace.clauses for trace in record.eliminations]
@@ -123,7 +125,7 @@ def _prover(
 
 
 def _together(
-    prover: Prover, problem: Problem, claim: Statement, record: SearchRecord, limit: Deadline
+    prover: ProofBuilder, problem: Problem, claim: Statement, record: SearchRecord, limit: Deadline
 ) -> list[PatternProof | EliminationProof]:
     """Return the proofs of several targets each, from the traces of searches for all targets."""
     numbers = {target.name: k for k, target in enumerate(problem.targets)}
@@ -225,7 +227,7 @@ def _clause_arrays(clauses: Clauses) -> dict[str, npt.NDArray[Any]]:
     }
 
 
-def _add_branched(writer: Writer, prover: Prover) -> None:
+def _add_branched(writer: Writer, prover: ProofBuilder) -> None:
     """Write the clauses that trees of inputs prove and that are not in the file yet."""
     if not prover.branched:
         return

@@ -83,7 +83,7 @@ class _NewClauseError(Exception):
     """A clause that has to be known from the root of a tree on is found."""
 
 
-class Prover:
+class ProofBuilder:
     """Facts about a network on a region, and proofs of functions on it.
 
     The proofs are about `network` (with widened thresholds for float32), and the certificate names
@@ -273,7 +273,7 @@ class _Hint:
 class _Work:
     def __init__(
         self,
-        prover: Prover,
+        prover: ProofBuilder,
         function: Function,
         objective: ScoreFunction,
         deadline: Deadline,
