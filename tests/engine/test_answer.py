@@ -32,3 +32,8 @@ def test_an_answer_has_all_attributes(kind: type[Answer]) -> None:
 
 def test_there_is_an_answer_for_every_kind_of_question() -> None:
     assert len(answers()) == 8
+
+
+@pytest.mark.parametrize("kind", answers(), ids=lambda kind: kind.__name__)
+def test_an_answer_is_one_line(kind: type[Answer]) -> None:
+    assert kind.__repr__ is Answer.__repr__, "@dataclass(repr=False)"

@@ -215,7 +215,7 @@ class TargetResult:
         }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result(Answer):
     """The answer to a problem; ``print`` and notebooks show one row for each target.
 

@@ -46,7 +46,7 @@ def probe_rows(probes: Sequence[Probe]) -> tuple[list[str], list[list[str]]]:
     return heads, rows
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RadiusResult(Answer):
     """Bounds of the robustness radius: lower < radius <= upper.
 

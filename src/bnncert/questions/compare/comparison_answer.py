@@ -48,7 +48,7 @@ class InputsComparison:
         return {name: v if isinstance(v, int) else v.tolist() for name, v in vars(self).items()}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NetworkComparison(Answer):
     """The answer whether two networks, A and B, give the same class.
 

@@ -70,7 +70,7 @@ class ShareEstimate:
         return self.changed / self.samples
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CountResult(Answer):
     """Bounds of the number of points whose class changes: lower <= number <= upper.
 

@@ -26,7 +26,7 @@ class ExplanationStep:
     seconds: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Explanation(Answer):
     """Inputs that suffice for the class: with them as in the image, no other input can change it.
 

@@ -121,7 +121,7 @@ class FaultRow:
         }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FaultsResult(Answer):
     """How many faults of each scope are tolerated at the inputs of a region.
 

@@ -61,7 +61,7 @@ class PartResult:
         return {**vars(self), **bounds}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RelationResult(Answer):
     """The answer whether a network is monotone or fair; ``print`` shows its parts.
 

@@ -43,7 +43,7 @@ class Known:
     witness: FloatArray | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SmallestResult(Answer):
     """Bounds of the smallest perturbation, in counts: steps of the grid, or changed inputs for L0.
 
