@@ -16,8 +16,7 @@ import argparse
 from collections.abc import Iterable
 from pathlib import Path
 
-from bnncert.report.counts import Count
-from bnncert.report.statistics import Panel, counts, gaps, panels
+from bnncert.report.statistics import Count, Panel, counts, gaps, panels
 from bnncert.results.store import read_recorded
 
 #: network, norm, delta: robust | counterexamples of 100 images, and mean seconds.

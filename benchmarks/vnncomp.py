@@ -32,7 +32,7 @@ from bnncert.extras.vnncomp.category import (
 )
 from bnncert.kernel import RejectedError, UnreadableError, check
 from bnncert.model.loading import load
-from bnncert.report.vnncomp_tables import Line, category_table
+from bnncert.report.vnncomp_files import Line, category_table
 
 DEFAULT = Path(__file__).resolve().parents[2] / "shared" / "data" / "vnncomp2023"
 

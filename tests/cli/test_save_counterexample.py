@@ -10,7 +10,7 @@ from PIL import Image
 
 import bnncert
 from bnncert.model.bundled import load_demo_images, load_demo_network
-from bnncert.report.saved_counterexample import CounterexampleFile
+from bnncert.report.picture import CounterexampleFile
 from tests.cli.diamond import Run, assert_one_line, read_json
 
 FALSE = ("net.npz", "--input", "x.npy", "--label", "0", "--radius", "0.75")

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from bnncert.report.page.charts import accuracy_chart, cactus_chart, series_numbers
-from bnncert.report.page.gap_chart import gap_charts
+from bnncert.report.page.charts import accuracy_chart, cactus_chart, gap_charts, series_numbers
 from bnncert.report.page.outcomes import outcome_chart
 from bnncert.report.page.svg import Axis, AxisScale
 from bnncert.report.statistics import Panel, counts, gaps, panels

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from bnncert.cli.program import app
 from bnncert.model.pixel_scale import PixelScale
-from bnncert.report.page.page_command import command_parts
+from bnncert.report.page.table_data import command_parts
 from bnncert.results.rows import InstanceKey, NetworkRecord, Row
 from bnncert.results.store import read_recorded
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bnncert.report.vnncomp_page import competition_page
-from bnncert.report.vnncomp_tables import Line, ResultsTable
+from bnncert.report.vnncomp_files import Line, ResultsTable, competition_page
 from tests.in_process import Outcome, command_line
 
 LINE = Line(

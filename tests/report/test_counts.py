@@ -9,10 +9,8 @@ import pytest
 from rich.console import Console
 
 from bnncert.regions import Ball
-from bnncert.report.counts import count_answers
-from bnncert.report.experiment_tables import experiment_table
-from bnncert.report.statistics import counts, panels
-from bnncert.report.summary import summarise
+from bnncert.report.statistics import count_answers, counts, panels
+from bnncert.report.summary import experiment_table, summarise
 from bnncert.results.instance import Instance, Settings
 from bnncert.results.rows import Row
 from bnncert.results.store import ResultsFile, read_recorded

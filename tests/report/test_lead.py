@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from bnncert.report.page.document import page_text, page_title
-from bnncert.report.page.lead import lead_section
-from bnncert.report.statistics import panels
-from bnncert.report.together import together
+from bnncert.report.page.outcomes import lead_section
+from bnncert.report.statistics import panels, together
 from bnncert.results.store import ResultsFile, read_recorded
 from tests.report.results_sketch import NETWORK, write_results
 

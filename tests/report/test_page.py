@@ -25,9 +25,9 @@ from bnncert.regions.pictures import as_image, difference, png_bytes, shades
 from bnncert.report.csv_export import write_csv
 from bnncert.report.latex_export import escape, write_latex
 from bnncert.report.page import write_page
+from bnncert.report.page.details import Album
 from bnncert.report.page.svg import AxisScale
 from bnncert.report.page.table_data import shortened
-from bnncert.report.page.thumbnails import Album
 from bnncert.report.statistics import gaps, panels
 from bnncert.results.store import read_recorded
 from tests.report.results_sketch import (

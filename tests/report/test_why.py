@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from bnncert.report.page.why import stage_seconds, why_undecided
+from bnncert.report.page.details import stage_seconds, why_undecided
 from tests.report.test_command import KEY, ROW
 
 TARGETS: list[dict[str, Any]] = [

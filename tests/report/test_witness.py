@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bnncert import Counterexample, Result
-from bnncert.report.witness import number_text, vnncomp_result, witness_text
+from bnncert.report.vnncomp_files import number_text, vnncomp_result, witness_text
 
 CASES = settings(max_examples=300, deadline=None, derandomize=True)
 

@@ -49,8 +49,8 @@ from bnncert.model.network import Network
 from bnncert.questions.compare.compare import compare_networks
 from bnncert.questions.compare.comparison_answer import NetworkComparison
 from bnncert.regions import Ball, Box, L0Ball, Region
+from bnncert.report.picture import CounterexampleFile, check_suffix
 from bnncert.report.plain_table import plain_table
-from bnncert.report.saved_counterexample import CounterexampleFile, check_suffix
 from bnncert.results.balls import Balls
 from bnncert.results.labelled_points import OWN, read_data
 from bnncert.results.store import is_database

@@ -13,8 +13,13 @@ from bnncert.cli.output import json_path, refuse_unwritable, write_json
 from bnncert.cli.plain_console import wide_console
 from bnncert.errors import InputError
 from bnncert.model.formats.atomic import write_atomically
-from bnncert.report.diff_page import comparison_page
-from bnncert.report.diff_tables import ChangeTable, comparison_tree, headline, sections
+from bnncert.report.diff_tables import (
+    ChangeTable,
+    comparison_page,
+    comparison_tree,
+    headline,
+    sections,
+)
 from bnncert.report.plain_table import plain_table
 from bnncert.results.diff import Comparison, compare_results
 from bnncert.results.store import read_recorded

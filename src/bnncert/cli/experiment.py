@@ -21,7 +21,7 @@ from bnncert.cli.plain_console import wide_console
 from bnncert.cli.unused import refuse_together
 from bnncert.deadline import Deadline
 from bnncert.errors import InputError
-from bnncert.report.experiment_tables import experiment_table, plan_table
+from bnncert.report.summary import experiment_table, plan_table
 from bnncert.results.config_file import find_configuration, shipped_names
 from bnncert.results.config_reading import read_configuration
 from bnncert.results.configuration import Configuration, with_changes

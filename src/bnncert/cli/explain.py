@@ -45,7 +45,7 @@ from bnncert.questions.explain.explain import QUESTION_SECONDS
 from bnncert.questions.explain.explain import explain as explain_api
 from bnncert.questions.explain.explanation_answer import Explanation
 from bnncert.regions import Ball
-from bnncert.report.kept_picture import KeptPicture
+from bnncert.report.picture import KeptPicture
 
 #: The radius of the ball that is read if only its data box counts.
 ANY_RADIUS = "1e9"

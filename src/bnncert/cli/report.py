@@ -14,10 +14,9 @@ from bnncert.model.formats.atomic import write_atomically
 from bnncert.model.formats.file_content import check_regular
 from bnncert.report.csv_export import CSV_FILES, write_csv
 from bnncert.report.latex_export import write_latex
-from bnncert.report.other_summary import other_lines
+from bnncert.report.other_answers import other_lines
 from bnncert.report.page import write_page
-from bnncert.report.vnncomp_page import competition_page
-from bnncert.report.vnncomp_tables import ResultsTable, totals
+from bnncert.report.vnncomp_files import ResultsTable, competition_page, totals
 from bnncert.results.store import read_recorded
 
 

@@ -19,8 +19,7 @@ from bnncert.engine.rounded_bounds import lower_text
 from bnncert.engine.verdict import Counterexample, Result
 from bnncert.model.network import Network
 from bnncert.regions import Region
-from bnncert.report.explanation_text import explanation_tables
-from bnncert.report.tables import number, result_table, status_text
+from bnncert.report.tables import explanation_tables, number, result_table, status_text
 from bnncert.version import __version__
 
 

@@ -14,7 +14,7 @@ from bnncert.errors import FormatError, InputError
 from bnncert.model.formats.file_content import parse_json, read_bytes
 from bnncert.problem import Targets
 from bnncert.questions.smallest.smallest import Known, SmallestResult
-from bnncert.report.saved_counterexample import CounterexampleFile
+from bnncert.report.picture import CounterexampleFile
 from bnncert.report.summary import probe_table, smallest_table
 
 #: The fields of the JSON file that have to be equal for a search to continue from it.

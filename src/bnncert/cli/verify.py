@@ -61,8 +61,8 @@ from bnncert.problem.vnnlib.query import Specification
 from bnncert.questions.verify import verify as verify_api
 from bnncert.questions.verify import verify_specification
 from bnncert.regions import Change, Region
-from bnncert.report.saved_counterexample import CounterexampleFile
-from bnncert.report.witness import vnncomp_result
+from bnncert.report.picture import CounterexampleFile
+from bnncert.report.vnncomp_files import vnncomp_result
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from bnncert.extras.vnncomp.category import (
     read_instances,
     run_category,
 )
-from bnncert.report.vnncomp_tables import Line, category_table, totals
+from bnncert.report.vnncomp_files import Line, category_table, totals
 from bnncert.results.runner import duration
 
 

@@ -1,13 +1,15 @@
-"""A comparison of two results files as tables, for the terminal and for a page."""
+"""A comparison of two results files as tables for the terminal, a page, and JSON."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any, Literal
 
 from bnncert.engine.rounded_bounds import lower_text, upper_text
+from bnncert.report.simple_page import simple_page, simple_table
 from bnncert.results.diff import Change, Comparison, Contradiction, Pair
 from bnncert.results.radii import inputs_text, radius_text
 from bnncert.results.rows import Row
@@ -237,3 +239,30 @@ class _Tree:
             }
             for pair in pairs
         ]
+
+
+#: The most rows of a table in the page.
+MOST_ROWS = 5000
+
+
+def comparison_page(comparison: Comparison) -> str:
+    """Return the page."""
+    title = " and ".join(file.path.name for file in comparison.files)
+    tables = sections(comparison)
+    loud = [section for section in tables if section.loud]
+    lines = "".join(f"<p>{escape(line)}</p>" for line in headline(comparison))
+    if not loud:
+        lines += "<p>There are no contradictions.</p>"
+    if len(tables) == len(loud):
+        lines += "<p>No answer, bound or time has changed.</p>"
+    body = "".join(map(_section_html, loud)) + lines
+    body += "".join(_section_html(section) for section in tables if not section.loud)
+    return simple_page(f"Changes: {title}", f"Changes between {title}", body)
+
+
+def _section_html(section: ChangeTable) -> str:
+    shown = section.rows[:MOST_ROWS]
+    rest = len(section.rows) - len(shown)
+    more = f"<p>{rest} more are in the file of <code>--json</code>.</p>" if rest else ""
+    title = section.title[0].upper() + section.title[1:]
+    return simple_table(title, section.heads, shown, loud=section.loud) + more

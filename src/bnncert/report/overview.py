@@ -7,11 +7,10 @@ from html import escape
 from pathlib import Path
 
 from bnncert.model.text_table import PrintedAsTable, TextTable
-from bnncert.report.other_summary import other_lines
+from bnncert.report.other_answers import other_lines
 from bnncert.report.page.details import collect_details
 from bnncert.report.page.document import page_title
-from bnncert.report.statistics import Panel, panels
-from bnncert.report.together import Together, together
+from bnncert.report.statistics import Panel, Together, panels, together
 from bnncert.results.radii import radius_text
 from bnncert.results.rows import Evidence, OtherAnswer, Row
 from bnncert.results.store import Recorded, read_recorded

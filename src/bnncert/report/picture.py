@@ -1,15 +1,32 @@
-"""Grey-scale images in the terminal, two pixels per character."""
+"""Pictures in the terminal and in files: images, explanations, and counterexamples.
+
+A picture of a counterexample (.png) shows three images of the same size from left to right: the
+original, the counterexample, and their difference.  The first two have 8 bits a sample,
+
+    level = round(255 (x - lo) / (hi - lo))
+
+with the data box [lo, hi], so the levels of a point of integer pixels are exactly its pixels.  The
+largest difference of an input has the full range around a middle grey.
+"""
 
 from __future__ import annotations
 
+import io
 import math
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 from rich.text import Text
 
 from bnncert.arrays import FloatArray
+from bnncert.engine.verdict import Counterexample
 from bnncert.errors import InputError
-from bnncert.regions.pictures import as_image, shades
+from bnncert.model.formats.atomic import write_atomically
+from bnncert.model.network import Network
+from bnncert.questions.explain.explanation_answer import Explanation
+from bnncert.regions.pictures import as_image, difference, figures, marked, png_bytes, shades
 
 #: Characters from dark to light, for terminals without colour.
 RAMP = " .:-=+*#%@"
@@ -65,3 +82,186 @@ def side_by_side(blocks: list[tuple[str, list[Text]]], gap: int = 4) -> list[Tex
             row.append_text(cell)
         rows.append(row)
     return rows
+
+
+#: The kinds of files.
+KEPT_SUFFIXES = (".png", ".html")
+
+#: Pictures are enlarged so that the shorter side has at least this many pixels.
+LEAST_SIDE = 224
+
+
+@dataclass(frozen=True, eq=False)
+class KeptPicture:
+    """The data for pictures of explanations of one image.
+
+    `path` names the file; None is for the terminal.
+    """
+
+    path: Path | None
+    shape: tuple[int, ...]
+    image: FloatArray
+    #: The values of black and white.
+    lo: FloatArray
+    hi: FloatArray
+
+    def __post_init__(self) -> None:
+        """Raise at once if there can be no picture."""
+        name = "--picture" if self.path is None else str(self.path)
+        if self.path is not None and self.path.suffix.lower() not in KEPT_SUFFIXES:
+            raise InputError(f"{name}: suffix {self.path.suffix!r}; expected .png or .html")
+        requested_image(self.image, self.shape, name)
+
+    def _as_image(self, point: FloatArray) -> FloatArray:
+        return requested_image(point, self.shape, "--picture")
+
+    def _scaled(self) -> FloatArray:
+        """Return the image with values from 0 to 1."""
+        return self._as_image((self.image - self.lo) / np.maximum(self.hi - self.lo, 1e-300))
+
+    def _pixels(self, found: Explanation) -> list[npt.NDArray[np.uint8]]:
+        """Return the image and the marked one, in colour."""
+        kept = self._as_image(found.mask.astype(np.float64))
+        plain = shades(self._scaled(), 0.0, 1.0)
+        coloured = plain if plain.ndim == 3 else np.repeat(plain[..., None], 3, axis=2)
+        return [coloured, marked(plain, kept > 0)]
+
+    def write(self, found: Explanation) -> str:
+        """Write the file and return a sentence about it."""
+        assert self.path is not None
+        pictures = self._pixels(found)
+        if self.path.suffix.lower() == ".html":
+            captions = (f"class {found.label}", f"{len(found.kept)} kept inputs")
+            body = figures(list(zip(captions, pictures, strict=True)))
+            page = f'<!DOCTYPE html><meta charset="utf-8"><title>{found.summary}</title>'
+            write_atomically(self.path, f"{page}<p>{found.summary}</p>{body}\n")
+        else:
+            times = max(1, -(-LEAST_SIDE // min(pictures[0].shape[:2])))
+            wide = np.hstack(pictures).repeat(times, axis=0).repeat(times, axis=1)
+            write_atomically(self.path, png_bytes(wide))
+        return f"picture: {self.path} (the image, and the image with the kept inputs in orange)"
+
+    def lines(self, found: Explanation, *, colour: bool) -> list[Text]:
+        """Return the image and the kept inputs as lines for a terminal."""
+        kept = self._as_image(found.mask.astype(np.float64))
+        places = kept if kept.ndim == 2 else kept.max(axis=2)
+        blocks = [
+            ("image", grey_lines(self._scaled(), colour=colour)),
+            ("kept inputs", picture_lines(places, 0.0, 1.0, colour=colour)),
+        ]
+        return side_by_side(blocks)
+
+
+#: The kinds of files that a counterexample can be written to.
+SUFFIXES = (".png", ".npy")
+
+#: Two numbers are the same pixel if they differ by less than this share of a level.
+ROUNDING = 1e-4
+
+
+def check_suffix(path: Path) -> None:
+    """Raise if the suffix is not that of a picture or an array."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"{path}: suffix {path.suffix!r}; expected .png (picture) or .npy (point)")
+
+
+@dataclass(frozen=True, eq=False)
+class CounterexampleFile:
+    """The file for a counterexample, and the data for a picture."""
+
+    path: Path
+    shape: tuple[int, ...]
+    #: The original that a picture shows beside the counterexample; a query has none.
+    original: FloatArray | None = None
+    #: The values of black and white, if known.
+    lo: FloatArray | None = None
+    hi: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        """Raise at once if the file cannot be written."""
+        check_suffix(self.path)
+        if not self._is_picture:
+            return
+        if self.original is None:
+            raise InputError(
+                f"{self.path}: a picture shows a counterexample beside the centre of a ball, which "
+                "a query does not state; name a .npy file"
+            )
+        if self._image(self.original) is None:
+            raise InputError(
+                f"{self.path}: inputs of shape {self.shape} are not an image (grey or RGB); name a "
+                ".npy file"
+            )
+        if self.lo is None or self.hi is None:
+            raise InputError(
+                f"{self.path}: a picture needs the range of the inputs; give --clip or --scale, or "
+                "name a .npy file"
+            )
+
+    @staticmethod
+    def around(
+        path: Path,
+        network: Network,
+        centre: FloatArray,
+        clip_lo: FloatArray | None,
+        clip_hi: FloatArray | None,
+        shape: tuple[int, ...] = (),
+    ) -> CounterexampleFile:
+        """Return the file of counterexamples in a ball; the network's data box has precedence.
+
+        `shape` is that of the image which is the centre, if the network states no shape.
+        """
+        lo, hi = network.input_lo, network.input_hi
+        if lo is None or hi is None:
+            lo, hi = clip_lo, clip_hi
+        return CounterexampleFile(path, shape or network.input_shape, centre, lo, hi)
+
+    @property
+    def _is_picture(self) -> bool:
+        return self.path.suffix.lower() == ".png"
+
+    def write(self, found: Counterexample | None) -> str:
+        """Write the file and return a sentence about it; without a counterexample write nothing."""
+        if found is None:
+            return f"{self.path} is not written: there is no counterexample"
+        if self._is_picture:
+            pixels, exact = self.picture(found.point)
+            write_atomically(self.path, png_bytes(pixels))
+            kept = "its pixels are exact" if exact else "its pixels are rounded to 8 bits"
+            return f"counterexample: {self.path} (original, counterexample, difference; {kept})"
+        if found.exact is not None:
+            return (
+                f"{self.path} is not written: the counterexample is a point of rationals that "
+                "floats do not hold; --json states it"
+            )
+        content = io.BytesIO()
+        np.save(content, found.point)
+        write_atomically(self.path, content.getvalue())
+        return f"counterexample: {self.path} ({found.point.size} numbers)"
+
+    def picture(self, point: FloatArray) -> tuple[npt.NDArray[np.uint8], bool]:
+        """Return the three images side by side, and whether 8 bits hold the counterexample."""
+        assert self.original is not None
+        assert self.lo is not None
+        assert self.hi is not None
+        width = np.maximum(self.hi - self.lo, 1e-300)
+        before, after = ((p - self.lo) / width for p in (self.original, point))
+        levels = 255 * after
+        exact = bool(np.all(np.abs(levels - np.clip(np.rint(levels), 0, 255)) < ROUNDING))
+        first, second = self._image(before), self._image(after)
+        assert first is not None
+        assert second is not None
+        if first.ndim == 2:
+            # With one channel the difference is also grey, as the file has one format.
+            change = difference(first[..., None], second[..., None])[..., 0]
+        else:
+            change = difference(first, second)
+        return np.hstack([shades(first, 0.0, 1.0), shades(second, 0.0, 1.0), change]), exact
+
+    def _image(self, point: FloatArray) -> FloatArray | None:
+        # The user requested a picture, so small squares are also pictures.
+        shapes = [self.shape]
+        for channels in (1, 3):
+            side = math.isqrt(point.size // channels)
+            shapes.append((channels, side, side))
+        return as_image(point, *shapes)

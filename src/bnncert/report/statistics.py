@@ -1,4 +1,4 @@
-"""The rows of a results file in panels and series, for the page, CSV and LaTeX files.
+"""The rows of a results file counted, in panels and series, for tables, the page and files.
 
 Only answers to the same question are counted together: a panel has one network, norm, grid, data
 box, choice of adversarial classes and rule for ties; a series of it has one method with its limits.
@@ -12,10 +12,71 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
-from bnncert.report.counts import Count, count_answers, mean
 from bnncert.results.radii import inputs_text, radius_in_px, radius_text
 from bnncert.results.rows import InstanceKey, LabelSource, NetworkRecord, Row, label_source
 from bnncert.results.store import Recorded
+
+#: The titles of the columns of numbers.
+COUNT_TITLES = ("instances", "misclassified", "robust", "not robust", "undecided")
+
+
+@dataclass(frozen=True)
+class Count:
+    """The numbers of answers of one series at one radius, and the times.
+
+    A misclassified input is an instance, but no method runs for it.  The mean and the maximum of
+    the seconds are therefore those of the other instances, and 0 if there are none.
+    """
+
+    radius: float
+    series: str
+    instances: int
+    misclassified: int
+    robust: int
+    not_robust: int
+    undecided: int
+    mean_seconds: float
+    max_seconds: float
+
+    @property
+    def certified(self) -> float:
+        """Share of all inputs that are proved to be classified as their label."""
+        return self.robust / self.instances
+
+    @property
+    def not_falsified(self) -> float:
+        """Share of all inputs without a known counterexample: an upper bound of the accuracy."""
+        return 1 - (self.not_robust + self.misclassified) / self.instances
+
+
+def count_answers(radius: float, series: str, rows: Iterable[Row]) -> Count:
+    """Count the answers of the rows of one series (a method with its limits) at one radius."""
+    rows = list(rows)
+    statuses = [row.status for row in rows]
+    seconds = [row.seconds for row in rows if row.status != "misclassified"]
+    return Count(
+        radius=radius,
+        series=series,
+        instances=len(rows),
+        misclassified=statuses.count("misclassified"),
+        robust=statuses.count("robust"),
+        not_robust=statuses.count("not_robust"),
+        undecided=statuses.count("unknown") + statuses.count("timeout"),
+        mean_seconds=mean(seconds) or 0.0,
+        max_seconds=max(seconds, default=0.0),
+    )
+
+
+def count_cells(count: Count) -> tuple[str, ...]:
+    """Return the numbers of answers as the cells of a table, under `COUNT_TITLES`."""
+    return tuple(str(getattr(count, title.replace(" ", "_"))) for title in COUNT_TITLES)
+
+
+def mean(values: Iterable[float]) -> float | None:
+    """Return the mean of some values, or None if there are no values."""
+    known = list(values)
+    return math.fsum(known) / len(known) if known else None
+
 
 #: The number, hash and label of an input.
 _Instance: TypeAlias = tuple[int, str, int]
@@ -308,3 +369,40 @@ def _improvements(
         share = mean(shares)
         if share is not None:
             yield Improvement(better, name, len(shares), share)
+
+
+#: The answers from the most to the least informative one.
+_STRENGTH = ("misclassified", "not_robust", "robust", "timeout", "unknown")
+
+
+@dataclass(frozen=True)
+class Together:
+    """The counts at one radius, and the numbers of inputs with two opposite verdicts."""
+
+    count: Count
+    contradictions: tuple[int, ...] = ()
+
+    @property
+    def falsified(self) -> int:
+        """Inputs with a known counterexample; a misclassified input is one itself."""
+        return self.count.not_robust + self.count.misclassified
+
+
+def together(panel: Panel) -> list[Together]:
+    """Return the answers of all methods to both questions, radius by radius."""
+    groups: dict[float, dict[tuple[int, str, int], list[Row]]] = {}
+    for row in panel.answers:
+        key = row.key
+        instance = (key.input_index, key.input_hash, key.label)
+        groups.setdefault(key.radius, {}).setdefault(instance, []).append(row)
+    return [_together(radius, list(groups[radius].values())) for radius in sorted(groups)]
+
+
+def _together(radius: float, instances: Sequence[Sequence[Row]]) -> Together:
+    best = [min(rows, key=lambda row: _STRENGTH.index(row.status)) for rows in instances]
+    opposite = (
+        rows[0].key.input_index
+        for rows in instances
+        if {"robust", "not_robust"} <= {row.status for row in rows}
+    )
+    return Together(count_answers(radius, "", best), tuple(sorted(opposite)))

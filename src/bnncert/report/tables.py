@@ -1,9 +1,9 @@
-"""Tables for the terminal."""
+"""Tables of one answer, of a network, of the methods, and about how a result was found."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from rich.table import Table
@@ -11,6 +11,7 @@ from rich.text import Text
 
 from bnncert.engine.methods import REGISTRY
 from bnncert.engine.rounded_bounds import lower_text, upper_text
+from bnncert.engine.timing import OTHER, Account
 from bnncert.engine.verdict import Finding, Result, Status, TargetResult
 from bnncert.model.network import Network
 from bnncert.report.plain_table import plain_table
@@ -135,3 +136,116 @@ def methods_table() -> Table:
             method.name, ", ".join(method.promises), method.regions, needs, method.summary
         )
     return table
+
+
+def explanation_tables(result: Result) -> list[Table]:
+    """Return the tables for which the result has data."""
+    account, details = result.account, [t.details for t in result.targets]
+    has_presolve = any("presolve" in d for d in details)
+    tables = [presolve_table(result)] if has_presolve else []
+    if account.layers and not has_presolve:
+        tables.append(layer_table(account))
+    if account.work:
+        tables.append(work_table(account))
+    bounds = bound_table(result)
+    if bounds is not None:
+        tables.append(bounds)
+    if any("elimination" in d for d in details):
+        tables.append(elimination_table(result))
+    elif any("rounds" in d for d in details):
+        tables.append(stage_table(result))
+    return tables
+
+
+def layer_table(account: Account) -> Table:
+    """Return the open neurons of each layer."""
+    table = plain_table("layer", "neurons", "open", name="layers")
+    for number_, layer in enumerate(account.layers, start=1):
+        table.add_row(str(number_), str(layer.neurons), str(layer.open))
+    return table
+
+
+def work_table(account: Account) -> Table:
+    """Return the targets and seconds of each stage; the seconds add up to those of the result."""
+    table = plain_table("stage", "targets", "decided", "seconds", left=("stage",), name="stages")
+    for stage, seconds in account.stages.items():
+        own = [w for w in account.work if w.stage == stage and w.target is not None]
+        decided = str(sum(w.decided for w in own)) if own else ""
+        targets = str(len(own)) if own else "" if stage == OTHER else "all"
+        table.add_row(stage, targets, decided, f"{seconds:.2f}")
+    return table
+
+
+def bound_table(result: Result) -> Table | None:
+    """Return the lower bound of each target by each stage; None if no stage has one."""
+    work = [w for w in result.account.work if w.target is not None and math.isfinite(w.lower)]
+    stages = list(dict.fromkeys(w.stage for w in work))
+    if not stages:
+        return None
+    table = plain_table("target", *stages, left=("target",), name="lower bounds")
+    for target in result.targets:
+        own = {w.stage: w.lower for w in work if w.target == target.name}
+        table.add_row(Text(target.name), *(lower_text(own.get(s, math.nan)) for s in stages))
+    return table
+
+
+def presolve_table(result: Result) -> Table:
+    """Return the effect of presolve on each layer, which is the same for all targets."""
+    titles = ("layer", "neurons", "open", "variables", "rules")
+    table = plain_table(*titles, left=("rules",), name="presolve")
+    lines: list[dict[str, Any]] = next(
+        (t.details["presolve"] for t in result.targets if "presolve" in t.details), []
+    )
+    for line in lines:
+        rules = ", ".join(f"{rule} {count}" for rule, count in line["rules"].items())
+        table.add_row(
+            str(line["layer"]),
+            str(line["neurons"]),
+            str(line["open"]),
+            "tables" if line["variables"] is None else str(line["variables"]),
+            Text(rules),
+        )
+    return table
+
+
+def stage_table(result: Result) -> Table:
+    """Return sizes, iterations, gap and time of every solve."""
+    titles = ("target", "stage", "unknowns", "iterations", "bound", "gap", "seconds", "status")
+    words = ("target", "stage", "status")
+    table = plain_table(*titles, left=words, one_line=titles, name="relaxations")
+    first = next((t for t in result.targets if "presolve seconds" in t.details), None)
+    if first is not None:
+        seconds = f"{first.details['presolve seconds']:.3f}"
+        table.add_row("all", "presolve", "", "", "", "", seconds, "")
+    for t in result.targets:
+        for k, stage in enumerate(t.details.get("rounds", ())):
+            table.add_row(
+                Text(t.name if k == 0 else ""),
+                stage["solver"] if k == 0 else f"+ cuts {k}",
+                str(stage["unknowns"]),
+                str(stage["iterations"]),
+                lower_text(math.nan if stage["bound"] is None else stage["bound"]),
+                number(_gap(stage["primal"], stage["bound"])),
+                f"{stage['seconds']:.3f}",
+                stage["status"],
+            )
+    return table
+
+
+def elimination_table(result: Result) -> Table:
+    """Return the statistics of an elimination, which are the same for all of its targets."""
+    titles = ("quantity", "value", "seconds")
+    table = plain_table(*titles, left=("quantity",), name="elimination")
+    counts: dict[str, Any] = next(
+        (t.details["elimination"] for t in result.targets if "elimination" in t.details), {}
+    )
+    for name, value in counts.items():
+        if name != "seconds":
+            table.add_row(name, str(value), "")
+    for part, seconds in counts.get("seconds", {}).items():
+        table.add_row(part, "", f"{seconds:.3f}")
+    return table
+
+
+def _gap(primal: float | None, bound: float | None) -> float:
+    return math.nan if primal is None or bound is None else primal - bound

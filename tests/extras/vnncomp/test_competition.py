@@ -30,7 +30,7 @@ from bnncert.extras.vnncomp.scripted_answer import CompetitionAnswer, run_instan
 from bnncert.kernel import check
 from bnncert.model.description import ModelDescription
 from bnncert.model.formats.model_files import write_description
-from bnncert.report.vnncomp_tables import Line, ResultsTable, totals
+from bnncert.report.vnncomp_files import Line, ResultsTable, totals
 from tests.competition_files import (
     assert_witness,
     diamond,

@@ -20,7 +20,7 @@ from bnncert.errors import FormatError, InputError
 from bnncert.extras.vnncomp.scripted_answer import plain_or_packed, run_instance
 from bnncert.model.formats.atomic import make_folder, write_atomically
 from bnncert.model.formats.file_content import DEFAULT_LIMITS, check_regular, read_text
-from bnncert.report.vnncomp_tables import Line, ResultsTable
+from bnncert.report.vnncomp_files import Line, ResultsTable
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ class CompetitionAnswer:
     def file_text(self) -> str:
         """The text of the result file; an `error` is written as `unknown`."""
         if self.result is not None:
-            from bnncert.report.witness import vnncomp_result
+            from bnncert.report.vnncomp_files import vnncomp_result
 
             return vnncomp_result(self.result)
         return ("timeout" if self.word == "timeout" else "unknown") + "\n"
@@ -143,7 +143,7 @@ def _run(request: str, end: float, complaints: IO[bytes]) -> _Ended:
         listener = threading.Thread(target=lambda: heard.append(pipe.read()), daemon=True)
         listener.start()
         # The answer consists of objects of these modules, which are imported meanwhile.
-        import bnncert.report.witness  # noqa: F401
+        import bnncert.report.vnncomp_files  # noqa: F401
 
         listener.join(min(max(0.0, end - time.monotonic()), threading.TIMEOUT_MAX))
         late = listener.is_alive()

@@ -12,17 +12,17 @@ from importlib.resources import files
 from pathlib import Path, PurePath
 
 from bnncert.model.formats.atomic import write_atomically
-from bnncert.report.page.charts import accuracy_chart, cactus_chart
+from bnncert.report.page.charts import accuracy_chart, cactus_chart, gap_charts
 from bnncert.report.page.details import collect_details
-from bnncert.report.page.explanations import explanation_section
-from bnncert.report.page.gap_chart import gap_charts
-from bnncert.report.page.lead import lead_section
-from bnncert.report.page.other_tables import section_id
-from bnncert.report.page.outcomes import outcome_chart, outcome_table
-from bnncert.report.page.point_counts import count_section
+from bnncert.report.page.other_sections import (
+    count_section,
+    explanation_section,
+    fault_section,
+    section_id,
+)
+from bnncert.report.page.outcomes import lead_section, outcome_chart, outcome_table
 from bnncert.report.page.svg import Chart
 from bnncert.report.page.table_data import packed, table_columns
-from bnncert.report.page.weight_faults import fault_section
 from bnncert.report.statistics import Panel, counts, gaps, panels
 from bnncert.results.rows import NetworkRecord, OtherAnswer, Row
 from bnncert.results.store import Recorded

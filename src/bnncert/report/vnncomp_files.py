@@ -1,7 +1,8 @@
-"""The results of a VNN-COMP category: its results.csv, and the table for the terminal.
+"""The files of VNN-COMP: witnesses, the results.csv of a category, and its page.
 
-A row begins as in the competition: category, onnx, vnnlib, prepare time, result, run time.  The
-other columns describe the answer and identify the question, so that it is not answered twice.
+A row of results.csv begins as in the competition: category, onnx, vnnlib, prepare time, result, run
+time.  The other columns describe the answer and identify the question, so that it is not answered
+twice.
 """
 
 from __future__ import annotations
@@ -11,16 +12,47 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 from rich.text import Text
 
+from bnncert.engine.verdict import Counterexample, Result
 from bnncert.errors import FormatError
 from bnncert.model.formats.atomic import write_atomically
 from bnncert.model.formats.file_content import DEFAULT_LIMITS, read_text
 from bnncert.report.plain_table import plain_table
+from bnncert.report.simple_page import simple_page, simple_table
+
+
+def number_text(value: float) -> str:
+    """Return the shortest decimal that reads back as this number, in single and in double.
+
+    A float32 number is written with the digits of a float64: fewer digits are enough for a reader
+    in single precision, but are another number in double precision.
+    """
+    text = repr(float(value))
+    # Numbers with an exponent are written out: not all readers of witnesses parse exponents.
+    return np.format_float_positional(value, unique=True, trim="0") if "e" in text else text
+
+
+def witness_text(counterexample: Counterexample) -> str:
+    """Return ((X_0 v) .. (Y_0 v) ..), one pair a line."""
+    lines = [f"(X_{i} {number_text(v)})" for i, v in enumerate(counterexample.point.tolist())]
+    lines += [f"(Y_{j} {number_text(v)})" for j, v in enumerate(counterexample.scores.tolist())]
+    return "(" + "\n".join(lines) + ")\n"
+
+
+def vnncomp_result(result: Result) -> str:
+    """Return a VNN-COMP result file: the answer, and the witness if there is one."""
+    text = result.vnncomp_word + "\n"
+    if result.counterexample is not None:
+        text += witness_text(result.counterexample)
+    return text
+
 
 #: All answers with their colours.
 WORDS = {"sat": "red", "unsat": "green", "unknown": "yellow", "timeout": "yellow", "error": "red"}
@@ -150,3 +182,48 @@ def totals(lines: Sequence[Line]) -> str:
     words = [line.word for line in lines]
     counts = ", ".join(f"{words.count(word)} {word}" for word in WORDS)
     return f"{counts} of {len(lines)} in {math.fsum(line.seconds for line in lines):.1f} s"
+
+
+def competition_page(lines: Sequence[Line], name: str, title: str | None = None) -> str:
+    """Return the page: the answers of each category, then every instance.
+
+    `name` is the name of the file, and `title` replaces the title of the page.
+    """
+    categories = list(dict.fromkeys(line.category for line in lines))
+    groups = [[line for line in lines if line.category == one] for one in categories]
+    heads = ("category", "instances", *WORDS, "seconds", "slowest", "with certificate")
+    counts = [
+        (
+            one,
+            str(len(group)),
+            *(str(sum(line.word == word for line in group)) for word in WORDS),
+            f"{math.fsum(line.seconds for line in group):.1f}",
+            f"{max(line.seconds for line in group):.2f}",
+            str(sum(bool(line.certificate) for line in group)),
+        )
+        for one, group in zip(categories, groups, strict=True)
+    ]
+    body = f"<p>{escape(totals(lines))} ({escape(name)})</p>"
+    body += simple_table("Categories", heads, counts)
+    for one, group in zip(categories, groups, strict=True):
+        body += simple_table(one, _HEADS, [_cells(line) for line in group])
+    heading = title or f"VNN-COMP: {', '.join(categories)}"
+    return simple_page(heading, heading, body)
+
+
+_HEADS = (
+    *("network", "query", "answer", "seconds", "limit", "decided by", "replayed in"),
+    *("certificate", "GB", "reason"),
+)
+
+
+def _cells(line: Line) -> tuple[str, ...]:
+    # Names without folders, because pages are shared with others.
+    network = line.onnx.replace("\\", "/").rpartition("/")[2]
+    return (
+        *(network, line.query_name, line.word, f"{line.seconds:.2f}", f"{line.limit:g}"),
+        *(line.stage or "-", line.replayed or "-"),
+        f"{line.certificate} bytes" if line.certificate else "-",
+        f"{line.memory / 1e9:.2f}" if line.memory else "-",
+        line.reason,
+    )
