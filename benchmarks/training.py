@@ -15,18 +15,16 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import bnncert
 from bnncert.extras.training.datasets import load_dataset
-from bnncert.extras.training.export import write_network
-from bnncert.extras.training.fitting import TrainingProgress, fit
-from bnncert.extras.training.labelled_images import Dataset
-from bnncert.extras.training.training_options import TrainingOptions
+from bnncert.extras.training.fitting import TrainingProgress
 
 
-def trained(data: Dataset, options: TrainingOptions, path: Path) -> bnncert.Network:
+def trained(path: Path, data: str, **options: Any) -> bnncert.Network:
     """Return the network at `path`, after training it if it is not there."""
     if path.exists():
         return bnncert.load(path)
@@ -36,10 +34,7 @@ def trained(data: Dataset, options: TrainingOptions, path: Path) -> bnncert.Netw
         if now.finished:
             print(f"{path.name}: epoch {now.epoch}, loss {now.loss:.4f}", flush=True)
 
-    checkpoint = path.with_name(path.name + ".checkpoint")
-    net = fit(data, options, checkpoint=checkpoint, report=report)
-    network = write_network(net, data.scaling, data.test, path).network
-    checkpoint.unlink()
+    network = bnncert.train(data, out=path, progress=report, **options).network
     print(f"{path.name}: trained in {time.monotonic() - started:.0f} s", flush=True)
     return network
 
@@ -77,14 +72,16 @@ def main() -> None:
     rows = []
     for strength in (float(s) for s in arguments.strengths.split(",")):
         name = f"zeros-{arguments.zeros:g}" + (f"-robust-{strength:g}" if strength else "")
-        options = TrainingOptions(
+        network = trained(
+            arguments.folder / f"{name}.npz",
+            arguments.data,
+            data_dir=arguments.data_dir,
             hidden=hidden,
             zeros=arguments.zeros,
             epochs=arguments.epochs,
             robust=strength,
             delta=arguments.train_delta,
         )
-        network = trained(data, options, arguments.folder / f"{name}.npz")
         accuracy = float(np.mean(network.classify(points) == labels))
         for delta in (float(d) for d in arguments.deltas.split(",")):
             statuses, spent = [], []

@@ -84,7 +84,7 @@ def examples(thing: Any, name: str) -> list[doctest.DocTest]:
 
 @pytest.mark.parametrize("name", [*FUNCTIONS, *DATA, "bnncert"])
 def test_examples_print_what_they_show(name: str) -> None:
-    if name == "from_torch":
+    if name in ("from_torch", "train"):
         pytest.importorskip("torch")
     thing = bnncert if name == "bnncert" else FUNCTIONS.get(name) or DATA[name]
     for test in examples(thing, name):

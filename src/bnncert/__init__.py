@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         OutsideDataBoxWarning,
         UnsupportedModelError,
     )
+    from bnncert.extras.training.train import TrainedNetwork, train
     from bnncert.model.formats.file_content import Limits
     from bnncert.model.layers import OutputLayer, ThresholdLayer
     from bnncert.model.loading import from_torch, load
@@ -124,6 +125,7 @@ __all__ = [
     "Target",
     "TargetResult",
     "ThresholdLayer",
+    "TrainedNetwork",
     "UnsupportedModelError",
     "__version__",
     "bound",
@@ -149,6 +151,7 @@ __all__ = [
     "score_objective",
     "solve",
     "tolerated_faults",
+    "train",
     "verify",
     "verify_specification",
 ]
@@ -173,6 +176,10 @@ _HOMES = {
         "InputError",
         "OutsideDataBoxWarning",
         "UnsupportedModelError",
+    ),
+    "bnncert.extras.training.train": (
+        "TrainedNetwork",
+        "train",
     ),
     "bnncert.model.formats.file_content": ("Limits",),
     "bnncert.model.layers": (

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,10 +18,10 @@ from bnncert.cli.options import SeedOption, TalkOptions
 from bnncert.cli.output import refuse_unwritable
 from bnncert.cli.progress import watch
 from bnncert.cli.unused import refuse_without
-from bnncert.errors import InputError, MissingExtraError
-from bnncert.extras.training.datasets import REMOTE, data_folder, load_dataset
-from bnncert.extras.training.labelled_images import Dataset, Split
-from bnncert.extras.training.training_options import TrainingOptions
+from bnncert.errors import InputError
+from bnncert.extras.training.datasets import REMOTE, FetchProgress, data_folder
+from bnncert.extras.training.labelled_images import Dataset
+from bnncert.extras.training.train import TrainingOptions, default_checkpoint, run_training
 from bnncert.results.runner import duration
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class TrainingChoices:
     ] = 0.34
     epochs: Annotated[int, typer.Option("--epochs", help="Passes over the images.")] = 40
     batch: Annotated[int, typer.Option("--batch", help="Images per step.")] = 200
-    rate: Annotated[float, typer.Option("--lr", help="Learning rate at the start.")] = 1e-3
+    lr: Annotated[float, typer.Option("--lr", help="Learning rate at the start.")] = 1e-3
     seed: SeedOption = 0
     patience: Annotated[
         int | None,
@@ -108,68 +107,48 @@ def train(
     talk = Talk.of(ctx, talking)
     refuse_without(ctx, "robust", ("delta",))
     refuse_without(ctx, "conv", ("stride",))
-    if data_dir is not None and data not in REMOTE:
-        raise InputError(f"--data-dir belongs to --data {' and '.join(REMOTE)}, not to {data}")
     options = choices.options()
-    if out.suffix not in (".npz", ".json", ".onnx"):
-        raise InputError(f"{out}: cannot write {out.suffix!r}; use .npz, .json or .onnx")
-    if options.conv and out.suffix == ".json":
-        raise InputError(f"{out}: a convolutional network is written as .npz or .onnx only")
-    state = out.with_name(out.name + ".checkpoint") if checkpoint is None else checkpoint
+    state = default_checkpoint(out) if checkpoint is None else checkpoint
     stored = data_folder(data_dir).glob("*") if data in REMOTE else ()
     refuse_unwritable(out, state, read=(data, *stored))
-    if out.exists() and not force:
-        raise InputError(f"{out}: exists already; give --force to replace it, or another name")
-    # Errors in the data are reported first, but nothing is downloaded without PyTorch.
-    if data in REMOTE:
-        _require_pytorch()
-    dataset = _limited(_load(data, data_dir, talk), limit)
-    options.check_inputs(dataset.input_shape)
-    _require_pytorch()
-    _train_and_write(dataset, options, state, out, talk)
-    if checkpoint is None:
-        state.unlink(missing_ok=True)
-
-
-def _train_and_write(
-    dataset: Dataset, options: TrainingOptions, state: Path, out: Path, talk: Talk
-) -> None:
-    """Train, write the network and print a summary."""
-    # Imported on use: PyTorch is an extra, and takes seconds to import.
-    from bnncert.extras.training.export import write_network
-    from bnncert.extras.training.fitting import fit
-
-    if talk.verbose:
-        images = (
-            f"{len(dataset.train.labels)} training images, {len(dataset.test.labels)} for tests"
-        )
-        talk.details.print(f"{images}; {options}", soft_wrap=True)
     try:
         with _watch(talk, options) as report:
-            net = fit(dataset, options, checkpoint=state, report=report)
+            trained = run_training(
+                data,
+                out,
+                options,
+                checkpoint=checkpoint,
+                limit=limit,
+                data_dir=data_dir,
+                force=force,
+                progress=report,
+                fetching=_fetching(talk),
+                loaded=lambda dataset: _show_images(dataset, options, talk),
+            )
     except KeyboardInterrupt:
         if state.exists():
             talk.details.print(f"{state} has the last epoch; the same command continues from there")
         sys.stdout.flush()
         raise
-    share = net.zero_share()
-    written = write_network(net, dataset.scaling, dataset.test, out)
-    network = written.network
+    network = trained.network
     talk.answer.print(
-        f"test accuracy {100 * written.accuracy:.2f} %; file and trained model agree on all "
-        f"{written.compared} test images",
+        f"test accuracy {100 * trained.accuracy:.2f} %; file and trained model agree on all "
+        f"{trained.compared} test images",
         soft_wrap=True,
     )
     talk.details.print(
-        f"{out}: {'-'.join(map(str, network.sizes))}, zero weights {100 * share:.2f} %, "
+        f"{out}: {'-'.join(map(str, network.sizes))}, zero weights {100 * trained.zeros:.2f} %, "
         f"hash {network.content_hash}",
         soft_wrap=True,
     )
 
 
-def _require_pytorch() -> None:
-    if importlib.util.find_spec("torch") is None:
-        raise MissingExtraError("training needs PyTorch: pip install 'bnncert[train]'")
+def _show_images(dataset: Dataset, options: TrainingOptions, talk: Talk) -> None:
+    if talk.verbose:
+        images = (
+            f"{len(dataset.train.labels)} training images, {len(dataset.test.labels)} for tests"
+        )
+        talk.details.print(f"{images}; {options}", soft_wrap=True)
 
 
 def _sizes(text: str, option: str) -> tuple[int, ...]:
@@ -181,8 +160,8 @@ def _sizes(text: str, option: str) -> tuple[int, ...]:
         ) from None
 
 
-def _load(data: str, folder: Path | None, talk: Talk) -> Dataset:
-    """Load the images; print a line for each file that is downloaded."""
+def _fetching(talk: Talk) -> FetchProgress:
+    """Return what prints a line for each file that is downloaded."""
     told: set[str] = set()
 
     def fetching(name: str, done: int, total: int | None) -> None:
@@ -191,24 +170,13 @@ def _load(data: str, folder: Path | None, talk: Talk) -> Dataset:
             size = "" if total is None else f" ({total / 2**20:.1f} MB)"
             talk.watching.print(f"fetching {name}{size}", soft_wrap=True)
 
-    return load_dataset(data, folder, progress=fetching)
-
-
-def _limited(dataset: Dataset, limit: int | None) -> Dataset:
-    if limit is None:
-        return dataset
-    count = len(dataset.train.labels)
-    if not 1 <= limit <= count:
-        raise InputError(f"--limit is {limit}; there are {count} training images")
-    train = Split(dataset.train.images[:limit], dataset.train.labels[:limit])
-    return replace(dataset, train=train)
+    return fetching
 
 
 @contextmanager
 def _watch(talk: Talk, options: TrainingOptions) -> Iterator[Report]:
     """Show the progress of an epoch, and a line for each finished epoch."""
-    started = time.monotonic()
-    first: list[float] = []
+    first: list[tuple[float, float]] = []
     with watch(talk.watching) as live:
 
         def report(now: TrainingProgress) -> None:
@@ -222,15 +190,15 @@ def _watch(talk: Talk, options: TrainingOptions) -> Iterator[Report]:
             done = now.epoch + now.step / max(now.steps, 1)
             if not first:
                 # A training that continues from a checkpoint begins in the middle.
-                first.append(done)
+                first.append((done, time.monotonic()))
             text = f"epoch {now.epoch + 1}/{options.epochs}: loss {now.loss:.4f}, "
             text += f"accuracy {100 * now.accuracy:.2f} %"
-            live.show(text, now.step, now.steps, _remaining(first[0], done, options, started))
+            live.show(text, now.step, now.steps, _remaining(*first[0], done, options))
 
         yield report
 
 
-def _remaining(first: float, done: float, options: TrainingOptions, started: float) -> str:
+def _remaining(first: float, started: float, done: float, options: TrainingOptions) -> str:
     """Return the expected time of the epochs that are left."""
     if done <= first:
         return ""

@@ -137,6 +137,33 @@ def test_a_network_is_written_and_verified(command: Callable[..., Outcome]) -> N
     assert verified.out.splitlines()[-1].startswith("robust")
 
 
+def test_the_function_does_what_the_command_does(command: Callable[..., Outcome]) -> None:
+    pytest.importorskip("torch", reason="needs the extra 'train'")
+    assert (
+        command("train", "--data", "tiny.npz", *SMALL, "--out", "net.npz", "--lr", "0.01").code == 0
+    )
+    seen: list[Any] = []
+    trained = bnncert.train(
+        "tiny.npz",
+        out="same.npz",
+        hidden=[20, 12],
+        epochs=3,
+        batch=50,
+        lr=0.01,
+        progress=seen.append,
+    )
+    assert trained.network.content_hash == bnncert.load("net.npz").content_hash
+    assert trained.network.content_hash == bnncert.load("same.npz").content_hash
+    test = blobs(100, 2)
+    found = trained.network.classify(test.images.reshape(100, -1) / 127.5 - 1)
+    assert (trained.accuracy, trained.compared) == (np.mean(found == test.labels), 100)
+    assert trained.epochs == tuple(now for now in seen if now.finished)
+    assert [now.epoch for now in trained.epochs] == [1, 2, 3]
+    assert sorted(p.name for p in Path().iterdir()) == ["net.npz", "same.npz", "tiny.npz"]
+    with pytest.raises(bnncert.InputError, match=r"same\.npz: exists already"):
+        bnncert.train("tiny.npz", out="same.npz")
+
+
 def test_binary_weights_and_other_formats(command: Callable[..., Outcome]) -> None:
     pytest.importorskip("torch", reason="needs the extra 'train'")
     hashes = set()

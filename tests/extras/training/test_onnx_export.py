@@ -11,7 +11,7 @@ import pytest
 
 import bnncert
 from bnncert.extras.training.labelled_images import BYTES
-from bnncert.extras.training.training_options import TrainingOptions
+from bnncert.extras.training.train import TrainingOptions
 from tests.extras.training.tiny import CLASSES, SIDE, blobs
 
 torch: Any = pytest.importorskip("torch", reason="needs the extra 'train'")
@@ -50,11 +50,11 @@ def test_onnxruntime_executes_it(tmp_path: Path) -> None:
     runtime = pytest.importorskip("onnxruntime", reason="needs the extra 'replay'")
     net = train(replace(STRIDED, epochs=1))
     path = tmp_path / "net.onnx"
-    written = write_network(net, BYTES, blobs(100, 2), path)
+    network, _ = write_network(net, BYTES, blobs(100, 2), path)
     points = BYTES.points(blobs(100, 2).images).astype(np.float32).reshape(-1, *SHAPE)
     session = runtime.InferenceSession(path)
     (scores,) = session.run(None, {"input": points})
     assert scores.shape == (100, CLASSES)
     # float32 sums of the first layer may round across a threshold, which is rare.
-    same = np.all(scores == written.network.evaluate(points).astype(np.float32), axis=1)
+    same = np.all(scores == network.evaluate(points).astype(np.float32), axis=1)
     assert np.mean(same) > 0.9

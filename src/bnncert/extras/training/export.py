@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -95,14 +95,6 @@ def _array(tensor: Any) -> npt.NDArray[np.float32]:
 
 #: Images compared at once.
 CHUNK = 1000
-
-
-class ExportedNetwork(NamedTuple):
-    """A written network, its accuracy on the test images, and their number."""
-
-    network: Network
-    accuracy: float
-    compared: int
 
 
 def to_network(net: TernaryNet, scaling: Scaling) -> Network:
@@ -193,8 +185,10 @@ def pooling_matrix(channels: int, size: tuple[int, int]) -> Any:
     return incidence(windows, channels, OnnxNode("<training>", "MaxPool", "", "pool", (), (), {}))
 
 
-def write_network(net: TernaryNet, scaling: Scaling, test: Split, path: Path) -> ExportedNetwork:
-    """Write the network, read it back and compare it with the model on all test images.
+def write_network(
+    net: TernaryNet, scaling: Scaling, test: Split, path: Path
+) -> tuple[Network, float]:
+    """Write the network, compare it with the model on all test images; return it and its accuracy.
 
     Both are evaluated in double precision; their scores must be equal.  If they are not, or in case
     of any other error, no file is written.  The model is in double precision afterwards.
@@ -215,7 +209,7 @@ def write_network(net: TernaryNet, scaling: Scaling, test: Split, path: Path) ->
             check(Path(file.name))
     else:
         to_network(net, scaling).save(path, check)
-    return ExportedNetwork(load(path), accuracy, len(test.labels))
+    return load(path), accuracy
 
 
 def _compare(net: TernaryNet, network: Network, scaling: Scaling, test: Split, path: Path) -> float:

@@ -14,7 +14,7 @@ import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -28,14 +28,11 @@ from bnncert.errors import FormatError, InputError
 from bnncert.extras.training.binary_model import TernaryNet
 from bnncert.extras.training.labelled_images import Dataset, Scaling, Split
 from bnncert.extras.training.robust import penalised_scores
-from bnncert.extras.training.training_options import TrainingOptions
+from bnncert.extras.training.train import TrainingOptions
 from bnncert.model.formats.atomic import write_atomically
 from bnncert.model.formats.file_content import open_archive, read_bytes
 
 FORMAT = "bnncert training 1"
-
-#: Options that were added to the format later, with the values that trainings had before.
-ADDED: dict[str, Any] = {"binarise_input": False, "stride": 1}
 
 
 @dataclass
@@ -51,8 +48,6 @@ class TrainingState:
     best_accuracy: float = -1.0
     #: Epochs since then.
     waited: int = 0
-    #: One entry for each finished epoch.
-    history: list[dict[str, float]] = field(default_factory=list)
 
 
 def save_checkpoint(path: Path, state: TrainingState, identity: dict[str, Any]) -> None:
@@ -74,8 +69,7 @@ def load_checkpoint(path: Path, identity: dict[str, Any]) -> TrainingState | Non
             content = torch.load(io.BytesIO(stored), weights_only=True)
         if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
             raise ValueError("something else")
-        # Checkpoints of earlier versions do not have the keys that were added later.
-        found = {**ADDED, **json.loads(content.pop("identity"))}
+        found = json.loads(content.pop("identity"))
         state = TrainingState(**content)
     except Exception as error:
         # torch raises many types on broken files.
@@ -181,7 +175,7 @@ def fit(
     sizes = (dataset.input_shape, options.conv, options.hidden, dataset.classes)
     net = TernaryNet(*sizes, generator, threshold, options.stride)
     net.set_zero_share(options.zeros)
-    optimiser = torch.optim.Adam(net.parameters(), lr=options.rate)
+    optimiser = torch.optim.Adam(net.parameters(), lr=options.lr)
     state = TrainingState(net.state_dict(), optimiser.state_dict())
     identity = _identity(dataset.train, scaling, options)
     if checkpoint is not None:
@@ -195,11 +189,11 @@ def fit(
     while state.epoch < options.epochs and state.waited < patience:
         started = time.perf_counter()
         for group in optimiser.param_groups:
-            group["lr"] = options.rate * FINAL_RATE ** (state.epoch / options.epochs)
+            group["lr"] = options.lr * FINAL_RATE ** (state.epoch / options.epochs)
         order = torch.from_numpy(rows)[torch.randperm(len(rows), generator=generator)]
         last = loop.epoch(order, state.epoch)
         accuracy = _accuracy(net, images, held_out) if len(held_out) else None
-        _record_epoch(state, last, accuracy, net, optimiser)
+        _record_epoch(state, accuracy, net, optimiser)
         if checkpoint is not None:
             save_checkpoint(checkpoint, state, identity)
         if report is not None:
@@ -256,27 +250,19 @@ def _identity(split: Split, scaling: Scaling, options: TrainingOptions) -> dict[
     digest = hashlib.sha256(np.ascontiguousarray(split.images).tobytes())
     digest.update(split.labels.astype("<i8").tobytes())
     digest.update(repr(scaling).encode())
-    plain = {k: list(v) if isinstance(v, tuple) else v for k, v in options.to_dict().items()}
+    plain = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(options).items()}
     return {**plain, "data": digest.hexdigest()}
 
 
 def _record_epoch(
-    state: TrainingState,
-    last: TrainingProgress,
-    accuracy: float | None,
-    net: TernaryNet,
-    optimiser: Any,
+    state: TrainingState, accuracy: float | None, net: TernaryNet, optimiser: Any
 ) -> None:
     """Add a finished epoch to the state; `accuracy` is that on the images held out, if any."""
     state.epoch += 1
     state.waited += 1
-    entry = {"loss": last.loss, "accuracy": last.accuracy}
-    if accuracy is not None:
-        entry["held_out"] = accuracy
-        if accuracy > state.best_accuracy:
-            state.best_accuracy, state.waited = accuracy, 0
-            state.best = copy.deepcopy(net.state_dict())
-    state.history.append(entry)
+    if accuracy is not None and accuracy > state.best_accuracy:
+        state.best_accuracy, state.waited = accuracy, 0
+        state.best = copy.deepcopy(net.state_dict())
     state.model, state.optimiser = net.state_dict(), optimiser.state_dict()
 
 

@@ -1,0 +1,311 @@
+"""Training of a network from labelled images: its options, and everything from data to file.
+
+PyTorch is an extra and takes seconds to import, so the modules that use it are imported on use.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bnncert.errors import InputError, MissingExtraError
+from bnncert.extras.training.datasets import REMOTE, FetchProgress, load_dataset
+from bnncert.extras.training.labelled_images import Dataset, Split
+from bnncert.model.formats.file_content import DEFAULT_LIMITS
+from bnncert.model.network import Network
+
+if TYPE_CHECKING:
+    from bnncert.extras.training.fitting import Report, TrainingProgress
+
+#: With a larger stride a 3 x 3 convolution does not read every pixel.
+MOST_STRIDE = 3
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """Architecture and optimisation of one training."""
+
+    #: Sizes of the dense hidden layers.
+    hidden: tuple[int, ...] = (500, 500)
+    #: Channels of the convolutions before them (3 x 3).
+    conv: tuple[int, ...] = ()
+    #: Share of zero weights in every layer; 0 makes the weights binary.
+    zeros: float = 0.34
+    epochs: int = 40
+    batch: int = 200
+    #: Learning rate at the start.
+    lr: float = 1e-3
+    seed: int = 0
+    #: Epochs without a better held-out accuracy before training stops; None trains on all
+    #: images for all epochs.
+    patience: int | None = None
+    #: Weight of the penalties that make the network easier to verify; 0 leaves them out.
+    robust: float = 0.0
+    #: Radius of the L-inf balls of these penalties, in pixel levels.
+    delta: float = 0.5
+    #: Whether the first layer takes the sign of every input about the middle of the data box.
+    binarise_input: bool = False
+    #: Stride of the convolutions; those of stride 1 are followed by 2 x 2 max-pooling.
+    stride: int = 1
+
+    def __post_init__(self) -> None:
+        for name, widths in (("hidden", self.hidden), ("conv", self.conv)):
+            if any(width < 1 for width in widths):
+                raise InputError(f"--{name} has a layer of {min(widths)}; expected sizes >= 1")
+        self._check_sizes()
+        if not self.hidden and not self.conv:
+            raise InputError("--hidden is empty; a binary network needs a hidden layer")
+        if not 1 <= self.stride <= MOST_STRIDE:
+            raise InputError(f"--stride is {self.stride}; expected an integer in 1..{MOST_STRIDE}")
+        if not 0.0 <= self.zeros < 1.0:
+            raise InputError(f"--zeros is {self.zeros}; expected a share in [0, 1)")
+        for name, count in (("epochs", self.epochs), ("patience", self.patience)):
+            if count is not None and count < 1:
+                raise InputError(f"--{name} is {count}; expected an integer >= 1")
+        if self.batch < 2:
+            raise InputError(f"--batch is {self.batch}; batch normalisation needs at least 2")
+        if not 0 < self.lr <= 1:
+            raise InputError(f"--lr is {self.lr}; expected a number in (0, 1]")
+        if not 0 <= self.seed < 2**63:
+            raise InputError(f"--seed is {self.seed}; expected an integer >= 0")
+        for name, number in (("robust", self.robust), ("delta", self.delta)):
+            if not 0 <= number < math.inf:
+                raise InputError(f"--{name} is {number}; expected a finite number >= 0")
+
+    def _check_sizes(self) -> None:
+        """Raise for an architecture that exceeds the limits of the readers."""
+        width, entries = DEFAULT_LIMITS.width, DEFAULT_LIMITS.matrix
+        for name, widths, kernel in (("hidden", self.hidden, 1), ("conv", self.conv, 9)):
+            if max(widths, default=0) > width:
+                raise InputError(f"--{name} has a layer of {max(widths)}; expected at most {width}")
+            for before, after in pairwise(widths):
+                if before * after * kernel > entries:
+                    raise InputError(
+                        f"--{name} has layers of {before} and {after}; between them are "
+                        f"{before * after * kernel} weights, expected at most {entries}"
+                    )
+
+    def check_inputs(self, input_shape: tuple[int, ...]) -> None:
+        """Raise for a first dense layer that exceeds the limits of the readers."""
+        inputs = math.prod(input_shape)
+        first = 0 if self.conv or not self.hidden else self.hidden[0]
+        if inputs * first > DEFAULT_LIMITS.matrix:
+            raise InputError(
+                f"--hidden has a first layer of {first}; with {inputs} inputs it has "
+                f"{inputs * first} weights, expected at most {DEFAULT_LIMITS.matrix}"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedNetwork:
+    """A trained network, with exactly the scores of the trained model on all test images.
+
+    Attributes
+    ----------
+    network
+        The network, as its file has it.
+    accuracy
+        The share of the test images whose class it finds.
+    compared
+        The number of test images.
+    zeros
+        The share of zero weights.
+    epochs
+        The loss and the accuracies of each epoch, without those before a checkpoint.
+    """
+
+    network: Network
+    accuracy: float
+    compared: int
+    zeros: float
+    epochs: tuple[TrainingProgress, ...]
+
+    def __repr__(self) -> str:
+        return f"TrainedNetwork({self.network!r}, accuracy {100 * self.accuracy:.2f} %)"
+
+
+def train(
+    data: str | os.PathLike[str],
+    *,
+    out: str | os.PathLike[str],
+    hidden: Sequence[int] = (500, 500),
+    conv: Sequence[int] = (),
+    stride: int = 1,
+    zeros: float = 0.34,
+    epochs: int = 40,
+    batch: int = 200,
+    lr: float = 1e-3,
+    seed: int = 0,
+    patience: int | None = None,
+    robust: float = 0.0,
+    delta: float = 0.5,
+    binarise_input: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+    limit: int | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    progress: Report | None = None,
+) -> TrainedNetwork:
+    """Train a ternary or binary network and write it to a file (docs/training.md).
+
+    After an interruption, the same call continues with the epoch after the last complete one.
+
+    Parameters
+    ----------
+    data
+        "mnist", "cifar10", an .npz file, or a folder of images.
+    out
+        The file to write: .npz, .json or .onnx.
+    hidden, conv
+        The sizes of the dense hidden layers, and the channels of the convolutions before them.
+    stride
+        The stride of the convolutions; with 1, each is followed by 2 x 2 max-pooling.
+    zeros
+        The share of zero weights; 0 makes the weights binary.
+    epochs, batch, lr
+        The passes over the images, the images per step, and the learning rate at the start.
+    seed
+        The seed of all randomness.
+    patience
+        Hold out a tenth of the images, stop after this many epochs without progress on it, and
+        keep the best.
+    robust, delta
+        The weight of penalties for easier verification, and the L-inf radius in pixels that they
+        are about.
+    binarise_input
+        Whether the first layer is the sign of every pixel about mid-grey.
+    checkpoint
+        The file of the state after each epoch, which is kept (default: `out` with
+        ``.checkpoint``, which is removed at the end).
+    limit
+        Train on this many images only, the first ones.
+    data_dir
+        The folder of "mnist" and "cifar10", to which missing files are downloaded.
+    force
+        Whether `out` may be replaced if it exists.
+    progress
+        Called after each step and each epoch with their loss and accuracies.
+
+    Returns
+    -------
+    TrainedNetwork
+        The network and its accuracies.
+
+    Raises
+    ------
+    InputError
+        If an option or the data are not usable, or `out` exists or cannot be written.
+    MissingExtraError
+        If PyTorch is not installed.
+
+    Examples
+    --------
+    >>> import os, tempfile, bnncert
+    >>> from importlib.resources import files
+    >>> images = files("bnncert") / "data" / "mnist_test_100.npz"
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     out = os.path.join(folder, "net.npz")
+    ...     trained = bnncert.train(images, out=out, hidden=(8,), epochs=1, batch=20)
+    >>> trained.network.sizes, trained.compared, len(trained.epochs)
+    ((784, 8, 10), 12, 1)
+    """
+    options = TrainingOptions(
+        hidden=tuple(hidden),
+        conv=tuple(conv),
+        zeros=zeros,
+        epochs=epochs,
+        batch=batch,
+        lr=lr,
+        seed=seed,
+        patience=patience,
+        robust=robust,
+        delta=delta,
+        binarise_input=binarise_input,
+        stride=stride,
+    )
+    return run_training(
+        os.fspath(data),
+        Path(out),
+        options,
+        checkpoint=None if checkpoint is None else Path(checkpoint),
+        limit=limit,
+        data_dir=None if data_dir is None else Path(data_dir),
+        force=force,
+        progress=progress,
+    )
+
+
+def default_checkpoint(out: Path) -> Path:
+    """Return the file of the state of a training that names none."""
+    return out.with_name(out.name + ".checkpoint")
+
+
+def run_training(
+    data: str,
+    out: Path,
+    options: TrainingOptions,
+    *,
+    checkpoint: Path | None = None,
+    limit: int | None = None,
+    data_dir: Path | None = None,
+    force: bool = False,
+    progress: Report | None = None,
+    fetching: FetchProgress | None = None,
+    loaded: Callable[[Dataset], None] | None = None,
+) -> TrainedNetwork:
+    """Do what :func:`train` describes; `fetching` and `loaded` are told about the data."""
+    if data_dir is not None and data not in REMOTE:
+        raise InputError(f"--data-dir belongs to --data {' and '.join(REMOTE)}, not to {data}")
+    if out.suffix not in (".npz", ".json", ".onnx"):
+        raise InputError(f"{out}: cannot write {out.suffix!r}; use .npz, .json or .onnx")
+    if options.conv and out.suffix == ".json":
+        raise InputError(f"{out}: a convolutional network is written as .npz or .onnx only")
+    if out.exists() and not force:
+        raise InputError(f"{out}: exists already; give --force to replace it, or another name")
+    # Errors in the data are reported first, but nothing is downloaded without PyTorch.
+    if data in REMOTE:
+        _require_pytorch()
+    dataset = _limited(load_dataset(data, data_dir, progress=fetching), limit)
+    options.check_inputs(dataset.input_shape)
+    _require_pytorch()
+    from bnncert.extras.training.export import write_network
+    from bnncert.extras.training.fitting import fit
+
+    if loaded is not None:
+        loaded(dataset)
+    epochs: list[TrainingProgress] = []
+
+    def report(now: TrainingProgress) -> None:
+        if now.finished:
+            epochs.append(now)
+        if progress is not None:
+            progress(now)
+
+    state = default_checkpoint(out) if checkpoint is None else checkpoint
+    net = fit(dataset, options, checkpoint=state, report=report)
+    zeros = net.zero_share()
+    network, accuracy = write_network(net, dataset.scaling, dataset.test, out)
+    if checkpoint is None:
+        state.unlink(missing_ok=True)
+    return TrainedNetwork(network, accuracy, len(dataset.test.labels), zeros, tuple(epochs))
+
+
+def _require_pytorch() -> None:
+    if importlib.util.find_spec("torch") is None:
+        raise MissingExtraError("training needs PyTorch: pip install 'bnncert[train]'")
+
+
+def _limited(dataset: Dataset, limit: int | None) -> Dataset:
+    if limit is None:
+        return dataset
+    count = len(dataset.train.labels)
+    if not 1 <= limit <= count:
+        raise InputError(f"--limit is {limit}; there are {count} training images")
+    part = Split(dataset.train.images[:limit], dataset.train.labels[:limit])
+    return replace(dataset, train=part)
