@@ -21,7 +21,7 @@ import numpy as np
 
 import bnncert
 from bnncert.extras.training.datasets import load_dataset
-from bnncert.extras.training.fitting import TrainingProgress
+from bnncert.extras.training.training_options import TrainingProgress
 
 
 def trained(path: Path, data: str, **options: Any) -> bnncert.Network:

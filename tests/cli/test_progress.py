@@ -84,7 +84,7 @@ from types import SimpleNamespace
 from bnncert.cli.plain_console import PlainConsole
 from bnncert.cli.consoles import Talk
 from bnncert.cli.train import _watch
-from bnncert.extras.training.train import TrainingOptions
+from bnncert.extras.training.training_options import TrainingOptions
 
 known = dict(steps=4, loss=0.25, accuracy=0.9, zeros=0.34, seconds=1.0)
 talk = Talk(PlainConsole(), PlainConsole(), PlainConsole(stderr=True), False, False)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -21,11 +21,9 @@ from bnncert.cli.unused import refuse_without
 from bnncert.errors import InputError
 from bnncert.extras.training.datasets import REMOTE, FetchProgress, data_folder
 from bnncert.extras.training.labelled_images import Dataset
-from bnncert.extras.training.train import TrainingOptions, default_checkpoint, run_training
+from bnncert.extras.training.train import default_checkpoint, run_training
+from bnncert.extras.training.training_options import Report, TrainingOptions, TrainingProgress
 from bnncert.results.runner import duration
-
-if TYPE_CHECKING:
-    from bnncert.extras.training.fitting import Report, TrainingProgress
 
 
 @dataclass(frozen=True)

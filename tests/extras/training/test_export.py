@@ -13,7 +13,7 @@ import pytest
 import bnncert
 from bnncert.errors import BnncertError
 from bnncert.extras.training.labelled_images import BYTES, Scaling
-from bnncert.extras.training.train import TrainingOptions
+from bnncert.extras.training.training_options import TrainingOptions
 from tests.extras.training.tiny import SIDE, blobs
 
 torch: Any = pytest.importorskip("torch", reason="needs the extra 'train'")

@@ -12,13 +12,13 @@ import pytest
 import bnncert
 from bnncert.errors import InputError
 from bnncert.extras.training.labelled_images import BYTES, Scaling, Split
-from bnncert.extras.training.train import TrainingOptions
+from bnncert.extras.training.training_options import TrainingOptions, TrainingProgress
 from tests.extras.training.tiny import CLASSES, blobs
 
 torch: Any = pytest.importorskip("torch", reason="needs the extra 'train'")
 from bnncert.extras.training import export  # noqa: E402
 from bnncert.extras.training.binary_model import TernaryNet  # noqa: E402
-from bnncert.extras.training.fitting import TrainingProgress, fit  # noqa: E402
+from bnncert.extras.training.fitting import fit  # noqa: E402
 from tests.extras.training.trained import CONV, SMALL, dataset, train  # noqa: E402
 
 

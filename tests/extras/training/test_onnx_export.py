@@ -11,7 +11,7 @@ import pytest
 
 import bnncert
 from bnncert.extras.training.labelled_images import BYTES
-from bnncert.extras.training.train import TrainingOptions
+from bnncert.extras.training.training_options import TrainingOptions
 from tests.extras.training.tiny import CLASSES, SIDE, blobs
 
 torch: Any = pytest.importorskip("torch", reason="needs the extra 'train'")

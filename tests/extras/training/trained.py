@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bnncert.extras.training.labelled_images import BYTES, Dataset, Scaling, Split
-from bnncert.extras.training.train import TrainingOptions
+from bnncert.extras.training.training_options import TrainingOptions
 from tests.extras.training.tiny import CLASSES, SIDE, blobs
 
 torch: Any = pytest.importorskip("torch", reason="needs the extra 'train'")

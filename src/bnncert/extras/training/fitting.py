@@ -13,10 +13,9 @@ import io
 import json
 import math
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +27,7 @@ from bnncert.errors import FormatError, InputError
 from bnncert.extras.training.binary_model import TernaryNet
 from bnncert.extras.training.labelled_images import Dataset, Scaling, Split
 from bnncert.extras.training.robust import penalised_scores
-from bnncert.extras.training.train import TrainingOptions
+from bnncert.extras.training.training_options import Report, TrainingOptions, TrainingProgress
 from bnncert.model.formats.atomic import write_atomically
 from bnncert.model.formats.file_content import open_archive, read_bytes
 
@@ -102,28 +101,6 @@ HELD_OUT = 0.1
 
 #: Images evaluated at once.
 CHUNK = 1000
-
-
-@dataclass(frozen=True)
-class TrainingProgress:
-    """The progress of a training; `finished` is set at the end of an epoch.
-
-    `held_out` is None if no images are held out, `open_share` if no penalty is computed.
-    """
-
-    epoch: int
-    step: int
-    steps: int
-    loss: float
-    accuracy: float
-    zeros: float
-    seconds: float
-    finished: bool = False
-    held_out: float | None = None
-    open_share: float | None = None
-
-
-Report: TypeAlias = Callable[[TrainingProgress], None]
 
 
 class Images:
