@@ -96,11 +96,12 @@ def long_values() -> Bomb:
 
 
 def union(network: bnncert.Network, norm: str, radius: int, **details: Any) -> Bomb:
-    details = {"verdict": "robust", "value": None, "parts": [], "place": None} | details
+    details = {"verdict": "robust", "parts": [], "place": None} | details
     details |= {"label": 0, "rivals": list(range(1, network.classes)), "ties": "violation"}
-    details |= {"network": network.content_hash, "norm": norm, "radius": str(radius)}
+    region = {"region": norm, "radius": str(radius), "value": None}
+    details |= {"network": network.content_hash, "region": region}
     lo = np.zeros(network.inputs)
-    return Bomb(network, [claim("union", details, image=lo, clip_lo=lo, clip_hi=lo + 1)])
+    return Bomb(network, [claim("union", details, center=lo, clip_lo=lo, clip_hi=lo + 1)])
 
 
 def constant_network(*shape: int) -> bnncert.Network:
@@ -304,8 +305,8 @@ def explanation() -> Bomb:
     numbers = {"kept": [0], "needed": [0], "targets": [0], "starts": [0, many]}
     arrays = {k: np.array(v, dtype="<i4") for k, v in numbers.items()}
     arrays |= {"changed": np.zeros(many, dtype="|i1"), "values": np.zeros(many)}
-    arrays |= {k: np.zeros(size) for k in ("image", "domain_lo", "domain_hi")}
-    details = {"label": 0, "ties": "violation", "radius": "1", "grid": None}
+    arrays |= {k: np.zeros(size) for k in ("center", "clip_lo", "clip_hi")}
+    details = {"label": 0, "ties": "violation", "region": {"region": "linf", "radius": "1"}}
     return Bomb(net, [claim("explanation", details | {"exact": {str(many): "1"}}, **arrays)])
 
 
@@ -368,12 +369,12 @@ def path(**details: Any) -> Bomb:
     """A path that bends at every input, where many neurons change their signs."""
     rng = np.random.default_rng(0)
     net = random_network(2000, 1000, 2)
-    details = {"verdict": "robust", "norm": "brightness", "place": None, "target": None} | details
+    details = {"verdict": "robust", "place": None, "target": None} | details
     details |= {"network": net.content_hash, "label": 0, "rivals": [1], "ties": "violation"}
-    details |= {"radius": "1"}
+    details |= {"region": {"region": "brightness", "radius": "1"}}
     image = rng.random(2000)
     lo = np.zeros(2000)
-    return Bomb(net, [claim("path", details, image=image, clip_lo=lo, clip_hi=lo + 1)])
+    return Bomb(net, [claim("path", details, center=image, clip_lo=lo, clip_hi=lo + 1)])
 
 
 def long_place() -> Bomb:

@@ -19,6 +19,15 @@ def detail(name: str, value: Any) -> Callable[[Section], None]:
     return change
 
 
+def region(name: str, value: Any) -> Callable[[Section], None]:
+    """Return the change of a field of the region of a claim."""
+
+    def change(section: Section) -> None:
+        section.fields["details"]["region"][name] = value
+
+    return change
+
+
 def array(name: str, value: Any) -> Callable[[Section], None]:
     """Return the change of an array of a claim; None deletes it."""
 

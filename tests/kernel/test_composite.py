@@ -11,10 +11,9 @@ import pytest
 import bnncert
 from bnncert.kernel import RejectedError, UnreadableError, check
 from bnncert.kernel.claims import kinds as registry
-from bnncert.kernel.claims.subject import Shown, Subject, details
+from bnncert.kernel.claims.claim import Part, Parts, Shown, Subject, details
 from bnncert.kernel.container import Section
-from bnncert.kernel.parts import Parts
-from bnncert.proofs.composite import write_claim
+from bnncert.proofs.claims import write_claim
 from tests.kernel.claims import pack, unpack
 
 RADII = (0.1, 0.2)
@@ -37,17 +36,23 @@ def ball(radius: float) -> Section:
     return Section("statement", fields, {"center": np.array([0.5, 0.0])})
 
 
-def two_balls(section: Section, parts: Parts, subject: Subject) -> Shown:
-    found = details(section, ("balls",))
-    assert found == {"balls": 2}
-    for radius in RADII:
-        parts.take(subject.network, ball(radius))
-    return Shown("two balls are robust", "balls", {}, {})
+class TwoBalls:
+    def __init__(self, section: Section, subject: Subject) -> None:
+        assert details(section, ("balls",)) == {"balls": 2}
+        self.network = subject.network
+
+    def parts(self) -> Parts:
+        for radius in RADII:
+            proved = yield Part(self.network, ball(radius))
+            assert proved.verdict == "robust" and not proved.point
+
+    def shown(self) -> Shown:
+        return Shown("two balls are robust", "balls", {}, {})
 
 
 @pytest.fixture
 def path(tmp_path: Path, network: bnncert.Network, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setitem(registry.CLAIMS, "balls", two_balls)
+    monkeypatch.setitem(registry.CLAIMS, "balls", TwoBalls)
     parts = []
     for radius in RADII:
         parts.append(tmp_path / f"{radius}.cert")

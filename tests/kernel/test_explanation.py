@@ -54,11 +54,11 @@ class Judge:
 
     def __init__(self, net: TinyNetwork, claim: Section) -> None:
         details, arrays = claim.fields["details"], claim.arrays
-        self.net, self.image, self.kept = net, arrays["image"], arrays["kept"].tolist()
+        self.net, self.image, self.kept = net, arrays["center"], arrays["kept"].tolist()
         self.needed = arrays["needed"].tolist()
-        self.grid = details["grid"]
-        radius = float(Fraction(details["radius"]))
-        ball = bnncert.Ball("linf", self.image, radius, arrays["domain_lo"], arrays["domain_hi"])
+        self.grid = details["region"].get("grid")
+        radius = float(Fraction(details["region"]["radius"]))
+        ball = bnncert.Ball("linf", self.image, radius, arrays["clip_lo"], arrays["clip_hi"])
         self.lo, self.hi = ball.lo, ball.hi
         self.steps = (arrays.get("grid_step"), arrays.get("grid_origin"))
         rivals = [k for k in range(net.weights[-1].shape[0]) if k != details["label"]]
@@ -144,14 +144,14 @@ def agree(sections: list[Section]) -> None:
     """Give the part the region that the claim needs, if that is possible."""
     arrays, part = sections[0].arrays, sections[1].arrays
     size = part["center"].size
-    if any(arrays[name].size != size for name in ("image", "domain_lo", "domain_hi")):
+    if any(arrays[name].size != size for name in ("center", "clip_lo", "clip_hi")):
         return
     kept = arrays["kept"]
     kept = kept[(kept >= 0) & (kept < size)]
-    for name, bound in (("clip_lo", "domain_lo"), ("clip_hi", "domain_hi")):
-        part[name] = arrays[bound].copy()
-        part[name][kept] = arrays["image"][kept]
-    part["center"] = arrays["image"].copy()
+    for name in ("clip_lo", "clip_hi"):
+        part[name] = arrays[name].copy()
+        part[name][kept] = arrays["center"][kept]
+    part["center"] = arrays["center"].copy()
     part |= {name: arrays[name] for name in ("grid_step", "grid_origin") if name in arrays}
 
 
@@ -182,7 +182,7 @@ def test_a_small_radius_is_stated(network: bnncert.Network, tmp_path: Path) -> N
     # A ball of radius 0 is proved easily; the words must not claim the data box.
     sections = explained(network, tmp_path / "a.cert")
     claim, part = sections[0], sections[1]
-    claim.fields["details"]["radius"] = part.fields["radius"] = "0"
+    claim.fields["details"]["region"]["radius"] = part.fields["radius"] = "0"
     for name in ("needed", "targets", "changed", "values"):
         claim.arrays[name] = claim.arrays[name][:0]
     claim.arrays["starts"] = claim.arrays["starts"][:1]
@@ -196,8 +196,11 @@ CHANGES: dict[str, dict[str, Any]] = {
     "an exact number besides another one": {"exact": {"0": "1/3"}},
     "a label that is a float": {"label": 0.0},
     "a label that is a truth value": {"label": False},
-    "an unknown grid": {"grid": "float16"},
-    "a radius that is no number": {"radius": "wide"},
+    "an unknown grid": {"region": {"region": "linf", "radius": "2", "grid": "float16"}},
+    "a radius that is no number": {"region": {"region": "linf", "radius": "wide"}},
+    "a larger radius": {"region": {"region": "linf", "radius": "4"}},
+    "a ball of another norm": {"region": {"region": "l1", "radius": "2"}},
+    "no region": {"region": None},
     "another field": {"more": 1},
 }
 
@@ -244,7 +247,7 @@ def test_wrong_witnesses_are_refused(network: bnncert.Network, tmp_path: Path) -
     arrays = sections[0].arrays
     assert arrays["changed"].tolist() == arrays["kept"].tolist()
     changes = {
-        "it has the class of the image": {"values": arrays["image"][arrays["changed"]]},
+        "it has the class of the image": {"values": arrays["center"][arrays["changed"]]},
         "outside": {"values": 9 * arrays["values"]},
         "for no target": {"targets": arrays["targets"] + 1},
         "a kept input changes": {"changed": arrays["changed"][::-1]},

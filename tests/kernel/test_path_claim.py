@@ -17,12 +17,11 @@ import bnncert
 from bnncert.kernel import RejectedError, UnreadableError, check
 from bnncert.kernel.container import read_sections
 from bnncert.problem import Ties
-from bnncert.proofs.composite import write_claim
-from bnncert.proofs.path_claim import write_path
+from bnncert.proofs.claims import write_claim, write_path
 from bnncert.regions import ImagePath
 from tests.brute_force import is_reached, last_layers_at, rival_target, scores_of
 from tests.every_mode import few
-from tests.kernel.claim_changes import array, detail
+from tests.kernel.claim_changes import array, detail, region
 from tests.test_paths_against_brute_force import PathQuestion, all_places, image_at, path_questions
 
 NET = bnncert.Network.from_arrays(
@@ -108,12 +107,12 @@ CHANGES = [
     detail("network", "0" * 64),
     detail("verdict", "not_robust"),
     detail("verdict", "proved"),
-    detail("norm", "contrast"),
-    detail("norm", "l2"),
-    detail("radius", "2"),
-    detail("radius", "-1"),
-    detail("radius", "1/3"),
-    detail("radius", None),
+    region("region", "contrast"),
+    region("region", "l2"),
+    region("radius", "2"),
+    region("radius", "-1"),
+    region("radius", "1/3"),
+    region("radius", None),
     detail("label", 1),
     detail("label", 2),
     detail("label", "0"),
@@ -124,11 +123,11 @@ CHANGES = [
     detail("place", "0"),
     detail("target", 0),
     detail("more", 1),
-    array("image", [0.25, 0.125]),
-    array("image", [1.5, 0.125]),
-    array("image", [0.75]),
-    array("image", [np.nan, 0.125]),
-    array("image", None),
+    array("center", [0.25, 0.125]),
+    array("center", [1.5, 0.125]),
+    array("center", [0.75]),
+    array("center", [np.nan, 0.125]),
+    array("center", None),
     array("clip_lo", [0.8, -1]),
     array("clip_hi", [0.5, 1]),
     array("clip_lo", [-1]),
@@ -180,7 +179,7 @@ def test_a_pivot_that_words_do_not_tell_is_rejected(tmp_path: Path) -> None:
     assert bnncert.verify(NET, region, 0, certificate=file).status == "robust"
     assert "about the middle of each input" in check(file, NET).statement
     (claim,) = read_sections(file)
-    claim.arrays["pivot"] = claim.arrays["image"]
-    claim.fields["details"]["radius"] = "1"
+    claim.arrays["pivot"] = claim.arrays["center"]
+    claim.fields["details"]["region"]["radius"] = "1"
     write_claim(file, claim)
     assert verdict(file, NET) is None

@@ -12,11 +12,11 @@ from hypothesis import given
 import bnncert
 from bnncert.kernel import check
 from bnncert.kernel.container import Section, read_sections
-from bnncert.proofs.union_claim import write_union
+from bnncert.proofs.claims import write_union
 from bnncert.regions import ImageUnion
 from bnncert.regions.boxed_image import BoxedImage
 from tests.every_mode import few
-from tests.kernel.claim_changes import array, detail
+from tests.kernel.claim_changes import array, detail, region
 from tests.kernel.test_path_claim import verdict
 from tests.test_unions_against_brute_force import UnionBruteForce, union_questions
 
@@ -127,27 +127,27 @@ CHANGES = [
     detail("network", "0" * 64),
     detail("verdict", "not_robust"),
     detail("verdict", 1),
-    detail("norm", "brightness"),
-    detail("radius", "2"),
-    detail("radius", "3"),
-    detail("radius", "1/2"),
-    detail("radius", "-1"),
+    region("region", "brightness"),
+    region("radius", "2"),
+    region("radius", "3"),
+    region("radius", "1/2"),
+    region("radius", "-1"),
     detail("label", 1),
     detail("rivals", [0]),
     detail("rivals", []),
     detail("ties", None),
-    detail("value", "2"),
-    detail("value", "1/3"),
-    detail("value", 0.5),
+    region("value", "2"),
+    region("value", "1/3"),
+    region("value", 0.5),
     detail("parts", [1]),
     detail("parts", [9]),
     detail("parts", None),
     detail("place", 1),
     detail("more", 0),
-    array("image", [-1, -1, 0.5, 0.5]),
-    array("image", [1, 1, 0.5]),
-    array("image", [2, 1, 0.5, 0.5]),
-    array("image", None),
+    array("center", [-1, -1, 0.5, 0.5]),
+    array("center", [1, 1, 0.5]),
+    array("center", [2, 1, 0.5, 0.5]),
+    array("center", None),
     array("clip_lo", None),
     array("clip_lo", [-9] * 4),
     array("clip_hi", None),

@@ -119,9 +119,10 @@ def refuted(net: PlainNetwork, shape: tuple[int, ...], claim: Section) -> str | 
     others = sorted({*range(net.classes)} - {details["label"]})
     if sorted(details["rivals"]) != others:
         return None
-    image, box = arrays["image"], (arrays.get("clip_lo"), arrays.get("clip_hi"))
-    radius, norm = float(Fraction(details["radius"])), details["norm"]
-    value = None if details.get("value") is None else float(Fraction(details["value"]))
+    image, box = arrays["center"], (arrays.get("clip_lo"), arrays.get("clip_hi"))
+    stated = details["region"]
+    radius, norm = float(Fraction(stated["radius"])), stated["region"]
+    value = None if stated.get("value") is None else float(Fraction(stated["value"]))
     if norm == "patch":
         region: Any = bnncert.Patch(image, radius, shape, *box, value)
     elif norm == "shift":

@@ -9,8 +9,8 @@ from __future__ import annotations
 from itertools import chain
 
 from bnncert.kernel.budget import running
+from bnncert.kernel.claims.claim import Subject
 from bnncert.kernel.claims.kinds import check_claim
-from bnncert.kernel.claims.subject import Subject
 from bnncert.kernel.container import (
     AnyPath,
     Budget,
@@ -19,7 +19,7 @@ from bnncert.kernel.container import (
     WatchedSections,
     read_sections,
 )
-from bnncert.kernel.parts import Parts
+from bnncert.kernel.parts import PartReader
 from bnncert.kernel.statement import Report, Zero
 from bnncert.model.network import Network
 
@@ -83,9 +83,9 @@ def check(
         with running(budget):
             first = next(sections, Section("end"))
             if first.name == "claim":
-                report = check_claim(first, Parts(sections), Subject(network, other))
+                report = check_claim(first, PartReader(sections), Subject(network, other))
             else:
-                parts = Parts(chain([first], sections))
+                parts = PartReader(chain([first], sections))
                 statement = parts.take(network)
                 parts.finish()
                 report = statement.report(network, parts.clauses, parts.leaves, budget.seconds)

@@ -1,6 +1,6 @@
 """The file format of certificates: sections of compressed JSON and integer arrays.
 
-A file is the line `bnncert certificate 1` and then sections, each
+A file is the line `bnncert certificate 2` and then sections, each
 
     4 bytes   length of the section unpacked, little endian
     4 bytes   length of the section as stored
@@ -27,7 +27,7 @@ from typing import Any, BinaryIO, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-MAGIC = b"bnncert certificate 1\n"
+MAGIC = b"bnncert certificate 2\n"
 
 #: The longest section, the longest line of JSON in one, and the most numbers.
 MOST_BYTES, MOST_JSON, MOST_NUMBERS = 2**26, 2**20, 2**23
@@ -66,11 +66,9 @@ REGION_ARRAYS = (
 
 #: The arrays of claims of all kinds.
 CLAIM_ARRAYS: tuple[str, ...] = (
-    # Explanations.
-    *("image", "domain_lo", "domain_hi", "kept", "needed", "targets", "starts", "changed"),
-    "values",
-    # Faults, counts, and the grid of explanations.
     *REGION_ARRAYS,
+    # Explanations.
+    *("kept", "needed", "targets", "starts", "changed", "values"),
     # Contrast.
     "pivot",
     # Counts.

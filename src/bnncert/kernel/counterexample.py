@@ -25,8 +25,11 @@ MOST_POINT_BITS = 2**16
 
 def check_point(
     sections: Iterator[Section], statement: Statement, network: Network, geometry: Geometry
-) -> list[Fraction]:
-    """Check that there is one more section, a point that violates the property; return it."""
+) -> Statement:
+    """Check that there is one more section, a point that violates the property.
+
+    Returns the statement with this point.
+    """
     section = next(sections, Section("end"))
     if section.name != "point":
         raise UnreadableError("the counterexample is missing")
@@ -61,7 +64,7 @@ def check_point(
 
     for last in islice(timed(last_signs()), MOST_TIE_CHOICES):
         if all(is_violated(f, last) for f in functions):
-            return point
+            return replace(statement, point=point)
     raise RejectedError("the point does not violate the property")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fractions import Fraction
 
 import numpy as np
 
@@ -19,15 +18,13 @@ from bnncert.model.network import Network
 COMPARED, EVIDENCE = {"network", "sizes", "sign_zero"}, {"inside"}
 
 
-class Parts:
+class PartReader:
     """Reads and checks the parts of a file; each begins with a section `statement`.
 
     Attributes
     ----------
     targets, clauses, leaves
         The sizes of all proofs that have been checked.
-    point
-        The counterexample of the last part that had one.
     """
 
     def __init__(self, sections: Iterator[Section]) -> None:
@@ -35,7 +32,6 @@ class Parts:
         #: The first section of the part that follows, if it has been read.
         self._first: Section | None = None
         self.targets = self.clauses = self.leaves = 0
-        self.point: list[Fraction] = []
 
     def take(self, network: Network, needed: Section | None = None) -> Statement:
         """Check the next part, which has to be about this network; return what it proves.
@@ -50,7 +46,7 @@ class Parts:
             _refuse_other_statement(first, needed)
         geometry = Geometry(network.layers[0], statement.space, float32=statement.float32)
         if statement.verdict == "not_robust":
-            self.point = check_point(sections, statement, network, geometry)
+            statement = check_point(sections, statement, network, geometry)
         else:
             clauses, leaves = check_trees(sections, statement, network, geometry)
             self.clauses += clauses

@@ -6,6 +6,7 @@ adversarial classes or conditions, and a region without inputs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias, get_args
@@ -112,6 +113,8 @@ class Statement:
     text: str
     assumptions: dict[str, str]
     property: dict[str, Any]
+    #: The counterexample, after it has been checked.
+    point: Sequence[Fraction] = ()
 
     def report(self, network: Network, clauses: int, leaves: int, seconds: float) -> Report:
         """Return the report of a claim about a network that has been checked."""
@@ -179,6 +182,11 @@ def _refuse_other_network(section: Section, network: Network) -> None:
 
 
 # -- the property -----------------------------------------------------------------------------
+
+
+def classification(label: Any, rivals: Any, ties: Any) -> dict[str, Any]:
+    """Return the property that the score of a class is above those of others, as a file has it."""
+    return {"kind": "classification", "label": label, "rivals": rivals, "ties": ties}
 
 
 def read_property(value: Any, network: Network) -> tuple[list[list[ScoreFunction]], str, str]:

@@ -36,7 +36,7 @@ class CertificateRequest:
     def write(self, problem: Problem, result: Result, context: Context) -> Result:
         """Write the certificate of a verdict; if that fails, name the trusted solvers."""
         # Imported on use, because most verifications do not write a certificate.
-        from bnncert.proofs.path_claim import write_path
+        from bnncert.proofs.claims import write_path
         from bnncert.proofs.writing import CertificateError, write_counterexample, write_proof
 
         try:

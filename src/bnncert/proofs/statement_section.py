@@ -1,4 +1,4 @@
-"""The first section of a certificate: its claim."""
+"""The first section of a certificate: its statement, and the region as all claims state it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,22 @@ from typing import Any
 
 import numpy as np
 
+from bnncert.arrays import FloatArray
 from bnncert.errors import InputError
 from bnncert.kernel.container import Section
 from bnncert.model.description import SignZero
 from bnncert.model.network import Network
 from bnncert.problem import Problem
-from bnncert.regions import Ball, Box, L0Ball, Polytope, Region
+from bnncert.regions import (
+    Ball,
+    Box,
+    Contrast,
+    ImagePath,
+    ImageUnion,
+    L0Ball,
+    Polytope,
+    Region,
+)
 
 
 def statement(
@@ -35,11 +45,6 @@ def statement(
         "property": property_,
     }
     return section
-
-
-def classification(label: int, rivals: list[int], ties: str) -> dict[str, Any]:
-    """Return the property that the score of a class is above those of others."""
-    return {"kind": "classification", "label": label, "rivals": rivals, "ties": ties}
 
 
 def conditions(targets: list[list[tuple[dict[int, Fraction], Fraction, bool]]]) -> dict[str, Any]:
@@ -66,13 +71,13 @@ def region_section(region: Region) -> Section:
     if region.values is not None:
         section.fields["grid"] = region.values.dtype.name
         section.arrays |= {"grid_step": region.values.step, "grid_origin": region.values.origin}
-    if isinstance(region, Ball | L0Ball):
-        section.fields |= _radius(region)
-        section.arrays["center"] = region.middle
-        if region.clip_lo is not None:
-            section.arrays["clip_lo"] = region.clip_lo
-        if region.clip_hi is not None:
-            section.arrays["clip_hi"] = region.clip_hi
+    if isinstance(region, Ball):
+        section.fields |= {"region": region.norm, "radius": str(Fraction(region.radius))}
+        section.arrays |= _centre(region)
+    elif isinstance(region, L0Ball):
+        section.fields |= {"region": "l0", "radius": str(region.changes)}
+        section.fields |= {} if region.within is None else {"within": str(Fraction(region.reach))}
+        section.arrays |= _centre(region)
     elif isinstance(region, Polytope):
         section.fields |= {"region": "polytope", "inequalities": int(region.right.size)}
         section.arrays |= {
@@ -94,8 +99,22 @@ def region_section(region: Region) -> Section:
     return section
 
 
-def _radius(region: Ball | L0Ball) -> dict[str, str]:
-    if isinstance(region, Ball):
-        return {"region": region.norm, "radius": str(Fraction(region.radius))}
-    fields = {"region": "l0", "radius": str(region.changes)}
-    return fields if region.within is None else {**fields, "within": str(Fraction(region.reach))}
+def shape_section(region: ImagePath | ImageUnion) -> Section:
+    """Return a section that states a shape of change around an image in the same way.
+
+    The boxes of a union on a grid are proved for all their real inputs, so that it has no grid.
+    """
+    radius = str(Fraction(region.stated_radius))
+    section = Section("statement", {"region": region.norm, "radius": radius}, _centre(region))
+    if isinstance(region, ImageUnion):
+        value = None if region.value is None else str(Fraction(region.value))
+        section.fields["value"] = value
+    elif isinstance(region, Contrast):
+        section.arrays["pivot"] = region.pivot
+    return section
+
+
+def _centre(region: Ball | L0Ball | ImagePath | ImageUnion) -> dict[str, FloatArray]:
+    """Return the centre and the data box."""
+    box = {"center": region.middle, "clip_lo": region.clip_lo, "clip_hi": region.clip_hi}
+    return {name: side for name, side in box.items() if side is not None}

@@ -20,7 +20,7 @@ from bnncert.kernel.input_cuts import CutNumbers
 from bnncert.kernel.proof import BOUND
 from bnncert.kernel.section_reading import Clauses, joined
 from bnncert.kernel.space import Space
-from bnncert.kernel.statement import Statement
+from bnncert.kernel.statement import Statement, classification
 from bnncert.model.description import SignZero
 from bnncert.model.formats.atomic import replacing
 from bnncert.model.network import Network
@@ -29,7 +29,7 @@ from bnncert.proofs.branch_proof import joined_trees
 from bnncert.proofs.elimination_proof import EliminationProof, prove_elimination
 from bnncert.proofs.pattern_proof import PatternProof, prove_patterns
 from bnncert.proofs.proof_builder import ProofBuilder, ProofNode
-from bnncert.proofs.statement_section import classification, conditions, statement
+from bnncert.proofs.statement_section import conditions, statement
 
 #: About the largest number of entries in one section.
 SECTION_NUMBERS = 500_000

@@ -26,7 +26,7 @@ from bnncert.model.formats.atomic import file_identity, folder_for, replacing
 from bnncert.model.network import Network
 from bnncert.problem import Problem
 from bnncert.problem.float32 import Arithmetic
-from bnncert.proofs.composite import write_claim
+from bnncert.proofs.claims import write_claim
 from bnncert.proofs.request import CertificateRequest
 from bnncert.questions.solving import Announce, solve
 

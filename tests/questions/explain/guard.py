@@ -113,22 +113,16 @@ def refuted(net: PlainNetwork, claim: Section) -> str | None:
     def is_lost(fixed: set[int]) -> bool:
         """Whether the class can change while some inputs are those of the image."""
         is_kept = np.array([i in fixed for i in range(net.inputs)])
-        fields = {"region": "linf", "radius": details["radius"]}
-        made = {
-            "center": arrays["image"],
-            "clip_lo": np.where(is_kept, arrays["image"], arrays["domain_lo"]),
-            "clip_hi": np.where(is_kept, arrays["image"], arrays["domain_hi"]),
-        }
-        if details["grid"] is None:
-            lasts = last_layers(net.tiny, Section("statement", fields, made))
+        image = arrays["center"]
+        fixed = {k: np.where(is_kept, image, arrays[k]) for k in ("clip_lo", "clip_hi")}
+        region = Section("statement", details["region"], arrays | fixed)
+        if "grid" not in details["region"]:
+            lasts = last_layers(net.tiny, region)
             return any(
                 is_other(net.sums(net.depth, last), label, details["ties"]) for last in lasts
             )
-        fields["grid"] = details["grid"]
-        made |= {name: arrays[name] for name in ("grid_step", "grid_origin")}
-        points = grid_points(Section("statement", fields, made))
         return net.is_lost(
-            [tuple(4 * Fraction(v) for v in p) for p in points], label, details["ties"]
+            [tuple(4 * Fraction(v) for v in p) for p in grid_points(region)], label, details["ties"]
         )
 
     if is_lost(kept):

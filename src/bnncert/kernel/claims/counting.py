@@ -9,25 +9,31 @@ for the whole region shows that no point has another class.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from bnncert.kernel.budget import timed
+from bnncert.kernel.claims.claim import (
+    Part,
+    Parts,
+    Shown,
+    StatedRegion,
+    Subject,
+    details,
+    statement_on,
+)
 from bnncert.kernel.claims.count_items import read_items
 from bnncert.kernel.claims.count_layers import OTHER, SAME, CountedFirstLayer, CountedNetwork
 from bnncert.kernel.claims.count_parts import TOO_MUCH, CountedFrame, CountedPart
-from bnncert.kernel.claims.stated_region import statement_on
-from bnncert.kernel.claims.subject import Shown, Subject, details
-from bnncert.kernel.container import REGION_ARRAYS, RejectedError, Section, UnreadableError
+from bnncert.kernel.container import RejectedError, Section, UnreadableError
 from bnncert.kernel.counterexample import signs_at
 from bnncert.kernel.geometry import Geometry
-from bnncert.kernel.parts import Parts
-from bnncert.kernel.space import Space, read_space
+from bnncert.kernel.space import Space
 from bnncert.kernel.sparse import Integers
-from bnncert.kernel.statement import SIGN_OF_ZERO, TIES, read_property
+from bnncert.kernel.statement import Statement, classification, read_property
 from bnncert.model.layers import TIED, UNDECIDED
 from bnncert.model.network import Network
 
@@ -46,47 +52,49 @@ MOST_HELD = 2**28
 MOST_SHOWN = 10**15
 
 
-def check_count(section: Section, parts: Parts, subject: Subject) -> Shown:
-    """Check a claim about a number of points."""
-    found, network = details(section, FIELDS), subject.network
-    subject.refuse_other_hash(found["network"])
-    total, lower, upper = (_number(found[name]) for name in ("total", "lower", "upper"))
-    claim = {"kind": "classification", **{k: found[k] for k in ("label", "rivals", "ties")}}
-    arrays = {k: v for k, v in section.arrays.items() if k in REGION_ARRAYS}
-    region = Section("claim", {}, arrays, section.budget, section.read)
-    needed = statement_on(region, found["region"], "robust", claim)
-    space, place, box = read_space(needed, network)
-    targets, _, ties = read_property(claim, network)
-    counted = CountedNetwork(network, targets)
-    walk = _Walk(section, counted, _root(space, network))
-    least, most = walk.run(parts, network, needed)
-    if "witness" in section.arrays:
-        _refuse_same(section.floats("witness", network.inputs).tolist(), space, network, counted)
-        least = max(least, 1)
-    if total != walk.total:
-        raise RejectedError("the region has another number of points")
-    if lower > least or not most <= upper <= total:
-        raise RejectedError("the tree does not show the numbers of the claim")
-    numbers = f"at least {_text(lower, -1)} and at most {_text(upper, 1)}"
-    if lower == upper:
-        numbers = f"exactly {_text(lower)}"
-    label, rivals, one = found["label"], found["rivals"], lower == upper == 1
-    changed = f"{'has' if one else 'have'} another class than {label}"
-    if len(rivals) < network.classes - 1:
-        changed = rival_words(label, rivals, ties, one=one)
-    settings = f"real arithmetic, {SIGN_OF_ZERO[network.sign_zero]}, {TIES[ties]}"
-    return Shown(
-        f"of the {_text(total)} grid points in {place}: {numbers} {changed} ({settings})",
-        "count",
-        {
-            "sign_zero": network.sign_zero,
-            "arithmetic": "real",
-            "ties": ties,
-            "data_box": box,
-            "inputs": "shown",
-        },
-        space.named,
-    )
+class CountClaim:
+    """The claim about a number of points."""
+
+    def __init__(self, section: Section, subject: Subject) -> None:
+        found, self._network = details(section, FIELDS), subject.network
+        subject.refuse_other_hash(found["network"])
+        self._section, self._found = section, found
+        self._total, self._lower, self._upper = (
+            _number(found[name]) for name in ("total", "lower", "upper")
+        )
+        self._region = StatedRegion.read(section, self._network)
+        self._property = classification(*(found[k] for k in ("label", "rivals", "ties")))
+        targets, _, _ = read_property(self._property, self._network)
+        self._counted = CountedNetwork(self._network, targets)
+
+    def parts(self) -> Parts:
+        """Check the tree, which may need one part about the whole region."""
+        network, space = self._network, self._region.space
+        walk = _Walk(self._section, self._counted, _root(space, network))
+        robust = statement_on(self._region.section, "robust", self._property)
+        least, most = yield from walk.run(Part(network, robust))
+        if "witness" in self._section.arrays:
+            witness = self._section.floats("witness", network.inputs).tolist()
+            _refuse_same(witness, space, network, self._counted)
+            least = max(least, 1)
+        if self._total != walk.total:
+            raise RejectedError("the region has another number of points")
+        if self._lower > least or not most <= self._upper <= self._total:
+            raise RejectedError("the tree does not show the numbers of the claim")
+
+    def shown(self) -> Shown:
+        """Return the numbers of points in words."""
+        lower, upper = self._lower, self._upper
+        numbers = f"at least {_text(lower, -1)} and at most {_text(upper, 1)}"
+        if lower == upper:
+            numbers = f"exactly {_text(lower)}"
+        label, rivals, ties = (self._found[k] for k in ("label", "rivals", "ties"))
+        one = lower == upper == 1
+        changed = f"{'has' if one else 'have'} another class than {label}"
+        if len(rivals) < self._network.classes - 1:
+            changed = rival_words(label, rivals, ties, one=one)
+        points = f"of the {_text(self._total)} grid points in {self._region.place}"
+        return self._region.shown(f"{points}: {numbers} {changed}", "count", self._network, ties)
 
 
 def rival_words(label: int, rivals: Sequence[int], ties: str, *, one: bool) -> str:
@@ -160,8 +168,11 @@ class _Walk:
             self._held -= part.frame.size
         return part
 
-    def run(self, parts: Parts, network: Network, needed: Section) -> tuple[int, int]:
-        """Check all nodes; return the least and the largest number of points that they show."""
+    def run(self, whole: Part) -> Generator[Part, Statement, tuple[int, int]]:
+        """Check all nodes; return the least and the largest number of points that they show.
+
+        `whole` is the part by which a node shows that the whole region is robust.
+        """
         kinds = self.section.integers("kinds")
         splits = iter(_pairs(self.section))
         mergers = self._mergers()
@@ -181,7 +192,7 @@ class _Walk:
             elif kind == PROVED:
                 if part is not self.root:
                     raise RejectedError("a part is only for the whole region")
-                parts.take(network, needed)
+                yield whole
                 same += part.points
             else:
                 new_least, new_same = self._leaf(part, kind)

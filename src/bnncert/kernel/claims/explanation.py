@@ -1,7 +1,8 @@
 """Check of an explanation: the kept inputs suffice, and the needed ones have witnesses.
 
-The claim consists of the image c, the domain [l_i, h_i] of each input (on a grid: its values), the
-kept inputs K and, for some of them, a witness.  The part proves that the class is the label on
+The region of the claim is the domain of all inputs: a ball around the image c in the data box
+[l_i, h_i] (on a grid: its values).  The claim also has the kept inputs K and, for some of them, a
+witness.  The part proves that the class is the label on
 
     { x : x_i = c_i for i in K,  x_i in the domain of input i for all others }.
 
@@ -12,61 +13,46 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bnncert.arrays import IntArray
 from bnncert.kernel.budget import timed
-from bnncert.kernel.claims.subject import Shown, Subject, details
+from bnncert.kernel.claims.claim import (
+    Part,
+    Parts,
+    Shown,
+    StatedRegion,
+    Subject,
+    details,
+    statement_on,
+)
 from bnncert.kernel.container import RejectedError, Section, UnreadableError, exactly
 from bnncert.kernel.counterexample import check_point
 from bnncert.kernel.geometry import Geometry
-from bnncert.kernel.grid_values import GRID_ARRAYS
-from bnncert.kernel.parts import Parts
-from bnncert.kernel.space import read_space
-from bnncert.kernel.statement import SIGN_OF_ZERO, TIES
-from bnncert.model.network import Network
+from bnncert.kernel.statement import classification
 
-DETAILS = ("label", "ties", "radius", "grid", "exact")
+DETAILS = ("label", "ties", "region", "exact")
 
-#: The arrays with one number for each input, and those about the kept inputs and their witnesses.
-VECTORS = ("image", "domain_lo", "domain_hi")
+#: The data box, which the region of an explanation has.
+BOX = {"clip_lo", "clip_hi"}
+
+#: The arrays about the kept inputs and their witnesses.
 LISTS = ("kept", "needed", "targets", "starts", "changed")
 
 
-def check_explanation(section: Section, parts: Parts, subject: Subject) -> Shown:
-    """Check the part and all witnesses; return what they show."""
-    network, found = subject.network, details(section, DETAILS)
-    claim = _Claim(section, found, network)
-    proved = parts.take(network, claim.statement(claim.kept))
-    # In this statement all inputs are in their domains; a witness violates it.
-    space, _, _ = read_space(claim.statement(claim.kept[:0]), network)
-    if space.grid is not None:
-        claim.grid_words = f", {space.grid.words(network)}"
-    geometry = Geometry(network.layers[0], space)
-    for number, needed in enumerate(timed(claim.needed.tolist())):
-        witness = iter([claim.witness(number, needed)])
-        try:
-            check_point(witness, replace(proved, space=space), network, geometry)
-        except RejectedError as error:
-            raise RejectedError(f"the witness of input {needed}: {error}") from error
-    named = ["real arithmetic", SIGN_OF_ZERO[network.sign_zero], TIES[found["ties"]]]
-    assumptions = proved.assumptions | {"data_box": f"inputs are {claim.domain_words()}"}
-    about = space.named | {"kept": claim.kept.astype(np.float64)}
-    return Shown(f"{claim.words()} ({', '.join(named)})", "explanation", assumptions, about)
+class ExplanationClaim:
+    """The claim that kept inputs suffice for the class, and that some of them are needed."""
 
-
-class _Claim:
-    """The numbers of a claim, after a check that they belong together."""
-
-    def __init__(self, section: Section, found: dict[str, Any], network: Network) -> None:
-        self._section, self._found, self._network = section, found, network
-        size = self._size = network.inputs
-        #: The grid of the domain in words.
-        self.grid_words = ""
-        self._image, self._lo, self._hi = (section.floats(name, size) for name in VECTORS)
+    def __init__(self, section: Section, subject: Subject) -> None:
+        found, network = details(section, DETAILS), subject.network
+        self._found, self._network, size = found, network, network.inputs
+        self._whole = StatedRegion.read(section, network)
+        self._arrays = self._whole.section.arrays
+        if self._whole.section.fields["region"] != "linf" or not self._arrays.keys() >= BOX:
+            raise UnreadableError("section claim: the domain is not a ball in a data box")
+        self._image = self._arrays["center"]
+        self._lo, self._hi = self._arrays["clip_lo"], self._arrays["clip_hi"]
         if np.any((self._image < self._lo) | (self._image > self._hi)):
             raise RejectedError("the image is outside of the domain")
         self.kept, self.needed, targets, starts, changed = (section.integers(n) for n in LISTS)
@@ -85,39 +71,66 @@ class _Claim:
         if targets.size != self.needed.size or not _divides(starts, targets.size, changed.size):
             raise UnreadableError("section claim: the witnesses do not belong to the inputs")
 
-    def statement(self, kept: IntArray) -> Section:
-        """Return the statement that the class is the label if some inputs are as in the image."""
-        found, classes = self._found, range(self._network.classes)
-        rivals = [k for k in classes if k != found["label"]]
-        is_kept = np.zeros(self._size, dtype=np.bool_)
-        is_kept[kept] = True
-        fields = {
-            "verdict": "robust",
-            "arithmetic": "real",
-            "region": "linf",
-            "radius": found["radius"],
-            "property": {
-                "kind": "classification",
-                "label": found["label"],
-                "rivals": rivals,
-                "ties": found["ties"],
-            },
-        }
-        arrays: dict[str, npt.NDArray[Any]] = {
-            "center": self._image,
-            "clip_lo": np.where(is_kept, self._image, self._lo),
-            "clip_hi": np.where(is_kept, self._image, self._hi),
-        }
-        if found["grid"] is not None:
-            fields["grid"] = found["grid"]
-            arrays |= {name: self._section.floats(name, self._size) for name in GRID_ARRAYS}
-        return Section("statement", fields, arrays, self._section.budget)
+    def parts(self) -> Parts:
+        """Yield the region in which the kept inputs are those of the image; check all witnesses."""
+        proved = yield Part(self._network, self._sufficient())
+        # The witnesses violate the statement about the whole domain.
+        statement = replace(proved, space=self._whole.space)
+        geometry = Geometry(self._network.layers[0], self._whole.space)
+        for number, needed in enumerate(timed(self.needed.tolist())):
+            witness = iter([self._witness(number, needed)])
+            try:
+                check_point(witness, statement, self._network, geometry)
+            except RejectedError as error:
+                raise RejectedError(f"the witness of input {needed}: {error}") from error
 
-    def witness(self, number: int, needed: int) -> Section:
+    def _sufficient(self) -> Section:
+        """Return the statement that the class is the label if the kept inputs are fixed."""
+        found, region = self._found, self._whole.section
+        rivals = [k for k in range(self._network.classes) if k != found["label"]]
+        lo, hi = self._lo.copy(), self._hi.copy()
+        lo[self.kept] = hi[self.kept] = self._image[self.kept]
+        fixed = replace(region, arrays=self._arrays | {"clip_lo": lo, "clip_hi": hi})
+        return statement_on(fixed, "robust", classification(found["label"], rivals, found["ties"]))
+
+    def shown(self) -> Shown:
+        """Return which inputs suffice and which are needed, in words."""
+        kept, needed, size = self.kept.size, self.needed.size, self._image.size
+        free, domain = size - kept, self._domain_words()
+        text = f"with {kept} of {size} inputs as in the image and all others {domain}"
+        if not kept:
+            text = f"with all {size} inputs {domain}"
+        elif not free:
+            text = f"with all {size} inputs as in the image"
+        text += f", the class is {self._found['label']}"
+        if 0 < needed == kept:
+            which = f"each of the {kept} is needed" if kept > 1 else "this input is needed"
+            text += f"; {which}{'' if free else f' if it may be {domain}'}"
+        elif kept:
+            text += f"; {needed} of the {kept} are shown to be needed"
+        region = replace(self._whole, box=f"inputs are {domain}")
+        shown = region.shown(text, "explanation", self._network, self._found["ties"])
+        return replace(shown, named=shown.named | {"kept": self.kept.astype(np.float64)})
+
+    def _domain_words(self) -> str:
+        """Return the domain of free inputs in words."""
+        lo, hi, grid = self._lo, self._hi, self._whole.space.grid
+        box = f"[{float(lo.min()):.9g}, {float(hi.max()):.9g}]"
+        if np.any(lo != lo[0]) or np.any(hi != hi[0]):
+            box = f"intervals of their own in {box}, of width at most {float((hi - lo).max()):.9g}"
+        radius = exactly(self._whole.section.fields["radius"])
+        reach = (
+            max(Fraction(c) - Fraction(a), Fraction(b) - Fraction(c))
+            for a, c, b in zip(lo.tolist(), self._image.tolist(), hi.tolist(), strict=True)
+        )
+        near = f"within {float(radius)!r} of the image, " if max(reach) > radius else ""
+        return f"anywhere {near}in {box}{'' if grid is None else f', {grid.words(self._network)}'}"
+
+    def _witness(self, number: int, needed: int) -> Section:
         """Return a witness, which differs from the image only in free inputs and the needed one."""
         start, stop = int(self._starts[number]), int(self._starts[number + 1])
         places = self._changed[start:stop]
-        if not _is_ascending(places, self._size):
+        if not _is_ascending(places, self._image.size):
             raise RejectedError("the changes of a witness are not in ascending order")
         if np.intersect1d(places, self.kept[self.kept != needed]).size:
             raise RejectedError(f"the witness of input {needed} changes another kept input")
@@ -128,37 +141,7 @@ class _Claim:
         floats = np.array([float(v) for v in point])
         if not np.array_equal(floats[places], self._values[start:stop]):
             raise RejectedError(f"the witness of input {needed} has two different values")
-        return Section("point", fields, {"point": floats}, self._section.budget)
-
-    def words(self) -> str:
-        """Return the claim in words."""
-        kept, needed = self.kept.size, self.needed.size
-        free, size = self._size - kept, self._size
-        text = f"with {kept} of {size} inputs as in the image and all others {self.domain_words()}"
-        if not kept:
-            text = f"with all {size} inputs {self.domain_words()}"
-        elif not free:
-            text = f"with all {size} inputs as in the image"
-        text += f", the class is {self._found['label']}"
-        if needed < kept or not kept:
-            return text + (f"; {needed} of the {kept} are shown to be needed" if kept else "")
-        domain = "" if free else f" if it may be {self.domain_words()}"
-        which = f"each of the {kept} is needed" if kept > 1 else "this input is needed"
-        return f"{text}; {which}{domain}"
-
-    def domain_words(self) -> str:
-        """Return the domain of free inputs in words."""
-        lo, hi = self._lo, self._hi
-        box = f"[{float(lo.min()):.9g}, {float(hi.max()):.9g}]"
-        if np.any(lo != lo[0]) or np.any(hi != hi[0]):
-            box = f"intervals of their own in {box}, of width at most {float((hi - lo).max()):.9g}"
-        radius = exactly(self._found["radius"])
-        reach = (
-            max(Fraction(c) - Fraction(a), Fraction(b) - Fraction(c))
-            for a, c, b in zip(lo.tolist(), self._image.tolist(), hi.tolist(), strict=True)
-        )
-        near = f"within {float(radius)!r} of the image, " if max(reach) > radius else ""
-        return f"anywhere {near}in {box}{self.grid_words}"
+        return Section("point", fields, {"point": floats})
 
 
 def _is_place(name: str, size: int) -> bool:

@@ -9,136 +9,120 @@ faults that change the class the part is a counterexample to the network with th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from bnncert.arrays import FloatArray
-from bnncert.kernel.claims.subject import Shown, Subject, details
+from bnncert.kernel.claims.claim import (
+    Part,
+    Parts,
+    Shown,
+    StatedRegion,
+    Subject,
+    details,
+    statement_on,
+)
 from bnncert.kernel.container import RejectedError, Section, UnreadableError
 from bnncert.kernel.function import Function
-from bnncert.kernel.parts import Parts
-from bnncert.kernel.rules.fault_questions import FaultQuestion, FaultScope, FaultSetting
+from bnncert.kernel.rules.fault_questions import FaultScope, FaultSetting
 from bnncert.kernel.rules.weight_flips import (
     Fault,
     FaultError,
     refuse_shared_weights,
     with_faults,
 )
-from bnncert.kernel.space import REGION_FIELDS, Space, has_input, read_space
-from bnncert.kernel.statement import SIGN_OF_ZERO, TIES
+from bnncert.kernel.space import Space
+from bnncert.kernel.statement import classification, read_property
 from bnncert.model.network import Network
 
 FIELDS = ("network", "label", "rivals", "ties", "region", "rows")
 ROW = {"kind", "place", "layer", "certified", "proof", "faults"}
 
 
-def check_faults(section: Section, parts: Parts, subject: Subject) -> Shown:
-    """Check all rows of a claim about faults."""
-    found, network = details(section, FIELDS), subject.network
-    subject.refuse_other_hash(found["network"])
-    claim = _FaultClaim(section, found, network)
-    if not isinstance(found["rows"], list) or not found["rows"]:
-        raise UnreadableError("section claim: there are no rows")
-    words, seen = [], set[FaultScope]()
-    for row in found["rows"]:
-        if not isinstance(row, dict) or row.keys() != ROW:
-            raise UnreadableError("section claim: a row has other fields than it should")
-        scope = FaultScope(row["kind"], row["place"], row["layer"])
+class FaultsClaim:
+    """The claim about faults; all rows have the region, the class and its rivals in common."""
+
+    def __init__(self, section: Section, subject: Subject) -> None:
+        found, self._network = details(section, FIELDS), subject.network
+        subject.refuse_other_hash(found["network"])
+        self._label, self._rivals, self._ties = (found[k] for k in ("label", "rivals", "ties"))
+        self._property = classification(self._label, self._rivals, self._ties)
+        read_property(self._property, self._network)
         try:
-            scope.refuse_missing(network)
-            if scope in seen:
-                raise RejectedError("two rows are about the same faults")
-            words.append(claim.check_row(scope, row, parts))
-        except FaultError as error:
-            raise RejectedError(f"a row is not proved: {error}") from error
-        seen.add(scope)
-    named = ["real arithmetic", SIGN_OF_ZERO[network.sign_zero], TIES[claim.ties]]
-    if claim.inputs != "shown":
-        named.append("not shown: that the region has an input")
-    return Shown(
-        f"for every input in {claim.place}, class {claim.label} against "
-        f"{', '.join(map(str, claim.rivals))}: {'; '.join(words)} "
-        f"({', '.join(named)})",
-        "faults",
-        {
-            "sign_zero": network.sign_zero,
-            "arithmetic": "real",
-            "ties": claim.ties,
-            "data_box": claim.box,
-            "inputs": claim.inputs,
-        },
-        claim.named,
-    )
-
-
-class _FaultClaim:
-    """What all rows have in common, and the questions that parts have answered."""
-
-    def __init__(self, section: Section, found: dict[str, Any], network: Network) -> None:
-        self.network = network
-        self.label, self.rivals, self.ties = found["label"], found["rivals"], found["ties"]
-        if not isinstance(found["region"], dict) or not isinstance(self.rivals, list):
-            raise UnreadableError("section claim: no region, or no list of classes")
-        if self.ties not in TIES:
-            raise UnreadableError("section claim: ties is neither violation nor robust")
-        classes = (self.label, *self.rivals)
-        if not all(type(k) is int and 0 <= k < network.classes for k in classes):
-            raise RejectedError("the claim names a class that the network does not have")
-        if not self.rivals or len(set(classes)) < len(classes):
-            raise RejectedError("there are no rivals, or one is the label itself or occurs twice")
-        try:
-            refuse_shared_weights(network)
+            refuse_shared_weights(self._network)
         except FaultError as error:
             raise RejectedError(str(error)) from error
-        if found["region"].keys() - {"region", *REGION_FIELDS}:
-            raise UnreadableError("section claim: the region has more fields than it can have")
-        self.region = replace(section, name="statement", fields=found["region"])
-        space, self.place, self.box = read_space(self.region, network)
-        self.named = space.named
-        self.inputs = "shown" if has_input(self.region, space, False) else "not shown"
-        self.setting = FaultSetting(network, self.label, self.rivals, *box_around(space))
-        self.proved = set[tuple[str, int | None]]()
+        self._region = StatedRegion.read(section, self._network)
+        box = box_around(self._region.space)
+        self._setting = FaultSetting(self._network, self._label, self._rivals, *box)
+        #: The questions that parts have answered.
+        self._proved = set[tuple[str, int | None]]()
+        self._rows, self._words = found["rows"], list[str]()
+        if not isinstance(self._rows, list) or not self._rows:
+            raise UnreadableError("section claim: there are no rows")
 
-    def check_row(self, scope: FaultScope, row: dict[str, Any], parts: Parts) -> str:
-        """Check one row with the parts that it needs; return it in words."""
-        count, size = row["certified"], scope.size(self.network)
-        told = []
+    def parts(self) -> Parts:
+        """Yield the parts of all rows, each once."""
+        seen = set[FaultScope]()
+        for row in self._rows:
+            if not isinstance(row, dict) or row.keys() != ROW:
+                raise UnreadableError("section claim: a row has other fields than it should")
+            scope = FaultScope(row["kind"], row["place"], row["layer"])
+            try:
+                scope.refuse_missing(self._network)
+                if scope in seen:
+                    raise RejectedError("two rows are about the same faults")
+                yield from self._row_parts(scope, row)
+            except FaultError as error:
+                raise RejectedError(f"a row is not proved: {error}") from error
+            seen.add(scope)
+
+    def shown(self) -> Shown:
+        """Return all rows in words."""
+        classes = f"class {self._label} against {', '.join(map(str, self._rivals))}"
+        words = f"for every input in {self._region.place}, {classes}: {'; '.join(self._words)}"
+        return self._region.shown(words, "faults", self._network, self._ties)
+
+    def _row_parts(self, scope: FaultScope, row: dict[str, Any]) -> Parts:
+        """Yield the parts that one row needs, and tell it in words."""
+        count, size, told = row["certified"], scope.size(self._network), []
         if count is not None:
             if type(count) is not int or not 0 <= count <= size:
                 raise RejectedError("a certified number of faults is not possible")
-            self._check_tolerated(scope, count, row["proof"], parts)
+            yield from self._tolerated_parts(scope, count, row["proof"])
             told.append(_tolerated(count, size))
         if row["faults"] is not None:
             faults = _faults(row["faults"])
             _refuse_outside(scope, faults)
-            faulty = with_faults(self.network, faults)
-            parts.take(faulty, self._statement(self.region, "not_robust"))
+            faulty, region = with_faults(self._network, faults), self._region.section
+            yield Part(faulty, statement_on(region, "not_robust", self._property))
             told.append(_not_tolerated(len(faults)))
         if not told:
             raise RejectedError("a row claims nothing")
-        return f"{_words(scope, self.network)}: {', '.join(told)}"
+        self._words.append(f"{_words(scope, self._network)}: {', '.join(told)}")
 
-    def _check_tolerated(self, scope: FaultScope, count: int, proof: Any, parts: Parts) -> None:
+    def _tolerated_parts(self, scope: FaultScope, count: int, proof: Any) -> Parts:
         if proof == "computed":
-            if proof not in self.setting.proofs(scope):
+            if proof not in self._setting.proofs(scope):
                 raise RejectedError("a row that needs a proof has none")
             self._compute(scope, count)
             return
-        for question in self.setting.questions(scope, count, proof):
+        for question in self._setting.questions(scope, count, proof):
             key = (question.network.content_hash, question.flips)
-            if key in self.proved:
-                continue
-            parts.take(question.network, self._statement(self._region_of(question), "robust"))
-            self.proved.add(key)
+            if key not in self._proved:
+                region = self._region.section
+                if question.flips is not None:
+                    region = _few_flips(question.network.inputs, question.flips)
+                yield Part(question.network, statement_on(region, "robust", self._property))
+                self._proved.add(key)
 
     def _compute(self, scope: FaultScope, count: int) -> None:
         """Reject a row whose faults of the last layers lower a margin too far."""
-        at = self.setting.at_point
+        at = self._setting.at_point
         assert at is not None
-        for rival, loss in self.setting.losses(scope, count).items():
+        for rival, loss in self._setting.losses(scope, count).items():
             function = self._margin(rival)
             weighted = (function.weights * at.signs[-1].astype(object)).sum()
             value = function.constant + Fraction(weighted, function.denominator) - loss
@@ -146,30 +130,16 @@ class _FaultClaim:
                 raise RejectedError("faults of the last layers may change the class")
 
     def _margin(self, rival: int) -> Function:
-        scores = {self.label: Fraction(1), rival: Fraction(-1)}
-        return Function.of(self.network, scores, Fraction(0), self.ties == "robust")
+        scores = {self._label: Fraction(1), rival: Fraction(-1)}
+        return Function.of(self._network, scores, Fraction(0), self._ties == "robust")
 
-    def _statement(self, region: Section, verdict: str) -> Section:
-        """Return the statement that a part has to make."""
-        property_ = {
-            "kind": "classification",
-            "label": self.label,
-            "rivals": self.rivals,
-            "ties": self.ties,
-        }
-        fields = {"verdict": verdict, "arithmetic": "real", "property": property_}
-        return Section("statement", region.fields | fields, region.arrays)
 
-    def _region_of(self, question: FaultQuestion) -> Section:
-        """Return the inputs of a question: the region, or few flips in all."""
-        if question.flips is None:
-            return self.region
-        size, flips = question.network.inputs, question.flips
-        zero, one = np.zeros(size), np.ones(size)
-        fields = {"region": "l1", "radius": str(flips), "grid": "float32"}
-        arrays = {"center": zero, "clip_lo": zero, "clip_hi": max(flips, 1) * one}
-        grid = {"grid_step": one, "grid_origin": zero}
-        return Section("statement", fields, arrays | grid)
+def _few_flips(size: int, flips: int) -> Section:
+    """Return the region of numbers of flips that are few in all."""
+    zero, one = np.zeros(size), np.ones(size)
+    fields = {"region": "l1", "radius": str(flips), "grid": "float32"}
+    arrays = {"center": zero, "clip_lo": zero, "clip_hi": max(flips, 1) * one}
+    return Section("statement", fields, arrays | {"grid_step": one, "grid_origin": zero})
 
 
 def box_around(space: Space) -> tuple[FloatArray, FloatArray]:

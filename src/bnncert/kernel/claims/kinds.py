@@ -1,38 +1,42 @@
-"""The kinds of claims."""
+"""The kinds of claims, and the check of all of them."""
 
 from __future__ import annotations
 
-from bnncert.kernel.claims.counting import check_count
-from bnncert.kernel.claims.equivalence import check_equivalence
-from bnncert.kernel.claims.explanation import check_explanation
-from bnncert.kernel.claims.faults import check_faults
-from bnncert.kernel.claims.path import check_path
-from bnncert.kernel.claims.subject import ClaimCheck, Subject
-from bnncert.kernel.claims.two_copies import check_two_copies
-from bnncert.kernel.claims.union import check_union
+from bnncert.kernel.claims.claim import Claim, Part, Parts, Subject
+from bnncert.kernel.claims.counting import CountClaim
+from bnncert.kernel.claims.equivalence import EquivalenceClaim
+from bnncert.kernel.claims.explanation import ExplanationClaim
+from bnncert.kernel.claims.faults import FaultsClaim
+from bnncert.kernel.claims.path import PathClaim
+from bnncert.kernel.claims.two_copies import TwoCopiesClaim
+from bnncert.kernel.claims.union import UnionClaim
 from bnncert.kernel.container import Section, UnreadableError
-from bnncert.kernel.parts import Parts
-from bnncert.kernel.statement import Report, report_of
+from bnncert.kernel.parts import PartReader
+from bnncert.kernel.statement import Report, Statement, report_of
 
-#: The check of each kind of claim.
-CLAIMS: dict[str, ClaimCheck] = {
-    "count": check_count,
-    "equivalence": check_equivalence,
-    "explanation": check_explanation,
-    "faults": check_faults,
-    "path": check_path,
-    "two copies": check_two_copies,
-    "union": check_union,
+#: The claim of each kind.
+CLAIMS: dict[str, type[Claim]] = {
+    "count": CountClaim,
+    "equivalence": EquivalenceClaim,
+    "explanation": ExplanationClaim,
+    "faults": FaultsClaim,
+    "path": PathClaim,
+    "two copies": TwoCopiesClaim,
+    "union": UnionClaim,
 }
 
 
-def check_claim(section: Section, parts: Parts, subject: Subject) -> Report:
+def check_claim(section: Section, reader: PartReader, subject: Subject) -> Report:
     """Check a claim and its parts; return what it shows."""
     kind = section.text("kind")
     if kind not in CLAIMS:
         raise UnreadableError(f"a claim of the unknown kind {kind[:40]!r}")
-    shown = CLAIMS[kind](section, parts, subject)
-    parts.finish()
+    claim = CLAIMS[kind](section, subject)
+    needed, proved = claim.parts(), None
+    while (part := _next(needed, proved)) is not None:
+        proved = reader.take(part.network, part.statement)
+    reader.finish()
+    shown = claim.shown()
     networks = {"network": subject.network}
     if shown.about_two and subject.other is not None:
         networks["other"] = subject.other
@@ -41,10 +45,18 @@ def check_claim(section: Section, parts: Parts, subject: Subject) -> Report:
         networks,
         shown.named,
         verdict=shown.verdict,
-        targets=parts.targets,
-        clauses=parts.clauses,
-        leaves=parts.leaves,
+        targets=reader.targets,
+        clauses=reader.clauses,
+        leaves=reader.leaves,
         seconds=section.budget.seconds,
         assumptions=shown.assumptions,
         property={"kind": kind, "details": section.fields.get("details")},
     )
+
+
+def _next(needed: Parts, proved: Statement | None) -> Part | None:
+    """Return the part that follows the one that has been proved; None at the end."""
+    try:
+        return next(needed) if proved is None else needed.send(proved)
+    except StopIteration:
+        return None

@@ -13,14 +13,12 @@ import numpy as np
 
 from bnncert.arrays import FloatArray
 from bnncert.kernel.budget import timed
-from bnncert.kernel.claims.classified import COMMON, ClassifiedImage, exact_list, stated_radius
-from bnncert.kernel.claims.subject import Shown, Subject, details
+from bnncert.kernel.claims.claim import Parts, Shown, Subject, details
+from bnncert.kernel.claims.classified import COMMON, ClassifiedImage, exact_list
 from bnncert.kernel.container import RejectedError, Section, UnreadableError, exactly
 from bnncert.kernel.counterexample import is_violated
-from bnncert.kernel.parts import Parts
 from bnncert.kernel.path_sweep import PathSums, StatedPath, last_layers, patterns_on
 from bnncert.model.layers import UNDECIDED
-from bnncert.model.network import Network
 
 DETAILS = (*COMMON, "place", "target")
 
@@ -28,28 +26,36 @@ DETAILS = (*COMMON, "place", "target")
 MOST_DIGITS, MOST_SEEN = 2000, 2**26
 
 
-def check_path(section: Section, parts: Parts, subject: Subject) -> Shown:
-    """Check a claim about brightness or contrast; it has no parts."""
-    network, found = subject.network, details(section, DETAILS)
-    if found["norm"] not in ("brightness", "contrast"):
-        raise UnreadableError("section claim: the norm is neither brightness nor contrast")
-    is_contrast = found["norm"] == "contrast"
-    claim = ClassifiedImage.read(section, found, subject)
-    pivot = section.floats("pivot", network.inputs) if is_contrast else None
-    radius = stated_radius(found["radius"])
-    path = _path(claim, Fraction(radius), pivot)
-    if claim.verdict == "robust":
-        if found["place"] is not None or found["target"] is not None:
+class PathClaim:
+    """The claim about brightness or contrast."""
+
+    def __init__(self, section: Section, subject: Subject) -> None:
+        self._found = found = details(section, DETAILS)
+        self._claim = claim = ClassifiedImage(section, found, subject)
+        if claim.shape["region"] not in ("brightness", "contrast"):
+            raise UnreadableError("section claim: the region is neither brightness nor contrast")
+        is_contrast, size = claim.shape["region"] == "contrast", claim.image.size
+        self._pivot = section.floats("pivot", size) if is_contrast else None
+        if claim.verdict == "robust" and (found["place"], found["target"]) != (None, None):
             raise UnreadableError("section claim: a robust claim with a counterexample")
-        _refuse_violations(path, claim, network)
-    else:
-        _refuse_harmless(path, claim, found, network)
-    words = f"every brightness offset from {-radius!r} to {radius!r} of the image"
-    if pivot is not None:
-        about = _about(pivot, claim)
-        factors = f"from 1 - {radius!r} to 1 + {radius!r} about {about}"
-        words = f"every contrast factor {factors} of the image"
-    return claim.shown(words, network)
+        radius = claim.radius
+        self._words = f"every brightness offset from {-radius!r} to {radius!r} of the image"
+        if self._pivot is not None:
+            factors = f"from 1 - {radius!r} to 1 + {radius!r} about {_about(self._pivot, claim)}"
+            self._words = f"every contrast factor {factors} of the image"
+
+    def parts(self) -> Parts:
+        """Sweep the path; there are no parts."""
+        path = _path(self._claim, Fraction(self._claim.radius), self._pivot)
+        if self._claim.verdict == "robust":
+            _refuse_violations(path, self._claim)
+        else:
+            _refuse_harmless(path, self._claim, self._found)
+        yield from ()
+
+    def shown(self) -> Shown:
+        """Return what holds for all images of the path, in words."""
+        return self._claim.shown(self._words)
 
 
 def _about(pivot: FloatArray, claim: ClassifiedImage) -> str:
@@ -76,21 +82,19 @@ def _path(claim: ClassifiedImage, radius: Fraction, pivot: Any) -> StatedPath:
     return StatedPath(middle, slope, lower, upper, 1 - radius, 1 + radius)
 
 
-def _refuse_violations(path: StatedPath, claim: ClassifiedImage, network: Network) -> None:
+def _refuse_violations(path: StatedPath, claim: ClassifiedImage) -> None:
     """Reject a path with an image at which some function may fail."""
     seen: set[bytes] = set()
-    for pattern in timed(patterns_on(path, network)):
+    for pattern in timed(patterns_on(path, claim.network)):
         if pattern.tobytes() not in seen:
             if len(seen) * pattern.size > MOST_SEEN:
                 # A pattern may be looked at again.
                 seen.clear()
             seen.add(pattern.tobytes())
-            claim.refuse_violation(last_layers(network, pattern))
+            claim.refuse_violation(last_layers(claim.network, pattern))
 
 
-def _refuse_harmless(
-    path: StatedPath, claim: ClassifiedImage, found: dict[str, Any], network: Network
-) -> None:
+def _refuse_harmless(path: StatedPath, claim: ClassifiedImage, found: dict[str, Any]) -> None:
     """Reject a place that is not on the path, or whose image does not violate the property."""
     if not isinstance(found["place"], str) or len(found["place"]) > MOST_DIGITS:
         raise UnreadableError("section claim: the place of the counterexample is not a number")
@@ -99,11 +103,12 @@ def _refuse_harmless(
         raise RejectedError("the counterexample lies outside the path")
     if type(target) is not int or not 0 <= target < len(claim.functions):
         raise RejectedError("the counterexample is for a target that does not exist")
-    sums = PathSums(network)
+    sums = PathSums(claim.network)
     plain = sums.at(path.image(t))
     pairs = zip(plain, sums.low, sums.high, strict=True)
     signs = np.array([sums.sign(s + a, s + b, j) for j, (s, a, b) in enumerate(pairs)], np.int8)
     if np.any(signs == UNDECIDED):
         raise RejectedError("rounding may change a sign at the counterexample")
-    if not any(is_violated(claim.functions[target], x) for x in last_layers(network, signs)):
+    lasts = last_layers(claim.network, signs)
+    if not any(is_violated(claim.functions[target], x) for x in lasts):
         raise RejectedError("the counterexample does not violate the property")

@@ -19,7 +19,7 @@ them violates the relation (:mod:`bnncert.kernel.rules.violating_pairs`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise, product
@@ -30,10 +30,17 @@ import numpy as np
 
 from bnncert.arrays import FloatArray
 from bnncert.kernel.budget import timed
-from bnncert.kernel.claims.stated_region import no_violation, statement_on
-from bnncert.kernel.claims.subject import Shown, Subject, details
+from bnncert.kernel.claims.claim import (
+    Part,
+    Parts,
+    Shown,
+    StatedRegion,
+    Subject,
+    details,
+    no_violation,
+    statement_on,
+)
 from bnncert.kernel.container import RejectedError, Section, UnreadableError, exactly
-from bnncert.kernel.parts import Parts
 from bnncert.kernel.rules.relation_products import (
     Relation,
     any_increase_product,
@@ -41,7 +48,7 @@ from bnncert.kernel.rules.relation_products import (
     values_product,
 )
 from bnncert.kernel.rules.violating_pairs import paired_signs, violation
-from bnncert.kernel.space import Space, read_space
+from bnncert.kernel.space import Space
 from bnncert.kernel.statement import SIGN_OF_ZERO
 from bnncert.model.network import Network
 
@@ -110,11 +117,11 @@ class _Arrays:
     kind: str | None
 
     @staticmethod
-    def of(section: Section, size: int, kind: Any) -> _Arrays:
-        lo, hi = section.floats("lo", size), section.floats("hi", size)
-        if kind is None:
+    def of(region: Section, size: int) -> _Arrays:
+        lo, hi = region.floats("lo", size), region.floats("hi", size)
+        if (kind := region.fields.get("grid")) is None:
             return _Arrays(lo, hi, None, None)
-        grid = section.floats("grid_step", size), section.floats("grid_origin", size)
+        grid = region.floats("grid_step", size), region.floats("grid_origin", size)
         return _Arrays(lo, hi, grid, kind)
 
     def with_more(self, features: tuple[int, ...]) -> _Arrays:
@@ -139,32 +146,39 @@ class _Arrays:
         if row is not None:
             fields |= {"region": "polytope", "inequalities": 1}
             arrays |= {"matrix": row, "right": np.array([limit])}
-        return Section("claim", {"region": fields}, arrays)
+        return Section("statement", fields, arrays)
 
 
-def check_two_copies(section: Section, parts: Parts, subject: Subject) -> Shown:
-    """Check a claim about two copies of the network."""
-    found, network = details(section, NAMES), subject.network
-    subject.refuse_other_hash(found["network"])
-    relation = _relation(found["relation"], network)
-    region = found["region"]
-    if not isinstance(region, dict) or region.get("region") != "box":
-        raise UnreadableError("section claim: the region is not a box")
-    space, place, _ = read_space(statement_on(section, region, "robust", {}), network)
-    arrays = _Arrays.of(section, network.inputs, region.get("grid"))
-    one_hot = _groups(found["one_hot"], network.inputs)
-    changes = _changes(found["changes"], relation, arrays, one_hot)
-    groups = [(group, list(_categories(group, arrays))) for group in one_hot]
-    _refuse_off_grid(space, groups, changes)
-    needed = _needed(network, arrays, space, changes, groups)
-    violations = (conditions for _, conditions in relation.violations(network.classes))
-    if found["failure"] is None:
-        goal = no_violation(violations)
-        for _, make in timed(needed):
-            both, made = make()
-            parts.take(both, statement_on(made, made.fields["region"], "robust", goal))
-    else:
-        number, wrong = _failure(found["failure"])
+class TwoCopiesClaim:
+    """The claim about two copies of the network."""
+
+    def __init__(self, section: Section, subject: Subject) -> None:
+        found, self._network = details(section, NAMES), subject.network
+        subject.refuse_other_hash(found["network"])
+        self._relation = _relation(found["relation"], self._network)
+        self._region = StatedRegion.read(section, self._network)
+        region, size = self._region.section, self._network.inputs
+        if region.fields["region"] != "box":
+            raise UnreadableError("section claim: the region is not a box")
+        self._arrays = _Arrays.of(region, size)
+        self._one_hot = _groups(found["one_hot"], size)
+        self._changes = _changes(found["changes"], self._relation, self._arrays, self._one_hot)
+        self._groups = [(group, list(_categories(group, self._arrays))) for group in self._one_hot]
+        _refuse_off_grid(self._region.space, self._groups, self._changes)
+        self._failure = None if found["failure"] is None else _failure(found["failure"])
+
+    def parts(self) -> Parts:
+        """Yield a part for every small change, or the one that fails."""
+        network, space = self._network, self._region.space
+        needed = _needed(network, self._arrays, space, self._changes, self._groups)
+        violations = (targets for _, targets in self._relation.violations(network.classes))
+        if self._failure is None:
+            goal = no_violation(violations)
+            for _, make in timed(needed):
+                both, made = make()
+                yield Part(both, statement_on(made, "robust", goal))
+            return
+        number, wrong = self._failure
         conditions = _nth(violations, wrong)
         if conditions is None:
             raise UnreadableError("section claim: the failure is not one")
@@ -173,16 +187,46 @@ def check_two_copies(section: Section, parts: Parts, subject: Subject) -> Shown:
             raise RejectedError("it is about a part that does not exist")
         change, make = chosen
         both, made = make()
-        goal = no_violation([conditions])
-        parts.take(both, statement_on(made, made.fields["region"], "not_robust", goal))
-        pair = change.pair(parts.point, network.inputs)
+        proved = yield Part(both, statement_on(made, "not_robust", no_violation([conditions])))
+        pair = change.pair(list(proved.point), network.inputs)
         if not all(space.contains(x) for x in pair):
             raise RejectedError("an input of the pair lies outside the region")
         signs = timed(paired_signs(network, *pair))
-        if violation(network, relation, signs) is None:
+        if violation(network, self._relation, signs) is None:
             raise RejectedError("the pair does not violate the relation")
-    shown = _shown(relation, place, changes, one_hot, network, found["failure"] is not None)
-    return replace(shown, named=space.named)
+
+    def shown(self) -> Shown:
+        """Return the relation of two inputs, or its failure, in words."""
+        relation, network, place = self._relation, self._network, self._region.place
+        what = " and ".join(change.words for change in self._changes)
+        groups = "".join(
+            f", exactly one of inputs {', '.join(map(str, group))} being 1 and the others 0"
+            for group in self._one_hot
+        )
+        way = "smaller" if relation.falling else "larger"
+        if relation.score is not None:
+            goal = f"score {relation.score} of the one with the {way} value is at least as large"
+        elif relation.label is not None:
+            k = relation.label
+            goal = f"if one has class {k}, the one with the {way} value has class {k}"
+        else:
+            goal = "both have the same class"
+        pairs = f"two inputs in {place}{groups} that are equal up to {what}"
+        text, verdict = f"for every {pairs}: {goal}", "relation_holds"
+        if self._failure is not None:
+            text, verdict = f"for some {pairs}, this is wrong: {goal}", "relation_fails"
+        settings = ["real arithmetic", SIGN_OF_ZERO[network.sign_zero]]
+        if any(layer.sign_zero == "either" for layer in network.layers):
+            settings.append("the same for both inputs")
+        settings += ["of equal scores the first counts"] if relation.score is None else []
+        assumptions = {
+            "sign_zero": network.sign_zero,
+            "arithmetic": "real",
+            "ties": "the first of equal scores",
+            "data_box": f"the region's own bounds {place}",
+        }
+        words = f"{text} ({', '.join(settings)})"
+        return Shown(words, verdict, assumptions, self._region.space.named)
 
 
 def _relation(value: Any, network: Network) -> Relation:
@@ -442,41 +486,3 @@ def _failure(value: Any) -> tuple[int, int]:
 def _nth(items: Iterable[T], number: int) -> T | None:
     """Return an item by its number, which can be larger than any index; None if it is missing."""
     return next((item for k, item in enumerate(timed(items)) if k == number), None)
-
-
-def _shown(
-    relation: Relation,
-    place: str,
-    changes: list[_Change],
-    one_hot: tuple[tuple[int, ...], ...],
-    network: Network,
-    fails: bool,
-) -> Shown:
-    """Return what an accepted claim shows, in words."""
-    what = " and ".join(change.words for change in changes)
-    groups = "".join(
-        f", exactly one of inputs {', '.join(map(str, group))} being 1 and the others 0"
-        for group in one_hot
-    )
-    way = "smaller" if relation.falling else "larger"
-    if relation.score is not None:
-        goal = f"score {relation.score} of the one with the {way} value is at least as large"
-    elif relation.label is not None:
-        k = relation.label
-        goal = f"if one has class {k}, the one with the {way} value has class {k}"
-    else:
-        goal = "both have the same class"
-    pairs = f"two inputs in {place}{groups} that are equal up to {what}"
-    text = f"for some {pairs}, this is wrong: {goal}" if fails else f"for every {pairs}: {goal}"
-    named = ["real arithmetic", SIGN_OF_ZERO[network.sign_zero]]
-    if any(layer.sign_zero == "either" for layer in network.layers):
-        named.append("the same for both inputs")
-    named += ["of equal scores the first counts"] if relation.score is None else []
-    assumptions = {
-        "sign_zero": network.sign_zero,
-        "arithmetic": "real",
-        "ties": "the first of equal scores",
-        "data_box": f"the region's own bounds {place}",
-    }
-    verdict = "relation_fails" if fails else "relation_holds"
-    return Shown(f"{text} ({', '.join(named)})", verdict, assumptions, {})

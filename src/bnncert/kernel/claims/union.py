@@ -15,82 +15,72 @@ import numpy as np
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.kernel.box_splits import SplitCheck
 from bnncert.kernel.budget import timed
-from bnncert.kernel.claims.classified import COMMON, ClassifiedImage, stated_radius
-from bnncert.kernel.claims.subject import Shown, Subject, details
+from bnncert.kernel.claims.claim import Part, Parts, Shown, Subject, details, statement_on
+from bnncert.kernel.claims.classified import COMMON, ClassifiedImage
 from bnncert.kernel.container import RejectedError, Section, UnreadableError, exactly
-from bnncert.kernel.parts import Parts
 from bnncert.kernel.rules.image_layout import pixel_inputs
 
-DETAILS = (*COMMON, "value", "parts", "place")
+DETAILS = (*COMMON, "parts", "place")
 
 #: A box by its corners.
 Corners: TypeAlias = tuple[FloatArray, FloatArray]
 
 
-def check_union(section: Section, parts: Parts, subject: Subject) -> Shown:
-    """Check every box of a claim."""
-    network, found = subject.network, details(section, DETAILS)
-    claim = ClassifiedImage.read(section, found, subject)
-    if found["norm"] not in ("patch", "shift"):
-        raise UnreadableError("section claim: the norm is neither patch nor shift")
-    pixels = pixel_inputs(network.input_shape)
-    if pixels is None:
-        raise RejectedError("the inputs of the network are not an image")
-    size, value = stated_radius(found["radius"]), _value(found["value"], claim)
-    smaller = min(pixels.shape[:2])
-    if not size.is_integer() or size > smaller - (found["norm"] == "shift"):
-        raise RejectedError("the radius is not a number of pixels that fits into the image")
-    boxes: _Patches | _Shifts
-    if found["norm"] == "patch":
-        boxes = _Patches(claim, pixels, int(size), value)
-    else:
-        boxes = _Shifts(claim, pixels, int(size), value)
-    listed, place = found["parts"], found["place"]
-    if claim.verdict == "robust":
+class UnionClaim:
+    """The claim about a patch at every position, or about shifts."""
+
+    def __init__(self, section: Section, subject: Subject) -> None:
+        found = details(section, DETAILS)
+        self._claim = claim = ClassifiedImage(section, found, subject, ("value",))
+        shape, radius = claim.shape["region"], claim.radius
+        if shape not in ("patch", "shift"):
+            raise UnreadableError("section claim: the region is neither patch nor shift")
+        pixels = pixel_inputs(claim.network.input_shape)
+        if pixels is None:
+            raise RejectedError("the inputs of the network are not an image")
+        value = _value(claim.shape["value"], claim)
+        if not radius.is_integer() or radius > min(pixels.shape[:2]) - (shape == "shift"):
+            raise RejectedError("the radius is not a number of pixels that fits into the image")
+        make = _Patches if shape == "patch" else _Shifts
+        self._boxes: _Patches | _Shifts = make(claim, pixels, int(radius), value)
+        #: The boxes with a part, and that of the counterexample.
+        self._listed, self._place = found["parts"], found["place"]
+
+    def parts(self) -> Parts:
+        """Yield the listed boxes after the check of all others, or the one of a counterexample."""
+        listed, place, count = self._listed, self._place, self._boxes.count
+        if self._claim.verdict == "not_robust":
+            if listed != [] or type(place) is not int or not 0 <= place < count:
+                raise UnreadableError("section claim: the box of the counterexample does not exist")
+            yield self._part(place)
+            return
         if place is not None:
             raise UnreadableError("section claim: a robust claim with a counterexample")
-        _check_all(section, claim, boxes, listed, parts, subject)
-    else:
-        if listed != [] or type(place) is not int or not 0 <= place < boxes.count:
-            raise UnreadableError("section claim: the box of the counterexample does not exist")
-        parts.take(network, _statement(claim, boxes.at(place), section))
-    return claim.shown(boxes.words, network)
+        if not isinstance(listed, list) or not all(type(k) is int for k in listed):
+            raise UnreadableError("section claim: the parts are not a list of boxes")
+        if any(a >= b for a, b in pairwise(listed)) or (
+            listed and not 0 <= listed[0] <= listed[-1] < count
+        ):
+            raise RejectedError("the boxes with a part are not in ascending order, or do not exist")
+        own = set(listed)
+        if len(own) < count:
+            splits = SplitCheck(self._claim.network, self._claim.functions)
+            for number in timed(range(count)):
+                if number not in own:
+                    splits.refuse_unproved(*self._boxes.at(number))
+        for number in timed(listed):
+            yield self._part(number)
 
+    def _part(self, number: int) -> Part:
+        """Return the ordinary certificate about one box."""
+        lo, hi = self._boxes.at(number)
+        box = Section("statement", {"region": "box"}, {"lo": lo, "hi": hi})
+        claim = self._claim
+        return Part(claim.network, statement_on(box, claim.verdict, claim.property))
 
-def _check_all(
-    section: Section,
-    claim: ClassifiedImage,
-    boxes: _Patches | _Shifts,
-    listed: Any,
-    parts: Parts,
-    subject: Subject,
-) -> None:
-    """Check that the property holds on all boxes."""
-    if not isinstance(listed, list) or not all(type(k) is int for k in listed):
-        raise UnreadableError("section claim: the parts are not a list of boxes")
-    if any(a >= b for a, b in pairwise(listed)) or (
-        listed and not 0 <= listed[0] <= listed[-1] < boxes.count
-    ):
-        raise RejectedError("the boxes with a part are not in ascending order, or do not exist")
-    network, own = subject.network, set(listed)
-    if len(own) < boxes.count:
-        splits = SplitCheck(network, claim.functions)
-        for number in timed(range(boxes.count)):
-            if number not in own:
-                splits.refuse_unproved(*boxes.at(number))
-    for number in timed(listed):
-        parts.take(network, _statement(claim, boxes.at(number), section))
-
-
-def _statement(claim: ClassifiedImage, box: Corners, section: Section) -> Section:
-    """Return the statement of an ordinary certificate about one box."""
-    fields = {
-        "verdict": claim.verdict,
-        "arithmetic": "real",
-        "region": "box",
-        "property": claim.property,
-    }
-    return Section("statement", fields, {"lo": box[0], "hi": box[1]}, section.budget)
+    def shown(self) -> Shown:
+        """Return what holds for all boxes, in words."""
+        return self._claim.shown(self._boxes.words)
 
 
 def _value(stated: Any, claim: ClassifiedImage) -> float | None:

@@ -10,20 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from bnncert.errors import InputError
-from bnncert.kernel.container import Section
 from bnncert.kernel.rules.product import Product
 from bnncert.model.formats.atomic import file_identity, folder_for
 from bnncert.model.network import Network
-from bnncert.problem import Problem
-from bnncert.proofs.composite import write_claim
+from bnncert.proofs.claims import claim_section, write_claim
 from bnncert.proofs.request import CertificateRequest
-from bnncert.proofs.statement_section import statement
 from bnncert.proofs.writing import CertificateError, write_counterexample
 from bnncert.questions.compare.difference import Difference, pair_problem
 from bnncert.regions import Region
-
-#: Fields of a statement that a claim does not have.
-PART_ONLY = ("verdict", "network", "sizes", "sign_zero", "arithmetic", "property")
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,20 +68,8 @@ class ClaimWriter:
             "classes": None if classes is None else list(classes),
             "excluded": excluded,
             "all_scores": all_scores,
-            "region": None,
         }
-        claim = Section("claim", {"kind": "equivalence", "details": about})
-        if region is not None:
-            stated = statement(
-                Problem(self.first, region, ()),
-                self.first,
-                verdict="robust",
-                arithmetic="real",
-                sign_zero=None,
-                property_={},
-            )
-            about["region"] = {k: v for k, v in stated.fields.items() if k not in PART_ONLY}
-            claim.arrays |= {k: v for k, v in stated.arrays.items() if k != "inside"}
+        claim = claim_section("equivalence", region, about)
         write_claim(self.path, claim, [self.folder / name for name in parts])
         return str(self.path)
 

@@ -10,8 +10,7 @@ import numpy as np
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.kernel.container import MOST_NUMBERS
 from bnncert.problem import Problem, Ties
-from bnncert.proofs.composite import write_claim
-from bnncert.proofs.statement_section import region_section
+from bnncert.proofs.claims import claim_section, class_details, write_claim
 from bnncert.questions.count.count_search import CountSearch
 from bnncert.questions.count.count_tree import Kind, Record
 
@@ -29,22 +28,9 @@ def write_count(
 
     `part` is the certificate of a proof for the whole region.
     """
-    claim = region_section(problem.region)
-    claim.name = "claim"
-    claim.fields = {
-        "kind": "count",
-        "details": {
-            "network": problem.network.content_hash,
-            "label": problem.label,
-            "rivals": [int(t.rival) for t in problem.targets if t.rival is not None],
-            "ties": ties,
-            "region": claim.fields,
-            "total": f"{search.total:x}",
-            "lower": f"{lower:x}",
-            "upper": f"{search.upper:x}",
-        },
-    }
-    claim.arrays |= _tree(search.root)
+    details = class_details(problem, problem.network, ties)
+    details |= {"total": f"{search.total:x}", "lower": f"{lower:x}", "upper": f"{search.upper:x}"}
+    claim = claim_section("count", problem.region, details, _tree(search.root))
     if witness is not None and search.changed == 0:
         claim.arrays["witness"] = witness
     if sum(array.size for array in claim.arrays.values()) > MOST_NUMBERS:

@@ -15,6 +15,7 @@ from bnncert.arrays import BoolArray
 from bnncert.engine.verdict import Counterexample
 from bnncert.kernel.container import Section
 from bnncert.problem import Problem, Ties
+from bnncert.proofs.claims import claim_section
 from bnncert.questions.explain.domain import Domain
 
 
@@ -26,7 +27,7 @@ def explanation_claim(
     ties: Ties,
 ) -> Section:
     """Return the first section of the certificate; `witnesses` are in ascending order."""
-    image, region = domain.image, domain.region(free)
+    image = domain.image
     starts, targets = [0], []
     changed: list[int] = []
     values: list[float] = []
@@ -45,26 +46,12 @@ def explanation_claim(
         values += point[places].tolist()
         starts.append(len(changed))
         targets.append(names.index(witness.target))
-    section = Section("claim", {"kind": "explanation"})
-    section.fields["details"] = {
-        "label": problem.label,
-        "ties": ties,
-        "radius": str(Fraction(region.radius)),
-        "grid": None if region.values is None else region.values.dtype.name,
-        "exact": exact,
-    }
-    section.arrays = {
-        "image": image,
-        "domain_lo": domain.lo,
-        "domain_hi": domain.hi,
-        "kept": np.flatnonzero(~free),
-        "needed": np.array(list(witnesses), dtype=np.int64),
-        "targets": np.array(targets, dtype=np.int64),
-        "starts": np.array(starts, dtype=np.int64),
-        "changed": np.array(changed, dtype=np.int64),
-        "values": np.array(values, dtype=np.float64),
-    }
-    if region.values is not None:
-        steps = {"grid_step": region.values.step, "grid_origin": region.values.origin}
-        section.arrays |= steps
-    return section
+    details = {"label": problem.label, "ties": ties, "exact": exact}
+    numbers = {"kept": np.flatnonzero(~free), "needed": list(witnesses), "targets": targets}
+    numbers |= {"starts": starts, "changed": changed}
+    arrays = {name: np.array(value, dtype=np.int64) for name, value in numbers.items()}
+    arrays["values"] = np.array(values, dtype=np.float64)
+    claim = claim_section("explanation", domain.everything, details, arrays)
+    # On a grid, the radius of a ball includes the rounding of its own values: this is the part's.
+    claim.fields["details"]["region"]["radius"] = str(Fraction(domain.region(free).radius))
+    return claim

@@ -7,22 +7,15 @@ from typing import Any
 
 from bnncert.kernel.container import Section
 from bnncert.problem import Problem, Ties
-from bnncert.proofs.statement_section import region_section
+from bnncert.proofs.claims import claim_section, class_details
 from bnncert.questions.faults.faults_answer import FaultRow
 
 
 def claim_of(problem: Problem, ties: Ties, rows: Sequence[FaultRow]) -> Section:
     """Return the section `claim` for the rows of a table."""
-    region = region_section(problem.region)
-    details: dict[str, Any] = {
-        "network": problem.network.content_hash,
-        "label": problem.label,
-        "rivals": [int(t.rival) for t in problem.targets if t.rival is not None],
-        "ties": ties,
-        "region": region.fields,
-        "rows": [_row(row) for row in rows],
-    }
-    return Section("claim", {"kind": "faults", "details": details}, region.arrays)
+    details = class_details(problem, problem.network, ties)
+    details["rows"] = [_row(row) for row in rows]
+    return claim_section("faults", problem.region, details)
 
 
 def _row(row: FaultRow) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from bnncert.model.description import SignZero
 from bnncert.model.formats.atomic import folder_for
 from bnncert.model.network import Network
 from bnncert.problem import Problem, Targets, Ties, robustness
-from bnncert.proofs.composite import write_claim
+from bnncert.proofs.claims import write_claim
 from bnncert.proofs.statement_section import region_section
 from bnncert.proofs.writing import CertificateError, write_counterexample
 from bnncert.questions.faults.fault_attack import PointAttack

@@ -15,7 +15,7 @@ from bnncert.kernel.container import Section
 from bnncert.kernel.rules.relation_products import violation_name
 from bnncert.model.formats.atomic import folder_for
 from bnncert.model.network import Network
-from bnncert.proofs.composite import write_claim
+from bnncert.proofs.claims import claim_section, write_claim
 from bnncert.proofs.request import CertificateRequest
 from bnncert.proofs.writing import write_counterexample
 from bnncert.questions.relations.changes import Change, PairQuestion
@@ -79,21 +79,14 @@ class RelationWriter:
 
 def _claim(question: PairQuestion, failure: list[int] | None) -> Section:
     """Return the claim; `failure` is the number of a part and of the way in which it fails."""
-    box = question.box
-    region: dict[str, Any] = {"region": "box"}
-    arrays = {"lo": box.lo, "hi": box.hi}
-    if box.values is not None:
-        region["grid"] = box.values.dtype.name
-        arrays |= {"grid_step": box.values.step, "grid_origin": box.values.origin}
     details = {
         "network": question.network.content_hash,
         "relation": vars(question.relation).copy(),
         "changes": [_change(change) for change in question.changes],
         "one_hot": [list(group) for group in question.one_hot],
-        "region": region,
         "failure": failure,
     }
-    return Section("claim", {"kind": "two copies", "details": details}, arrays)
+    return claim_section("two copies", question.box, details)
 
 
 def _change(change: Change) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def _answered(run: UnionRun, strict: bool) -> Result:
 def _certified(run: UnionRun, result: Result, path: Path) -> Result:
     """Write the certificate of a verdict, or say why there is none."""
     # Imported on use, because most verifications do not write a certificate.
-    from bnncert.proofs.union_claim import write_union, write_union_counterexample
+    from bnncert.proofs.claims import write_union, write_union_counterexample
     from bnncert.proofs.writing import CertificateError
 
     question, union = run.question, run.question.union

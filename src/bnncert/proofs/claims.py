@@ -1,0 +1,158 @@
+"""Composite certificates: a claim, and the ordinary certificates from which it follows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from bnncert.engine.verdict import Counterexample
+from bnncert.kernel.container import Section, Writer, read_sections
+from bnncert.model.description import SignZero
+from bnncert.model.formats.atomic import replacing
+from bnncert.model.network import Network
+from bnncert.problem import Problem, Ties
+from bnncert.proofs.statement_section import region_section, shape_section
+from bnncert.proofs.writing import write_counterexample
+from bnncert.regions import ImagePath, ImageUnion, Region
+
+
+def claim_section(
+    kind: str,
+    region: Region | None,
+    details: Mapping[str, Any],
+    arrays: Mapping[str, npt.NDArray[Any]] | None = None,
+) -> Section:
+    """Return a claim about a region, or about all inputs.
+
+    Parameters
+    ----------
+    kind
+        The kind of the claim, one of those in `bnncert.kernel.claims.kinds`.
+    region
+        The region, whose fields become the detail `region` and whose arrays those of the claim.
+    details, arrays
+        What else the claim has.
+    """
+    return _claim(kind, None if region is None else region_section(region), details, arrays or {})
+
+
+def _claim(
+    kind: str,
+    region: Section | None,
+    details: Mapping[str, Any],
+    arrays: Mapping[str, npt.NDArray[Any]],
+) -> Section:
+    about = {**details, "region": None if region is None else region.fields}
+    own = {} if region is None else region.arrays
+    return Section("claim", {"kind": kind, "details": about}, {**own, **arrays})
+
+
+def class_details(problem: Problem, network: Network, ties: Ties) -> dict[str, Any]:
+    """Return the details of claims about a class against rivals."""
+    rivals = [int(t.rival) for t in problem.targets if t.rival is not None]
+    about = {"network": network.content_hash, "label": problem.label}
+    return {**about, "rivals": rivals, "ties": ties}
+
+
+def write_claim(
+    path: str | os.PathLike[str], claim: Section, parts: Iterable[str | os.PathLike[str]] = ()
+) -> None:
+    """Write a claim and its parts, which are files of ordinary certificates, atomically.
+
+    Parameters
+    ----------
+    path
+        The file of the composite certificate.
+    claim
+        The section `claim`, with its kind and its details.
+    parts
+        The files in the order in which the check of the claim takes them.
+    """
+    with replacing(path) as file:
+        writer = Writer(file)
+        writer.add(claim)
+        for part in parts:
+            for section in read_sections(part):
+                writer.add(section)
+        writer.end()
+
+
+# -- shapes of change around an image ---------------------------------------------------------
+
+
+def write_path(
+    path: str | os.PathLike[str],
+    problem: Problem,
+    network: Network,
+    found: Counterexample | None,
+) -> None:
+    """Write the certificate of a verdict about a path, which the checker sweeps again.
+
+    `found` is the counterexample, if there is one; `network` is that of the file.
+    """
+    region, more = problem.region, dict[str, Any]()
+    assert isinstance(region, ImagePath)
+    if found is not None:
+        names = [target.name for target in problem.targets]
+        point = found.exact or tuple(map(Fraction, found.point.tolist()))
+        more = {"place": str(region.place_of(point)), "target": names.index(found.target)}
+    write_claim(path, _shape_claim("path", problem, network, region, found, more))
+
+
+def write_union(
+    path: str | os.PathLike[str],
+    problem: Problem,
+    union: ImageUnion,
+    network: Network,
+    parts: Mapping[int, Path],
+) -> None:
+    """Write the certificate of a robust verdict about a union of boxes.
+
+    Parameters
+    ----------
+    problem
+        The question about one of the boxes.
+    union, network
+        The boxes, and the network as its file defines it.
+    parts
+        The certificates of boxes that the checker does not prove by itself.
+    """
+    section = _shape_claim("union", problem, network, union, None, {"parts": sorted(parts)})
+    write_claim(path, section, [parts[k] for k in sorted(parts)])
+
+
+def write_union_counterexample(
+    path: str | os.PathLike[str],
+    problem: Problem,
+    union: ImageUnion,
+    network: Network,
+    number: int,
+    found: Counterexample,
+    folder: Path,
+    sign_zero: SignZero | None,
+) -> None:
+    """Write the certificate of a counterexample in one box; `folder` is for its part."""
+    part = folder / "point.bnncert"
+    write_counterexample(part, problem, network, found, arithmetic="real", sign_zero=sign_zero)
+    section = _shape_claim("union", problem, network, union, found, {"place": number})
+    write_claim(path, section, [part])
+
+
+def _shape_claim(
+    kind: str,
+    problem: Problem,
+    network: Network,
+    region: ImagePath | ImageUnion,
+    found: Counterexample | None,
+    more: dict[str, Any],
+) -> Section:
+    fine = problem.targets[0].objectives[0].tie_is_fine
+    details = class_details(problem, network, "robust" if fine else "violation")
+    details |= {"verdict": "robust" if found is None else "not_robust", "place": None}
+    own: dict[str, Any] = {"target": None} if kind == "path" else {"parts": []}
+    return _claim(kind, shape_section(region), {**details, **own, **more}, {})
