@@ -11,7 +11,7 @@ import pytest
 import bnncert
 from bnncert.kernel import RejectedError, UnreadableError, check
 from bnncert.kernel.claims import kinds as registry
-from bnncert.kernel.claims.claim import Part, Parts, Shown, Subject, details
+from bnncert.kernel.claims.claim import ClaimPart, ClaimParts, Shown, Subject, details
 from bnncert.kernel.container import Section
 from bnncert.proofs.claims import write_claim
 from tests.kernel.claims import pack, unpack
@@ -41,9 +41,9 @@ class TwoBalls:
         assert details(section, ("balls",)) == {"balls": 2}
         self.network = subject.network
 
-    def parts(self) -> Parts:
+    def parts(self) -> ClaimParts:
         for radius in RADII:
-            proved = yield Part(self.network, ball(radius))
+            proved = yield ClaimPart(self.network, ball(radius))
             assert proved.verdict == "robust" and not proved.point
 
     def shown(self) -> Shown:

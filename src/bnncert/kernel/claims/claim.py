@@ -44,7 +44,7 @@ class Subject:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class ClaimPart:
     """What one ordinary certificate has to prove: this statement about this network.
 
     The section `statement` has the verdict, the arithmetic, the region and the property; the
@@ -56,7 +56,7 @@ class Part:
 
 
 #: Yields the parts of a claim, and gets the statement of each after it has been checked.
-Parts: TypeAlias = Generator[Part, Statement, None]
+ClaimParts: TypeAlias = Generator[ClaimPart, Statement, None]
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Claim(Protocol):
     def __init__(self, section: Section, subject: Subject) -> None:
         """Read the claim, and refuse one that is not about the subject."""
 
-    def parts(self) -> Parts:
+    def parts(self) -> ClaimParts:
         """Yield what has to be proved; what needs no part is computed here, and has to hold."""
 
     def shown(self) -> Shown:

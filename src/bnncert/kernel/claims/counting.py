@@ -17,8 +17,8 @@ import numpy as np
 
 from bnncert.kernel.budget import timed
 from bnncert.kernel.claims.claim import (
-    Part,
-    Parts,
+    ClaimPart,
+    ClaimParts,
     Shown,
     StatedRegion,
     Subject,
@@ -67,12 +67,12 @@ class CountClaim:
         targets, _, _ = read_property(self._property, self._network)
         self._counted = CountedNetwork(self._network, targets)
 
-    def parts(self) -> Parts:
+    def parts(self) -> ClaimParts:
         """Check the tree, which may need one part about the whole region."""
         network, space = self._network, self._region.space
         walk = _Walk(self._section, self._counted, _root(space, network))
         robust = statement_on(self._region.section, "robust", self._property)
-        least, most = yield from walk.run(Part(network, robust))
+        least, most = yield from walk.run(ClaimPart(network, robust))
         if "witness" in self._section.arrays:
             witness = self._section.floats("witness", network.inputs).tolist()
             _refuse_same(witness, space, network, self._counted)
@@ -168,7 +168,7 @@ class _Walk:
             self._held -= part.frame.size
         return part
 
-    def run(self, whole: Part) -> Generator[Part, Statement, tuple[int, int]]:
+    def run(self, whole: ClaimPart) -> Generator[ClaimPart, Statement, tuple[int, int]]:
         """Check all nodes; return the least and the largest number of points that they show.
 
         `whole` is the part by which a node shows that the whole region is robust.

@@ -28,8 +28,8 @@ import numpy as np
 from bnncert.arrays import FloatArray
 from bnncert.kernel.budget import timed
 from bnncert.kernel.claims.claim import (
-    Part,
-    Parts,
+    ClaimPart,
+    ClaimParts,
     Shown,
     StatedRegion,
     Subject,
@@ -85,7 +85,7 @@ class EquivalenceClaim:
         self._classes = _classes(classes, self._one, self._how) if has_classes else (0, 0)
         self._region = None if region is None else StatedRegion.read(section, self._one)
 
-    def parts(self) -> Parts:
+    def parts(self) -> ClaimParts:
         """Yield the parts of the way in which the claim is shown."""
         one, two = self._one, self._two
         if self._how == "normal forms":
@@ -108,7 +108,7 @@ class EquivalenceClaim:
         else:
             yield from self._product_parts()
 
-    def _product_parts(self) -> Parts:
+    def _product_parts(self) -> ClaimParts:
         """Yield the parts by which no pair of different classes occurs."""
         count, excluded = self._one.classes, self._found["excluded"]
         all_scores = self._found["all_scores"]
@@ -127,11 +127,11 @@ class EquivalenceClaim:
         pairs = disagreements(count, *possible, all_scores=all_scores)
         yield self._part(product.network, no_violation(conditions for _, _, conditions in pairs))
 
-    def _part(self, network: Network, goal: dict[str, Any], verdict: str = "robust") -> Part:
+    def _part(self, network: Network, goal: dict[str, Any], verdict: str = "robust") -> ClaimPart:
         assert self._region is not None
-        return Part(network, statement_on(self._region.section, verdict, goal))
+        return ClaimPart(network, statement_on(self._region.section, verdict, goal))
 
-    def _below(self, network: Network, label: Any, classes: Any) -> Part:
+    def _below(self, network: Network, label: Any, classes: Any) -> ClaimPart:
         """Return the part that some classes score less than the label on the region."""
         return self._part(network, classification(label, classes, "violation"))
 

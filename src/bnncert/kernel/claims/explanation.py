@@ -19,8 +19,8 @@ import numpy as np
 from bnncert.arrays import IntArray
 from bnncert.kernel.budget import timed
 from bnncert.kernel.claims.claim import (
-    Part,
-    Parts,
+    ClaimPart,
+    ClaimParts,
     Shown,
     StatedRegion,
     Subject,
@@ -71,9 +71,9 @@ class ExplanationClaim:
         if targets.size != self.needed.size or not _divides(starts, targets.size, changed.size):
             raise UnreadableError("section claim: the witnesses do not belong to the inputs")
 
-    def parts(self) -> Parts:
+    def parts(self) -> ClaimParts:
         """Yield the region in which the kept inputs are those of the image; check all witnesses."""
-        proved = yield Part(self._network, self._sufficient())
+        proved = yield ClaimPart(self._network, self._sufficient())
         # The witnesses violate the statement about the whole domain.
         statement = replace(proved, space=self._whole.space)
         geometry = Geometry(self._network.layers[0], self._whole.space)

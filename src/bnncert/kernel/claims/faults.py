@@ -16,8 +16,8 @@ import numpy as np
 
 from bnncert.arrays import FloatArray
 from bnncert.kernel.claims.claim import (
-    Part,
-    Parts,
+    ClaimPart,
+    ClaimParts,
     Shown,
     StatedRegion,
     Subject,
@@ -63,7 +63,7 @@ class FaultsClaim:
         if not isinstance(self._rows, list) or not self._rows:
             raise UnreadableError("section claim: there are no rows")
 
-    def parts(self) -> Parts:
+    def parts(self) -> ClaimParts:
         """Yield the parts of all rows, each once."""
         seen = set[FaultScope]()
         for row in self._rows:
@@ -85,7 +85,7 @@ class FaultsClaim:
         words = f"for every input in {self._region.place}, {classes}: {'; '.join(self._words)}"
         return self._region.shown(words, "faults", self._network, self._ties)
 
-    def _row_parts(self, scope: FaultScope, row: dict[str, Any]) -> Parts:
+    def _row_parts(self, scope: FaultScope, row: dict[str, Any]) -> ClaimParts:
         """Yield the parts that one row needs, and tell it in words."""
         count, size, told = row["certified"], scope.size(self._network), []
         if count is not None:
@@ -97,13 +97,13 @@ class FaultsClaim:
             faults = _faults(row["faults"])
             _refuse_outside(scope, faults)
             faulty, region = with_faults(self._network, faults), self._region.section
-            yield Part(faulty, statement_on(region, "not_robust", self._property))
+            yield ClaimPart(faulty, statement_on(region, "not_robust", self._property))
             told.append(_not_tolerated(len(faults)))
         if not told:
             raise RejectedError("a row claims nothing")
         self._words.append(f"{_words(scope, self._network)}: {', '.join(told)}")
 
-    def _tolerated_parts(self, scope: FaultScope, count: int, proof: Any) -> Parts:
+    def _tolerated_parts(self, scope: FaultScope, count: int, proof: Any) -> ClaimParts:
         if proof == "computed":
             if proof not in self._setting.proofs(scope):
                 raise RejectedError("a row that needs a proof has none")
@@ -115,7 +115,7 @@ class FaultsClaim:
                 region = self._region.section
                 if question.flips is not None:
                     region = _few_flips(question.network.inputs, question.flips)
-                yield Part(question.network, statement_on(region, "robust", self._property))
+                yield ClaimPart(question.network, statement_on(region, "robust", self._property))
                 self._proved.add(key)
 
     def _compute(self, scope: FaultScope, count: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bnncert.kernel.claims.claim import Claim, Part, Parts, Subject
+from bnncert.kernel.claims.claim import Claim, ClaimPart, ClaimParts, Subject
 from bnncert.kernel.claims.counting import CountClaim
 from bnncert.kernel.claims.equivalence import EquivalenceClaim
 from bnncert.kernel.claims.explanation import ExplanationClaim
@@ -54,7 +54,7 @@ def check_claim(section: Section, reader: PartReader, subject: Subject) -> Repor
     )
 
 
-def _next(needed: Parts, proved: Statement | None) -> Part | None:
+def _next(needed: ClaimParts, proved: Statement | None) -> ClaimPart | None:
     """Return the part that follows the one that has been proved; None at the end."""
     try:
         return next(needed) if proved is None else needed.send(proved)

@@ -13,7 +13,7 @@ import numpy as np
 
 from bnncert.arrays import FloatArray
 from bnncert.kernel.budget import timed
-from bnncert.kernel.claims.claim import Parts, Shown, Subject, details
+from bnncert.kernel.claims.claim import ClaimParts, Shown, Subject, details
 from bnncert.kernel.claims.classified import COMMON, ClassifiedImage, exact_list
 from bnncert.kernel.container import RejectedError, Section, UnreadableError, exactly
 from bnncert.kernel.counterexample import is_violated
@@ -44,7 +44,7 @@ class PathClaim:
             factors = f"from 1 - {radius!r} to 1 + {radius!r} about {_about(self._pivot, claim)}"
             self._words = f"every contrast factor {factors} of the image"
 
-    def parts(self) -> Parts:
+    def parts(self) -> ClaimParts:
         """Sweep the path; there are no parts."""
         path = _path(self._claim, Fraction(self._claim.radius), self._pivot)
         if self._claim.verdict == "robust":

@@ -31,8 +31,8 @@ import numpy as np
 from bnncert.arrays import FloatArray
 from bnncert.kernel.budget import timed
 from bnncert.kernel.claims.claim import (
-    Part,
-    Parts,
+    ClaimPart,
+    ClaimParts,
     Shown,
     StatedRegion,
     Subject,
@@ -167,7 +167,7 @@ class TwoCopiesClaim:
         _refuse_off_grid(self._region.space, self._groups, self._changes)
         self._failure = None if found["failure"] is None else _failure(found["failure"])
 
-    def parts(self) -> Parts:
+    def parts(self) -> ClaimParts:
         """Yield a part for every small change, or the one that fails."""
         network, space = self._network, self._region.space
         needed = _needed(network, self._arrays, space, self._changes, self._groups)
@@ -176,7 +176,7 @@ class TwoCopiesClaim:
             goal = no_violation(violations)
             for _, make in timed(needed):
                 both, made = make()
-                yield Part(both, statement_on(made, "robust", goal))
+                yield ClaimPart(both, statement_on(made, "robust", goal))
             return
         number, wrong = self._failure
         conditions = _nth(violations, wrong)
@@ -187,7 +187,7 @@ class TwoCopiesClaim:
             raise RejectedError("it is about a part that does not exist")
         change, make = chosen
         both, made = make()
-        proved = yield Part(both, statement_on(made, "not_robust", no_violation([conditions])))
+        proved = yield ClaimPart(both, statement_on(made, "not_robust", no_violation([conditions])))
         pair = change.pair(list(proved.point), network.inputs)
         if not all(space.contains(x) for x in pair):
             raise RejectedError("an input of the pair lies outside the region")

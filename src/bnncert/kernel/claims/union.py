@@ -15,7 +15,7 @@ import numpy as np
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.kernel.box_splits import SplitCheck
 from bnncert.kernel.budget import timed
-from bnncert.kernel.claims.claim import Part, Parts, Shown, Subject, details, statement_on
+from bnncert.kernel.claims.claim import ClaimPart, ClaimParts, Shown, Subject, details, statement_on
 from bnncert.kernel.claims.classified import COMMON, ClassifiedImage
 from bnncert.kernel.container import RejectedError, Section, UnreadableError, exactly
 from bnncert.kernel.rules.image_layout import pixel_inputs
@@ -46,7 +46,7 @@ class UnionClaim:
         #: The boxes with a part, and that of the counterexample.
         self._listed, self._place = found["parts"], found["place"]
 
-    def parts(self) -> Parts:
+    def parts(self) -> ClaimParts:
         """Yield the listed boxes after the check of all others, or the one of a counterexample."""
         listed, place, count = self._listed, self._place, self._boxes.count
         if self._claim.verdict == "not_robust":
@@ -71,12 +71,12 @@ class UnionClaim:
         for number in timed(listed):
             yield self._part(number)
 
-    def _part(self, number: int) -> Part:
+    def _part(self, number: int) -> ClaimPart:
         """Return the ordinary certificate about one box."""
         lo, hi = self._boxes.at(number)
         box = Section("statement", {"region": "box"}, {"lo": lo, "hi": hi})
         claim = self._claim
-        return Part(claim.network, statement_on(box, claim.verdict, claim.property))
+        return ClaimPart(claim.network, statement_on(box, claim.verdict, claim.property))
 
     def shown(self) -> Shown:
         """Return what holds for all boxes, in words."""
