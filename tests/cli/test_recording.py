@@ -13,9 +13,11 @@ from bnncert.cli.command_question import CommandQuestion, read_network, read_que
 from bnncert.cli.options import BallShape, PointOptions, ScalingOptions
 from bnncert.cli.recording import Recording
 from bnncert.errors import FormatError
-from bnncert.report.other_answers import shown_counts, shown_explanations, shown_faults
+from bnncert.report.other_answers import SHOWN_KINDS
 from bnncert.results.store import read_recorded
 from tests.cli.diamond import Run
+
+ANSWER = {"status": "exact", "summary": "", "seconds": 1.0, "certificate": None}
 
 
 @pytest.fixture
@@ -31,68 +33,66 @@ def test_answers_of_the_functions_are_read_by_the_report(question: CommandQuesti
     path = Path("r.sqlite")
     explained = bnncert.explain(network, ball.middle, label, certificate="set.bnncert")
     recording = Recording(path, "explain", question, explained.domain.text, {"ties": "violation"})
-    assert recording.add("minimal", explained.summary, explained.to_dict()).startswith(
-        "results: r.sqlite (1 answer of "
-    )
+    assert recording.add(explained.to_dict()).startswith("results: r.sqlite (1 answer of ")
     tolerated = bnncert.tolerated_faults(network, ball, label)
     recording = Recording(path, "faults", question, question.ball_text, {})
-    recording.add("exact", repr(tolerated), tolerated.to_dict())
+    recording.add(tolerated.to_dict())
     counted = bnncert.count(network, ball, label, samples=100)
     recording = Recording(path, "count", question, question.ball_text, {})
-    assert "(3 answers of" in recording.add("exact", counted.summary, counted.to_dict())
+    assert "(3 answers of" in recording.add(counted.to_dict())
 
     recorded = read_recorded(path)
     assert [other.input_name for other in recorded.others] == ["x.npy"] * 3
-    (one,) = shown_explanations(recorded)
-    assert (one.kept, one.inputs, one.is_minimal) == (explained.kept, 2, explained.minimal)
+    (one,), rows, (total,) = (shown.lines(recorded) for shown in SHOWN_KINDS)
+    kept = " ".join(map(str, explained.kept))
+    assert one.facts == {"inputs": 2, "kept": len(explained.kept), "open": 0, "kept_inputs": kept}
     assert one.answer.certificate == "set.bnncert"
-    rows = shown_faults(recorded)
-    assert [row.certified for row in rows] == [row.certified for row in tolerated.rows]
-    assert [row.bits for row in rows] == [tuple(map(str, row.bits)) for row in tolerated.rows]
-    (total,) = shown_counts(recorded)
-    assert (int(total.lower), int(total.upper), int(total.total)) == (0, 0, 25)
-    assert total.estimate is not None
+    assert [row.facts["certified"] for row in rows] == [row.certified for row in tolerated.rows]
+    assert [row.cells[-1] for row in rows] == [list(map(str, row.bits)) for row in tolerated.rows]
+    assert [total.facts[name] for name in ("lower", "upper", "total")] == ["0", "0", "25"]
+    assert total.facts["estimate"] is not None
     (stored,) = recorded.inputs({one.answer.input_hash}).values()
     assert np.array_equal(stored.point, ball.middle)
     assert recorded.network(one.answer.model_hash).name == "net.npz"
 
 
 def test_the_same_question_has_one_answer(question: CommandQuestion) -> None:
-    path, tree = Path("r.sqlite"), {"seconds": 1.0, "certificate": None}
+    path, tree = Path("r.sqlite"), ANSWER
     for asked in (question, question, replace(question, label=1), replace(question, targets=(1,))):
-        Recording(path, "count", asked, "a ball", {}).add("exact", "", tree)
+        Recording(path, "count", asked, "a ball", {}).add(tree)
     smaller = read_question(
         question.network, PointOptions(input_="x.npy"), BallShape("linf", "0.125"), ScalingOptions()
     )
     # The same words for another region, and other settings.
-    Recording(path, "count", smaller, "a ball", {}).add("exact", "", tree)
-    Recording(path, "count", question, "a ball", {"ties": "robust"}).add("exact", "", tree)
+    Recording(path, "count", smaller, "a ball", {}).add(tree)
+    Recording(path, "count", question, "a ball", {"ties": "robust"}).add(tree)
     assert len(read_recorded(path).others) == 5
 
 
 def test_whole_points_are_left_out(question: CommandQuestion) -> None:
     tree = {
-        **{"seconds": 1.0, "certificate": None, "witness": [0.5] * 2, "region": {"center": [1]}},
+        **ANSWER,
+        **{"witness": [0.5] * 2, "region": {"center": [1]}},
         "rows": [{"certified": 3, "counterexample": {"input": [0.5] * 2}}],
     }
-    Recording(Path("r.sqlite"), "faults", question, "a ball", {}).add("open", "", tree)
+    Recording(Path("r.sqlite"), "faults", question, "a ball", {}).add(tree)
     (other,) = read_recorded(Path("r.sqlite")).others
-    assert other.tree == {"seconds": 1.0, "certificate": None, "rows": [{"certified": 3}]}
+    assert other.tree == {**ANSWER, "rows": [{"certified": 3}]}
 
 
 def test_certificates_are_named_from_the_folder_of_the_file(question: CommandQuestion) -> None:
     for name in ("results", "proofs"):
         Path(name).mkdir()
-    tree = {"seconds": 1.0, "certificate": "proofs/a.bnncert"}
+    tree = {**ANSWER, "certificate": "proofs/a.bnncert"}
     path = Path("results/r.sqlite")
-    Recording(path, "count", question, "a ball", {}).add("exact", "", tree)
+    Recording(path, "count", question, "a ball", {}).add(tree)
     (other,) = read_recorded(path).others
     assert other.certificate == "../proofs/a.bnncert"
 
 
 def test_without_a_file_nothing_is_written(question: CommandQuestion, folder: Path) -> None:
     before = sorted(folder.iterdir())
-    assert Recording(None, "count", question, "a ball", {}).add("exact", "", {}) == ""
+    assert Recording(None, "count", question, "a ball", {}).add(ANSWER) == ""
     assert sorted(folder.iterdir()) == before
 
 
@@ -117,7 +117,7 @@ def test_faults_of_several_inputs_in_one_report(folder: Path, run: Run) -> None:
     page = Path("page.html").read_text("utf-8")
     assert "Weight faults" in page and "x.npy [0]" in page and "x.npy [1]" in page
     recorded = read_recorded(Path("r.sqlite"))
-    assert {one.answer.status for one in shown_faults(recorded)} == {"exact"}
+    assert {one.answer.status for one in SHOWN_KINDS[1].lines(recorded)} == {"exact"}
 
 
 def test_files_of_another_kind_are_refused_by_the_command(folder: Path, run: Run) -> None:
@@ -148,7 +148,8 @@ def test_counts_in_a_report(folder: Path, run: Run) -> None:
     assert run(*asked, "--radius", "0.5", "--samples", "0").code == 0
     assert run("report", "r.sqlite", "-o", "page.html").code == 0
     assert "Counts" in Path("page.html").read_text("utf-8")
-    first, second = shown_counts(read_recorded(Path("r.sqlite")))
-    assert (int(first.total), int(second.total)) == (25, 9)
-    assert first.is_exact and first.lower > second.lower
-    assert first.estimate is not None and second.estimate is None
+    recorded = read_recorded(Path("r.sqlite"))
+    first, second = (line.facts for line in SHOWN_KINDS[2].lines(recorded))
+    assert (first["total"], second["total"]) == ("25", "9")
+    assert first["exact"] and int(first["lower"]) > int(second["lower"])
+    assert first["estimate"] is not None and second["estimate"] is None

@@ -6,7 +6,7 @@ import base64
 import csv
 import re
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,8 @@ from bnncert.errors import FormatError
 from bnncert.regions.pictures import marked
 from bnncert.report.csv_export import write_csv
 from bnncert.report.latex_export import write_latex
-from bnncert.report.other_answers import (
-    lower_count,
-    shown_counts,
-    shown_explanations,
-    shown_faults,
-    upper_count,
-)
+from bnncert.report.other_answers import SHOWN_KINDS, count_text
+from bnncert.results.rows import Kind
 from bnncert.results.store import Recorded, read_recorded
 from tests.in_process import command_line
 from tests.report.other_sketch import LONG, answer, count, explanation, faults, other_file
@@ -126,7 +121,8 @@ def test_counts_are_rounded_outwards(others: Path) -> None:
     ],
 )
 def test_texts_of_counts(value: str, lower: str, upper: str) -> None:
-    assert (lower_count(Decimal(value)), upper_count(Decimal(value))) == (lower, upper)
+    texts = [count_text(Decimal(value), side) for side in (ROUND_FLOOR, ROUND_CEILING)]
+    assert texts == [lower, upper]
 
 
 def test_both_kinds_of_answers_in_one_file(tmp_path: Path) -> None:
@@ -164,7 +160,7 @@ def test_nothing_of_an_answer_becomes_markup(tmp_path: Path) -> None:
 
 
 Change = Callable[[dict[str, Any]], object]
-READERS = {"explain": shown_explanations, "faults": shown_faults, "count": shown_counts}
+SHOWN = {shown.kind: shown for shown in SHOWN_KINDS}
 
 
 @pytest.mark.parametrize(
@@ -187,13 +183,13 @@ READERS = {"explain": shown_explanations, "faults": shown_faults, "count": shown
     ],
 )
 def test_payloads_of_another_form_are_named(
-    kind: str, payload: dict[str, Any], change: Change
+    kind: Kind, payload: dict[str, Any], change: Change
 ) -> None:
     change(payload)
     recorded = Recorded(Path("r.sqlite"), (), {}, others=(answer(kind, 0, payload, rowid=3),))
     words = f"r.sqlite: answer 3: the payload is not that of {kind}"
     with pytest.raises(FormatError, match=re.escape(words)):
-        READERS[kind](recorded)
+        SHOWN[kind].lines(recorded)
 
 
 def test_csv_files_have_the_answers(others: Path, tmp_path: Path) -> None:

@@ -5,39 +5,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic
 
 from bnncert.cli.consoles import Talk
 from bnncert.cli.output import write_json
 from bnncert.cli.progress import LiveLine
 from bnncert.cli.recording import Recording
-
-
-class SingleAnswer(Protocol):
-    """What the answers of these commands have in common."""
-
-    @property
-    def seconds(self) -> float:
-        """The time of the whole search."""
-
-    @property
-    def certificate(self) -> str | None:
-        """The file of the certificate, if it was requested and written."""
-
-    @property
-    def no_certificate(self) -> str:
-        """Why there is no certificate."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
-
-
-AnswerT = TypeVar("AnswerT", bound=SingleAnswer)
+from bnncert.engine.answer import AnswerT
 
 
 @dataclass(frozen=True, eq=False)
 class AnswerView(ABC, Generic[AnswerT]):
-    """Shows the answer of one command; a subclass prints it and states it in a word."""
+    """Shows the answer of one command; a subclass prints it."""
 
     talk: Talk
     progress: LiveLine
@@ -51,10 +30,6 @@ class AnswerView(ABC, Generic[AnswerT]):
     @abstractmethod
     def print_answer(self, found: AnswerT) -> None:
         """Print the answer."""
-
-    @abstractmethod
-    def summary(self, found: AnswerT) -> tuple[str, str]:
-        """Return the answer as a word and as a sentence, for a results file."""
 
     def show(self, found: AnswerT) -> None:
         """Print the answer and write its files."""
@@ -73,7 +48,7 @@ class AnswerView(ABC, Generic[AnswerT]):
             if is_interrupted:
                 line = f"interrupted after {found.seconds:.2f} s: the search is not finished"
             else:
-                line = self.recording.add(*self.summary(found), found.to_dict())
+                line = self.recording.add(found.to_dict())
             if line:
                 console.print(line, soft_wrap=True)
         write_json(self.json_, {**self.about, **found.to_dict()})

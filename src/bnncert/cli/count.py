@@ -147,10 +147,6 @@ def _read(network: Network, point: CountBallOptions, scaling: ScalingOptions) ->
 class _CountView(AnswerView[CountResult]):
     """Prints the bounds of a count."""
 
-    def summary(self, found: CountResult) -> tuple[str, str]:
-        """Return whether the count is exact."""
-        return "exact" if found.is_exact else "open", found.summary
-
     def print_answer(self, found: CountResult) -> None:
         """Print the bounds, and with -q only a sentence."""
         if self.talk.quiet:

@@ -195,10 +195,6 @@ class _ExplanationView(AnswerView[Explanation]):
 
     picture: KeptPicture | None
 
-    def summary(self, found: Explanation) -> tuple[str, str]:
-        """Return whether the set is minimal."""
-        return "minimal" if found.minimal else "sufficient", found.summary
-
     def print_answer(self, found: Explanation) -> None:
         """Print the answer and write the picture."""
         console = self.talk.details

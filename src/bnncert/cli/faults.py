@@ -155,11 +155,6 @@ def _read(network: Network, point: FaultBallOptions, scaling: ScalingOptions) ->
 class _FaultsView(AnswerView[FaultsResult]):
     """Prints how many faults are tolerated."""
 
-    def summary(self, found: FaultsResult) -> tuple[str, str]:
-        """Return whether all numbers are exact."""
-        status = "exact" if all(row.is_exact for row in found.rows) else "open"
-        return status, found.table().above
-
     def print_answer(self, found: FaultsResult) -> None:
         """Print the table, and the faults that change the class."""
         console = self.talk.details

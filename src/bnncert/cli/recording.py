@@ -38,10 +38,10 @@ class Recording:
         if self.path is not None and self.path.exists():
             ResultsFile(self.path).close()
 
-    def add(self, status: str, summary: str, tree: Mapping[str, Any]) -> str:
+    def add(self, tree: Mapping[str, Any]) -> str:
         """Write the answer with its network and its input; return a sentence about it, or nothing.
 
-        `tree` is the answer as data, with its `seconds` and its `certificate`.
+        `tree` is the answer as data (:meth:`bnncert.engine.answer.Answer.to_dict`).
         """
         if self.path is None:
             return ""
@@ -66,8 +66,8 @@ class Recording:
                 label=question.label,
                 labels=question.labels,
                 region=self.region,
-                status=status,
-                summary=summary,
+                status=tree["status"],
+                summary=tree["summary"],
                 seconds=float(tree["seconds"]),
                 certificate=None if certificate is None else results.relative(certificate),
             )

@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from bnncert.model.formats.atomic import make_folder, write_atomically
-from bnncert.report.other_answers import shown_counts, shown_explanations, shown_faults
+from bnncert.report.other_answers import SHOWN_KINDS, ShownLine
 from bnncert.report.statistics import Panel, counts, gaps, panels
 from bnncert.results.radii import inputs_text, radius_in_px
-from bnncert.results.rows import OtherAnswer
 from bnncert.results.store import Recorded
 
 #: The files: all verdicts and bounds, the counts of them, the gains of the reference method, and
 #: answers of other kinds.
 CSV_FILES = (
     *("results.csv", "summary.csv", "improvements.csv"),
-    *("explanations.csv", "faults.csv", "counts.csv"),
+    *(shown.file for shown in SHOWN_KINDS),
 )
 
 
@@ -32,7 +31,9 @@ def write_csv(recorded: Recorded, folder: Path) -> list[Path]:
         "summary.csv": _summary_rows(known),
         "improvements.csv": _improvement_rows(known),
     }
-    tables |= {name: rows for name, rows in other_tables(recorded).items() if len(rows) > 1}
+    for shown in SHOWN_KINDS:
+        if lines := shown.lines(recorded):
+            tables[shown.file] = _other_rows(recorded, lines)
     for name, rows in tables.items():
         write_atomically(folder / name, _text(rows))
     return [folder / name for name in tables]
@@ -115,34 +116,9 @@ _ASKED = ("model_hash", "input_name", "input_hash", "label", "labels", "region",
 _FOUND = ("status", "seconds", "certificate", "version", "finished_at")
 
 
-def other_tables(recorded: Recorded) -> dict[str, list[Sequence[Any]]]:
-    """Return the rows of each file, with the heads first."""
-
-    def line(answer: OtherAnswer, *cells: Any) -> Sequence[Any]:
-        asked = (getattr(answer, name) for name in _ASKED)
-        found = (getattr(answer, name) for name in _FOUND)
-        return (recorded.network(answer.model_hash).name, *asked, *cells, *found)
-
-    heads = {
-        "explanations.csv": ("inputs", "kept", "open", "kept_inputs"),
-        "faults.csv": ("faults", "scope", "certified", "falsified", "exact", "bits"),
-        "counts.csv": (
-            *("total", "lower", "upper", "exact"),
-            *("estimate", "estimate_low", "estimate_high", "confidence"),
-        ),
-    }
-    rows: dict[str, list[Sequence[Any]]] = {
-        name: [("network", *_ASKED, *own, *_FOUND)] for name, own in heads.items()
-    }
-    for one in shown_explanations(recorded):
-        kept = " ".join(map(str, one.kept))
-        rows["explanations.csv"].append(line(one.answer, one.inputs, len(one.kept), one.open, kept))
-    for row in shown_faults(recorded):
-        sides = (row.certified, row.falsified, row.is_exact)
-        cells = (row.faults, row.scope, *sides, "; ".join(row.bits))
-        rows["faults.csv"].append(line(row.answer, *cells))
-    for count in shown_counts(recorded):
-        estimate = (None,) * 4 if count.estimate is None else count.estimate
-        bounds = (str(count.total), str(count.lower), str(count.upper), count.is_exact)
-        rows["counts.csv"].append(line(count.answer, *bounds, *estimate))
-    return rows
+def _other_rows(recorded: Recorded, lines: Sequence[ShownLine]) -> Iterable[Sequence[Any]]:
+    yield "network", *_ASKED, *lines[0].facts, *_FOUND
+    for line in lines:
+        asked, found = ([getattr(line.answer, n) for n in names] for names in (_ASKED, _FOUND))
+        network = recorded.network(line.answer.model_hash).name
+        yield network, *asked, *line.facts.values(), *found

@@ -1,16 +1,20 @@
-"""Explanations, weight faults and counts as the page and the files show them."""
+"""Explanations, weight faults and counts as lines of tables, for the page, CSV files and ``print``.
+
+A kind of answers states how a stored answer becomes lines; all tables are made from the lines.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, InvalidOperation
 from fractions import Fraction
 from statistics import median_low
-from typing import Any, TypeVar
+from typing import Any, TypeAlias
 
 from bnncert.engine.rounded_bounds import lower_text, rounded, upper_text
 from bnncert.errors import FormatError
+from bnncert.questions.faults.faults_answer import FaultBit
 from bnncert.results.rows import Kind, OtherAnswer
 from bnncert.results.schema import finite_number
 from bnncert.results.store import Recorded
@@ -18,110 +22,56 @@ from bnncert.results.store import Recorded
 #: Counts with more digits are shown in powers of ten, with this many digits.
 MOST_DIGITS, SHOWN_DIGITS = 15, 4
 
-ShownT = TypeVar("ShownT")
+#: The cells of a line for people (several texts are a list), and its columns in a CSV file.
+_Line: TypeAlias = tuple[tuple[str | Sequence[str], ...], dict[str, Any]]
 
 
 @dataclass(frozen=True, eq=False)
-class ShownExplanation:
-    """A set of inputs that suffices for the class."""
+class ShownLine:
+    """A line of a table: cells for people under the heads of its kind, and columns of a file."""
 
     answer: OtherAnswer
-    kept: tuple[int, ...]
-    #: The number of inputs of the network, and of kept ones that are not shown to be needed.
-    inputs: int
-    open: int
-
-    @property
-    def is_minimal(self) -> bool:
-        """Whether each kept input is shown to be needed."""
-        return self.open == 0
-
-    @property
-    def kept_text(self) -> str:
-        """The number of kept inputs and their share."""
-        return f"{len(self.kept)} of {self.inputs} ({100 * len(self.kept) / self.inputs:.1f} %)"
-
-    @property
-    def minimal_text(self) -> str:
-        """Whether the set is minimal, or how many members are open."""
-        return "minimal" if self.is_minimal else f"sufficient, {self.open} open"
+    cells: tuple[str | Sequence[str], ...]
+    facts: dict[str, Any]
 
 
-@dataclass(frozen=True, eq=False)
-class ShownFaults:
-    """How many faults of one scope are tolerated around one input."""
+@dataclass(frozen=True)
+class ShownKind:
+    """A kind of answers: the title, text and heads of its tables, and how its answers are read."""
 
-    answer: OtherAnswer
-    #: What fails (weights or thresholds), and where.
-    faults: str
-    scope: str
-    #: No set of `certified` faults changes the class; the `falsified` faults of `bits` do.
-    certified: int | None
-    falsified: int | None
-    is_exact: bool
-    #: The number of faults that the scope has room for.
-    limit: int
-    bits: tuple[str, ...]
+    kind: Kind
+    title: str
+    #: How to read the table.
+    text: str
+    #: The name of the CSV file.
+    file: str
+    heads: tuple[str, ...]
+    #: The heads whose cells are numbers.
+    numbers: tuple[str, ...]
+    read: Callable[[Mapping[str, Any]], Iterator[_Line]]
+    #: Returns all lines of a file in a few words.
+    summary: Callable[[Sequence[ShownLine]], str]
+    #: The head of the seconds; an answer of several lines repeats its own.
+    seconds: str = "seconds"
 
-    @property
-    def certified_text(self) -> str:
-        """The certified number, or that all faults together are tolerated."""
-        if self.certified is None:
-            return "-"
-        return f"all {self.limit}" if self.certified == self.limit else str(self.certified)
-
-    @property
-    def exact_text(self) -> str:
-        """Whether both numbers meet."""
-        return "exact" if self.is_exact else "open"
-
-
-@dataclass(frozen=True, eq=False)
-class ShownCount:
-    """Bounds of the number of points with another class."""
-
-    answer: OtherAnswer
-    total: Decimal
-    lower: Decimal
-    upper: Decimal
-    #: The estimated share, the ends of its interval, and the level of the interval; or nothing.
-    estimate: tuple[float, float, float, float] | None
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether the bounds meet."""
-        return self.lower == self.upper
-
-    @property
-    def share_text(self) -> str:
-        """The bounds as shares of all points, rounded outwards."""
-        below, above = (Fraction(end) / Fraction(self.total) for end in (self.lower, self.upper))
-        if below == above and below in (0, 1):
-            return f"{100 * int(below)} %"
-        return f"{lower_text(100 * below)} to {upper_text(100 * above)} %"
-
-    @property
-    def estimate_text(self) -> str:
-        """The estimated share with its interval, or a dash."""
-        if self.estimate is None:
-            return "-"
-        share, low, high, level = (100 * value for value in self.estimate)
-        return f"{share:.4g} % ({lower_text(low)} to {upper_text(high)} %, level {level:g} %)"
+    def lines(self, recorded: Recorded) -> list[ShownLine]:
+        """Return the lines of a file; an answer of another form is named by file and place."""
+        found = []
+        for answer in recorded.of_kind(self.kind):
+            try:
+                found += [ShownLine(answer, *line) for line in self.read(answer.tree)]
+            except (KeyError, TypeError, ValueError, InvalidOperation) as error:
+                raise FormatError(
+                    f"{recorded.path}: answer {answer.rowid}: the payload is not that of "
+                    f"{self.kind}"
+                ) from error
+        return found
 
 
-def shown_explanations(recorded: Recorded) -> list[ShownExplanation]:
-    """Return the explanations of a file."""
-    return _all(recorded, "explain", _explanation)
-
-
-def shown_faults(recorded: Recorded) -> list[ShownFaults]:
-    """Return a row for each input and scope of the answers about faults."""
-    return [row for rows in _all(recorded, "faults", _fault_rows) for row in rows]
-
-
-def shown_counts(recorded: Recorded) -> list[ShownCount]:
-    """Return the counts of a file."""
-    return _all(recorded, "count", _count)
+def other_lines(recorded: Recorded) -> list[str]:
+    """Return a sentence for each kind of answers that the file has."""
+    found = ((shown, shown.lines(recorded)) for shown in SHOWN_KINDS)
+    return [shown.summary(lines) for shown, lines in found if lines]
 
 
 def count_text(count: Decimal, rounding: str) -> str:
@@ -132,82 +82,94 @@ def count_text(count: Decimal, rounding: str) -> str:
     return f"{short.scaleb(-short.adjusted()).normalize():f}e{short.adjusted()}"
 
 
-def lower_count(count: Decimal) -> str:
-    """Return a lower bound of a count."""
-    return count_text(count, ROUND_FLOOR)
-
-
-def upper_count(count: Decimal) -> str:
-    """Return an upper bound of a count."""
-    return count_text(count, ROUND_CEILING)
-
-
-def _all(
-    recorded: Recorded, kind: Kind, read: Callable[[OtherAnswer, Mapping[str, Any]], ShownT]
-) -> list[ShownT]:
-    """Read the answers of one kind; a payload with other fields is named by its file and place."""
-    found = []
-    for answer in recorded.of_kind(kind):
-        try:
-            found.append(read(answer, answer.tree))
-        except (KeyError, TypeError, ValueError, InvalidOperation) as error:
-            raise FormatError(
-                f"{recorded.path}: answer {answer.rowid}: the payload is not that of {kind}"
-            ) from error
-    return found
-
-
-def _explanation(answer: OtherAnswer, tree: Mapping[str, Any]) -> ShownExplanation:
-    kept, inputs = tuple(map(_whole, tree["kept"])), _whole(tree["inputs"])
+def _explanation(tree: Mapping[str, Any]) -> Iterator[_Line]:
+    kept, inputs = [_whole(i) for i in tree["kept"]], _whole(tree["inputs"])
     if inputs == 0 or any(i >= inputs for i in kept):
         raise ValueError
-    return ShownExplanation(answer, kept, inputs, len(tree["open"]))
+    open_ = len(tree["open"])
+    numbers = ", ".join(map(str, kept[:20])) + (", ..." if len(kept) > 20 else "")
+    share = f"{len(kept)} of {inputs} ({100 * len(kept) / inputs:.1f} %)"
+    cells = (numbers or "none", share, f"sufficient, {open_} open" if open_ else "minimal")
+    names = " ".join(map(str, kept))
+    yield cells, {"inputs": inputs, "kept": len(kept), "open": open_, "kept_inputs": names}
 
 
-def _fault_rows(answer: OtherAnswer, tree: Mapping[str, Any]) -> list[ShownFaults]:
-    return [
-        ShownFaults(
-            answer,
-            faults=str(row["faults"]),
-            scope=str(row["name"]),
-            certified=None if row["certified"] is None else _whole(row["certified"]),
-            falsified=None if row["falsified"] is None else _whole(row["falsified"]),
-            is_exact=row["exact"] is True,
-            limit=_whole(row["limit"]),
-            bits=tuple(_bit(bit) for bit in row["bits"]),
+def _explanations(lines: Sequence[ShownLine]) -> str:
+    kept = [line.facts["kept"] for line in lines]
+    minimal = sum(line.facts["open"] == 0 for line in lines)
+    sizes = f"inputs kept: median {median_low(kept)}, {min(kept)} to {max(kept)}"
+    return f"{_number(len(kept), 'explanation')}, {minimal} minimal; {sizes}"
+
+
+def _faults(tree: Mapping[str, Any]) -> Iterator[_Line]:
+    for row in tree["rows"]:
+        sure, false = (
+            None if row[side] is None else _whole(row[side]) for side in ("certified", "falsified")
         )
-        for row in tree["rows"]
-    ]
+        limit, exact = _whole(row["limit"]), row["exact"] is True
+        bits = [str(FaultBit(**bit)) for bit in row["bits"]]
+        kind, scope = str(row["faults"]), str(row["name"])
+        yield (
+            (
+                *(kind, scope),
+                "-" if sure is None else f"all {limit}" if sure == limit else str(sure),
+                "-" if false is None else str(false),
+                "exact" if exact else "open",
+                bits,
+            ),
+            {
+                **{"faults": kind, "scope": scope, "certified": sure, "falsified": false},
+                **{"exact": exact, "bits": "; ".join(bits)},
+            },
+        )
 
 
-def _bit(bit: Mapping[str, Any]) -> str:
-    """Return a fault in words: `layer 1, neuron 2, input 3: 1 -> -1`."""
-    output = bit["layer"] == "output"
-    where = "output" if output else f"layer {_whole(bit['layer'])}"
-    neuron = _whole(bit["neuron"])
-    old, new = finite_number(bit["old"]), finite_number(bit["new"])
-    if old is None or new is None:
-        raise ValueError
-    if bit["input"] is None:
-        return f"{where}, neuron {neuron}: threshold stuck, sign {new:+g}"
-    place = "score" if output else "neuron"
-    return f"{where}, {place} {neuron}, input {_whole(bit['input'])}: {old:g} -> {new:g}"
+def _fault_scopes(lines: Sequence[ShownLine]) -> str:
+    answers = _number(len({line.answer.key for line in lines}), "answer")
+    return f"weight faults: {answers} about {_number(len(lines), 'scope')}, {_exact(lines)} exact"
 
 
-def _count(answer: OtherAnswer, tree: Mapping[str, Any]) -> ShownCount:
+def _count(tree: Mapping[str, Any]) -> Iterator[_Line]:
     total, lower, upper = (_digits(tree[name]) for name in ("total", "lower", "upper"))
     if not 0 <= lower <= upper <= total or total == 0:
         raise ValueError
-    found = tree["estimate"]
-    estimate = None
-    if found is not None:
-        share, low, high, level = (
-            finite_number(found[name]) for name in ("share", "low", "high", "confidence")
-        )
-        if share is None or low is None or high is None or level is None:
-            raise ValueError
-        estimate = (share, low, high, level)
-    return ShownCount(answer, total, lower, upper, estimate)
+    exact, estimate = lower == upper, tree["estimate"]
+    below, above = (Fraction(end) / Fraction(total) for end in (lower, upper))
+    shares = f"{lower_text(100 * below)} to {upper_text(100 * above)} %"
+    if exact and below in (0, 1):
+        shares = f"{100 * int(below)} %"
+    guess: list[float | None] = [None] * 4
+    shown = "-"
+    if estimate is not None:
+        guess = [finite_number(estimate[k]) for k in ("share", "low", "high", "confidence")]
+        share, low, high, level = (100 * value for value in guess if value is not None)
+        shown = f"{share:.4g} % ({lower_text(low)} to {upper_text(high)} %, level {level:g} %)"
+    cells = (
+        count_text(total, ROUND_CEILING),
+        count_text(lower, ROUND_FLOOR),
+        count_text(upper, ROUND_CEILING),
+        *(shares, "exact" if exact else "open", shown),
+    )
+    yield (
+        cells,
+        {
+            **{"total": str(total), "lower": str(lower), "upper": str(upper), "exact": exact},
+            **{"estimate": guess[0], "estimate_low": guess[1], "estimate_high": guess[2]},
+            "confidence": guess[3],
+        },
+    )
+
+
+def _counts(lines: Sequence[ShownLine]) -> str:
+    return f"{_number(len(lines), 'count')} of points, {_exact(lines)} exact"
+
+
+def _exact(lines: Sequence[ShownLine]) -> int:
+    return sum(line.facts["exact"] for line in lines)
+
+
+def _number(count: int, thing: str) -> str:
+    return f"{count} {thing}{'' if count == 1 else 's'}"
 
 
 def _whole(value: Any) -> int:
@@ -224,32 +186,45 @@ def _digits(value: Any) -> Decimal:
     return Decimal(value)
 
 
-def other_lines(recorded: Recorded) -> list[str]:
-    """Return a line for each kind of answers that the file has."""
-    lines = []
-    explanations = shown_explanations(recorded)
-    if explanations:
-        kept = [len(one.kept) for one in explanations]
-        minimal = sum(one.is_minimal for one in explanations)
-        lines.append(
-            f"{len(kept)} explanation{_s(kept)}, {minimal} minimal; inputs kept: median "
-            f"{median_low(kept)}, {min(kept)} to {max(kept)}"
-        )
-    faults = shown_faults(recorded)
-    if faults:
-        exact = sum(one.is_exact for one in faults)
-        inputs = {one.answer.key for one in faults}
-        lines.append(
-            f"weight faults: {len(inputs)} answer{_s(inputs)} about {len(faults)} "
-            f"scope{_s(faults)}, {exact} exact"
-        )
-    counts = shown_counts(recorded)
-    if counts:
-        exact = sum(one.is_exact for one in counts)
-        lines.append(f"{len(counts)} count{_s(counts)} of points, {exact} exact")
-    return lines
+_POINTS = ("points", "at least", "at most", "share")
 
-
-def _s(things: Sized) -> str:
-    """Return the ending of a plural."""
-    return "" if len(things) == 1 else "s"
+#: All kinds of answers, in the order of the page.
+SHOWN_KINDS = (
+    ShownKind(
+        "explain",
+        "Explanations",
+        "With the kept inputs as in the image, no values of the other inputs in the region change "
+        "the class. Kept inputs are orange in the picture. A set is minimal if each of its members "
+        "is shown to be needed; open members are not.",
+        "explanations.csv",
+        ("kept inputs", "inputs kept", "set"),
+        ("inputs kept",),
+        _explanation,
+        _explanations,
+    ),
+    ShownKind(
+        "faults",
+        "Weight faults",
+        "Certified: no set of so many faults changes the class of any input of the region. "
+        "Falsified: the listed faults change it. Both are exact if falsified is certified + 1, or "
+        "if all faults together are tolerated; those have no bar.",
+        "faults.csv",
+        ("faults", "where", "certified", "falsified", "", "faults found"),
+        ("certified", "falsified"),
+        _faults,
+        _fault_scopes,
+        seconds="seconds of the input",
+    ),
+    ShownKind(
+        "count",
+        "Counts",
+        "How many points of a region have another class than the label: certified bounds, which "
+        "are equal if the count is exact, and an estimate from random points, which proves "
+        "nothing. Long numbers and shares are rounded outwards.",
+        "counts.csv",
+        (*_POINTS, "", "estimate"),
+        _POINTS,
+        _count,
+        _counts,
+    ),
+)

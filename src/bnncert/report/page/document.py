@@ -14,12 +14,7 @@ from pathlib import Path, PurePath
 from bnncert.model.formats.atomic import write_atomically
 from bnncert.report.page.charts import accuracy_chart, cactus_chart, gap_charts
 from bnncert.report.page.details import collect_details
-from bnncert.report.page.other_sections import (
-    count_section,
-    explanation_section,
-    fault_section,
-    section_id,
-)
+from bnncert.report.page.other_sections import other_sections, section_id
 from bnncert.report.page.outcomes import lead_section, outcome_chart, outcome_table
 from bnncert.report.page.svg import Chart
 from bnncert.report.page.table_data import packed, table_columns
@@ -33,9 +28,6 @@ MOST_DETAILS = 2000
 
 #: The parts of the script, which share one scope.
 _SCRIPTS = ("elements.js", "charts.js", "table.js", "details.js", "start.js")
-
-#: The sections of answers of other kinds.
-_OTHERS = (explanation_section, fault_section, count_section)
 
 
 def write_page(
@@ -76,7 +68,7 @@ def page_text(
         "HIDDEN": "" if recorded.rows else " hidden",
         "FIRST": "answers" if recorded.rows else section_id(recorded.others[0].kind),
         "LEAD": lead_section(known) if known else "",
-        "OTHERS": "".join(make(recorded, path) for make in _OTHERS),
+        "OTHERS": other_sections(recorded, path),
         "PANELS": "".join(_panel(k, panel) for k, panel in enumerate(known, 1)),
         "NOTE": escape(note),
         "NETWORKS": _networks(recorded),

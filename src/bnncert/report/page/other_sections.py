@@ -1,8 +1,11 @@
-"""The sections of explanations, weight faults and counts."""
+"""The sections of explanations, weight faults and counts: a table for each kind.
+
+Explanations have a picture with the kept inputs marked, and weight faults bars of their numbers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from statistics import median_low
@@ -10,19 +13,16 @@ from statistics import median_low
 import numpy as np
 
 from bnncert.regions.pictures import as_image, marked, shades
-from bnncert.report.other_answers import (
-    ShownExplanation,
-    ShownFaults,
-    lower_count,
-    shown_counts,
-    shown_explanations,
-    shown_faults,
-    upper_count,
-)
+from bnncert.report.other_answers import SHOWN_KINDS, ShownKind, ShownLine
 from bnncert.report.page.details import Album, certificate_link
 from bnncert.report.page.svg import WIDTH, AxisScale
 from bnncert.results.rows import InputRecord, Kind, OtherAnswer
 from bnncert.results.store import Recorded
+
+#: The most characters of base64 for the pictures of explanations.
+PICTURE_LIMIT = 3_000_000
+
+_BAR, _STEP, _NAMES = 16, 24, 166
 
 
 def section_id(kind: Kind) -> str:
@@ -30,182 +30,119 @@ def section_id(kind: Kind) -> str:
     return f"kind-{kind}"
 
 
-def section(kind: Kind, title: str, text: str, content: str) -> str:
-    """Return the section of one kind of answers; `text` says how to read it."""
-    name = section_id(kind)
-    return (
-        f'<section class="panel others" aria-labelledby="{name}"><h2 id="{name}" tabindex="-1">'
-        f"{escape(title)}</h2><p class=sub>{escape(text)}</p>{content}</section>"
-    )
+def other_sections(recorded: Recorded, page: Path) -> str:
+    """Return a section for each kind of answers that the file has."""
+    found = ((shown, shown.lines(recorded)) for shown in SHOWN_KINDS)
+    return "".join(_section(recorded, page, shown, lines) for shown, lines in found if lines)
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str]) -> str:
-    """Return a table of cells that are HTML; the columns `numbers` are aligned to the right."""
+def _section(recorded: Recorded, page: Path, shown: ShownKind, lines: Sequence[ShownLine]) -> str:
+    # The network has a column only if the answers are about several ones.
+    several = len({line.answer.model_hash for line in lines}) > 1
+    asked = ("input", *(("network",) if several else ()), "label", "region")
+    heads = (*asked, *shown.heads, shown.seconds, "certificate")
+    numbers = ("label", *shown.numbers, shown.seconds)
     styles = [" class=n" if head in numbers else "" for head in heads]
     head = "".join(
         f"<th scope=col{style}>{escape(text)}</th>"
         for text, style in zip(heads, styles, strict=True)
     )
-    lines = []
-    for first, *rest in rows:
-        cells = "".join(
-            f"<td{style}>{cell}</td>" for cell, style in zip(rest, styles[1:], strict=True)
+    own = [[_cell(cell) for cell in line.cells] for line in lines]
+    above = ""
+    if shown.kind == "explain":
+        for cells, picture in zip(own, _pictures(recorded, lines), strict=True):
+            cells[0] = picture or cells[0]
+    elif shown.kind == "faults":
+        above = _charts(recorded, lines)
+    body = []
+    for line, cells in zip(lines, own, strict=True):
+        answer = line.answer
+        network = recorded.network(answer.model_hash).name
+        question = (*((network,) if several else ()), str(answer.label), answer.region)
+        rest = (*map(escape, question), *cells, f"{answer.seconds:.2f}")
+        texts = "".join(
+            f"<td{style}>{cell}</td>"
+            for cell, style in zip(
+                (*rest, _certificate(recorded, page, answer)), styles[1:], strict=True
+            )
         )
-        lines.append(f"<tr><th scope=row>{first}</th>{cells}</tr>")
+        body.append(f"<tr><th scope=row>{escape(_input_name(answer))}</th>{texts}</tr>")
+    name = section_id(shown.kind)
     return (
+        f'<section class="panel others" aria-labelledby="{name}"><h2 id="{name}" tabindex="-1">'
+        f"{escape(shown.title)}</h2><p class=sub>{escape(shown.text)}</p>{above}"
         f"<div class=wide><table class=other><thead><tr>{head}</tr></thead>"
-        f"<tbody>{''.join(lines)}</tbody></table></div>"
+        f"<tbody>{''.join(body)}</tbody></table></div></section>"
     )
 
 
-class AnswerCells:
-    """The cells about the question, the time and the certificate of the answers of one section.
-
-    The network has a column only if the answers are about several ones.
-    """
-
-    def __init__(self, recorded: Recorded, page: Path, answers: Iterable[OtherAnswer]) -> None:
-        self._recorded, self._page = recorded, page
-        self._several = len({answer.model_hash for answer in answers}) > 1
-
-    @property
-    def heads(self) -> tuple[str, ...]:
-        """The heads of :meth:`question`."""
-        return ("input", *(("network",) if self._several else ()), "label", "region")
-
-    def question(self, answer: OtherAnswer) -> tuple[str, ...]:
-        """Return the input, without its folders, the network, the label and the region."""
-        # Pages are shared with others, who should not see the folders of a machine.
-        name = answer.input_name.replace("\\", "/").rpartition("/")[2]
-        network = self._recorded.network(answer.model_hash).name
-        cells = (name, *((network,) if self._several else ()), str(answer.label), answer.region)
-        return tuple(escape(cell) for cell in cells)
-
-    def certificate(self, answer: OtherAnswer) -> str:
-        """Return a link to the certificate, or a dash."""
-        if answer.certificate is None:
-            return "-"
-        link = certificate_link(answer.certificate, self._recorded.path, self._page)
-        if not link["there"]:
-            return f"{escape(link['name'])} (was not there when the page was made)"
-        return f'<a href="{escape(link["href"])}">{escape(link["name"])}</a>'
+def _input_name(answer: OtherAnswer) -> str:
+    """Return the input without its folders, because pages are shared with others."""
+    return answer.input_name.replace("\\", "/").rpartition("/")[2]
 
 
-#: The most characters of base64 for the pictures of explanations.
-PICTURE_LIMIT = 3_000_000
+def _cell(cell: str | Sequence[str]) -> str:
+    """Return a cell as HTML; several texts are a list that can be opened."""
+    if isinstance(cell, str):
+        return escape(cell)
+    if len(cell) < 2:
+        return escape("".join(cell) or "-")
+    items = "".join(f"<li>{escape(text)}</li>" for text in cell)
+    return f"<details><summary>{len(cell)} faults</summary><ul>{items}</ul></details>"
 
-_EXPLAIN_TEXT = (
-    "With the kept inputs as in the image, no values of the other inputs in the region change the "
-    "class. Kept inputs are orange in the picture. A set is minimal if each of its members is "
-    "shown to be needed; open members are not."
-)
+
+def _certificate(recorded: Recorded, page: Path, answer: OtherAnswer) -> str:
+    """Return a link to the certificate, or a dash."""
+    if answer.certificate is None:
+        return "-"
+    link = certificate_link(answer.certificate, recorded.path, page)
+    if not link["there"]:
+        return f"{escape(link['name'])} (was not there when the page was made)"
+    return f'<a href="{escape(link["href"])}">{escape(link["name"])}</a>'
 
 
-def explanation_section(recorded: Recorded, page: Path) -> str:
-    """Return the section, or nothing if the file has no explanation."""
-    found = shown_explanations(recorded)
-    if not found:
-        return ""
-    cells = AnswerCells(recorded, page, (one.answer for one in found))
-    points = recorded.inputs({one.answer.input_hash for one in found})
+def _pictures(recorded: Recorded, lines: Sequence[ShownLine]) -> list[str]:
+    """Return the image of each explanation with its kept inputs marked, or an empty text."""
+    points = recorded.inputs({line.answer.input_hash for line in lines})
     album = Album(PICTURE_LIMIT)
-    heads = (*cells.heads, "kept inputs", "inputs kept", "set", "seconds", "certificate")
-    rows = [
-        (
-            *cells.question(one.answer),
-            _picture(recorded, one, points.get(one.answer.input_hash), album),
-            escape(one.kept_text),
-            escape(one.minimal_text),
-            f"{one.answer.seconds:.2f}",
-            cells.certificate(one.answer),
-        )
-        for one in found
-    ]
-    content = table(heads, rows, ("label", "inputs kept", "seconds"))
-    return section("explain", "Explanations", _EXPLAIN_TEXT, content)
+    return [_picture(recorded, line, points.get(line.answer.input_hash), album) for line in lines]
 
 
-def _picture(
-    recorded: Recorded, one: ShownExplanation, stored: InputRecord | None, album: Album
-) -> str:
-    """Return the image with its kept inputs marked, or their numbers if it is not a picture."""
-    numbers = ", ".join(map(str, one.kept[:20])) + (", ..." if len(one.kept) > 20 else "")
-    if stored is None or stored.point.size != one.inputs:
-        return escape(numbers or "none")
-    network = recorded.network(one.answer.model_hash)
+def _picture(recorded: Recorded, line: ShownLine, stored: InputRecord | None, album: Album) -> str:
+    inputs, kept = line.facts["inputs"], [int(i) for i in line.facts["kept_inputs"].split()]
+    if stored is None or stored.point.size != inputs:
+        return ""
+    network = recorded.network(line.answer.model_hash)
     shapes = (network.input_shape, stored.shape)
-    chosen = np.zeros(one.inputs)
-    chosen[list(one.kept)] = 1
-    image, kept = as_image(stored.point, *shapes), as_image(chosen, *shapes)
-    if image is None or kept is None:
-        return escape(numbers or "none")
+    chosen = np.zeros(inputs)
+    chosen[kept] = 1
+    image, places = as_image(stored.point, *shapes), as_image(chosen, *shapes)
+    if image is None or places is None:
+        return ""
     lo, hi = network.input_lo, network.input_hi
     if lo is None or hi is None:
         lo, hi = float(image.min()), float(image.max())
-    number = album.add(marked(shades(image, lo, hi), kept > 0))
+    number = album.add(marked(shades(image, lo, hi), places > 0))
     if number is None:
         return "not in this page"
-    words = f"{one.answer.input_name.rpartition('/')[2]} with {len(one.kept)} kept inputs marked"
+    words = f"{line.answer.input_name.rpartition('/')[2]} with {len(kept)} kept inputs marked"
     return (
         f'<img class=kept src="data:image/png;base64,{album.pictures[number]}" '
         f'alt="{escape(words)}">'
     )
 
 
-_FAULTS_TEXT = (
-    "Certified: no set of so many faults changes the class of any input of the region. Falsified: "
-    "the listed faults change it. Both are exact if falsified is certified + 1, or if all faults "
-    "together are tolerated; those have no bar."
-)
-
-_BAR, _STEP, _NAMES = 16, 24, 166
-
-
-def fault_section(recorded: Recorded, page: Path) -> str:
-    """Return the section, or nothing if the file has no answer about faults."""
-    found = shown_faults(recorded)
-    if not found:
-        return ""
-    cells = AnswerCells(recorded, page, (one.answer for one in found))
-    heads = (*cells.heads, "faults", "where", "certified", "falsified", "", "faults found")
-    rows = [
-        (
-            *cells.question(one.answer),
-            escape(one.faults),
-            escape(one.scope),
-            one.certified_text,
-            "-" if one.falsified is None else str(one.falsified),
-            one.exact_text,
-            _bits(one.bits),
-            f"{one.answer.seconds:.2f}",
-            cells.certificate(one.answer),
-        )
-        for one in found
-    ]
-    numbers = ("label", "certified", "falsified", "seconds of the input")
-    content = table((*heads, "seconds of the input", "certificate"), rows, numbers)
-    return section("faults", "Weight faults", _FAULTS_TEXT, f"{_charts(recorded, found)}{content}")
-
-
-def _bits(bits: Sequence[str]) -> str:
-    if not bits:
-        return "-"
-    if len(bits) == 1:
-        return escape(bits[0])
-    items = "".join(f"<li>{escape(bit)}</li>" for bit in bits)
-    return f"<details><summary>{len(bits)} faults</summary><ul>{items}</ul></details>"
-
-
-def _charts(recorded: Recorded, found: Sequence[ShownFaults]) -> str:
+def _charts(recorded: Recorded, lines: Sequence[ShownLine]) -> str:
     """Return a chart for each network, region and kind of fault.
 
     Numbers of scopes in which all faults are tolerated would make the other bars too short to read.
     """
     groups: dict[tuple[str, str, str], dict[str, list[int]]] = {}
-    for one in found:
-        place = (one.answer.model_hash, one.answer.region, one.faults)
-        if one.certified is not None and one.certified < one.limit:
-            groups.setdefault(place, {}).setdefault(one.scope, []).append(one.certified)
+    for line in lines:
+        kind, scope, certified = (line.facts[name] for name in ("faults", "scope", "certified"))
+        place = (line.answer.model_hash, line.answer.region, kind)
+        if line.cells[2] == str(certified):
+            groups.setdefault(place, {}).setdefault(scope, []).append(certified)
     charts = []
     for (model, region, kind), scopes in groups.items():
         title = f"Certified faults: {kind}, {recorded.network(model).name}, {region}"
@@ -245,34 +182,3 @@ def _chart(title: str, scopes: dict[str, list[int]]) -> str:
 
 def _end_text(least: int, middle: int, largest: int) -> str:
     return str(middle) if least == largest else f"{middle} ({least} to {largest})"
-
-
-_COUNT_TEXT = (
-    "How many points of a region have another class than the label: certified bounds, which are "
-    "equal if the count is exact, and an estimate from random points, which proves nothing. Long "
-    "numbers and shares are rounded outwards."
-)
-
-
-def count_section(recorded: Recorded, page: Path) -> str:
-    """Return the section, or nothing if the file has no count."""
-    found = shown_counts(recorded)
-    if not found:
-        return ""
-    cells = AnswerCells(recorded, page, (one.answer for one in found))
-    numbers = ("points", "at least", "at most", "share")
-    heads = (*cells.heads, *numbers, "", "estimate", "seconds", "certificate")
-    rows = [
-        (
-            *cells.question(one.answer),
-            *(upper_count(one.total), lower_count(one.lower), upper_count(one.upper)),
-            escape(one.share_text),
-            "exact" if one.is_exact else "open",
-            escape(one.estimate_text),
-            f"{one.answer.seconds:.2f}",
-            cells.certificate(one.answer),
-        )
-        for one in found
-    ]
-    content = table(heads, rows, ("label", *numbers, "seconds"))
-    return section("count", "Counts", _COUNT_TEXT, content)
