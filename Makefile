@@ -64,7 +64,7 @@ WORKERS ?= 2
 
 bench-paper: $(VENV)/test
 	for name in $(PAPER); do \
-		$(BIN)/bnncert experiment $$name-reduced --out bench-paper.sqlite --workers $(WORKERS) || exit; \
+		$(BIN)/bnncert experiment $$name-reduced --out bench-paper.sqlite --processes $(WORKERS) || exit; \
 	done
 	$(BIN)/bnncert report bench-paper.sqlite -o bench-paper.html
 

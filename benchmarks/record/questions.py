@@ -269,7 +269,7 @@ def faults(rng: Generator) -> Question:
     if draft.chance(0.4):
         norm = draft.one_of("linf", "linf", "l2", "l1", "l0")
         words += ["--norm", norm, "--radius", draft.radius(norm), *draft.grid(0.2)]
-    words += draft.sometimes(0.4, "--most", str(rng.integers(1, 4)))
+    words += draft.sometimes(0.4, "--max", str(rng.integers(1, 4)))
     words += draft.sometimes(0.4, "--layer", str(rng.integers(1, len(draft.model.weights) + 1)))
     words += draft.sometimes(0.2, "--ties", "robust")
     commands = draft.checked([*words, *ALONE, *UNLIMITED, *JSON])

@@ -155,7 +155,6 @@ BAD_INPUT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("--samples", "at least 1"),
     ),
     "no restarts": (("net.npz", *BALL, "--restarts", "0"), ("--restarts", "at least 1")),
-    "pixel step NaN": (("net.npz", *BALL, "--pixel-step", "nan"), ("--pixel-step", "nan")),
     "unknown form": (("net.npz", *BALL, "--form", "hard"), ("--form", "hard")),
     "L2 for milp": (
         ("net.npz", *POINT, "--radius", "0.8", "--norm", "l2", "--method", "milp"),
@@ -217,7 +216,7 @@ def test_bad_input_is_one_line_that_names_it(folder: Path, run: Run, name: str) 
         ),
         (("demo", "--count", "0"), ("--count", "0")),
         (("demo", "--count", "101"), ("--count", "101", "100")),
-        (("demo", "--delta", "nan"), ("--delta", "nan")),
+        (("demo", "--radius", "nan"), ("--radius", "nan")),
         (("demo", "--network", "huge"), ("--network", "huge")),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, tuple) else None,

@@ -56,7 +56,7 @@ def test_experiment(data: str, count: int, run: Run) -> None:
     assert (answer.code, answer.err) == (0, "")
     assert f"\n{count} instances, 0 in plan.sqlite already" in answer.out
     changed = ("--network", "n=demo:dense", "--data", "demo:5")
-    answer = run("experiment", "plan.yaml", "--workers", "0", *changed)
+    answer = run("experiment", "plan.yaml", "--processes", "0", *changed)
     assert (answer.code, answer.err) == (0, "")
     assert answer.out.endswith("1 of 1 instances in plan.sqlite\n")
 
@@ -78,8 +78,8 @@ def test_files_that_begin_with_demo(run: Run) -> None:
         (("verify", "demo:sparse", "demo:100", *SMALL), "bundled images are demo:0 to demo:99"),
         (("bound", "demo:sparse", "demo:x", *SMALL), "demo:x: expected demo:INDEX"),
         (
-            ("run", "demo:sparse", "--data", "demo:1", "--first", "2", *SMALL, "--out", "r.sqlite"),
-            "demo:1 is one point; leave out --first and --count",
+            ("run", "demo:sparse", "--data", "demo:1", "--index", "2", *SMALL, "--out", "r.sqlite"),
+            "demo:1 is one point; leave out --index and --count",
         ),
     ],
 )

@@ -122,7 +122,7 @@ def test_a_misclassified_image_is_called_so() -> None:
 
 @pytest.mark.parametrize(
     ("count", "delta", "mentioned"),
-    [(0, 0.25, "--count is 0"), (101, 0.25, "--count is 101"), (1, -1.0, "--delta is -1")],
+    [(0, 0.25, "--count is 0"), (101, 0.25, "--count is 101"), (1, -1.0, "--radius is -1")],
 )
 def test_the_demo_refuses_what_it_cannot_do(count: int, delta: float, mentioned: str) -> None:
     with pytest.raises(InputError, match=mentioned):

@@ -55,7 +55,7 @@ def test_a_class_that_differs_without_faults(folder: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--most", "-1"), ("limit is -1", ">= 0")),
+        (("--max", "-1"), ("limit is -1", ">= 0")),
         (("--layer", "0"), ("layer is 0", "1 to 1")),
         (("--layer", "3"), ("layer is 3", "the output, 2")),
         (("--radius", "-1"), ("--radius",)),

@@ -264,7 +264,7 @@ def test_workers_do_not_hear_it_even_while_they_start(tmp_path: Path, command: s
         "run": ("run", "net.npz", "--data", "data.npz", "--radius", "0.3", "--out", "r.sqlite"),
         "experiment": ("experiment", "tiny.json"),
     }[command]
-    process = start(START, *words, "--workers", "2", cwd=tmp_path)
+    process = start(START, *words, "--processes", "2", cwd=tmp_path)
     until = time.monotonic() + 60
     # This process, Python's tracker of resources, and a worker.
     while len(members(process.pid)) < 3 and time.monotonic() < until:

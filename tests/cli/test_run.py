@@ -285,14 +285,14 @@ def test_another_question_is_another_row(folder: Path, run: Callable[..., Outcom
         (("--radius", ""), "--radius is ''"),
         (("--count", "5"), "count is 5"),
         (("--count", "0"), "count is 0"),
-        (("--first", "4"), "first is 4"),
-        (("--first", "-1"), "first is -1"),
+        (("--index", "4"), "first is 4"),
+        (("--index", "-1"), "first is -1"),
         (("--method", "magic"), "no method 'magic'"),
         (("--targets", "9"), "target is 9"),
         (("--targets", "most"), "--targets is 'most'"),
         (("--timeout", "0"), "timeout is 0"),
         (("--seed", "-1"), "seed is -1"),
-        (("--workers", "0"), "workers is 0"),
+        (("--processes", "0"), "workers is 0"),
         (("--data", "none.npz"), "none.npz: no such file"),
         (("--data", "net.npz"), "net.npz: holds"),
         (("--clip", "1", "0"), "--clip is 1.0 0.0"),
@@ -515,7 +515,7 @@ def test_an_instance_whose_workers_die_is_named(
 
     with monkeypatch.context() as patch:
         patch.setattr("bnncert.results.runner.answer_in_processes", fail)
-        failed = run(*COMMAND, "--workers", "2", "--count", "1")
+        failed = run(*COMMAND, "--processes", "2", "--count", "1")
     assert failed.code == 2
     assert failed.err == (
         "bnncert: 2 of 2 instances have no answer; the same command tries them again\n"
@@ -525,7 +525,7 @@ def test_an_instance_whose_workers_die_is_named(
     assert run(*COMMAND, "--count", "1").code == 0
 
 
-HARD = ("--radius", repr(1 / 127.5), "--method", "milp", "--timeout", "300", "--workers", "2")
+HARD = ("--radius", repr(1 / 127.5), "--method", "milp", "--timeout", "300", "--processes", "2")
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ def test_radius_finds_the_size_of_a_shape(
 
 
 def test_run_and_report_take_shapes(folder: Path, run: Run) -> None:
-    points = ("--data", "x.npy", "--out", "r.sqlite", "--certificates", "proofs")
+    points = ("--data", "x.npy", "--out", "r.sqlite", "--certificate", "proofs")
     for norm, radii, more in (
         ("patch", "1,2", ("--value", "0.5")),
         ("patch", "1,2", ()),
@@ -138,7 +138,7 @@ def test_experiment_takes_shapes(folder: Path, run: Run) -> None:
         "methods": ["auto"],
     }
     (folder / "c.json").write_text(json.dumps(configuration))
-    answer = run("experiment", "c.json", "--out", "r.sqlite", "--workers", "0")
+    answer = run("experiment", "c.json", "--out", "r.sqlite", "--processes", "0")
     assert answer.code == 0 and "2 of 2 instances" in answer.out
     assert "patch value 0.5" in answer.out
     for change, message in (
@@ -150,7 +150,7 @@ def test_experiment_takes_shapes(folder: Path, run: Run) -> None:
         ({"question": "bound"}, "a bound takes one region, not patch"),
     ):
         (folder / "c.json").write_text(json.dumps(configuration | change))
-        wrong = run("experiment", "c.json", "--out", "r.sqlite", "--workers", "0")
+        wrong = run("experiment", "c.json", "--out", "r.sqlite", "--processes", "0")
         assert_one_line(wrong, message)
 
 

@@ -53,7 +53,6 @@ UNREAD = {
     "solver of attack": (("bound", "--method", "attack", "--solver", "highs"), "milp"),
     "samples of auto": (("verify", "--samples", "10"), "sample"),
     "restarts of milp": (("verify", "--method", "milp", "--restarts", "3"), "attack"),
-    "pixel step of bab": (("verify", "--method", "bab", "--pixel-step", "1"), "attack"),
     "memory of interval": (("verify", "--method", "interval", "--memory-limit", "1"), "bab"),
     "processes of lp": (("verify", "--method", "lp", "--processes", "2"), "bab"),
     "form of a radius": (("radius", "--method", "bab", "--form", "soft"), "milp"),
@@ -160,9 +159,9 @@ def test_a_query_takes_the_options_of_the_method(run: Run, folder: Path) -> None
 
 def test_workers_beside_a_scheduler_are_refused(run: Run, folder: Path) -> None:
     message = one_line(
-        run("experiment", "paper-linf", "--scheduler", "tcp://x:1", "--workers", "2")
+        run("experiment", "paper-linf", "--scheduler", "tcp://x:1", "--processes", "2")
     )
-    assert "--workers is not used with --scheduler" in message
+    assert "--processes is not used with --scheduler" in message
 
 
 def test_a_folder_of_certificates_without_certificates_is_refused(run: Run, folder: Path) -> None:
@@ -170,10 +169,10 @@ def test_a_folder_of_certificates_without_certificates_is_refused(run: Run, fold
         '{"networks": [{"name": "a", "file": "net.npz"}], "data": "x.npy", "radii": 0.1,'
         ' "methods": ["interval"]}'
     )
-    message = one_line(run("experiment", "small.json", "--certificates", "proofs"))
-    assert "--certificates is not used" in message
+    message = one_line(run("experiment", "small.json", "--certificate", "proofs"))
+    assert "--certificate is not used" in message
 
 
 def test_a_radius_of_penalties_without_penalties_is_refused(run: Run, folder: Path) -> None:
-    message = one_line(run("train", "--data", "mnist", "--out", "a.npz", "--delta", "1"))
-    assert "--delta belongs to --robust" in message
+    message = one_line(run("train", "--data", "mnist", "--out", "a.npz", "--radius", "1"))
+    assert "--radius belongs to --robust" in message

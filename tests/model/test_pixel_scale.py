@@ -51,7 +51,7 @@ def test_pixels_for_a_network_without_a_box_are_refused(run: Run, command: str) 
     for extra in ((), ("--clip", "0", "1")):
         message = one_line(run(*ASKING[command], *extra))
         assert "pixels.npy: holds pixels (uint8)" in message
-        for option in ("--scale LO HI", "--scale 0 1", "--mean and --std"):
+        for option in ("--scale LO HI", "--scale 0 1", "--normalise MEAN STD"):
             assert option in message
     assert not Path("r.sqlite").exists()
 
@@ -63,7 +63,7 @@ def test_pixels_for_a_network_without_a_box_are_refused(run: Run, command: str) 
         (("--scale", "0", "1"), [1.0, 0.0], (0.0, 1.0)),
         (("--scale", "-1", "1"), [1.0, -1.0], (-1.0, 1.0)),
         (("--scale", "0", "255"), [255.0, 0.0], (0.0, 255.0)),
-        (("--mean", "0.25", "--std", "0.5"), [1.5, -0.5], (-0.5, 1.5)),
+        (("--normalise", "0.25", "0.5"), [1.5, -0.5], (-0.5, 1.5)),
     ],
 )
 def test_the_scale_gives_centre_and_data_box(
@@ -90,7 +90,7 @@ def test_a_radius_in_pixels_follows_the_scale(run: Run) -> None:
     )
     assert run(*question, "--scale", "0", "1").code == 0
     assert read_json(Path("a.json"))["region"]["radius"] == 51 * (1 / 255)
-    assert run(*question, "--mean", "0.5", "--std", "0.25").code == 0
+    assert run(*question, "--normalise", "0.5", "0.25").code == 0
     assert read_json(Path("a.json"))["region"]["radius"] == 51 * (4 / 255)
 
 
@@ -124,14 +124,12 @@ def test_a_campaign_records_the_scale(run: Run) -> None:
     [
         (("--scale", "1", "0"), "scale is 1 0; expected"),
         (("--scale", "0", "inf"), "scale is 0 inf; expected"),
-        (("--mean", "0.5"), "--mean needs --std"),
-        (("--std", "0.5"), "--std needs --mean"),
-        (("--mean", "0.5", "--std", "0"), "std is 0; expected"),
-        (("--mean", "a", "--std", "1"), "--mean is 'a'"),
-        (("--mean", "nan", "--std", "1"), "mean is nan; expected"),
-        (("--mean", "1,2", "--std", "1"), "2 channels"),
-        (("--mean", "1,2", "--std", "1,2,3"), "mean has 2 and std 3 values"),
-        (("--mean", "0", "--std", "1", "--scale", "0", "1"), "give one"),
+        (("--normalise", "0.5", "0"), "std is 0; expected"),
+        (("--normalise", "a", "1"), "--normalise has 'a'"),
+        (("--normalise", "nan", "1"), "mean is nan; expected"),
+        (("--normalise", "1,2", "1"), "2 channels"),
+        (("--normalise", "1,2", "1,2,3"), "mean has 2 and std 3 values"),
+        (("--normalise", "0", "1", "--scale", "0", "1"), "give one"),
     ],
 )
 def test_a_bad_scale_is_one_line(
@@ -168,7 +166,7 @@ CONFIG = "networks: [{name: a, file: net.npz}]\ndata: pixels.npy\nradii: 10px\nm
 )
 def test_an_experiment_has_the_scale_in_its_file(run: Run, lines: str, clip: str) -> None:
     Path("a.yaml").write_text(CONFIG + lines)
-    assert run("experiment", "a.yaml", "--out", "r.sqlite", "--workers", "0").code == 0
+    assert run("experiment", "a.yaml", "--out", "r.sqlite", "--processes", "0").code == 0
     with ResultsFile("r.sqlite") as results:
         (row,), (network,) = results.rows(), results.networks()
     assert row.key.clip == clip

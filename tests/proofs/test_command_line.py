@@ -137,7 +137,7 @@ def test_run_writes_one_for_every_verdict(
     np.savez(data, points=points, labels=np.zeros(2, dtype=np.int64))
     out_file = tmp_path / "out.sqlite"
     common = ("--data", data, "--out", out_file, "--radius", "0.25,0.75")
-    code, _, err = run("run", model, *common, "--certificates", folder)
+    code, _, err = run("run", model, *common, "--certificate", folder)
     assert (code, err) == (0, "")
     proofs = sorted(folder.iterdir())
     assert len(proofs) == 4
@@ -181,7 +181,7 @@ def test_another_sign_of_zero_needs_the_flag(
     data = tmp_path / "data.npz"
     np.savez(data, points=np.array([[1.0, 0.0]]), labels=np.zeros(1, dtype=np.int64))
     out_file = tmp_path / "out.sqlite"
-    more = ("--radius", 0.4, "--sign-zero", "minus", "--certificates", folder)
+    more = ("--radius", 0.4, "--sign-zero", "minus", "--certificate", folder)
     run("run", model, "--data", data, "--out", out_file, *more)
     for path in (proof, *folder.iterdir()):
         code, out, err = run("check", path, "--model", model)

@@ -108,4 +108,4 @@ def test_the_command_gives_the_same_answer(tmp_path: Path, monkeypatch: pytest.M
 def test_a_scale_of_pixels_is_stated_by_options() -> None:
     assert PixelScale.between(-1, 1).options == "--scale -1.0 1.0"
     colours = PixelScale.normalised([0.4914, 0.4822, 0.4465], [0.247, 0.243, 0.261])
-    assert colours.options == "--mean=0.4914,0.4822,0.4465 --std=0.247,0.243,0.261"
+    assert colours.options == "--normalise 0.4914,0.4822,0.4465 0.247,0.243,0.261"

@@ -103,7 +103,7 @@ CONFIG: dict[str, Any] = {
 
 def test_an_experiment_about_pixels_resumes(folder: Path, run: Run) -> None:
     (folder / "c.json").write_text(json.dumps(CONFIG), encoding="utf-8")
-    ask = ("experiment", "c.json", "--out", "e.sqlite", "--workers", "0")
+    ask = ("experiment", "c.json", "--out", "e.sqlite", "--processes", "0")
     outcome = run(*ask)
     assert outcome.code == 0, outcome.err
     table = [" ".join(line.split()) for line in outcome.out.splitlines()]
@@ -121,7 +121,7 @@ def test_an_experiment_about_pixels_resumes(folder: Path, run: Run) -> None:
 def test_the_command_line_sets_the_grid_of_an_experiment(folder: Path, run: Run) -> None:
     parts = [{"radii": ["0.9px"]}, {"radii": [1], "norms": "l0", "grid": 0.5}]
     (folder / "c.json").write_text(json.dumps({**CONFIG, "parts": parts}), encoding="utf-8")
-    ask = ("experiment", "c.json", "--out", "e.sqlite", "--workers", "0")
+    ask = ("experiment", "c.json", "--out", "e.sqlite", "--processes", "0")
     assert run(*ask, "--grid", "1px").code == 0
     assert {key[:2] for key in statuses("e.sqlite")} == {("linf", "1.0,-2.0"), ("l0", "1.0,-2.0")}
     assert_one_line(run(*ask, "--grid", "0"), "--grid is '0'; expected a step > 0")
@@ -286,5 +286,5 @@ def test_bad_grids_of_an_experiment_name_their_line(
     (folder / "c.json").write_text(text, encoding="utf-8")
     # The last mention: the part's own, where it has one.
     line = max(k for k, row in enumerate(text.splitlines(), 1) if f'"{key}":' in row)
-    outcome = run("experiment", "c.json", "--workers", "0")
+    outcome = run("experiment", "c.json", "--processes", "0")
     assert_one_line(outcome, f"c.json:{line}: ", message)

@@ -124,7 +124,7 @@ def test_an_experiment_reads_the_same_labels(
         "methods: interval\n"
     )
     Path("a.yaml").write_text(config)
-    experiment = command_line(monkeypatch, capfd, "experiment", "--workers", "0")
+    experiment = command_line(monkeypatch, capfd, "experiment", "--processes", "0")
     assert experiment("a.yaml", "--out", OUT).code == 0
     with ResultsFile(OUT) as results:
         assert [row.key.label for row in results.rows()] == [0, 2, 1]

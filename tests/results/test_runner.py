@@ -113,7 +113,7 @@ def test_a_dry_run_prints_the_plan_and_makes_nothing(
         "38 instances, 0 in tiny.sqlite already; no limit of work"
     )
     limited = experiment(
-        "tiny.json", "--dry-run", "--timeout", "2", "--count", "1", "--workers", "2"
+        "tiny.json", "--dry-run", "--timeout", "2", "--count", "1", "--processes", "2"
     )
     # 8 kinds of one and 2 of one, 2 s each.
     assert limited.out.splitlines()[-1] == (
@@ -124,17 +124,17 @@ def test_a_dry_run_prints_the_plan_and_makes_nothing(
 def test_a_second_run_computes_nothing(
     folder: Path, experiment: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = experiment("tiny.json", "--workers", "0", "--count", "1")
+    first = experiment("tiny.json", "--processes", "0", "--count", "1")
     assert (first.code, first.err) == (0, "")
     assert "10 of 10 instances in tiny.sqlite" in first.out
-    second = experiment("tiny.json", "--workers", "0")
+    second = experiment("tiny.json", "--processes", "0")
     assert second.code == 0
     assert "of 38 instances are in tiny.sqlite already" in second.out
     whole = content(folder / "tiny.sqlite")
     assert len(whole["results"]) >= INSTANCES
     monkeypatch.setattr(answering, "answer", never)
     before = (folder / "tiny.sqlite").read_bytes()
-    third = experiment("tiny.json", "--workers", "0")
+    third = experiment("tiny.json", "--processes", "0")
     assert (third.code, third.err) == (0, "")
     assert "38 of 38 instances are in tiny.sqlite already" in third.out
     dry = experiment("tiny.json", "--dry-run")
@@ -179,14 +179,14 @@ def test_one_instance_that_fails_stops_no_other(
 
     with monkeypatch.context() as patch:
         patch.setattr(answering, "answer", picky)
-        failed = experiment("tiny.json", "--workers", "0")
+        failed = experiment("tiny.json", "--processes", "0")
     assert failed.code == 2
     assert failed.err == (
         "bnncert: 4 of 38 instances have no answer; the same command tries them again\n"
     )
     expected = "no answer: diamond, input 2, l2 0.3, interval: ZeroDivisionError: by hand"
     assert expected in failed.out.splitlines()
-    assert experiment("tiny.json", "--workers", "0").code == 0
+    assert experiment("tiny.json", "--processes", "0").code == 0
     assert len(content(folder / "tiny.sqlite")["results"]) == INSTANCES
 
 
@@ -205,7 +205,7 @@ def test_a_results_file_from_the_future(folder: Path, experiment: Callable[..., 
         results._connection.execute("UPDATE meta SET value = '8' WHERE name = 'schema_version'")
     before = Path("tiny.sqlite").read_bytes()
     for extra in ((), ("--dry-run",)):
-        text = one_line(experiment("tiny.json", "--workers", "0", *extra))
+        text = one_line(experiment("tiny.json", "--processes", "0", *extra))
         assert "tiny.sqlite: results of schema version 8; this bnncert reads" in text
     assert Path("tiny.sqlite").read_bytes() == before
 
@@ -217,19 +217,19 @@ def test_a_locked_results_file(
     ResultsFile("tiny.sqlite").close()
     with closing(sqlite3.connect("tiny.sqlite", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        text = one_line(experiment("tiny.json", "--workers", "0"))
+        text = one_line(experiment("tiny.json", "--processes", "0"))
         assert text == "bnncert: tiny.sqlite: cannot be written (database is locked)\n"
         text = one_line(experiment("tiny.json", "--dry-run"))
         assert text == "bnncert: tiny.sqlite: cannot be read (database is locked)\n"
         other.execute("ROLLBACK")
-    assert experiment("tiny.json", "--workers", "0", "--count", "1").code == 0
+    assert experiment("tiny.json", "--processes", "0", "--count", "1").code == 0
 
 
 @pytest.mark.parametrize("broken", ["header", "page", "text"])
 def test_a_corrupt_results_file(
     folder: Path, experiment: Callable[..., Outcome], broken: str
 ) -> None:
-    assert experiment("tiny.json", "--workers", "0", "--count", "1").code == 0
+    assert experiment("tiny.json", "--processes", "0", "--count", "1").code == 0
     good = Path("tiny.sqlite").read_bytes()
     bad = {
         "header": good[:16] + b"\xff" * 84 + good[100:],
@@ -238,7 +238,7 @@ def test_a_corrupt_results_file(
     }[broken]
     Path("tiny.sqlite").write_bytes(bad)
     for extra in ((), ("--dry-run",)):
-        text = one_line(experiment("tiny.json", "--workers", "0", *extra))
+        text = one_line(experiment("tiny.json", "--processes", "0", *extra))
         assert text.startswith("bnncert: tiny.sqlite: ")
         assert Path("tiny.sqlite").read_bytes() == bad
 
@@ -252,7 +252,7 @@ def test_a_corrupt_results_file(
         (("tiny.json", "--network", "dice=none.npz"), "none.npz"),
         (("tiny.json", "--count", "0"), "--count is 0"),
         (("tiny.json", "--timeout", "0"), "timeout is 0"),
-        (("tiny.json", "--workers", "-1"), "workers is -1"),
+        (("tiny.json", "--processes", "-1"), "workers is -1"),
         (("tiny.json", "--out", "none/r.sqlite"), "none/r.sqlite: cannot be written"),
         (("nothing-like-it",), "no bundled experiment"),
     ],
@@ -369,7 +369,7 @@ main()
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_ctrl_c_keeps_what_is_there(folder: Path, experiment: Callable[..., Outcome]) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", SLOW, "experiment", "tiny.json", "--workers", "0"],
+        [sys.executable, "-c", SLOW, "experiment", "tiny.json", "--processes", "0"],
         capture_output=True,
         text=True,
         timeout=120,
@@ -382,7 +382,7 @@ def test_ctrl_c_keeps_what_is_there(folder: Path, experiment: Callable[..., Outc
     )
     kept = content(folder / "tiny.sqlite")["results"]
     assert len(kept) == 5
-    assert experiment("tiny.json", "--workers", "0").code == 0
+    assert experiment("tiny.json", "--processes", "0").code == 0
     after = content(folder / "tiny.sqlite")["results"]
     assert len(after) == INSTANCES
     assert [row for row in after if row in kept] == kept

@@ -169,7 +169,7 @@ def scaled_data(
     network: Network, source: str, labels: str | None, scaling: PixelScaleOptions
 ) -> tuple[Network, Data]:
     """Read points; return them with the network that reads their pixels in the stated scale."""
-    scale = read_scale(scaling.scale, scaling.mean, scaling.std)
+    scale = read_scale(scaling.scale, scaling.normalise)
     network = network if scale is None else scale.on(network)
     data = read_data(source, labels, network)
     return network, data if scale is None else data.as_pixels()

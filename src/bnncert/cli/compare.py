@@ -97,7 +97,7 @@ class TwoNetworksOptions(PixelOptions):
     @property
     def scaling(self) -> ScalingOptions:
         """The data box, how pixels enter, and all classes."""
-        return ScalingOptions(self.scale, self.mean, self.std, self.clip)
+        return ScalingOptions(self.scale, self.normalise, self.clip)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +148,7 @@ def compare(
     refuse_unwritable(*outputs, read=(*files, options.input_, options.data))
     settings = Options(processes=0, seed=options.seed).check({"seed": "--seed"})
     a, b = (load(file) for file in files)
-    scale = read_scale(options.scale, options.mean, options.std)
+    scale = read_scale(options.scale, options.normalise)
     if scale is not None:
         a, b = scale.on(a), scale.on(b)
     question = _question(ctx, a, options)
@@ -232,7 +232,7 @@ def _read_inputs(network: Network, options: TwoNetworksOptions) -> FloatArray:
     assert options.data is not None
     source = points_source(options.data)
     data = read_data(source, OWN, network)
-    if read_scale(options.scale, options.mean, options.std) is not None:
+    if read_scale(options.scale, options.normalise) is not None:
         data = data.as_pixels()
     box = None
     if network.input_lo is not None and network.input_hi is not None:

@@ -30,7 +30,7 @@ ATTACK_DELTAS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 
 def demo(
     count: Annotated[int, typer.Option("--count", help="How many of the 100 images.")] = 10,
-    delta: Annotated[float, typer.Option("--delta", help="Radius in pixels of 127.5.")] = 0.25,
+    delta: Annotated[float, typer.Option("--radius", help="Radius in pixels of 127.5.")] = 0.25,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds per image.")] = 30.0,
     network: Annotated[
         Literal["sparse", "dense"], typer.Option("--network", help="Which bundled network.")
@@ -48,7 +48,7 @@ def run_demo(
     if not 1 <= count <= len(data.labels):
         raise InputError(f"--count is {count}; expected 1 to {len(data.labels)}")
     if not (np.isfinite(delta) and delta >= 0):
-        raise InputError(f"--delta is {delta}; expected a finite number >= 0")
+        raise InputError(f"--radius is {delta}; expected a finite number >= 0")
     network = load_demo_network(which)
     console.print(
         f"MNIST network {'-'.join(map(str, network.sizes))}, "

@@ -74,7 +74,7 @@ def experiment(
         bool, typer.Option("--dry-run", help="Print the plan and its size.")
     ] = False,
     workers: Annotated[
-        int, typer.Option("--workers", help="Processes at work at once (0: none but this one).")
+        int, typer.Option("--processes", help="Processes at work at once (0: none but this one).")
     ] = 1,
     scheduler: Annotated[
         str | None, typer.Option("--scheduler", help="Address of a Dask scheduler to work on.")
@@ -82,7 +82,7 @@ def experiment(
     changes: ChangeOptions,
     certificates: Annotated[
         Path | None,
-        typer.Option("--certificates", help="Folder of the certificates (default: beside --out)."),
+        typer.Option("--certificate", help="Folder of the certificates (default: beside --out)."),
     ] = None,
     talking: TalkOptions,
 ) -> None:
@@ -101,7 +101,7 @@ def experiment(
     refuse_unwritable(target)
     configuration = _configuration(path, changes)
     if certificates is not None and not any(p.certificates for p in configuration.parts):
-        raise InputError(f"--certificates is not used: no part of {path} has `certificates: true`")
+        raise InputError(f"--certificate is not used: no part of {path} has `certificates: true`")
     refuse_clashes((target,), (path, *configuration.files))
     plan = plan_experiment(configuration)
     if dry_run:

@@ -78,7 +78,7 @@ class FaultOptions:
     ] = None
     most: Annotated[
         int | None,
-        typer.Option("--most", help="No more faults than these are looked at."),
+        typer.Option("--max", help="No more faults than these are looked at."),
     ] = None
     question_timeout: Annotated[
         float,

@@ -10,7 +10,23 @@ import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
+
+import typer
+
+from bnncert.cli.help_topics import EXPERT, show_all
+
+KEYWORD = inspect.Parameter.KEYWORD_ONLY
+
+HelpAllOption = Annotated[
+    bool,
+    typer.Option(
+        "--help-all",
+        help="Show this message with the options for experts and exit.",
+        is_eager=True,
+        callback=show_all,
+    ),
+]
 
 
 def grouped(function: Callable[..., None]) -> Callable[..., None]:
@@ -29,10 +45,14 @@ def grouped(function: Callable[..., None]) -> Callable[..., None]:
             groups[parameter.name] = (kind, [member.name for member in members])
             flat += members
         else:
-            flat.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            flat.append(parameter.replace(kind=KEYWORD))
+
+    if any(_is_expert(parameter) for parameter in flat):
+        flat.append(inspect.Parameter("help_all", KEYWORD, default=False, annotation=HelpAllOption))
 
     @wraps(function)
     def command(**values: Any) -> None:
+        values.pop("help_all", None)
         made = {
             name: kind(**{member: values.pop(member) for member in members})
             for name, (kind, members) in groups.items()
@@ -50,9 +70,19 @@ def _parameters(kind: Any) -> list[inspect.Parameter]:
     return [
         inspect.Parameter(
             field.name,
-            inspect.Parameter.KEYWORD_ONLY,
+            KEYWORD,
             default=inspect.Parameter.empty if field.default is MISSING else field.default,
             annotation=hints[field.name],
         )
         for field in fields(kind)
     ]
+
+
+def _is_expert(parameter: inspect.Parameter) -> bool:
+    """Whether only `--help-all` shows the option of a parameter."""
+    for part in get_args(parameter.annotation):
+        # Inside Annotated, typer keeps the first flag of an option as its default value.
+        flags = (getattr(part, "default", None), *(getattr(part, "param_decls", None) or ()))
+        if any(flag in EXPERT for flag in flags if isinstance(flag, str)):
+            return True
+    return False

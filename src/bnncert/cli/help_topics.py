@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import typer
 from typer.core import TyperCommand
 
 from bnncert.cli.catalogue import ENTRIES, Entry
@@ -11,54 +12,54 @@ from bnncert.cli.catalogue import ENTRIES, Entry
 #: The options of all commands by topic, in the order in which `--help` shows them.
 TOPICS: dict[str, tuple[str, ...]] = {
     "Input": (
-        *(
-            "--model",
-            "--other",
-            "--layers",
-            "--network",
-            "--input",
-            "--index",
-            "--data",
-            "--first",
-            "--count",
-        ),
-        *("--label", "--labels", "--scale", "--mean", "--std", "--data-dir", "--limit", "--only"),
+        *("--model", "--other", "--layers", "--network", "--input", "--index", "--data"),
+        *("--count", "--label", "--labels", "--scale", "--normalise", "--only"),
         *("--table", "--feature", "--protect", "--one-hot"),
     ),
     "Region": (
-        *(
-            "--norm",
-            "--radius",
-            "--within",
-            "--value",
-            "--grid",
-            "--clip",
-            "--delta",
-            "--max",
-            "--tolerance",
-        ),
-        *("--exact", "--targets", "--ties", "--sign-zero", "--arithmetic", "--layer", "--most"),
-        *("--step", "--score", "--decreasing"),
+        *("--norm", "--radius", "--within", "--value", "--grid", "--clip", "--max"),
+        *("--tolerance", "--exact", "--targets", "--ties", "--sign-zero", "--arithmetic"),
+        *("--layer", "--step", "--score", "--decreasing"),
     ),
     "Method": (
         *("--method", "--coupling", "--solver", "--sparsity", "--form", "--samples", "--restarts"),
-        *("--pixel-step", "--seed", "--confidence"),
+        *("--seed", "--confidence"),
     ),
     "Training": (
         *("--hidden", "--conv", "--stride", "--zeros", "--binarise-input", "--epochs", "--batch"),
         *("--lr", "--patience", "--robust"),
     ),
     "Limits": (
-        *("--timeout", "--question-timeout", "--memory-limit", "--processes", "--workers"),
-        *("--scheduler", "--started"),
+        *("--timeout", "--question-timeout", "--memory-limit", "--processes", "--scheduler"),
+        "--started",
     ),
     "Output": (
-        *("--out", "--results", "--json", "--certificate", "--certificates", "--witness"),
-        *("--checkpoint", "--save-counterexample", "--picture", "--resume", "--again", "--force"),
-        *("--dry-run", "--csv", "--latex", "--details", "--title", "--explain", "--quiet"),
-        *("--verbose", "--help"),
+        *("--out", "--results", "--json", "--certificate", "--witness", "--checkpoint"),
+        *("--save-counterexample", "--picture", "--resume", "--force", "--dry-run", "--csv"),
+        *("--latex", "--explain", "--quiet", "--verbose", "--help", "--help-all"),
     ),
 }
+
+#: Options for experts, which only `--help-all` shows.
+EXPERT = frozenset(
+    {
+        *("--within", "--value", "--normalise", "--sign-zero", "--arithmetic", "--seed"),
+        *("--coupling", "--solver", "--sparsity", "--form", "--samples", "--restarts"),
+        *("--confidence", "--question-timeout", "--memory-limit", "--processes", "--scheduler"),
+        *(
+            "--witness",
+            "--resume",
+            "--patience",
+            "--stride",
+            "--checkpoint",
+            "--tolerance",
+            "--layer",
+        ),
+    }
+)
+
+#: Where a context keeps whether the options for experts are shown.
+_ALL = "bnncert.help_all"
 
 #: The topic of options that `TOPICS` does not name, such as those that ask a single question.
 OTHER = "Options"
@@ -67,6 +68,14 @@ OTHER = "Options"
 def topic_of(names: list[str]) -> str:
     """Return the topic of an option that has these names."""
     return next((t for t, known in TOPICS.items() if not set(known).isdisjoint(names)), OTHER)
+
+
+def show_all(ctx: typer.Context, asked: bool) -> None:
+    """Print the help with the options for experts, and exit."""
+    if asked and not ctx.resilient_parsing:
+        ctx.meta[_ALL] = True
+        print(ctx.get_help())
+        raise typer.Exit
 
 
 class TopicCommand(TyperCommand):
@@ -78,7 +87,8 @@ class TopicCommand(TyperCommand):
         sections: dict[str, list[tuple[str, str]]] = {name: [] for name in (OTHER, *TOPICS)}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
-            if record is None:
+            expert = not EXPERT.isdisjoint(parameter.opts) and not ctx.meta.get(_ALL)
+            if record is None or expert:
                 continue
             if parameter.param_type_name == "argument":
                 arguments.append(record)

@@ -100,10 +100,6 @@ ProcessesOption = Annotated[
         help="Processes that search together (default: 0, one for each core, at most eight).",
     ),
 ]
-CouplingOption = Annotated[
-    Literal["auto", "on", "off"],
-    typer.Option("--coupling", help="The input in relaxations (auto: to decide a sign)."),
-]
 CertificateOption = Annotated[
     Path | None,
     typer.Option("--certificate", help="Write a proof of the verdict for `bnncert check`."),
@@ -168,7 +164,7 @@ SaveCounterexampleOption = Annotated[
     ),
 ]
 CertificatesOption = Annotated[
-    Path | None, typer.Option("--certificates", help="Folder for a certificate of every verdict.")
+    Path | None, typer.Option("--certificate", help="Folder for a certificate of every verdict.")
 ]
 ArithmeticOption = Annotated[
     Literal["real", "float32"],
@@ -198,7 +194,6 @@ FLAGS = {
     "seed": "--seed",
     "samples": "--samples",
     "restarts": "--restarts",
-    "pixel_step": "--pixel-step",
     "memory": "--memory-limit",
     "processes": "--processes",
 }
@@ -278,14 +273,14 @@ class PixelScaleOptions:
             "--scale", help="Inputs LO HI that pixels 0 and 255 become (default: the data box)."
         ),
     ] = None
-    mean: Annotated[
-        str | None,
+    normalise: Annotated[
+        tuple[str, str] | None,
         typer.Option(
-            "--mean", help="With --std: pixels enter as (p/255 - mean)/std; M or M1,M2,M3."
+            "--normalise",
+            metavar="MEAN STD",
+            help="Pixels enter as (p/255 - mean)/std: each a number, or one for each channel as "
+            "in 0.5,0.4,0.4.",
         ),
-    ] = None
-    std: Annotated[
-        str | None, typer.Option("--std", help="Of --mean: one number, or one for each channel.")
     ] = None
 
 
@@ -331,17 +326,6 @@ class MethodOptions:
     timeout: TimeoutOption = DEFAULT_LIMIT
     seed: SeedOption = 0
     sign_zero: SignZeroOption = None
-    form: Annotated[
-        Literal["lattice", "soft"], typer.Option("--form", help="Encoding of milp.")
-    ] = "lattice"
-    samples: Annotated[int, typer.Option("--samples", help="Points that sample draws.")] = 10_000
-    restarts: Annotated[
-        int | None, typer.Option("--restarts", help="Points that attack moves at once.")
-    ] = None
-    pixel_step: Annotated[
-        float | None,
-        typer.Option("--pixel-step", help="Spacing of admissible values for attack, e.g. 1."),
-    ] = None
     memory: MemoryOption = 4.0
     processes: ProcessesOption = 0
 
@@ -355,16 +339,16 @@ class MethodOptions:
 
 
 @dataclass(frozen=True)
-class VerifyMethodOptions(MethodOptions):
-    """The settings of `verify`."""
-
-    coupling: CouplingOption = "auto"
-
-
-@dataclass(frozen=True)
 class BoundMethodOptions(MethodOptions):
-    """The settings of `bound`."""
+    """The settings of `bound`: also those that only some methods read."""
 
+    form: Annotated[
+        Literal["lattice", "soft"], typer.Option("--form", help="Encoding of milp.")
+    ] = "lattice"
+    samples: Annotated[int, typer.Option("--samples", help="Points that sample draws.")] = 10_000
+    restarts: Annotated[
+        int | None, typer.Option("--restarts", help="Points that attack moves at once.")
+    ] = None
     solver: Annotated[
         SolverName | None,
         typer.Option(
@@ -379,7 +363,10 @@ class BoundMethodOptions(MethodOptions):
             "--sparsity", help="Cliques of the sdp-* methods (default: the method's own)."
         ),
     ] = None
-    coupling: CouplingOption = "auto"
+    coupling: Annotated[
+        Literal["auto", "on", "off"],
+        typer.Option("--coupling", help="The input in relaxations (auto: to decide a sign)."),
+    ] = "auto"
 
 
 def read_targets(text: str) -> Targets:
@@ -410,25 +397,22 @@ def read_clip(clip: tuple[float, float] | None) -> tuple[float, float] | None:
 
 
 def read_scale(
-    scale: tuple[float, float] | None, mean: str | None, std: str | None
+    scale: tuple[float, float] | None, normalise: tuple[str, str] | None
 ) -> PixelScale | None:
-    """Return the scale of pixels that `--scale`, or `--mean` with `--std`, states."""
+    """Return the scale of pixels that `--scale` or `--normalise` states."""
     from bnncert.model.pixel_scale import PixelScale
 
-    if (mean is None) != (std is None):
-        given, missing = ("--mean", "--std") if std is None else ("--std", "--mean")
-        raise InputError(f"{given} needs {missing}: pixels enter as (p/255 - mean)/std")
-    if mean is None or std is None:
+    if normalise is None:
         return None if scale is None else PixelScale.between(*scale)
     if scale is not None:
-        raise InputError("--scale and --mean both define the scale of pixels; give one")
-    return PixelScale.normalised(_numbers(mean, "--mean"), _numbers(std, "--std"))
+        raise InputError("--scale and --normalise both define the scale of pixels; give one")
+    return PixelScale.normalised(*map(_numbers, normalise))
 
 
-def _numbers(text: str, option: str) -> list[float]:
+def _numbers(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
         raise InputError(
-            f"{option} is {text!r}; expected numbers as in 0.5 or 0.5,0.4,0.4"
+            f"--normalise has {text!r}; expected numbers as in 0.5 or 0.5,0.4,0.4"
         ) from None

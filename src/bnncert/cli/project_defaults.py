@@ -29,7 +29,7 @@ OWN_VALUES = {
 }
 
 #: Options whose values are lists with commas.
-LISTS = frozenset({"--radius", "--targets", "--mean", "--std", "--hidden"})
+LISTS = frozenset({"--radius", "--targets", "--normalise", "--hidden"})
 
 
 @dataclass(frozen=True)

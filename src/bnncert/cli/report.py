@@ -34,21 +34,12 @@ def report(
     latex: Annotated[
         Path | None, typer.Option("--latex", help="Folder for LaTeX tables, by network and norm.")
     ] = None,
-    title: Annotated[
-        str | None,
-        typer.Option("--title", help="Title of the page (default: that of the experiment)."),
-    ] = None,
-    details: Annotated[
-        int, typer.Option("--details", help="Most instances with pictures in the page.")
-    ] = 2000,
 ) -> None:
     """Make a page of a results file that anyone can open, or tables for a paper."""
     if out is None and csv is None and latex is None:
         # A missing file is the first mistake to correct.
         check_regular(results)
         raise InputError("nothing to write; give -o PAGE.html, --csv DIR or --latex DIR")
-    if details < 0:
-        raise InputError(f"--details is {details}; expected a number >= 0")
     refuse_unwritable(out, read=(results,))
     if out is not None and out.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"{out}: the page is HTML; give it a name that ends in .html")
@@ -56,13 +47,13 @@ def report(
     tables += [] if latex is None else latex.glob("*.tex")
     refuse_clashes([out, *tables], (results,))
     if results.suffix.lower() == ".csv":
-        _report_category(results, out, title, {"--csv": csv, "--latex": latex})
+        _report_category(results, out, {"--csv": csv, "--latex": latex})
         return
     recorded = read_recorded(results)
     console = PlainConsole()
     written = []
     if out is not None:
-        write_page(recorded, out, details=details, title=title)
+        write_page(recorded, out)
         written.append(out)
     if csv is not None:
         written += write_csv(recorded, csv)
@@ -74,9 +65,7 @@ def report(
         console.print(f"{path} ({path.stat().st_size} bytes)", soft_wrap=True)
 
 
-def _report_category(
-    results: Path, out: Path | None, title: str | None, folders: dict[str, Path | None]
-) -> None:
+def _report_category(results: Path, out: Path | None, folders: dict[str, Path | None]) -> None:
     """Write the page of a results.csv; `folders` are options that it has no files for."""
     for option, folder in folders.items():
         if folder is not None:
@@ -85,7 +74,7 @@ def _report_category(
     lines = ResultsTable(results).lines()
     if not lines or out is None:
         raise InputError(f"{results}: holds no results yet")
-    write_atomically(out, competition_page(lines, results.name, title))
+    write_atomically(out, competition_page(lines, results.name))
     console = PlainConsole()
     console.print(f"{totals(lines)}, {results}", soft_wrap=True)
     console.print(f"{out} ({out.stat().st_size} bytes)", soft_wrap=True)

@@ -72,7 +72,7 @@ class PointsOptions:
     count: Annotated[
         int | None, typer.Option("--count", help="How many points (default: all).")
     ] = None
-    first: Annotated[int, typer.Option("--first", help="Number of the first point.")] = 0
+    first: Annotated[int, typer.Option("--index", help="Number of the first point.")] = 0
     labels: LabelsOption = None
     norm: ChangeNormOption = "linf"
     within: WithinOption = None
@@ -107,7 +107,7 @@ def run(
     points: PointsOptions,
     scaling: ScalingOptions,
     answering: AnsweringOptions,
-    workers: Annotated[int, typer.Option("--workers", help="Processes at work at once.")] = 1,
+    workers: Annotated[int, typer.Option("--processes", help="Processes at work at once.")] = 1,
     talking: TalkOptions,
 ) -> None:
     """Verify many points at many radii; the same command again continues an interrupted run."""
@@ -148,13 +148,13 @@ def _plan(
     selection = Selection(points.first, points.count)
     if index is not None:
         if selection != Selection():
-            raise InputError(f"{points.data} is one point; leave out --first and --count")
+            raise InputError(f"{points.data} is one point; leave out --index and --count")
         selection = Selection(index, 1)
     data = read_data(source, points.labels, network)
     if source != points.data:
         # Messages name the bundled images as the user does, and not a file of the package.
         data = replace(data, where=points.data)
-    pixels = read_scale(scaling.scale, scaling.mean, scaling.std)
+    pixels = read_scale(scaling.scale, scaling.normalise)
     if pixels is not None:
         network, data = pixels.on(network), data.as_pixels()
     clip = read_clip(scaling.clip)

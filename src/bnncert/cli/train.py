@@ -61,7 +61,7 @@ class TrainingChoices:
         float, typer.Option("--robust", help="Weight of penalties for easier verification (try 1).")
     ] = 0.0
     delta: Annotated[
-        float, typer.Option("--delta", help="L-inf radius in pixels that --robust is about.")
+        float, typer.Option("--radius", help="L-inf radius in pixels that --robust is about.")
     ] = 0.5
     binarise_input: Annotated[
         bool,
@@ -90,11 +90,7 @@ def train(
         typer.Option("--checkpoint", help="State after each epoch (default: OUT.checkpoint)."),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", help="Train on this many images only, the first ones.")
-    ] = None,
-    data_dir: Annotated[
-        Path | None,
-        typer.Option("--data-dir", help="Where mnist and cifar10 are, or are put when fetched."),
+        int | None, typer.Option("--count", help="Train on this many images only, the first ones.")
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace the file that --out names, if it exists.")
@@ -107,7 +103,7 @@ def train(
     refuse_without(ctx, "conv", ("stride",))
     options = choices.options()
     state = default_checkpoint(out) if checkpoint is None else checkpoint
-    stored = data_folder(data_dir).glob("*") if data in REMOTE else ()
+    stored = data_folder().glob("*") if data in REMOTE else ()
     refuse_unwritable(out, state, read=(data, *stored))
     try:
         with _watch(talk, options) as report:
@@ -117,7 +113,6 @@ def train(
                 options,
                 checkpoint=checkpoint,
                 limit=limit,
-                data_dir=data_dir,
                 force=force,
                 progress=report,
                 fetching=_fetching(talk),

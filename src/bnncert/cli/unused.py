@@ -15,14 +15,14 @@ from bnncert.errors import InputError
 #: Parameters of the commands that set the field of `Options` of the same name, except the seed: a
 #: method without randomness has the same answer for every seed.
 OPTION_FIELDS = {
-    *("form", "samples", "restarts", "pixel_step", "memory", "processes"),
+    *("form", "samples", "restarts", "memory", "processes"),
     *("solver", "sparsity", "coupling", "cluster"),
 }
 
 #: Parameters that describe a ball around a point; a VNN-LIB query states its own region.
 BALL_PARAMETERS = (
     *("input_", "index", "label", "labels", "norm", "radius", "within", "value", "grid", "clip"),
-    *("scale", "mean", "std", "targets", "ties"),
+    *("scale", "normalise", "targets", "ties"),
 )
 
 

@@ -36,13 +36,13 @@ from bnncert.cli.options import (
     ExplainOption,
     JsonOption,
     MethodOption,
+    MethodOptions,
     ModelArgument,
     SaveCounterexampleOption,
     ScalingOptions,
     SchedulerOption,
     TalkOptions,
     TiesOption,
-    VerifyMethodOptions,
 )
 from bnncert.cli.output import json_path, refuse_unwritable, write_json
 from bnncert.cli.progress import LiveLine, watch
@@ -116,7 +116,7 @@ def verify(
     scaling: ScalingOptions,
     ties: TiesOption = "violation",
     method: MethodOption = "auto",
-    settings: VerifyMethodOptions,
+    settings: MethodOptions,
     arithmetic: ArithmeticOption = "real",
     cluster: SchedulerOption = None,
     explain: ExplainOption = False,
@@ -178,7 +178,7 @@ def _point_or_query(
     return ball, spec
 
 
-def _ways(method: str, settings: VerifyMethodOptions, arithmetic: Arithmetic) -> dict[str, Any]:
+def _ways(method: str, settings: MethodOptions, arithmetic: Arithmetic) -> dict[str, Any]:
     """Return the keywords of `verify` about how a question is answered."""
     return {"method": method, "sign_zero": settings.sign_zero, "arithmetic": arithmetic}
 
@@ -216,7 +216,7 @@ def _verify_folder(
     folder: VerifiedFolder,
     ties: Ties,
     method: str,
-    settings: VerifyMethodOptions,
+    settings: MethodOptions,
     arithmetic: Arithmetic,
     cluster: str | None,
     outputs: VerifyOutputs,

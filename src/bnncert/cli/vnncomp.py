@@ -47,7 +47,7 @@ def vnncomp(
     only: Annotated[
         str, typer.Option("--only", help="Only queries with this text in their name.")
     ] = "",
-    again: Annotated[bool, typer.Option("--again", help="Answer all instances again.")] = False,
+    again: Annotated[bool, typer.Option("--force", help="Answer all instances again.")] = False,
     memory: MemoryOption = 4.0,
     talking: TalkOptions,
 ) -> None:

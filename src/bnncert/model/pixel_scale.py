@@ -59,7 +59,7 @@ class PixelScale:
         ends = list(zip(self.lo, self.hi, strict=True))
         mean = ",".join(f"{-lo / (hi - lo):.12g}" for lo, hi in ends)
         std = ",".join(f"{1 / (hi - lo):.12g}" for lo, hi in ends)
-        return f"--mean={mean} --std={std}"
+        return f"--normalise {mean} {std}"
 
     def on(self, network: Network) -> Network:
         """Return the network with the data box and the pixel step that follow from the scale."""

@@ -53,7 +53,7 @@ BAD: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "seed": (("--seed", "-1"), ("--seed",)),
     "patience": (("--patience", "0"), ("--patience",)),
     "robust": (("--robust", "-1"), ("--robust",)),
-    "delta": (("--robust", "1", "--delta", "inf"), ("--delta is inf",)),
+    "delta": (("--robust", "1", "--radius", "inf"), ("--radius is inf",)),
     "suffix": (("--out", "net.txt"), ("net.txt", ".npz")),
     "no folder": (("--out", "no/net.npz"), ("no/net.npz", "No such directory")),
     "stride": (("--conv", "2", "--stride", "4"), ("--stride", "1..3")),
@@ -107,10 +107,11 @@ def test_mnist_that_is_nowhere_is_one_line(
         raise OSError(101, "Network is unreachable")
 
     monkeypatch.setattr("urllib.request.urlopen", offline)
-    outcome = command("train", "--data", "mnist", "--data-dir", "data", "--out", "net.npz")
+    monkeypatch.setenv("BNNCERT_DATA", "data")
+    outcome = command("train", "--data", "mnist", "--out", "net.npz")
     assert (outcome.code, outcome.err.count("\n")) == (2, 1)
     assert "train-images-idx3-ubyte.gz" in outcome.err
-    assert "Network is unreachable" in outcome.err and "--data-dir" in outcome.err
+    assert "Network is unreachable" in outcome.err and "BNNCERT_DATA" in outcome.err
 
 
 def test_a_network_is_written_and_verified(command: Callable[..., Outcome]) -> None:
@@ -221,11 +222,11 @@ def test_a_network_with_binarised_input(command: Callable[..., Outcome]) -> None
 
 def test_the_limit_counts_training_images(command: Callable[..., Outcome]) -> None:
     pytest.importorskip("torch", reason="needs the extra 'train'")
-    common = ("train", "--data", "tiny.npz", *SMALL, "--out", "net.npz", "--force", "--limit")
+    common = ("train", "--data", "tiny.npz", *SMALL, "--out", "net.npz", "--force", "--count")
     assert command(*common, "60").code == 0
     outcome = command(*common, "301")
     assert outcome.code == 2
-    assert "--limit is 301; there are 300 training images" in outcome.err
+    assert "--count is 301; there are 300 training images" in outcome.err
 
 
 def test_a_named_checkpoint_stays_and_is_used(command: Callable[..., Outcome]) -> None:

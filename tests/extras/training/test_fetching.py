@@ -136,7 +136,7 @@ def test_failures_are_one_line_and_leave_nothing(
         address = "http://no-such-host.invalid/file"
     with pytest.raises(InputError) as error:
         fetch(RemoteFile("file.gz", (address,), digest), tmp_path, patience=5)
-    one_line(error, "file.gz", "--data-dir", address, *parts)
+    one_line(error, "file.gz", "BNNCERT_DATA", address, *parts)
     assert list(tmp_path.iterdir()) == []
 
 

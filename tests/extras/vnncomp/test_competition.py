@@ -539,7 +539,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> C
 def test_the_command_with_a_certificate(category: Path, run: Callable[..., Outcome]) -> None:
     folder = category.parent
     command = ("vnncomp", str(category), "--out", str(folder / "out"), "--only", "near")
-    answer = run(*command, "--certificates", str(folder / "proofs"), "--timeout", "50")
+    answer = run(*command, "--certificate", str(folder / "proofs"), "--timeout", "50")
     assert (answer.code, answer.err) == (0, "")
     cells = next(line.split() for line in answer.out.splitlines() if line.startswith("near"))
     proof = folder / "proofs" / "packed_near.bnncert"
@@ -570,7 +570,7 @@ def test_the_table_shows_the_reason(
         (("--timeout", "0"), "timeout is 0"),
         (("--memory-limit", "-1"), "memory is -1"),
         (("--out", "FILE"), "File exists"),
-        (("--certificates", "FILE"), "File exists"),
+        (("--certificate", "FILE"), "File exists"),
     ],
 )
 def test_bad_input_is_one_line(

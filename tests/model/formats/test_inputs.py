@@ -240,7 +240,7 @@ def test_bytes_are_scaled_to_the_data_box() -> None:
     assert point(pixels, (3,), box=(-1.0, 1.0), dtype=np.uint8) == pytest.approx([-1, -0.6, 1])
     assert point(pixels, (3,), box=(0.0, 1.0), dtype=np.uint8) == pytest.approx([0, 0.2, 1])
     assert point(pixels, (3,), box=(0.0, 255.0), dtype=np.uint8) == [0, 51, 255]
-    with pytest.raises(FormatError, match=r"x.npy: holds pixels \(uint8\).*--scale.*--mean"):
+    with pytest.raises(FormatError, match=r"x.npy: holds pixels \(uint8\).*--scale.*--normalise"):
         point(pixels, (3,), dtype=np.uint8)
     # Only bytes are pixels.
     assert point(pixels, (3,), box=(-1.0, 1.0), dtype=np.int64) == [0, 51, 255]

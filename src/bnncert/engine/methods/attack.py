@@ -271,9 +271,8 @@ class Attack:
         """Yield after each gradient step of all points, round after round."""
         problem, options = self._problem, self._context.options
         region, generator = problem.region, self._generator
-        step = options.pixel_step if options.pixel_step is not None else _natural_step(problem)
         # A region on a grid has its own steps.
-        step = step if region.values is None else None
+        step = _natural_step(problem) if region.values is None else None
         restarts = options.restarts or _restarts(problem.network)
         iterations = options.iterations
         if self._only_centre:
@@ -414,7 +413,7 @@ class AttackMethod(Method):
     name = "attack"
     summary = "searches for counterexamples by straight-through gradients from many points"
     promises = ("counterexample",)
-    reads = frozenset({"seed", "restarts", "iterations", "pixel_step"})
+    reads = frozenset({"seed", "restarts", "iterations"})
 
     #: Rounds without a time limit.
     rounds_without_limit = 5

@@ -44,8 +44,6 @@ class Options:
         Points that `attack` moves at once; None chooses by the size of the network.
     iterations
         Gradient steps before `attack` starts again from new points.
-    pixel_step
-        Spacing of admissible input values for `attack` (1 for integer pixels), or None.
     form
         Encoding of `milp`: "lattice" (exact integers) or "soft" (the paper's margin).
     mode
@@ -81,7 +79,6 @@ class Options:
     samples: int = 10_000
     restarts: int | None = None
     iterations: int = 60
-    pixel_step: float | None = None
     form: Form = "lattice"
     mode: Literal["feasibility", "optimum"] = "feasibility"
     processes: int = 1
@@ -102,7 +99,6 @@ class Options:
             ("seed", self.seed >= 0, "an integer >= 0"),
             ("samples", self.samples >= 1, "at least 1"),
             ("restarts", self.restarts is None or self.restarts >= 1, "at least 1"),
-            ("pixel_step", self.pixel_step is None or self.pixel_step > 0, "a number > 0"),
             ("memory", self.memory > 0, "a number of GB > 0"),
             ("processes", self.processes >= 0, "an integer >= 0"),
         ):

@@ -32,9 +32,8 @@ def attack_locally(problem: Problem, context: Context) -> dict[str, TargetResult
     if local_plan(presolved, len(problem.targets), deadline) is None:
         return {}
     since = context.deadline.elapsed()
-    step = context.options.pixel_step
     first = deadline.within(LEARNING_SHARE * deadline.remaining())
-    engine = start_engine(presolved, problem, problem.targets, context.deciding(), first, step)
+    engine = start_engine(presolved, problem, problem.targets, context.deciding(), first)
     if engine is None:
         return {}
     if engine.found is None:

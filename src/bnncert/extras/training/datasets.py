@@ -81,7 +81,7 @@ def fetch(
             failures.append(f"{address}: {error}")
     raise InputError(
         f"{target}: not there, and could not be fetched ({'; '.join(failures)}); "
-        "put the file there, or name a folder that has it with --data-dir"
+        "put the file there, or name a folder that has it in $BNNCERT_DATA"
     )
 
 

@@ -115,7 +115,7 @@ def pick_point(
         raise FormatError(
             f"{where}: holds pixels (uint8), and the network does not state their scale; "
             "give --scale LO HI (--scale 0 1, or --scale 0 255 for pixels as they are) or "
-            "--mean and --std (in a configuration: scale, or mean and std)"
+            "--normalise MEAN STD (in a configuration: scale, or mean and std)"
         )
     if array.dtype == np.uint8 and data_box is not None:
         lo, hi = data_box
