@@ -80,7 +80,7 @@ def main() -> None:
             zeros=arguments.zeros,
             epochs=arguments.epochs,
             robust=strength,
-            delta=arguments.train_delta,
+            radius=arguments.train_delta,
         )
         accuracy = float(np.mean(network.classify(points) == labels))
         for delta in (float(d) for d in arguments.deltas.split(",")):

@@ -51,11 +51,10 @@ UNREAD = {
     "sparsity of sdp": (("bound", "--sparsity", "dense"), "sdp-tight"),
     "coupling of lp": (("bound", "--method", "lp", "--coupling", "on"), "sdp"),
     "solver of attack": (("bound", "--method", "attack", "--solver", "highs"), "milp"),
-    "samples of auto": (("verify", "--samples", "10"), "sample"),
-    "restarts of milp": (("verify", "--method", "milp", "--restarts", "3"), "attack"),
+    "samples of auto": (("bound", "--method", "auto", "--samples", "10"), "sample"),
+    "restarts of milp": (("bound", "--method", "milp", "--restarts", "3"), "attack"),
     "memory of interval": (("verify", "--method", "interval", "--memory-limit", "1"), "bab"),
     "processes of lp": (("verify", "--method", "lp", "--processes", "2"), "bab"),
-    "form of a radius": (("radius", "--method", "bab", "--form", "soft"), "milp"),
 }
 
 
@@ -84,7 +83,7 @@ def test_a_default_is_not_an_option_that_was_given(run: Run, folder: Path) -> No
 
 def test_auto_takes_the_options_of_all_its_stages(run: Run, folder: Path) -> None:
     options = ("--form", "soft", "--restarts", "5", "--memory-limit", "1", "--coupling", "off")
-    assert run("verify", "net.npz", *BALL, *options).code == 0
+    assert run("bound", "net.npz", *BALL, "--method", "auto", *options).code == 0
 
 
 class Watched(Options):
@@ -150,7 +149,7 @@ def test_several_options_beside_a_query_are_all_named(run: Run, folder: Path) ->
 
 
 def test_a_query_takes_the_options_of_the_method(run: Run, folder: Path) -> None:
-    outcome = run("verify", "net.npz", "query.vnnlib", "--restarts", "4", "--sign-zero", "minus")
+    outcome = run("verify", "net.npz", "query.vnnlib", "--seed", "4", "--sign-zero", "minus")
     assert (outcome.code, outcome.out.strip()) == (0, "unsat")
 
 

@@ -60,7 +60,7 @@ class TrainingChoices:
     robust: Annotated[
         float, typer.Option("--robust", help="Weight of penalties for easier verification (try 1).")
     ] = 0.0
-    delta: Annotated[
+    radius: Annotated[
         float, typer.Option("--radius", help="L-inf radius in pixels that --robust is about.")
     ] = 0.5
     binarise_input: Annotated[
@@ -99,7 +99,7 @@ def train(
 ) -> None:
     """Train a ternary or binary network; the same command again continues an interrupted run."""
     talk = Talk.of(ctx, talking)
-    refuse_without(ctx, "robust", ("delta",))
+    refuse_without(ctx, "robust", ("radius",))
     refuse_without(ctx, "conv", ("stride",))
     options = choices.options()
     state = default_checkpoint(out) if checkpoint is None else checkpoint

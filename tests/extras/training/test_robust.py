@@ -100,7 +100,7 @@ def open_neurons(network: bnncert.Network, test: Split, radius: float) -> float:
 
 
 def test_the_penalties_leave_fewer_open_neurons() -> None:
-    options = replace(SMALL, epochs=10, batch=20, lr=1e-2, delta=4.0)
+    options = replace(SMALL, epochs=10, batch=20, lr=1e-2, radius=4.0)
     counts = []
     for strength in (0.0, 2.0):
         net = train(replace(options, robust=strength))

@@ -208,7 +208,7 @@ def _reach(scaling: Scaling, options: TrainingOptions) -> float | None:
         return None
     if scaling.pixel_step is None:
         raise InputError("--robust needs data in pixels (uint8), or pixel_step in the data file")
-    return options.delta * scaling.pixel_step
+    return options.radius * scaling.pixel_step
 
 
 def _hold_out(

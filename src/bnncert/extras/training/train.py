@@ -60,7 +60,7 @@ def train(
     seed: int = 0,
     patience: int | None = None,
     robust: float = 0.0,
-    delta: float = 0.5,
+    radius: float = 0.5,
     binarise_input: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     limit: int | None = None,
@@ -91,7 +91,7 @@ def train(
     patience
         Hold out a tenth of the images, stop after this many epochs without progress on it, and
         keep the best.
-    robust, delta
+    robust, radius
         The weight of penalties for easier verification, and the L-inf radius in pixels that they
         are about.
     binarise_input
@@ -141,7 +141,7 @@ def train(
         seed=seed,
         patience=patience,
         robust=robust,
-        delta=delta,
+        radius=radius,
         binarise_input=binarise_input,
         stride=stride,
     )
@@ -222,6 +222,6 @@ def _limited(dataset: Dataset, limit: int | None) -> Dataset:
         return dataset
     count = len(dataset.train.labels)
     if not 1 <= limit <= count:
-        raise InputError(f"--limit is {limit}; there are {count} training images")
+        raise InputError(f"--count is {limit}; there are {count} training images")
     part = Split(dataset.train.images[:limit], dataset.train.labels[:limit])
     return replace(dataset, train=part)

@@ -36,7 +36,7 @@ class TrainingOptions:
     #: Weight of the penalties that make the network easier to verify; 0 leaves them out.
     robust: float = 0.0
     #: Radius of the L-inf balls of these penalties, in pixel levels.
-    delta: float = 0.5
+    radius: float = 0.5
     #: Whether the first layer takes the sign of every input about the middle of the data box.
     binarise_input: bool = False
     #: Stride of the convolutions; those of stride 1 are followed by 2 x 2 max-pooling.
@@ -62,7 +62,7 @@ class TrainingOptions:
             raise InputError(f"--lr is {self.lr}; expected a number in (0, 1]")
         if not 0 <= self.seed < 2**63:
             raise InputError(f"--seed is {self.seed}; expected an integer >= 0")
-        for name, number in (("robust", self.robust), ("delta", self.delta)):
+        for name, number in (("robust", self.robust), ("radius", self.radius)):
             if not 0 <= number < math.inf:
                 raise InputError(f"--{name} is {number}; expected a finite number >= 0")
 
