@@ -157,7 +157,10 @@ BAD_INPUT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("net.npz", *BALL, "--method", "sample", "--samples", "0"),
         ("--samples", "at least 1"),
     ),
-    "no restarts": (("net.npz", *BALL, "--restarts", "0"), ("--restarts", "at least 1")),
+    "no restarts": (
+        ("net.npz", *BALL, "--method", "attack", "--restarts", "0"),
+        ("--restarts", "at least 1"),
+    ),
     "unknown form": (("net.npz", *BALL, "--form", "hard"), ("--form", "hard")),
     "L2 for milp": (
         ("net.npz", *POINT, "--radius", "0.8", "--norm", "l2", "--method", "milp"),

@@ -511,7 +511,7 @@ def test_an_instance_whose_workers_die_is_named(
     def fail(networks: Any, instances: Any, workers: int) -> Any:
         assert workers == 2
         for instance in instances:
-            yield Answer(instance, None, failure="its worker process ended unexpectedly")
+            yield InstanceAnswer(instance, None, failure="its worker process ended unexpectedly")
 
     with monkeypatch.context() as patch:
         patch.setattr("bnncert.results.runner.answer_in_processes", fail)
