@@ -27,7 +27,7 @@ import bnncert
 from bnncert import InputError, Network
 from bnncert.model.bundled import load_demo_images, load_demo_network
 from bnncert.report.summary import summarise
-from bnncert.results.instance import Settings
+from bnncert.results.instance import InstanceAnswer, Settings
 from bnncert.results.labelled_points import Data, read_data
 from bnncert.results.plan import Plan, Selection, plan_run
 from bnncert.results.rows import Question, Row
