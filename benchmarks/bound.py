@@ -34,6 +34,7 @@ from typing import NamedTuple
 import numpy as np
 
 import bnncert
+from bnncert.engine.verdict import Result
 from bnncert.model.bundled import load_demo_images, load_demo_network
 
 EIGHT_BITS = 127.5
@@ -46,7 +47,7 @@ def run(
     method: str,
     seconds: float | None,
     **options: object,
-) -> tuple[bnncert.Result, float]:
+) -> tuple[Result, float]:
     """Return a bound and the seconds it took."""
     started = time.monotonic()
     result = bnncert.bound(

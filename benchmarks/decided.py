@@ -19,6 +19,7 @@ from collections import Counter
 import numpy as np
 
 import bnncert
+from bnncert.engine.verdict import Result
 from bnncert.model.bundled import load_demo_images, load_demo_network
 
 SCALE = {"linf": 127.5, "l2": 255.0}
@@ -47,7 +48,7 @@ def decide(
     seconds: float,
     processes: int,
     **options: object,
-) -> tuple[bnncert.Result, float]:
+) -> tuple[Result, float]:
     """Return the verdict and the seconds it took."""
     started = time.monotonic()
     result = bnncert.verify(

@@ -18,6 +18,7 @@ from pathlib import Path
 import bnncert
 from bnncert.kernel import check
 from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.questions.explain.explanation_answer import Explanation
 
 HEADS = f"{'network':<9}{'image':>5}{'class':>6}{'kept':>6}{'open':>6}{'seconds':>9}{'cpu s':>8}"
 
@@ -47,7 +48,7 @@ def main() -> None:
 
 def one(
     network: bnncert.Network, image: object, asked: argparse.Namespace, name: str
-) -> bnncert.Explanation:
+) -> Explanation:
     """Explain one image and print the line."""
     assert network.pixel_step is not None
     ball = bnncert.Ball("linf", image, asked.radius * network.pixel_step, -1, 1)  # type: ignore[arg-type]

@@ -18,6 +18,8 @@ from itertools import pairwise
 import numpy as np
 
 import bnncert
+from bnncert.problem import robustness
+from bnncert.questions.solving import solve
 
 #: Sizes and sparsity: tau_tighter, tau^1 (QCQP), tau_LP, and the paper's seconds for the first two.
 PAPER: dict[tuple[str, int | None], tuple[float, float, float, float, float]] = {
@@ -52,7 +54,7 @@ def random_problem(
     biases.append(np.zeros(2))
     network = bnncert.Network.from_arrays(weights, biases)
     region = bnncert.Box(-np.ones(sizes[0]), np.ones(sizes[0]))
-    return bnncert.robustness(network, region, 0)
+    return robustness(network, region, 0)
 
 
 def main() -> None:
@@ -69,7 +71,7 @@ def main() -> None:
     problem = random_problem(sizes, arguments.sparsity, arguments.seed, arguments.bias)
     for method in arguments.methods.split(","):
         started = time.monotonic()
-        result = bnncert.solve(
+        result = solve(
             [problem],
             method,
             arguments.seconds,

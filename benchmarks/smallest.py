@@ -33,7 +33,7 @@ from benchmarks import pb25, pseudo_boolean
 from bnncert.kernel import RejectedError, UnreadableError
 from bnncert.kernel import check as check_certificate
 from bnncert.model.bundled import load_demo_images, load_demo_network
-from bnncert.questions.smallest.smallest import find_smallest
+from bnncert.questions.smallest.smallest import SmallestResult, smallest
 
 NORMS = ("l0", "l1", "l2", "linf")
 
@@ -43,7 +43,7 @@ class Answer:
     """What the search found for one image and norm, and how it was checked."""
 
     name: str
-    found: bnncert.SmallestResult
+    found: SmallestResult
     cpu: float
     proof: str
     witness: str
@@ -76,14 +76,12 @@ def search(
     label: int,
     method: str,
     seconds: float,
-) -> tuple[bnncert.SmallestResult, float, str]:
+) -> tuple[SmallestResult, float, str]:
     """Return the result, its processor time and what the checker says about the certificate."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "proof.bnncert"
         started = processor_seconds()
-        found = find_smallest(
-            network, ball, label, method=method, timeout=seconds, certificate=path
-        )
+        found = smallest(network, ball, label, method=method, timeout=seconds, certificate=path)
         taken = processor_seconds() - started
         if found.certificate is None:
             return found, taken, "none"
@@ -125,7 +123,7 @@ def proved_optima(arguments: argparse.Namespace) -> Iterator[Answer]:
         print(f"Exact: {decided} of {len(solved)} optima proved, {cpu:.1f} cpu s")
 
 
-def _replayed(folder: Path, case: pb25.Case, norm: str, found: bnncert.SmallestResult) -> str:
+def _replayed(folder: Path, case: pb25.Case, norm: str, found: SmallestResult) -> str:
     """Classify the witness by the numbers of the archive, and measure its distance in integers."""
     if found.witness is None:
         return "none"

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import bnncert
+from bnncert.engine.verdict import Result, TargetResult
 from bnncert.model.description import SignZero
 
 #: a.x <= b, or a.x < b when strict.
@@ -303,7 +304,7 @@ def faults(
     region: bnncert.Region,
     scores: Sequence[Sequence[Fraction]],
     targets: Sequence[TinyTarget],
-    result: bnncert.Result,
+    result: Result,
 ) -> list[str]:
     """Return what is wrong with an answer, one line each; `scores` are all reachable ones."""
     if len(result.targets) != len(targets):
@@ -329,7 +330,7 @@ def faults(
 
 
 def counterexample_faults(
-    net: TinyNetwork, region: bnncert.Region, target: TinyTarget, result: bnncert.Result
+    net: TinyNetwork, region: bnncert.Region, target: TinyTarget, result: Result
 ) -> list[str]:
     """Replay the counterexample of a target in rationals, from the raw weights."""
     point = result.counterexample
@@ -351,7 +352,7 @@ def check_counterexample(
     net: TinyNetwork,
     region: bnncert.Region,
     label: int,
-    result: bnncert.Result,
+    result: Result,
     ties: str = "violation",
 ) -> None:
     """Replay a counterexample with the oracle's own arithmetic."""
@@ -389,31 +390,31 @@ class TinyQuestion:
         holds = all(m >= 0 if ties == "robust" else m > 0 for m in self.truth.values())
         return "robust" if holds else "not_robust"
 
-    def verify(self, method: str = "auto", **settings: Any) -> bnncert.Result:
+    def verify(self, method: str = "auto", **settings: Any) -> Result:
         return bnncert.verify(self.network, self.region, self.label, method=method, **settings)
 
-    def bound(self, method: str, **settings: Any) -> bnncert.Result:
+    def bound(self, method: str, **settings: Any) -> Result:
         return bnncert.bound(self.network, self.region, self.label, method=method, **settings)
 
-    def targets(self, result: bnncert.Result) -> Iterator[tuple[bnncert.TargetResult, Fraction]]:
+    def targets(self, result: Result) -> Iterator[tuple[TargetResult, Fraction]]:
         """Yield every target with the true minimum of its margin."""
         for target in result.targets:
             assert target.rival is not None
             yield target, self.truth[target.rival]
 
-    def check(self, result: bnncert.Result, ties: str = "violation") -> None:
+    def check(self, result: Result, ties: str = "violation") -> None:
         """The bounds enclose each minimum, and statuses and the counterexample are right."""
         targets = [rival_target(self.label, k, ties) for k in self.truth]
         found = faults(self.net, self.region, self.scores, targets, result)
         assert not found, f"{result.method}: {'; '.join(found)}"
 
-    def check_bounds(self, result: bnncert.Result) -> None:
+    def check_bounds(self, result: Result) -> None:
         """The bounds of every target enclose the minimum."""
         assert len(result.targets) == len(self.truth)
         for target, minimum in self.targets(result):
             assert target.lower <= minimum <= target.upper, result.method
 
-    def check_counterexample(self, result: bnncert.Result, ties: str = "violation") -> None:
+    def check_counterexample(self, result: Result, ties: str = "violation") -> None:
         """If a counterexample is what the answer rests on, it is one."""
         if result.status == "not_robust":
             check_counterexample(self.net, self.region, self.label, result, ties)

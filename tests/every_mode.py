@@ -9,9 +9,10 @@ from typing import Literal, TypeAlias, get_args
 
 from hypothesis import HealthCheck, settings
 
-import bnncert
 from bnncert import Options
-from bnncert.problem import Ties
+from bnncert.engine.verdict import Result
+from bnncert.problem import Ties, robustness
+from bnncert.questions.solving import solve
 from tests.brute_force import TinyQuestion
 
 Mode: TypeAlias = Literal["feasibility", "optimum"]
@@ -37,11 +38,11 @@ def few(examples: int) -> settings:
 
 def answer(
     question: TinyQuestion, method: str, ties: Ties, mode: Mode, limit: float | None = None
-) -> bnncert.Result:
+) -> Result:
     """Ask without a look at the centre first: the method has to find what is there itself."""
     options = replace(SHORT_WORK, mode=mode)
-    problem = bnncert.robustness(question.network, question.region, question.label, "all", ties)
-    result = bnncert.solve([problem], method, limit, options, None, check_centre=False)
+    problem = robustness(question.network, question.region, question.label, "all", ties)
+    result = solve([problem], method, limit, options, None, check_centre=False)
     question.check(result, ties)
     return result
 

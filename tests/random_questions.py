@@ -14,6 +14,7 @@ import numpy as np
 
 import bnncert
 from bnncert import Options
+from bnncert.problem import Target, robustness, score_objective
 from tests.brute_force import (
     TinyCondition,
     TinyNetwork,
@@ -102,7 +103,7 @@ def random_ask(rng: np.random.Generator, network: bnncert.Network, region: bnnce
     others = [k for k in range(network.classes) if k != label]
     choice: Any = rng.choice(["all", "runner-up", "single"], p=[0.6, 0.2, 0.2])
     wanted: Any = int(rng.choice(others)) if choice == "single" else str(choice)
-    problem = bnncert.robustness(network, region, label, wanted, ties)
+    problem = robustness(network, region, label, wanted, ties)
     rivals = [target.rival for target in problem.targets]
     assert len(rivals) == (len(others) if choice == "all" else 1)
     targets = tuple(rival_target(label, k, ties) for k in rivals if k is not None)
@@ -129,10 +130,10 @@ def _conjunctions(
             )
         targets.append(tuple(conditions))
     made = tuple(
-        bnncert.Target(
+        Target(
             f"target {number}",
             tuple(
-                bnncert.score_objective(network, dict(c.weights), c.constant, tie_is_fine=c.strict)
+                score_objective(network, dict(c.weights), c.constant, tie_is_fine=c.strict)
                 for c in conditions
             ),
         )

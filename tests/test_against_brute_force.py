@@ -14,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
-from bnncert import REGISTRY, Options
-from bnncert.problem import Ties
+from bnncert import Options
+from bnncert.engine.methods import REGISTRY
+from bnncert.problem import Target, Ties, robustness
+from bnncert.questions.solving import solve
 from tests.brute_force import TinyNetwork, TinyQuestion, is_inside, reachable_first_layers
 from tests.brute_force import check_counterexample as check_counterexample
 from tests.every_mode import COMPLETE, MODES, agree_in_every_mode, answer, few
@@ -165,11 +167,11 @@ def test_the_toy_network_of_the_paper() -> None:
     assert net.evaluate(center).tolist() == [-2.0, 1.0]
     region = bnncert.Ball("linf", center, 0.2)
     objective = bnncert.Objective(np.array([0.0, 2.0]), -1.0)
-    problem = bnncert.Problem(net, region, (bnncert.Target("f", (objective,)),))
+    problem = bnncert.Problem(net, region, (Target("f", (objective,)),))
     options = Options(mode="optimum")
-    result = bnncert.solve([problem], "milp", None, options, None, check_centre=False)
+    result = solve([problem], "milp", None, options, None, check_centre=False)
     assert result.lower == result.upper == -3.0
-    lp = bnncert.solve([problem], "lp", None, options, None, check_centre=False)
+    lp = solve([problem], "lp", None, options, None, check_centre=False)
     assert lp.lower <= -3.0 and math.isfinite(lp.lower)
 
 
@@ -189,9 +191,9 @@ def test_a_failed_solve_of_highs_says_nothing_about_the_minimum() -> None:
     biases = (array(0, 0.5, 0), array(1, 0, -1), array(2, 1), array(0, 3), array(-2, -2, -3, 3))
     net = TinyNetwork(weights, biases, "either").build()
     region = bnncert.Ball("linf", [1.25, 0.0, 0.25], 1.75, -1.5, 1.25)
-    problem = bnncert.robustness(net, region, 0, 3, "robust")
+    problem = robustness(net, region, 0, 3, "robust")
     options = Options(mode="optimum", threads=1)
-    (target,) = bnncert.solve([problem], "milp", 60.0, options, None, check_centre=False).targets
+    (target,) = solve([problem], "milp", 60.0, options, None, check_centre=False).targets
     assert (target.status, target.lower, target.upper) == ("not_robust", -6.0, -6.0)
 
 
@@ -206,7 +208,7 @@ def test_the_soft_form_keeps_ties_in_scip() -> None:
     biases = (array(1, 1.5), array(-1, 1, 1, -2), array(-0.04, 1.15, -0.14), array(-1, 2, -2))
     net = TinyNetwork(weights, biases, "either").build()
     region = bnncert.Box([0.013, -0.87, 1.26], [0.73, 0.096, 2.23])
-    problem = bnncert.robustness(net, region, 1, 2, "robust")
+    problem = robustness(net, region, 1, 2, "robust")
     options = Options(mode="optimum", form="soft")
-    (target,) = bnncert.solve([problem], "minp", 60.0, options, None, check_centre=False).targets
+    (target,) = solve([problem], "minp", 60.0, options, None, check_centre=False).targets
     assert (target.status, target.lower, target.upper) == ("robust", 1.0, 1.0)

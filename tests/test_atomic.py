@@ -199,7 +199,7 @@ def test_a_full_disk_names_the_file_that_was_asked_for(
     path = tmp_path / "asked.bnncert"
     few = bnncert.L0Ball(IMAGE, 1, -1, 1)
     asked = {name: partial(written.write, path, IMAGE) for name, written in KINDS.items()}
-    asked["smallest"] = partial(bnncert.find_smallest, NET, few, 0, timeout=60, certificate=path)
+    asked["smallest"] = partial(bnncert.smallest, NET, few, 0, timeout=60, certificate=path)
     with pytest.raises(InputError) as caught:
         asked[kind]()
     reason = "No space left on device"

@@ -20,6 +20,8 @@ from onnx import numpy_helper
 
 import bnncert
 from bnncert import Options
+from bnncert.engine.methods import REGISTRY, Method
+from bnncert.engine.verdict import Result, TargetResult
 from bnncert.kernel import RejectedError, check
 from tests.brute_force import satisfiable
 from tests.exact_onnx import Form, Graph, box, cut, faces, plane_of
@@ -64,7 +66,7 @@ def point_of(found: bnncert.Counterexample) -> list[Fraction]:
     return [Fraction(v) for v in found.point.tolist()]
 
 
-def check_counterexample(asked: Question, target: bnncert.TargetResult) -> None:
+def check_counterexample(asked: Question, target: TargetResult) -> None:
     """Replay a counterexample with the oracle, and in onnxruntime where rounding is harmless."""
     found = target.counterexample
     assert found is not None and target.rival is not None
@@ -82,7 +84,7 @@ def check_counterexample(asked: Question, target: bnncert.TargetResult) -> None:
         assert output[asked.label] <= output[target.rival] + 1e-5
 
 
-def check_answer(asked: Question, result: bnncert.Result) -> None:
+def check_answer(asked: Question, result: Result) -> None:
     """No bound and no verdict may contradict brute force."""
     assert len(result.targets) == len(asked.margins)
     for target in result.targets:
@@ -101,7 +103,7 @@ def check_answer(asked: Question, result: bnncert.Result) -> None:
         assert any(t.status == "not_robust" for t in result.targets)
 
 
-def check_decided(asked: Question, result: bnncert.Result) -> None:
+def check_decided(asked: Question, result: Result) -> None:
     """A complete method says "unknown" only where no rational point is a counterexample.
 
     Or where two neurons share an irrational threshold, which is a known gap: see
@@ -114,7 +116,7 @@ def check_decided(asked: Question, result: bnncert.Result) -> None:
         assert result.status == expected
 
 
-def answer(asked: Question, method: str, options: Options) -> bnncert.Result:
+def answer(asked: Question, method: str, options: Options) -> Result:
     result = bnncert.verify(
         asked.network,
         asked.region,
@@ -127,9 +129,9 @@ def answer(asked: Question, method: str, options: Options) -> bnncert.Result:
     return result
 
 
-def registered(name: str) -> type[bnncert.Method]:
+def registered(name: str) -> type[Method]:
     """Return a method; the test is skipped where its package is missing."""
-    (method,) = [m for m in bnncert.REGISTRY.all() if m.name == name]
+    (method,) = [m for m in REGISTRY.all() if m.name == name]
     if not method.available():
         pytest.skip(f"{name} needs {method.package}: pip install 'bnncert[{method.extra}]'")
     return method
@@ -242,7 +244,7 @@ def test_the_questions_are_worth_asking() -> None:
     assert {q.network.depth for q in asked} >= {1, 2, 3, 4}
 
 
-@pytest.mark.parametrize("method", [m.name for m in bnncert.REGISTRY.all()])
+@pytest.mark.parametrize("method", [m.name for m in REGISTRY.all()])
 def test_no_method_contradicts_brute_force(method: str) -> None:
     regions = registered(method).regions.split(", ")
     decided = 0

@@ -23,6 +23,8 @@ import numpy.typing as npt
 import pytest
 
 import bnncert
+from bnncert.engine.verdict import Result
+from bnncert.questions.solving import solve
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 FloatArray = npt.NDArray[np.float64]
@@ -96,7 +98,7 @@ def run_quietly(name: str) -> tuple[Any, str]:
 
 
 @pytest.fixture(scope="module")
-def advisory_run(_examples_on_path: None) -> tuple[dict[str, bnncert.Result], str]:
+def advisory_run(_examples_on_path: None) -> tuple[dict[str, Result], str]:
     results, printed = run_quietly("advisory")
     return results, printed
 
@@ -139,7 +141,7 @@ def hard_points(net: RawNetwork, name: str, region: bnncert.Region) -> FloatArra
     return np.concatenate([grid, spread, moving])
 
 
-def test_advisory_verdicts(advisory_run: tuple[dict[str, bnncert.Result], str]) -> None:
+def test_advisory_verdicts(advisory_run: tuple[dict[str, Result], str]) -> None:
     results, printed = advisory_run
     assert {name: r.status for name, r in results.items()} == {
         **dict.fromkeys(PROVED, "robust"),
@@ -150,7 +152,7 @@ def test_advisory_verdicts(advisory_run: tuple[dict[str, bnncert.Result], str]) 
 
 
 def test_advisory_documentation_shows_the_properties(
-    advisory_run: tuple[dict[str, bnncert.Result], str],
+    advisory_run: tuple[dict[str, Result], str],
 ) -> None:
     page = (DOCS / "examples.md").read_text()
     lines = advisory_run[1].splitlines()
@@ -187,7 +189,7 @@ def test_advisory_boxes_are_what_the_words_say(
 def test_no_point_contradicts_a_proved_property(
     name: str,
     advisory_boxes: dict[str, bnncert.Region],
-    advisory_run: tuple[dict[str, bnncert.Result], str],
+    advisory_run: tuple[dict[str, Result], str],
 ) -> None:
     net = RawNetwork.read("advisory.json")
     points = hard_points(net, name, advisory_boxes[name])
@@ -211,7 +213,7 @@ def test_local_search_breaks_the_failing_properties(
 def test_counterexamples_violate_exactly(
     name: str,
     advisory_boxes: dict[str, bnncert.Region],
-    advisory_run: tuple[dict[str, bnncert.Result], str],
+    advisory_run: tuple[dict[str, Result], str],
 ) -> None:
     found = advisory_run[0][name].counterexample
     assert found is not None and "exact" in found.replayed_in
@@ -368,7 +370,7 @@ def test_policy_follows_its_rules() -> None:
 
 
 def test_counterexamples_disagree_with_the_policy(
-    advisory_run: tuple[dict[str, bnncert.Result], str],
+    advisory_run: tuple[dict[str, Result], str],
 ) -> None:
     module = trainer("advisory_train")
     for name, advisory in (("A3", False), ("B1", True)):
@@ -432,5 +434,5 @@ def test_several_functions_at_once_are_left_to_one_program(monkeypatch: pytest.M
     monkeypatch.setattr("bnncert.engine.methods.branch.Branching.decide", branching)
     network = bnncert.load(DOCS / "examples" / "advisory.json")
     chosen = {item.name: item.problem for item in script("advisory").properties(network)}
-    result = bnncert.solve([chosen["A1"]], method="auto", timeout=60)
+    result = solve([chosen["A1"]], method="auto", timeout=60)
     assert (result.status, result.targets[0].stage) == ("robust", "milp")

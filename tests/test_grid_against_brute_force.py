@@ -15,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
-from bnncert import REGISTRY, Grid
+from bnncert import Grid
+from bnncert.engine.methods import REGISTRY
 from bnncert.engine.search.patterns.flips import UNITS, flip_budget
+from bnncert.engine.verdict import Result
 from bnncert.problem import Ties
 from bnncert.regions import EmptyRegionError
 from tests.brute_force import TinyNetwork, TinyQuestion, last_layers_at, scores_of
@@ -41,7 +43,7 @@ class GridQuestion(TinyQuestion):
         lasts = set().union(*(last_layers_at(self.net, x) for x in self.points))
         return scores_of(self.net, lasts)
 
-    def check(self, result: bnncert.Result, ties: str = "violation") -> None:
+    def check(self, result: Result, ties: str = "violation") -> None:
         super().check(result, ties)
         found = result.counterexample
         if found is not None:

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
-from bnncert import REGISTRY
+from bnncert.engine.methods import REGISTRY
+from bnncert.engine.verdict import Result
 from bnncert.problem import Ties
 from tests.brute_force import TinyQuestion, reachable_last_layers, scores_of
 from tests.every_mode import MODES, agree_in_every_mode, answer, few
@@ -40,7 +41,7 @@ class SparseQuestion(TinyQuestion):
             lasts |= reachable_last_layers(self.net, bnncert.Box(lo, hi))
         return scores_of(self.net, lasts)
 
-    def check(self, result: bnncert.Result, ties: str = "violation") -> None:
+    def check(self, result: Result, ties: str = "violation") -> None:
         super().check(result, ties)
         found, ball = result.counterexample, self.region
         assert isinstance(ball, bnncert.L0Ball)

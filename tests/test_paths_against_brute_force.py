@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import bnncert
 from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.engine.reachability.path_signs import path_cells, simplest_between
+from bnncert.engine.verdict import Result
 from bnncert.regions import ImagePath
 from tests.brute_force import TinyNetwork, TinyQuestion, last_layers_at, scores_of
 from tests.every_mode import agree_in_every_mode, few
@@ -85,7 +86,7 @@ class PathQuestion(TinyQuestion):
             lasts |= last_layers_at(self.net, image_at(self.region, t))
         return scores_of(self.net, lasts)
 
-    def check(self, result: bnncert.Result, ties: str = "violation") -> None:
+    def check(self, result: Result, ties: str = "violation") -> None:
         super().check(result, ties)
         if result.counterexample is not None:
             found = result.counterexample

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import bnncert
+from bnncert.engine.verdict import Result
 from bnncert.model.bundled import load_demo_images, load_demo_network
 
 
-def pictures(result: bnncert.Result) -> list[bytes]:
+def pictures(result: Result) -> list[bytes]:
     """Return the PNG files in the HTML of a result."""
     found = re.findall(r'src="data:image/png;base64,([^"]+)"', result._repr_html_())
     return [base64.b64decode(text) for text in found]

@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 
 import bnncert
-from bnncert import Ball, BnncertError, Counterexample, InputError, Network, Result, TargetResult
+from bnncert import Ball, BnncertError, Counterexample, InputError, Network
 from bnncert.cli.program import main
+from bnncert.engine.verdict import Result, TargetResult
 from bnncert.model.bundled import load_demo_images, load_demo_network
 from bnncert.questions import radius as radius_module
-from bnncert.questions.radius import Probe, RadiusResult, distance, find_radius
+from bnncert.questions.radius import Probe, RadiusResult, distance
 
 #: Class 0 wins on the quarter plane x0 > |x1|: see tests/commands/diamond.py.
 WEIGHTS = (np.array([[1, 1], [1, -1]]), np.array([[1, 1], [-1, 1], [1, -1]]))
@@ -51,7 +52,7 @@ def random_network(seed: int) -> Network:
 @pytest.mark.parametrize("maximum", [None, 8.0])
 def test_the_radius_is_enclosed(diamond: Network, norm: Any, maximum: float | None) -> None:
     point = np.array([1.0, 0.0])
-    found = find_radius(diamond, point, 0, norm, maximum=maximum, tolerance=1e-3)
+    found = bnncert.radius(diamond, point, 0, norm, maximum=maximum, tolerance=1e-3)
     assert found.lower <= TRUE[norm] <= found.upper
     assert 0 < found.gap <= 1e-3
     assert found.calls == len(found.probes) < 30
@@ -75,7 +76,7 @@ def test_random_networks_agree_with_single_questions(norm: Any, seed: int) -> No
     rng = np.random.default_rng(100 + seed)
     point = rng.uniform(-1, 1, 3)
     label = int(network.classify(point)[0])
-    found = find_radius(
+    found = bnncert.radius(
         network, point, label, norm, clip_lo=-1.0, clip_hi=1.0, tolerance=0.01, timeout=3
     )
     exact = "auto" if norm != "l2" else "minp"
@@ -110,7 +111,7 @@ def test_the_distance_is_rounded_up_and_no_further(norm: Any) -> None:
 
 
 def test_a_wrong_centre_is_falsified_at_zero(diamond: Network) -> None:
-    found = find_radius(diamond, [1.0, 0.0], 2)
+    found = bnncert.radius(diamond, [1.0, 0.0], 2)
     assert (found.lower, found.upper, found.calls) == (-math.inf, 0.0, 1)
     tree = found.to_dict()
     assert (tree["lower"], tree["upper"], tree["gap"]) == (None, 0.0, None)
@@ -119,15 +120,15 @@ def test_a_wrong_centre_is_falsified_at_zero(diamond: Network) -> None:
 def test_targets_and_ties_are_part_of_the_question(diamond: Network) -> None:
     # With the biases 2, 0, 0.5 class 1 only ties where h = (-,+).
     tied = Network.from_arrays(WEIGHTS, [np.zeros(2), np.array([2.0, 0.0, 0.5])])
-    strict = find_radius(tied, [1.0, 0.0], 0, targets=1, maximum=0.9, tolerance=0.01)
+    strict = bnncert.radius(tied, [1.0, 0.0], 0, targets=1, maximum=0.9, tolerance=0.01)
     assert strict.lower <= 0.5 <= strict.upper
-    fine = find_radius(tied, [1.0, 0.0], 0, targets=1, ties="robust", maximum=0.9)
+    fine = bnncert.radius(tied, [1.0, 0.0], 0, targets=1, ties="robust", maximum=0.9)
     assert (fine.lower, fine.upper, fine.covers_data) == (0.9, math.inf, False)
 
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_a_data_box_without_counterexamples_ends_the_search(diamond: Network, norm: Any) -> None:
-    found = find_radius(diamond, [1.0, 0.0], 0, norm, clip_lo=[0.75, -0.5], clip_hi=[1.25, 0.5])
+    found = bnncert.radius(diamond, [1.0, 0.0], 0, norm, clip_lo=[0.75, -0.5], clip_hi=[1.25, 0.5])
     assert found.covers_data
     assert (found.lower, found.upper) == (found.limit, math.inf)
     corner = np.array([1.25, 0.5])
@@ -135,7 +136,7 @@ def test_a_data_box_without_counterexamples_ends_the_search(diamond: Network, no
 
 
 def test_a_counterexample_counts_with_its_own_distance(diamond: Network) -> None:
-    found = find_radius(diamond, [1.0, 0.0], 0, maximum=1000.0, tolerance=0.01)
+    found = bnncert.radius(diamond, [1.0, 0.0], 0, maximum=1000.0, tolerance=0.01)
     assert [p.radius for p in found.probes[:2]] == [0.0, 1000.0]
     # Bisection alone would ask about 500 next.
     assert found.probes[2].radius < 100
@@ -146,14 +147,14 @@ def test_a_counterexample_counts_with_its_own_distance(diamond: Network) -> None
 
 
 def test_a_method_that_only_proves_leaves_the_upper_end_open(diamond: Network) -> None:
-    found = find_radius(diamond, [1.0, 0.0], 0, method="interval", maximum=2.0, tolerance=0.01)
+    found = bnncert.radius(diamond, [1.0, 0.0], 0, method="interval", maximum=2.0, tolerance=0.01)
     assert (found.upper, found.gap) == (math.inf, math.inf)
     assert 0.48 < found.lower <= 0.5
     assert {p.status for p in found.probes} == {"robust", "unknown"}
 
 
 def test_a_method_that_only_attacks_certifies_nothing(diamond: Network) -> None:
-    found = find_radius(diamond, [1.0, 0.0], 0, method="attack", maximum=2.0, tolerance=0.05)
+    found = bnncert.radius(diamond, [1.0, 0.0], 0, method="attack", maximum=2.0, tolerance=0.05)
     assert found.lower == -math.inf
     assert 0.5 <= found.upper < 0.6
 
@@ -172,7 +173,7 @@ def test_a_gap_is_closed_in_from_both_sides(
 
     monkeypatch.setattr(radius_module, "verify", answer)
     monkeypatch.setattr(radius_module, "_nearer", lambda problem, runtime, found: found)
-    found = find_radius(diamond, [1.0, 0.0], 0, maximum=maximum, tolerance=0.01)
+    found = bnncert.radius(diamond, [1.0, 0.0], 0, maximum=maximum, tolerance=0.01)
     assert 0.29 <= found.lower <= 0.3
     assert 0.7 < found.upper <= 0.71
     assert found.gap == found.upper - found.lower
@@ -192,7 +193,7 @@ def test_a_contradiction_is_not_passed_over(
     monkeypatch.setattr(radius_module, "verify", answer)
     monkeypatch.setattr(radius_module, "_nearer", lambda problem, runtime, found: found)
     with pytest.raises(BnncertError, match="contradiction: radius"):
-        find_radius(diamond, [1.0, 0.0], 0)
+        bnncert.radius(diamond, [1.0, 0.0], 0)
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -200,7 +201,7 @@ def test_the_time_limit_is_kept_and_what_is_known_is_true(norm: Any) -> None:
     network, images = load_demo_network(), load_demo_images()
     point, label = images.point(0), int(images.labels[0])
     started = time.monotonic()
-    found = find_radius(network, point, label, norm, clip_lo=-1.0, clip_hi=1.0, timeout=2.0)
+    found = bnncert.radius(network, point, label, norm, clip_lo=-1.0, clip_hi=1.0, timeout=2.0)
     assert time.monotonic() - started < 5.0
     assert found.calls >= 2
     assert 0 <= found.lower < found.upper
@@ -228,7 +229,7 @@ def test_bad_arguments_are_refused(diamond: Network) -> None:
     )
     for options, words in bad:
         with pytest.raises(InputError, match=words):
-            find_radius(diamond, [1.0, 0.0], 0, **options)
+            bnncert.radius(diamond, [1.0, 0.0], 0, **options)
 
 
 def run(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> int:

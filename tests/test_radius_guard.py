@@ -43,7 +43,7 @@ def smallest(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
     ball = ball or L0Ball(centre, 0, -box, box, grid=grid)
     network, path = net.build(), wanted(rng, folder, "smallest")
     way = how(rng)
-    result = bnncert.find_smallest(network, ball, label, ties=ties, certificate=path, **way)
+    result = bnncert.smallest(network, ball, label, ties=ties, certificate=path, **way)
     lost = [p for p in places if net.is_lost([tuple(step * k for k in p)], label, ties)]
     least = min((distance(norm, p, home) for p in lost), default=None)
     found, about = Guarded(), f"{norm}, {home}, {net.weights} {net.biases} {net.sign_zero}, {ties}"
@@ -71,7 +71,7 @@ def radius(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
     centre, asked = np.array(home) / 4, how(rng)
     if norm == "l2":
         asked["method"] = "auto"
-    result = bnncert.find_radius(
+    result = bnncert.radius(
         *(net.build(), centre, label, norm),
         clip_lo=-1.25,
         clip_hi=1.25,

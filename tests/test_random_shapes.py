@@ -7,8 +7,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-import bnncert
 from bnncert import Options
+from bnncert.questions.solving import solve
 from tests.brute_force import TinyNetwork, faults, largest_value, reachable_first_layers
 from tests.one_input_rows import reachable_patterns
 from tests.random_questions import random_ask, random_region
@@ -45,7 +45,7 @@ def test_methods_agree_with_brute_force(method: str, shape: str) -> None:
         for mode in ("feasibility", "optimum"):
             ask = random_ask(rng, network, asked.region)
             options = Options(mode=mode, restarts=4, iterations=3, threads=1)  # type: ignore[arg-type]
-            result = bnncert.solve([ask.problem], method, 60, options, check_centre=False)
+            result = solve([ask.problem], method, 60, options, check_centre=False)
             assert not faults(asked.net, asked.region, scores, ask.targets, result)
             statuses[result.status] += 1
             if method == "propagation" and mode == "optimum" and asked.net.sign_zero != "either":

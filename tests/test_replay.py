@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bnncert
-from bnncert import Ball, Box, Network, Problem, robustness
+from bnncert import Ball, Box, Network, Problem
 from bnncert.engine.replay import OnnxRuntime, Replayer
+from bnncert.problem import from_vnnlib, robustness
 from bnncert.problem.vnnlib import parse_vnnlib
 from tests.brute_force import TinyNetwork
 
@@ -192,7 +193,7 @@ def test_a_strict_bound_of_a_query_is_strict_for_witnesses() -> None:
     text = "".join(f"(declare-const {n} Real)" for n in ("X_0", "X_1", "Y_0", "Y_1", "Y_2"))
     text += "(assert (> X_0 0.25))(assert (<= X_0 0.25))(assert (= X_1 -0.5))(assert (>= Y_1 Y_0))"
     specification = parse_vnnlib(text)
-    (problem,) = bnncert.from_vnnlib(DIAMOND.build(), specification)
+    (problem,) = from_vnnlib(DIAMOND.build(), specification)
     point = [0.25, -0.5]
     assert confirm(problem, point) is not None
     assert confirm(problem, point, accept=specification.holds) is None

@@ -51,7 +51,7 @@ def test_the_radius_of_a_path_is_exact() -> None:
         assert isinstance(path, ImagePath)
         if path.radius == 0:
             return
-        found = bnncert.find_radius(
+        found = bnncert.radius(
             question.network,
             path.middle,
             question.label,
@@ -98,7 +98,7 @@ def test_the_radius_of_a_path_is_exact() -> None:
 def test_sizes_are_certified_up_to_the_first_that_is_falsified(question: UnionBruteForce) -> None:
     union, network = question.region, question.network
     assert isinstance(union, bnncert.Patch | bnncert.ImageShift)
-    found = bnncert.find_radius(
+    found = bnncert.radius(
         network,
         union.middle,
         question.label,
@@ -121,18 +121,18 @@ def test_sizes_are_certified_up_to_the_first_that_is_falsified(question: UnionBr
 def test_arguments_that_do_not_fit_are_refused() -> None:
     net = bnncert.Network.from_arrays([[[1, 1]], [[1], [-1]]], [[0], [0, 0]])
     with pytest.raises(bnncert.InputError, match="brightness without a data box needs"):
-        bnncert.find_radius(net, [1, 1], 0, "brightness")
+        bnncert.radius(net, [1, 1], 0, "brightness")
     with pytest.raises(bnncert.InputError, match="value belongs to contrast, patch or shift"):
-        bnncert.find_radius(net, [1, 1], 0, "brightness", value=0, maximum=1)
+        bnncert.radius(net, [1, 1], 0, "brightness", value=0, maximum=1)
     with pytest.raises(bnncert.InputError, match="a patch needs an image"):
-        bnncert.find_radius(net, [1, 1], 0, "patch", clip_lo=-1, clip_hi=1)
+        bnncert.radius(net, [1, 1], 0, "patch", clip_lo=-1, clip_hi=1)
     with pytest.raises(bnncert.InputError, match="value is 1; the norms linf, l2 and l1"):
-        bnncert.find_radius(net, [1, 1], 0, "linf", value=1)
+        bnncert.radius(net, [1, 1], 0, "linf", value=1)
 
 
 def test_a_path_that_runs_out_of_time_has_no_radius() -> None:
     net = bnncert.Network.from_arrays([[[1, 1]], [[1], [-1]]], [[0], [0, 0]])
-    found = bnncert.find_radius(net, [1, 1], 0, "brightness", clip_lo=-2, clip_hi=2, timeout=1e-9)
+    found = bnncert.radius(net, [1, 1], 0, "brightness", clip_lo=-2, clip_hi=2, timeout=1e-9)
     assert found.lower == -math.inf and found.upper == math.inf
     assert found.probes[0].status == "timeout"
     assert np.isinf(found.gap)

@@ -17,14 +17,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bnncert
-from bnncert import Ball, Grid, InputError, L0Ball, Network, Options, Result
+from bnncert import Ball, Grid, InputError, L0Ball, Network, Options
 from bnncert.deadline import TIME_IS_UP, OutOfTimeError
 from bnncert.engine.answer import Interrupted
+from bnncert.engine.verdict import Result
 from bnncert.kernel import check as check_certificate
 from bnncert.model.bundled import load_demo_images, load_demo_network
 from bnncert.questions.smallest import smallest as search_module
 from bnncert.questions.smallest.best_proof import LowerSide
-from bnncert.questions.smallest.smallest import Known, find_smallest
+from bnncert.questions.smallest.smallest import Known, smallest
 from bnncert.questions.smallest.whole_distances import Counts
 from tests.brute_force import TinyNetwork, last_layers_at, scores_of
 from tests.in_process import command_line
@@ -100,7 +101,7 @@ def test_the_minimum_is_that_of_all_grid_points(norm: Any) -> None:
         label = int(network.classify(point)[0])
         ties = data.draw(st.sampled_from(["violation", "robust"]))
         ball = ball_around(norm, point, -4 * step, 4 * step, step)
-        result = find_smallest(network, ball, label, ties=ties, options=SHORT_WORK)
+        result = smallest(network, ball, label, ties=ties, options=SHORT_WORK)
         expected = true_minimum(net, norm, home, step, label=label, ties=ties)
         if result.witness is not None:
             exact = tuple(map(Fraction, result.witness.point.tolist()))
@@ -134,7 +135,7 @@ def integers(norm: Any, point: Any = (0.0, 0.0, 0.0), **options: Any) -> Ball:
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_both_sides_of_a_known_minimum(norm: Any) -> None:
-    result = find_smallest(SUM, ball_around(norm, np.zeros(3), 0.0, 9.0, 1.0), 0, timeout=20)
+    result = smallest(SUM, ball_around(norm, np.zeros(3), 0.0, 9.0, 1.0), 0, timeout=20)
     assert (result.certified, result.falsified) == (MINIMA[norm] - 1, MINIMA[norm])
     assert result.minimum == MINIMA[norm]
     assert result.witness is not None
@@ -154,19 +155,19 @@ def test_both_sides_of_a_known_minimum(norm: Any) -> None:
 
 
 def test_a_wrong_centre_has_the_minimum_zero() -> None:
-    result = find_smallest(SUM, integers("l1"), 1)
+    result = smallest(SUM, integers("l1"), 1)
     assert (result.certified, result.falsified, result.minimum) == (None, 0, 0)
 
 
 def test_a_largest_radius_ends_the_search() -> None:
-    result = find_smallest(SUM, integers("linf"), 0, maximum=2.5)
+    result = smallest(SUM, integers("linf"), 0, maximum=2.5)
     assert (result.certified, result.limit, result.minimum) == (2, 2, None)
     assert result.is_closed
     assert not result.covers_data
 
 
 def test_a_method_that_only_attacks_leaves_the_minimum_open() -> None:
-    result = find_smallest(SUM, integers("linf"), 0, method="attack")
+    result = smallest(SUM, integers("linf"), 0, method="attack")
     assert (result.certified, result.minimum) == (None, None)
     assert result.falsified is not None
     assert result.to_dict()["minimum"] is None
@@ -174,12 +175,12 @@ def test_a_method_that_only_attacks_leaves_the_minimum_open() -> None:
 
 def test_a_search_goes_on_where_another_ended() -> None:
     witness = np.array([9.0, 0.0, 0.0])
-    result = find_smallest(SUM, integers("l1"), 0, known=Known(6, witness), timeout=20)
+    result = smallest(SUM, integers("l1"), 0, known=Known(6, witness), timeout=20)
     assert result.minimum == 7
     # The centre, the witness, and nothing below the certified count.
     assert all(p.radius in (0.0, 7.0, 8.0, 9.0) for p in result.probes)
     with pytest.raises(InputError, match="not a counterexample"):
-        find_smallest(SUM, integers("l1"), 0, known=Known(None, np.array([1.0, 2.0, 3.0])))
+        smallest(SUM, integers("l1"), 0, known=Known(None, np.array([1.0, 2.0, 3.0])))
 
 
 def test_an_interrupt_keeps_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +190,7 @@ def test_an_interrupt_keeps_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(search_module, "bisect", stopped)
     with pytest.raises(Interrupted) as caught:
-        find_smallest(SUM, integers("l1"), 0)
+        smallest(SUM, integers("l1"), 0)
     assert caught.value.answer.certified == 2
 
 
@@ -198,7 +199,7 @@ def test_the_time_limit_is_kept_and_the_interval_stays() -> None:
     point = images.point(0).astype(np.float32).astype(np.float64)
     ball = Ball("linf", point, 0.0, -1.0, 1.0, grid=Grid(1 / 127.5, -1.0))
     started = time.monotonic()
-    result = find_smallest(network, ball, int(images.labels[0]), timeout=1.5)
+    result = smallest(network, ball, int(images.labels[0]), timeout=1.5)
     assert time.monotonic() - started < 4
     assert result.certified is not None
     assert result.falsified is None or result.certified < result.falsified
@@ -215,13 +216,13 @@ def test_the_time_limit_is_kept_and_the_interval_stays() -> None:
 )
 def test_distances_that_are_not_whole_numbers_are_refused(ball: Ball, words: str) -> None:
     with pytest.raises(InputError, match=words):
-        find_smallest(SUM, ball, 0)
+        smallest(SUM, ball, 0)
 
 
 @pytest.mark.parametrize(("within", "minimum"), [(9.0, 1), (4.0, 2), (3.0, 3), (2.0, None)])
 def test_inputs_that_change_little_need_more_of_them(within: float, minimum: int | None) -> None:
     # Real inputs: each one adds at most `within` to the sum.
-    result = find_smallest(SUM, L0Ball(np.zeros(3), 0, 0.0, 9.0, within=within), 0, timeout=20)
+    result = smallest(SUM, L0Ball(np.zeros(3), 0, 0.0, 9.0, within=within), 0, timeout=20)
     assert result.minimum == minimum
     assert result.is_closed
     assert result.certified == (3 if minimum is None else minimum - 1)
@@ -277,7 +278,7 @@ def test_the_certificate_is_that_of_the_last_proof(tmp_path: Path) -> None:
 def test_the_certificate_of_the_lower_side_is_accepted(norm: Any, tmp_path: Path) -> None:
     path = tmp_path / "proof.bnncert"
     ball = integers(norm)
-    result = find_smallest(SUM, ball, 0, timeout=20, certificate=path)
+    result = smallest(SUM, ball, 0, timeout=20, certificate=path)
     assert result.minimum == MINIMA[norm]
     assert (result.certificate, result.no_certificate) == (str(path), "")
     report = check_certificate(path, SUM)
@@ -286,7 +287,7 @@ def test_the_certificate_of_the_lower_side_is_accepted(norm: Any, tmp_path: Path
     # The certificate of a search that goes on is that of its certified side, too.
     again = tmp_path / "again.bnncert"
     known = Known(result.certified)
-    find_smallest(SUM, ball, 0, timeout=20, certificate=again, known=known)
+    smallest(SUM, ball, 0, timeout=20, certificate=again, known=known)
     assert check_certificate(again, SUM).statement == report.statement
 
 
@@ -306,7 +307,7 @@ def test_the_certificate_gets_all_the_time_that_is_left(
 
     monkeypatch.setattr(writing, "write_proof", write)
     path = tmp_path / "proof.bnncert"
-    result = find_smallest(SUM, integers("l1"), 0, timeout=20, certificate=path)
+    result = smallest(SUM, integers("l1"), 0, timeout=20, certificate=path)
     assert (result.certificate, result.no_certificate) == (str(path), "")
     assert result.minimum == MINIMA["l1"]
     assert check_certificate(path, SUM).verdict == "robust"

@@ -17,8 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
-from bnncert import REGISTRY, Options
+from bnncert import Options
 from bnncert.deadline import Deadline
+from bnncert.engine.methods import REGISTRY
 from bnncert.engine.methods.strict_search import time_for_strict
 from bnncert.problem.vnnlib import parse_vnnlib
 from tests.brute_force import TinyNetwork, TinyQuestion, last_layers_at, scores_of
@@ -124,7 +125,7 @@ def test_no_strict_search_when_it_is_not_wanted_or_stated_by_the_question() -> N
         "(declare-const X_0 Real) (declare-const Y_0 Real) (declare-const Y_1 Real)"
         "(assert (>= X_0 -1)) (assert (<= X_0 0)) (assert (<= Y_0 Y_1))"
     )
-    result = bnncert.verify_specification(question.network, query)
+    result = bnncert.verify(question.network, query)
     assert result.vnncomp_word == "sat" and "strict" not in result.account.stages
     assert result.counterexample is not None and "tie" not in result.counterexample.to_dict()
 
@@ -217,7 +218,7 @@ def test_the_smallest_perturbation_has_a_strict_witness_if_there_is_one() -> Non
         for point in product((-0.5, 0.0, 0.5), repeat=2)
     }
     assert scores[-0.5, 0.0] == 0 and scores[0.0, -0.5] == -2 and scores[0.0, 0.0] == 2
-    found = bnncert.find_smallest(net.build(), ball, 0)
+    found = bnncert.smallest(net.build(), ball, 0)
     assert found.minimum == 1 and found.witness is not None
     assert not found.witness.tie and found.witness.value < 0
 

@@ -19,7 +19,7 @@ import bnncert
 from bnncert.deadline import Deadline
 from bnncert.engine.search.box_splitting import BoxSplitter
 from bnncert.kernel import check
-from bnncert.problem import Ties
+from bnncert.problem import Ties, robustness
 from bnncert.regions import ImageUnion
 from tests.brute_force import TinyNetwork, TinyQuestion, reachable_last_layers, scores_of
 from tests.every_mode import few
@@ -164,7 +164,7 @@ def test_splitting_agrees_with_brute_force_on_boxes() -> None:
     @few(40)
     @given(question=questions("box"))
     def check(question: TinyQuestion) -> None:
-        problem = bnncert.robustness(question.network, question.region, question.label)
+        problem = robustness(question.network, question.region, question.label)
         answer = BoxSplitter(problem).run(200, Deadline())
         if answer.is_proved:
             assert question.expected() == "robust"

@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 
 import bnncert
-from bnncert import Ball, Box, Counterexample, InputError, Network, Options, Result, TargetResult
+from bnncert import Ball, Box, Counterexample, InputError, Network, Options
 from bnncert.deadline import Deadline
-from bnncert.engine.verdict import VNNCOMP_WORD, merge, overall_status
+from bnncert.engine.verdict import VNNCOMP_WORD, Result, TargetResult, merge, overall_status
 from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.problem import robustness
 from bnncert.problem.vnnlib import parse_vnnlib
+from bnncert.questions.solving import solve
 
 #: Scores by pattern: (+,+) 3, 0, 0.5; (-,+) 1, 2, -1.5; (+,-) 1, -2, 2.5; (-,-) -1, 0, 0.5.
 WEIGHTS = (np.array([[1, 1], [1, -1]]), np.array([[1, 1], [-1, 1], [1, -1]]))
@@ -59,12 +61,12 @@ def without_times(tree: Any) -> Any:
 
 def test_answers_are_frozen(diamond: Network) -> None:
     specification = parse_vnnlib(f"{DECLARATIONS}(assert {box_query((0, 2), (-1, 1))})")
-    problem = bnncert.robustness(diamond, ball(0.6), 0)
+    problem = robustness(diamond, ball(0.6), 0)
     answers = [
         bnncert.verify(diamond, ball(0.6), 0),
         bnncert.bound(diamond, ball(0.6), 0, method="milp"),
-        bnncert.verify_specification(diamond, specification),
-        bnncert.solve([problem], "milp", None, None, None, check_centre=True),
+        bnncert.verify(diamond, specification),
+        solve([problem], "milp", None, None, None, check_centre=True),
     ]
     for answer in answers:
         assert isinstance(answer, Result)
@@ -168,16 +170,16 @@ def test_bounds_without_a_value_become_null() -> None:
 def test_an_empty_query_is_robust(diamond: Network) -> None:
     empty = parse_vnnlib(f"{DECLARATIONS}(assert {box_query((1, 0), (0, 1))})")
     assert empty.disjuncts == ()
-    result = bnncert.verify_specification(diamond, empty)
+    result = bnncert.verify(diamond, empty)
     assert (result.status, result.targets, result.counterexample) == ("robust", (), None)
-    assert bnncert.solve([], "milp", None, None, None, check_centre=True).status == "robust"
+    assert solve([], "milp", None, None, None, check_centre=True).status == "robust"
 
 
 def test_a_query_over_two_boxes_fails_in_the_second(diamond: Network) -> None:
     # Class 1 beats class 0 only where x0 + x1 < 0: in the second box, everywhere.
     robust, failing = box_query((1, 2), (-0.5, 0.5)), box_query((0.5, 1), (-3, -2))
     both = parse_vnnlib(f"{DECLARATIONS}(assert (or {robust} {failing}))")
-    result = bnncert.verify_specification(diamond, both)
+    result = bnncert.verify(diamond, both)
     assert result.status == "not_robust"
     assert [t.status for t in result.targets] == ["robust", "not_robust"]
     assert result.counterexample is not None
@@ -186,14 +188,14 @@ def test_a_query_over_two_boxes_fails_in_the_second(diamond: Network) -> None:
         list(map(Fraction, result.counterexample.scores.tolist())),
     )
     one = parse_vnnlib(f"{DECLARATIONS}(assert {robust})")
-    assert bnncert.verify_specification(diamond, one).status == "robust"
+    assert bnncert.verify(diamond, one).status == "robust"
 
 
 @pytest.mark.parametrize("method", ["auto", "milp", "attack", "sample"])
 def test_a_query_may_fix_an_input_at_zero(diamond: Network, method: str) -> None:
     # On x1 = 0 both neurons have the sign of x0: for x0 < 0 class 1 wins with 0 over -1.
     text = f"{DECLARATIONS}(assert {box_query((-0.25, 1), (0, 0))})"
-    result = bnncert.verify_specification(
+    result = bnncert.verify(
         diamond, parse_vnnlib(text), method=method, options=Options(samples=100, restarts=8)
     )
     assert result.status == "not_robust"
@@ -206,9 +208,7 @@ def test_a_query_may_fix_an_input_at_zero(diamond: Network, method: str) -> None
 def test_a_query_that_nothing_satisfies_is_never_sat(diamond: Network, method: str) -> None:
     # Only the formula knows that the bounds exclude each other, and it has no outputs at all.
     text = "(assert (< X_0 0.5))(assert (>= X_0 0.5))(assert (>= X_1 1))(assert (<= X_1 2))"
-    result = bnncert.verify_specification(
-        diamond, parse_vnnlib(DECLARATIONS + text), method=method, timeout=0.5
-    )
+    result = bnncert.verify(diamond, parse_vnnlib(DECLARATIONS + text), method=method, timeout=0.5)
     assert result.status != "not_robust"
     assert result.counterexample is None
 
@@ -216,7 +216,7 @@ def test_a_query_that_nothing_satisfies_is_never_sat(diamond: Network, method: s
 def test_candidates_that_do_not_replay_are_noted(diamond: Network) -> None:
     # Y_0 is 3 all over the box, but the query wants more than 3.
     text = "(assert (>= X_0 0.5))(assert (<= X_0 1))(assert (= X_1 0.25))(assert (> Y_0 3))"
-    result = bnncert.verify_specification(
+    result = bnncert.verify(
         diamond, parse_vnnlib(DECLARATIONS + text), method="sample", options=Options(samples=8)
     )
     assert result.status == "unknown"

@@ -23,9 +23,13 @@ from tests.random_shapes import convolution, pooling
 import bnncert
 from benchmarks.soundness.part import Outcome
 from benchmarks.soundness.small_limits import small_limits
-from bnncert import REGISTRY, Options
+from bnncert import Options
+from bnncert.engine.methods import REGISTRY
+from bnncert.engine.verdict import Result
 from bnncert.kernel import RejectedError, UnreadableError, check
+from bnncert.problem import robustness
 from bnncert.proofs.request import CertificateRequest
+from bnncert.questions.solving import solve
 
 NUMBER = 3000
 
@@ -51,10 +55,10 @@ def case(seed: int, number: int) -> Outcome:
     region = _random_region(rng, network.inputs)
     label = int(np.argmax(network.evaluate(region.center)))
     ties: Any = str(rng.choice(["violation", "robust"]))
-    problem = bnncert.robustness(network, region, label, "all", ties)
+    problem = robustness(network, region, label, "all", ties)
     tally: Counter[str] = Counter()
     wrong: list[str] = []
-    results: dict[str, bnncert.Result] = {}
+    results: dict[str, Result] = {}
     for method in METHODS:
         if region.norm not in REGISTRY.make(method).regions.split(", "):
             continue
@@ -72,7 +76,7 @@ def case(seed: int, number: int) -> Outcome:
 
 def _answer(
     rng: np.random.Generator, problem: bnncert.Problem, network: bnncert.Network, method: str
-) -> tuple[bnncert.Result, str]:
+) -> tuple[Result, str]:
     """Return an answer, and what the checker has against its certificate."""
     mode: Any = str(rng.choice(["feasibility", "optimum"]))
     seconds = ATTACK_SECONDS if method == "attack" else SECONDS
@@ -83,9 +87,7 @@ def _answer(
             request = CertificateRequest(path, network)
         with small_limits(rng) if rng.random() < SMALL else nullcontext():
             options = Options(mode=mode, **WORK)  # type: ignore[arg-type]
-            result = bnncert.solve(
-                [problem], method, seconds, options, check_centre=False, request=request
-            )
+            result = solve([problem], method, seconds, options, check_centre=False, request=request)
         if result.certificate is not None:
             try:
                 check(path, network)
@@ -94,7 +96,7 @@ def _answer(
     return result, ""
 
 
-def _contradictions(results: dict[str, bnncert.Result]) -> list[str]:
+def _contradictions(results: dict[str, Result]) -> list[str]:
     """Return one line for each pair of answers that cannot both be right."""
     found = []
     for first, one in results.items():

@@ -29,10 +29,13 @@ from tests.random_shapes import SHAPES, ShapedQuestion, random_shaped_question, 
 import bnncert
 from benchmarks.soundness.part import Outcome
 from benchmarks.soundness.small_limits import OF_CHECKER, small_limits
-from bnncert import REGISTRY, Options
+from bnncert import Options
+from bnncert.engine.methods import REGISTRY
+from bnncert.engine.verdict import Result
 from bnncert.kernel import RejectedError, UnreadableError, check
 from bnncert.problem.float32 import float32_network
 from bnncert.proofs.request import CertificateRequest
+from bnncert.questions.solving import solve
 
 NUMBER = 50_000
 
@@ -129,7 +132,7 @@ def case(seed: int, number: int) -> Outcome:
     return Outcome(ANSWERS, dict(tally), tuple(wrong))
 
 
-def _off_grid(shaped: ShapedQuestion, result: bnncert.Result) -> list[str]:
+def _off_grid(shaped: ShapedQuestion, result: Result) -> list[str]:
     """Return what is wrong if a counterexample is not on the grid."""
     point = result.counterexample
     if shaped.on_grid is None or point is None:
@@ -138,9 +141,7 @@ def _off_grid(shaped: ShapedQuestion, result: bnncert.Result) -> list[str]:
     return [] if exact in shaped.points else [f"the counterexample {exact} is not on the grid"]
 
 
-def _answer(
-    rng: np.random.Generator, question: Question, ask: Ask, way: Way
-) -> tuple[bnncert.Result, str]:
+def _answer(rng: np.random.Generator, question: Question, ask: Ask, way: Way) -> tuple[Result, str]:
     """Return an answer, and what the checker has against its certificate."""
     limits = small_limits(rng) if way.small else nullcontext()
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
@@ -150,7 +151,7 @@ def _answer(
         if rng.random() < CERTIFICATE:
             request = CertificateRequest(path, question.network, way.arithmetic)
         with limits:
-            result = bnncert.solve(
+            result = solve(
                 [ask.problem],
                 way.method,
                 way.limit,
@@ -207,7 +208,7 @@ def _random_limit(rng: np.random.Generator, method: str) -> float | None:
     return ENOUGH if method in COMPLETE else None
 
 
-def _word(ask: Ask, way: Way, result: bnncert.Result) -> str:
+def _word(ask: Ask, way: Way, result: Result) -> str:
     """Return the status as it is counted: an undecided answer of a complete method stands out."""
     if result.status in ("robust", "not_robust"):
         return result.status

@@ -17,7 +17,8 @@ from tests.tiny_convolutions import random_question
 import bnncert
 from benchmarks.soundness.part import Outcome
 from benchmarks.soundness.small_limits import small_limits
-from bnncert import REGISTRY, Options
+from bnncert import Options
+from bnncert.engine.methods import REGISTRY
 
 NUMBER = 10_000
 

@@ -17,6 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 import bnncert
+from bnncert.engine.verdict import Result
+from bnncert.problem import Target, output_polytope, robustness, score_objective
+from bnncert.questions.solving import solve
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -77,14 +80,14 @@ def never_clear(network: bnncert.Network, region: bnncert.Region) -> bnncert.Pro
     target, a conjunction.  With score_k - score_0 as objectives a tie counts as a violation.
     """
     objectives = tuple(
-        bnncert.score_objective(
+        score_objective(
             network,
             {turn: Fraction(1), CLEAR: Fraction(-1)},
             name=f"{ADVISORIES[turn]} - {ADVISORIES[CLEAR]}",
         )
         for turn in (WEAK_LEFT, WEAK_RIGHT, STRONG_LEFT, STRONG_RIGHT)
     )
-    return bnncert.Problem(network, region, (bnncert.Target("clear of conflict", objectives),))
+    return bnncert.Problem(network, region, (Target("clear of conflict", objectives),))
 
 
 def strong_scores_at_most(
@@ -93,7 +96,7 @@ def strong_scores_at_most(
     """Return the problem "both strong advisories score at most `limit` in the region"."""
     matrix = np.zeros((2, network.classes))
     matrix[0, STRONG_LEFT] = matrix[1, STRONG_RIGHT] = 1.0
-    return bnncert.output_polytope(network, region, matrix, [limit, limit])
+    return output_polytope(network, region, matrix, [limit, limit])
 
 
 def properties(network: bnncert.Network) -> tuple[Property, ...]:
@@ -126,12 +129,12 @@ def properties(network: bnncert.Network) -> tuple[Property, ...]:
         Property(
             "B1",
             "from 6000 m, where the policy has no alerts: clear of conflict",
-            bnncert.robustness(network, encounter_box(distance=(6000.0, 8000.0)), CLEAR),
+            robustness(network, encounter_box(distance=(6000.0, 8000.0)), CLEAR),
         ),
         Property(
             "B2",
             "from 7000 m: clear of conflict",
-            bnncert.robustness(network, encounter_box(distance=(7000.0, 8000.0)), CLEAR),
+            robustness(network, encounter_box(distance=(7000.0, 8000.0)), CLEAR),
         ),
         Property(
             "C",
@@ -141,9 +144,9 @@ def properties(network: bnncert.Network) -> tuple[Property, ...]:
     )
 
 
-def check(problem: bnncert.Problem, timeout: float = 60.0) -> bnncert.Result:
+def check(problem: bnncert.Problem, timeout: float = 60.0) -> Result:
     """Decide one property."""
-    return bnncert.solve([problem], "auto", timeout, None, None, check_centre=True)
+    return solve([problem], "auto", timeout, None, None, check_centre=True)
 
 
 def explain(found: bnncert.Counterexample) -> str:
@@ -158,7 +161,7 @@ def explain(found: bnncert.Counterexample) -> str:
     )
 
 
-def main() -> dict[str, bnncert.Result]:
+def main() -> dict[str, Result]:
     """Decide all properties, print what came out, and return it."""
     network = bnncert.load(HERE / "advisory.json")
     print(f"controller {'-'.join(map(str, network.sizes))}, ternary weights")

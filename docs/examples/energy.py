@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 import bnncert
+from bnncert.questions.polynomial_bound import network_input, score
 
 HERE = Path(__file__).resolve().parent
 
@@ -57,8 +58,8 @@ class Answer:
 
 def energy_margin(network: bnncert.Network) -> bnncert.Polynomial:
     """Return f = TOLERANCE + E(x) - E(y)."""
-    position, velocity = bnncert.network_input(0), bnncert.network_input(1)
-    later_position, later_velocity = bnncert.score(network, 0), bnncert.score(network, 1)
+    position, velocity = network_input(0), network_input(1)
+    later_position, later_velocity = score(network, 0), score(network, 1)
     before = (position * position + velocity * velocity) * 0.5
     after = (later_position * later_position + later_velocity * later_velocity) * 0.5
     return TOLERANCE + before - after

@@ -17,256 +17,94 @@ from typing import TYPE_CHECKING, Any
 
 from bnncert.version import __version__
 
-if TYPE_CHECKING:
-    from bnncert.engine.methods import REGISTRY, Method, Options
-    from bnncert.engine.relaxations.moments.polynomial import Polynomial
-    from bnncert.engine.verdict import Counterexample, Result, TargetResult
-    from bnncert.errors import (
-        BnncertError,
-        FormatError,
-        InputError,
-        OutsideDataBoxWarning,
-        UnsupportedModelError,
-    )
-    from bnncert.extras.training.train import TrainedNetwork, train
-    from bnncert.model.formats.file_content import Limits
-    from bnncert.model.layers import OutputLayer, ThresholdLayer
-    from bnncert.model.loading import from_torch, load
-    from bnncert.model.network import Network
-    from bnncert.problem import (
-        Objective,
-        Problem,
-        Target,
-        from_vnnlib,
-        output_polytope,
-        robustness,
-        score_objective,
-    )
-    from bnncert.problem.vnnlib import read_vnnlib
-    from bnncert.problem.vnnlib.query import Specification
-    from bnncert.questions.compare.compare import compare_networks
-    from bnncert.questions.compare.comparison_answer import NetworkComparison
-    from bnncert.questions.count.count import count
-    from bnncert.questions.count.count_answer import CountResult
-    from bnncert.questions.explain.explain import explain
-    from bnncert.questions.explain.explanation_answer import Explanation
-    from bnncert.questions.faults.fault_search import tolerated_faults
-    from bnncert.questions.faults.faults_answer import FaultsResult
-    from bnncert.questions.polynomial_bound import (
-        PolynomialBound,
-        bound_polynomial,
-        last_sign,
-        network_input,
-        score,
-    )
-    from bnncert.questions.progress_bar import progress_bar
-    from bnncert.questions.radius import find_radius
-    from bnncert.questions.radius_answer import RadiusResult
-    from bnncert.questions.relations.input_pair import InputPair
-    from bnncert.questions.relations.relation_answer import RelationResult
-    from bnncert.questions.relations.relations import check_fair, check_monotone
-    from bnncert.questions.smallest.smallest import SmallestResult, find_smallest
-    from bnncert.questions.solving import solve
-    from bnncert.questions.verify import bound, verify, verify_specification
-    from bnncert.regions import (
-        Ball,
-        Box,
-        Brightness,
-        BrightnessSteps,
-        Contrast,
-        Grid,
-        ImageShift,
-        L0Ball,
-        Patch,
-        Polytope,
-        Region,
-    )
-    from bnncert.report.overview import ResultsOverview, read_results
-
-
-__all__ = [
-    "Ball",
-    "BnncertError",
-    "Box",
-    "Brightness",
-    "BrightnessSteps",
-    "Contrast",
-    "CountResult",
-    "Counterexample",
-    "Explanation",
-    "FaultsResult",
-    "FormatError",
-    "Grid",
-    "ImageShift",
-    "InputError",
-    "InputPair",
-    "L0Ball",
-    "Limits",
-    "Method",
-    "Network",
-    "NetworkComparison",
-    "Objective",
-    "Options",
-    "OutputLayer",
-    "OutsideDataBoxWarning",
-    "Patch",
-    "Polynomial",
-    "PolynomialBound",
-    "Polytope",
-    "Problem",
-    "REGISTRY",
-    "RadiusResult",
+#: The public names by module.  They are imported on use, because all of them take a second.
+_MODULES = {
+    "engine.answer": "Answer Interrupted",
+    "engine.methods": "Options",
+    "engine.relaxations.moments.polynomial": "Polynomial",
+    "engine.verdict": "Counterexample",
+    "errors": "BnncertError FormatError InputError OutsideDataBoxWarning UnsupportedModelError",
+    "extras.training.train": "train",
+    "kernel": "check",
+    "model.formats.file_content": "Limits",
+    "model.loading": "from_torch load",
+    "model.network": "Network",
+    "problem": "Objective Problem",
+    "problem.vnnlib": "read_vnnlib",
+    "problem.vnnlib.query": "Specification",
+    "questions.compare.compare": "compare_networks",
+    "questions.count.count": "count",
+    "questions.explain.explain": "explain",
+    "questions.faults.fault_search": "tolerated_faults",
+    "questions.polynomial_bound": "bound_polynomial",
+    "questions.progress_bar": "progress_bar",
+    "questions.radius": "radius",
+    "questions.relations.relations": "check_fair check_monotone",
+    "questions.smallest.smallest": "smallest",
+    "questions.verify": "bound verify",
+    "regions": "Ball Box Brightness BrightnessSteps Contrast Grid ImageShift L0Ball Patch Polytope "
     "Region",
-    "RelationResult",
-    "Result",
-    "ResultsOverview",
-    "SmallestResult",
-    "Specification",
-    "Target",
-    "TargetResult",
-    "ThresholdLayer",
-    "TrainedNetwork",
-    "UnsupportedModelError",
-    "__version__",
-    "bound",
-    "bound_polynomial",
-    "check_fair",
-    "check_monotone",
-    "compare_networks",
-    "count",
-    "explain",
-    "find_radius",
-    "find_smallest",
-    "from_torch",
-    "from_vnnlib",
-    "last_sign",
-    "load",
-    "network_input",
-    "output_polytope",
-    "progress_bar",
-    "read_results",
-    "read_vnnlib",
-    "robustness",
-    "score",
-    "score_objective",
-    "solve",
-    "tolerated_faults",
-    "train",
-    "verify",
-    "verify_specification",
-]
-
-#: The modules that define the names above.  They are imported on use, because importing all of
-#: them takes a second.
-_HOMES = {
-    "bnncert.engine.methods": (
-        "REGISTRY",
-        "Method",
-        "Options",
-    ),
-    "bnncert.engine.relaxations.moments.polynomial": ("Polynomial",),
-    "bnncert.engine.verdict": (
-        "Counterexample",
-        "Result",
-        "TargetResult",
-    ),
-    "bnncert.errors": (
-        "BnncertError",
-        "FormatError",
-        "InputError",
-        "OutsideDataBoxWarning",
-        "UnsupportedModelError",
-    ),
-    "bnncert.extras.training.train": (
-        "TrainedNetwork",
-        "train",
-    ),
-    "bnncert.model.formats.file_content": ("Limits",),
-    "bnncert.model.layers": (
-        "OutputLayer",
-        "ThresholdLayer",
-    ),
-    "bnncert.model.loading": (
-        "from_torch",
-        "load",
-    ),
-    "bnncert.model.network": ("Network",),
-    "bnncert.problem": (
-        "Objective",
-        "Problem",
-        "Target",
-        "from_vnnlib",
-        "output_polytope",
-        "robustness",
-        "score_objective",
-    ),
-    "bnncert.problem.vnnlib.query": ("Specification",),
-    "bnncert.problem.vnnlib": ("read_vnnlib",),
-    "bnncert.questions.compare.compare": ("compare_networks",),
-    "bnncert.questions.compare.comparison_answer": ("NetworkComparison",),
-    "bnncert.questions.count.count": ("count",),
-    "bnncert.questions.count.count_answer": ("CountResult",),
-    "bnncert.questions.explain.explain": ("explain",),
-    "bnncert.questions.explain.explanation_answer": ("Explanation",),
-    "bnncert.questions.faults.fault_search": ("tolerated_faults",),
-    "bnncert.questions.faults.faults_answer": ("FaultsResult",),
-    "bnncert.questions.polynomial_bound": (
-        "PolynomialBound",
-        "bound_polynomial",
-        "last_sign",
-        "network_input",
-        "score",
-    ),
-    "bnncert.questions.progress_bar": ("progress_bar",),
-    "bnncert.questions.radius": ("find_radius",),
-    "bnncert.questions.radius_answer": ("RadiusResult",),
-    "bnncert.questions.relations.input_pair": ("InputPair",),
-    "bnncert.questions.relations.relation_answer": ("RelationResult",),
-    "bnncert.questions.relations.relations": (
-        "check_fair",
-        "check_monotone",
-    ),
-    "bnncert.questions.smallest.smallest": (
-        "SmallestResult",
-        "find_smallest",
-    ),
-    "bnncert.questions.solving": ("solve",),
-    "bnncert.questions.verify": (
-        "bound",
-        "verify",
-        "verify_specification",
-    ),
-    "bnncert.regions": (
-        "Ball",
-        "Box",
-        "Brightness",
-        "BrightnessSteps",
-        "Contrast",
-        "Grid",
-        "ImageShift",
-        "L0Ball",
-        "Patch",
-        "Polytope",
-        "Region",
-    ),
-    "bnncert.report.overview": (
-        "ResultsOverview",
-        "read_results",
-    ),
+    "report.overview": "read_results",
 }
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+__all__ = ["__version__", *sorted(_HOMES)]
 
-if not TYPE_CHECKING:
+if TYPE_CHECKING:
+    from bnncert.engine.answer import Answer as Answer
+    from bnncert.engine.answer import Interrupted as Interrupted
+    from bnncert.engine.methods import Options as Options
+    from bnncert.engine.relaxations.moments.polynomial import Polynomial as Polynomial
+    from bnncert.engine.verdict import Counterexample as Counterexample
+    from bnncert.errors import BnncertError as BnncertError
+    from bnncert.errors import FormatError as FormatError
+    from bnncert.errors import InputError as InputError
+    from bnncert.errors import OutsideDataBoxWarning as OutsideDataBoxWarning
+    from bnncert.errors import UnsupportedModelError as UnsupportedModelError
+    from bnncert.extras.training.train import train as train
+    from bnncert.kernel import check as check
+    from bnncert.model.formats.file_content import Limits as Limits
+    from bnncert.model.loading import from_torch as from_torch
+    from bnncert.model.loading import load as load
+    from bnncert.model.network import Network as Network
+    from bnncert.problem import Objective as Objective
+    from bnncert.problem import Problem as Problem
+    from bnncert.problem.vnnlib import read_vnnlib as read_vnnlib
+    from bnncert.problem.vnnlib.query import Specification as Specification
+    from bnncert.questions.compare.compare import compare_networks as compare_networks
+    from bnncert.questions.count.count import count as count
+    from bnncert.questions.explain.explain import explain as explain
+    from bnncert.questions.faults.fault_search import tolerated_faults as tolerated_faults
+    from bnncert.questions.polynomial_bound import bound_polynomial as bound_polynomial
+    from bnncert.questions.progress_bar import progress_bar as progress_bar
+    from bnncert.questions.radius import radius as radius
+    from bnncert.questions.relations.relations import check_fair as check_fair
+    from bnncert.questions.relations.relations import check_monotone as check_monotone
+    from bnncert.questions.smallest.smallest import smallest as smallest
+    from bnncert.questions.verify import bound as bound
+    from bnncert.questions.verify import verify as verify
+    from bnncert.regions import Ball as Ball
+    from bnncert.regions import Box as Box
+    from bnncert.regions import Brightness as Brightness
+    from bnncert.regions import BrightnessSteps as BrightnessSteps
+    from bnncert.regions import Contrast as Contrast
+    from bnncert.regions import Grid as Grid
+    from bnncert.regions import ImageShift as ImageShift
+    from bnncert.regions import L0Ball as L0Ball
+    from bnncert.regions import Patch as Patch
+    from bnncert.regions import Polytope as Polytope
+    from bnncert.regions import Region as Region
+    from bnncert.report.overview import read_results as read_results
+else:
 
     def __getattr__(name: str) -> Any:
         """Import a name of the API or a module when it is used for the first time."""
-        if name in _HOME_OF:
-            value = getattr(importlib.import_module(_HOME_OF[name]), name)
+        if name in _HOMES:
+            value = getattr(importlib.import_module(f"bnncert.{_HOMES[name]}"), name)
             globals()[name] = value
             return value
         if not name.startswith("_"):
-            module = f"{__name__}.{name}"
+            module = f"bnncert.{name}"
             try:
                 return importlib.import_module(module)
             except ModuleNotFoundError as error:
@@ -275,4 +113,4 @@ if not TYPE_CHECKING:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        return sorted(__all__)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-import bnncert
+from bnncert.engine.methods import REGISTRY, Method
 from tests.cli.diamond import DIAMOND, Run, assert_replays, read_json
 
 
-@pytest.mark.parametrize("method", [m for m in bnncert.REGISTRY.all() if m.available()])
+@pytest.mark.parametrize("method", [m for m in REGISTRY.all() if m.available()])
 def test_every_method_bounds_the_margin_it_promises_to(
-    folder: Path, run: Run, method: type[bnncert.Method]
+    folder: Path, run: Run, method: type[Method]
 ) -> None:
     # Within 0.6 of (1, 0) all patterns but (-,-) occur: min margins -1 and -1.5.
     question = ("--input", "x.npy", "--radius", "0.6", "--method", method.name)

@@ -155,7 +155,7 @@ def test_the_answers_before_an_interrupt_are_in_the_json(
     images: Path, run: Run, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     module = importlib.import_module(f"bnncert.cli.{command}")
-    name = {"verify": "verify_api", "radius": "find_radius"}[command]
+    name = {"verify": "verify_api", "radius": "radius_api"}[command]
     ask, asked = getattr(module, name), []
 
     def interrupted(*arguments: Any, **options: Any) -> Any:

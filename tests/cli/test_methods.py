@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import bnncert
+from bnncert.engine.methods import REGISTRY
 from tests.cli.diamond import Run
 
 
@@ -10,5 +10,5 @@ def test_methods_lists_every_method(run: Run) -> None:
     answer = run("methods")
     assert answer.code == 0
     first = [line.split(" ")[0] for line in answer.out.splitlines()]
-    for method in bnncert.REGISTRY.all():
+    for method in REGISTRY.all():
         assert method.name in first

@@ -20,6 +20,7 @@ import pytest
 from PIL import Image
 
 import bnncert
+from bnncert.engine.verdict import Result
 from bnncert.model.bundled import load_demo_images
 from tests.brute_force import TinyNetwork
 from tests.cli.diamond import (
@@ -364,7 +365,7 @@ def test_the_number_of_processes_reaches_the_methods(
     seen = []
     ask = bnncert.verify
 
-    def verify(*arguments: Any, options: bnncert.Options, **others: Any) -> bnncert.Result:
+    def verify(*arguments: Any, options: bnncert.Options, **others: Any) -> Result:
         seen.append(options.processes)
         return ask(*arguments, options=options, **others)
 

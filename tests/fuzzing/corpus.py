@@ -20,6 +20,7 @@ from bnncert.extras.training.datasets import load_dataset
 from bnncert.extras.vnncomp.category import read_instances
 from bnncert.model.formats.inputs import pick_point, read_array
 from bnncert.model.formats.labels import read_labels
+from bnncert.problem import from_vnnlib
 from bnncert.report.csv_export import write_csv
 from bnncert.report.latex_export import write_latex
 from bnncert.report.page import write_page
@@ -154,7 +155,7 @@ def _weights(path: Path) -> None:
 
 def _query(path: Path) -> None:
     query = bnncert.read_vnnlib(path)
-    bnncert.from_vnnlib(diamond(), query)
+    from_vnnlib(diamond(), query)
 
 
 def _point(path: Path) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import bnncert
 from bnncert.kernel import RejectedError, UnreadableError, check
 from bnncert.kernel.container import Section
+from bnncert.questions.explain.explanation_answer import Explanation
 from tests.brute_force import (
     TinyNetwork,
     is_reached,
@@ -30,7 +31,7 @@ from tests.random_questions import random_network
 
 def drawn(
     seed: int, sign_zero: str, ties: str, path: Path
-) -> tuple[TinyNetwork, bnncert.Explanation] | None:
+) -> tuple[TinyNetwork, Explanation] | None:
     """Return a network and an explanation with kept inputs, whose certificate is in a file."""
     rng = np.random.default_rng(seed)
     for _ in range(8):

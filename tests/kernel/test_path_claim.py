@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import bnncert
 from bnncert.kernel import RejectedError, UnreadableError, check
 from bnncert.kernel.container import read_sections
-from bnncert.problem import Ties
+from bnncert.problem import Ties, robustness
 from bnncert.proofs.claims import write_claim, write_path
 from bnncert.regions import ImagePath
 from tests.brute_force import is_reached, last_layers_at, rival_target, scores_of
@@ -47,7 +47,7 @@ def test_a_claim_is_accepted_if_and_only_if_it_is_true(tmp_path: Path) -> None:
         path, network = question.region, question.network
         assert isinstance(path, ImagePath)
         ties: Literal["violation", "robust"] = data.draw(st.sampled_from(get_args(Ties)))
-        problem = bnncert.robustness(network, path, question.label, "all", ties)
+        problem = robustness(network, path, question.label, "all", ties)
         write_path(file, problem, network, None)
         is_true = question.expected(ties) == "robust"
         assert (verdict(file, network) == "robust") == is_true

@@ -12,6 +12,7 @@ from hypothesis import given
 import bnncert
 from bnncert.kernel import check
 from bnncert.kernel.container import Section, read_sections
+from bnncert.problem import robustness
 from bnncert.proofs.claims import write_union
 from bnncert.regions import ImageUnion
 from bnncert.regions.boxed_image import BoxedImage
@@ -42,7 +43,7 @@ def test_a_robust_claim_without_parts_is_accepted_only_if_it_is_true(tmp_path: P
     def agree(question: UnionBruteForce) -> None:
         union, network = question.region, question.network
         assert isinstance(union, ImageUnion)
-        problem = bnncert.robustness(network, union.hull(0), question.label)
+        problem = robustness(network, union.hull(0), question.label)
         write_union(file, problem, union, network, {})
         is_true = question.expected() == "robust"
         is_accepted = verdict(file, network) == "robust"

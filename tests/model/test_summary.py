@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import bnncert
+from bnncert.problem import robustness
 
 
 def network(hidden: int = 1) -> bnncert.Network:
@@ -58,7 +59,7 @@ def test_problems_and_results() -> None:
     made = network()
     ball = bnncert.Ball("linf", np.zeros(3), 0.1)
     label = int(made.classify(np.zeros(3))[0])
-    problem = bnncert.robustness(made, ball, label)
+    problem = robustness(made, ball, label)
     assert repr(problem) == (
         f"Problem({made!r}, {ball!r}, label {label}, 1 target (class {1 - label}))"
     )

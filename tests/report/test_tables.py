@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from bnncert import Network, Result, TargetResult
+from bnncert import Network
+from bnncert.engine.verdict import Result, TargetResult
 from bnncert.report.tables import (
     methods_table,
     network_table,

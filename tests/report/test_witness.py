@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bnncert import Counterexample, Result
+from bnncert import Counterexample
+from bnncert.engine.verdict import Result
 from bnncert.report.vnncomp_files import number_text, vnncomp_result, witness_text
 
 CASES = settings(max_examples=300, deadline=None, derandomize=True)

@@ -54,9 +54,9 @@ from bnncert.cli.unused import refuse_together, refuse_unread, refuse_without
 from bnncert.engine.answer import Interrupted
 from bnncert.errors import InputError
 from bnncert.problem import Ties
-from bnncert.questions.radius import find_radius
+from bnncert.questions.radius import radius as radius_api
 from bnncert.questions.radius_answer import RadiusResult
-from bnncert.questions.smallest.smallest import SmallestResult, find_smallest
+from bnncert.questions.smallest.smallest import SmallestResult, smallest
 from bnncert.regions import SHAPES, Ball, L0Ball
 from bnncert.report.summary import probe_table, radius_table, radius_texts
 from bnncert.results.radii import RadiusUnit
@@ -217,13 +217,13 @@ class _SearchSetup:
             shown = SmallestView(question, outputs.save_counterexample, about)
             known = None if outputs.resume is None else shown.known(outputs.resume)
             exact = partial(
-                find_smallest, network, ball, label, certificate=outputs.certificate, known=known
+                smallest, network, ball, label, certificate=outputs.certificate, known=known
             )
             return partial(exact, **common), shown
         # The l0 norm needs --exact.
         assert not isinstance(ball, L0Ball)
         interval = partial(
-            find_radius,
+            radius_api,
             *(network, ball.middle, label, ball.norm),
             clip_lo=ball.clip_lo,
             clip_hi=ball.clip_hi,

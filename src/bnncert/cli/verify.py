@@ -59,7 +59,6 @@ from bnncert.problem.float32 import Arithmetic
 from bnncert.problem.vnnlib import read_vnnlib
 from bnncert.problem.vnnlib.query import Specification
 from bnncert.questions.verify import verify as verify_api
-from bnncert.questions.verify import verify_specification
 from bnncert.regions import Change, Region
 from bnncert.report.picture import CounterexampleFile
 from bnncert.report.vnncomp_files import vnncomp_result
@@ -252,7 +251,7 @@ def _query(network: Network, model: Path, spec: Path) -> _Asked:
         network,
         f"{model.name}, {spec.name}",
         {"specification": str(spec)},
-        partial(verify_specification, network, specification),
+        partial(verify_api, network, specification),
         specification=specification,
     )
 

@@ -197,8 +197,9 @@ def score_objective(
     --------
     >>> from fractions import Fraction
     >>> import bnncert
+    >>> from bnncert.problem import score_objective
     >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
-    >>> bnncert.score_objective(net, {0: Fraction(1), 1: Fraction(-1)}, name="margin")
+    >>> score_objective(net, {0: Fraction(1), 1: Fraction(-1)}, name="margin")
     Objective(margin <= 0, 2 of 2 signs)
     """
     output = network.output

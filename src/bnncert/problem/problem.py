@@ -177,11 +177,13 @@ def robustness(
     Examples
     --------
     >>> import bnncert
+    >>> from bnncert.problem import robustness
+    >>> from bnncert.questions.solving import solve
     >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
-    >>> problem = bnncert.robustness(net, bnncert.Ball("linf", [0.5, 0], 0.2), label=0)
+    >>> problem = robustness(net, bnncert.Ball("linf", [0.5, 0], 0.2), label=0)
     >>> problem
     Problem(Network(2-2-2, <arrays>), Ball(linf, radius 0.2, 2 inputs), label 0, 1 target (class 1))
-    >>> bnncert.solve([problem], timeout=60).status
+    >>> solve([problem], timeout=60).status
     'robust'
     """
     if ties not in ("violation", "robust"):
@@ -258,10 +260,12 @@ def output_polytope(
     Both scores are at most 2:
 
     >>> import bnncert
+    >>> from bnncert.problem import output_polytope
+    >>> from bnncert.questions.solving import solve
     >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
     >>> ball = bnncert.Ball("linf", [0.5, 0], 0.2)
-    >>> problem = bnncert.output_polytope(net, ball, [[1, 0], [0, 1]], [2, 2])
-    >>> bnncert.solve([problem], timeout=60).status
+    >>> problem = output_polytope(net, ball, [[1, 0], [0, 1]], [2, 2])
+    >>> solve([problem], timeout=60).status
     'robust'
     """
     rows = np.atleast_2d(np.asarray(matrix, dtype=np.float64))

@@ -64,8 +64,8 @@ def network_input(index: int) -> Polynomial:
 
     Examples
     --------
-    >>> import bnncert
-    >>> print(1 - bnncert.network_input(0) * bnncert.network_input(1))
+    >>> from bnncert.questions.polynomial_bound import network_input
+    >>> print(1 - network_input(0) * network_input(1))
     1 - x0 x1
     """
     return Polynomial.affine({index: 1.0})
@@ -89,8 +89,9 @@ def last_sign(network: Network, neuron: int) -> Polynomial:
     Examples
     --------
     >>> import bnncert
+    >>> from bnncert.questions.polynomial_bound import last_sign
     >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
-    >>> print(bnncert.last_sign(net, 1))
+    >>> print(last_sign(net, 1))
     x3
     """
     return Polynomial.affine({network.inputs + neuron: 1.0})
@@ -119,8 +120,9 @@ def score(network: Network, index: int) -> Polynomial:
     Examples
     --------
     >>> import bnncert
+    >>> from bnncert.questions.polynomial_bound import score
     >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
-    >>> print(bnncert.score(net, 0))
+    >>> print(score(net, 0))
     x2 + x3
     """
     output = network.output
@@ -173,10 +175,11 @@ def bound_polynomial(
     The score is 2 and the input a at least 0.3 in this ball, so a^2 + score^2 is at least 4.09:
 
     >>> import bnncert
+    >>> from bnncert.questions.polynomial_bound import network_input, score
     >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
-    >>> a, score = bnncert.network_input(0), bnncert.score(net, 0)
+    >>> a, y = network_input(0), score(net, 0)
     >>> ball = bnncert.Ball("linf", [0.5, 0], 0.2)
-    >>> found = bnncert.bound_polynomial(net, ball, a * a + score * score, timeout=60)
+    >>> found = bnncert.bound_polynomial(net, ball, a * a + y * y, timeout=60)
     >>> round(found.lower, 3)
     4.09
     """

@@ -67,7 +67,7 @@ ATTACK_SLICE = 0.4
 STEPS_INWARD, CHECKS_INWARD = 64, 4
 
 
-def find_radius(
+def radius(
     network: Network,
     point: npt.ArrayLike,
     label: int,
@@ -133,7 +133,7 @@ def find_radius(
 
     >>> import bnncert
     >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
-    >>> found = bnncert.find_radius(net, [0.5, 0], label=0, clip_lo=-1, clip_hi=1, timeout=60)
+    >>> found = bnncert.radius(net, [0.5, 0], label=0, clip_lo=-1, clip_hi=1, timeout=60)
     >>> found.lower <= 0.25 < found.upper, found.gap < 0.003
     (True, True)
     """

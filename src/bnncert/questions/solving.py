@@ -83,10 +83,12 @@ def solve(
     Examples
     --------
     >>> import bnncert
+    >>> from bnncert.problem import output_polytope
+    >>> from bnncert.questions.solving import solve
     >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
     >>> ball = bnncert.Ball("linf", [0.5, 0], 0.2)
-    >>> at_most = [bnncert.output_polytope(net, ball, [[1, 0]], [limit]) for limit in (1, 2)]
-    >>> [bnncert.solve([problem], timeout=60).status for problem in at_most]
+    >>> at_most = [output_polytope(net, ball, [[1, 0]], [limit]) for limit in (1, 2)]
+    >>> [solve([problem], timeout=60).status for problem in at_most]
     ['not_robust', 'robust']
     """
     engine = REGISTRY.make(method)

@@ -26,8 +26,8 @@ from bnncert.regions import Ball, ImagePath, ImageUnion, Region
 
 def verify(
     network: Network,
-    region: Region,
-    label: int,
+    region: Region | Specification,
+    label: int | None = None,
     *,
     targets: Targets = "all",
     ties: Ties = "violation",
@@ -41,7 +41,7 @@ def verify(
     announce: Announce | None = None,
     strict: bool = True,
 ) -> Result:
-    """Decide whether every point of a region is classified as `label`.
+    """Decide whether every point of a region is classified as `label`, or a VNN-LIB query.
 
     Parameters
     ----------
@@ -50,9 +50,10 @@ def verify(
     region
         The inputs that count: a :class:`Ball`, :class:`L0Ball`, :class:`Box` or :class:`Polytope`,
         or a shape of change: :class:`Brightness`, :class:`BrightnessSteps`, :class:`Contrast`,
-        :class:`Patch` or :class:`ImageShift`.
+        :class:`Patch` or :class:`ImageShift`.  Or a query from :func:`read_vnnlib`, which states
+        the violation: "robust" is unsat and "not_robust" sat, see `vnncomp_word` of the result.
     label
-        The class that all of them should have.
+        The class that all of them should have; a query has no label, targets or ties.
     targets
         "all" adversarial classes, the "runner-up" only (the one with the highest score at the
         centre of the region, as in the paper), a class, or several classes.
@@ -90,7 +91,7 @@ def verify(
     InputError
         If an argument cannot be used: a label or target that the network does not have, a region of
         another size, an unknown method, an option outside its range, or a certificate that
-        would replace the network's file.
+        would replace the network's file or is about a query with several input regions.
     MissingExtraError
         If the method needs a package that is not installed.
     Interrupted
@@ -113,8 +114,28 @@ def verify(
     >>> result = bnncert.verify(net, bnncert.Ball("linf", [0.5, 0], 0.3), label=0, timeout=60)
     >>> result.status, result.counterexample.scores.tolist()
     ('not_robust', [0.0, 0.0])
+
+    Is there an input in the unit square at which score 1 is at least 1?
+
+    >>> from bnncert.problem.vnnlib import parse_vnnlib
+    >>> query = parse_vnnlib('''
+    ... (declare-const X_0 Real) (declare-const X_1 Real)
+    ... (declare-const Y_0 Real) (declare-const Y_1 Real)
+    ... (assert (>= X_0 0)) (assert (<= X_0 1)) (assert (>= X_1 0)) (assert (<= X_1 1))
+    ... (assert (>= Y_1 1))''')
+    >>> bnncert.verify(net, query, timeout=60).vnncomp_word
+    'unsat'
     """
     network = network.with_sign_zero(sign_zero)
+    if isinstance(region, Specification):
+        if label is not None:
+            raise InputError(f"label is {label}; a query has no label, it states its property")
+        return _verify_query(
+            *(network, region, sign_zero, arithmetic, method, timeout, options, progress),
+            *(certificate, announce),
+        )
+    if label is None:
+        raise InputError("label is missing: the class that all points of the region should have")
     _warn_outside(network, region)
     if isinstance(region, ImageUnion):
         _check_arithmetic(arithmetic)
@@ -139,59 +160,19 @@ def verify(
     )
 
 
-def verify_specification(
+def _verify_query(
     network: Network,
     specification: Specification,
-    *,
-    sign_zero: SignZero | None = None,
-    arithmetic: Arithmetic = "real",
-    method: str = "auto",
-    timeout: float | None = None,
-    options: Options | None = None,
-    progress: Progress | None = None,
-    certificate: str | os.PathLike[str] | None = None,
-    announce: Announce | None = None,
+    sign_zero: SignZero | None,
+    arithmetic: Arithmetic,
+    method: str,
+    timeout: float | None,
+    options: Options | None,
+    progress: Progress | None,
+    certificate: str | os.PathLike[str] | None,
+    announce: Announce | None,
 ) -> Result:
-    """Decide a VNN-LIB query, which states the violation: "robust" is unsat, "not_robust" sat.
-
-    Parameters
-    ----------
-    network
-        The network, with as many inputs and scores as the query declares.
-    specification
-        The query, from :func:`read_vnnlib`.
-    sign_zero, arithmetic, method, timeout, options, progress, certificate, announce
-        Those of :func:`verify`.
-
-    Returns
-    -------
-    Result
-        The answer; its `vnncomp_word` is "sat", "unsat", "unknown" or "timeout".
-
-    Raises
-    ------
-    InputError
-        As :func:`verify`; also if the query does not fit the network, or if a certificate is
-        requested for a query with several input regions.
-    MissingExtraError, Interrupted
-        As :func:`verify`.
-
-    Examples
-    --------
-    Is there an input in the unit square at which score 1 is at least score 0?
-
-    >>> import bnncert
-    >>> from bnncert.problem.vnnlib import parse_vnnlib
-    >>> net = bnncert.Network.from_arrays([[[1, 1]], [[1], [-1]]], [[0], [0, 0]])
-    >>> query = parse_vnnlib('''
-    ... (declare-const X_0 Real) (declare-const X_1 Real)
-    ... (declare-const Y_0 Real) (declare-const Y_1 Real)
-    ... (assert (>= X_0 0)) (assert (<= X_0 1)) (assert (>= X_1 0)) (assert (<= X_1 1))
-    ... (assert (>= Y_1 Y_0))''')
-    >>> bnncert.verify_specification(net, query, timeout=60).vnncomp_word
-    'unsat'
-    """
-    network = network.with_sign_zero(sign_zero)
+    """Decide a VNN-LIB query."""
     problems = tuple(
         replace(p, network=_executed(network, p.region, arithmetic))
         for p in from_vnnlib(network, specification)

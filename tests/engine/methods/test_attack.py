@@ -10,11 +10,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from bnncert import Ball, Box, Network, Options, Problem, Region, robustness, verify
+from bnncert import Ball, Box, Network, Options, Problem, Region, verify
 from bnncert.deadline import Deadline
 from bnncert.engine.methods import Context
 from bnncert.engine.methods.attack import Attack
 from bnncert.engine.replay import Replayer
+from bnncert.problem import robustness
 from tests.brute_force import TinyNetwork
 
 #: Class 0 wins iff x0 + x1 + x2 + x3 < 20.5.

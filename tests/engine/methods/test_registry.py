@@ -8,9 +8,10 @@ from typing import ClassVar
 import pytest
 from rich.console import Console
 
-from bnncert import REGISTRY, InputError, Method, Problem, TargetResult
-from bnncert.engine.methods import Context
+from bnncert import InputError, Problem
+from bnncert.engine.methods import REGISTRY, Context, Method
 from bnncert.engine.methods.base import Promise, Registry
+from bnncert.engine.verdict import TargetResult
 from bnncert.errors import MissingExtraError
 from bnncert.report import tables
 

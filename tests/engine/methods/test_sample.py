@@ -9,8 +9,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from bnncert import Ball, Box, Network, Options, Region, Result, bound, verify
+from bnncert import Ball, Box, Network, Options, Region, bound, verify
 from bnncert.engine.methods.sample import CHUNK
+from bnncert.engine.verdict import Result
 
 #: Class 0 wins iff x0 + x1 < 0; the margin is 2 or -2.
 HALF = Network.from_arrays([[[1, 1]], [[-1], [1]]], [[0.0], [0.0, 0.0]])

@@ -25,6 +25,7 @@ from bnncert.engine.search.warm_start import Frame, pair_keys
 from bnncert.engine.solvers.structured import solve_structured
 from bnncert.kernel import check
 from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.problem import robustness
 from tests.brute_force import true_margins
 from tests.engine.relaxations.reduced.test_coupling import any_case
 from tests.kernel.input_cuts import crossing
@@ -44,7 +45,7 @@ def root_of(problem: ReducedProblem) -> Restriction | None:
 def test_f_without_some_parts_is_never_above_f(data: st.DataObject) -> None:
     built = data.draw(tiny_networks()).build()
     region = data.draw(regions(data.draw(st.sampled_from(NORMS))))
-    objective = bnncert.robustness(built, region, 0).targets[0].objectives[0]
+    objective = robustness(built, region, 0).targets[0].objectives[0]
     problem = reduce_objective(presolve(built, region), objective)
     root = root_of(problem)
     if root is None or not 0 < root.free.size <= 10:
@@ -98,9 +99,7 @@ def test_parts_that_the_moments_need_come_back() -> None:
     network, data = load_demo_network(), load_demo_images()
     region = bnncert.Ball("linf", data.point(9), 0.5 / 127.5, -1.0, 1.0)
     objective = (
-        bnncert.robustness(network, region, int(data.labels[9]), "runner-up")
-        .targets[0]
-        .objectives[0]
+        robustness(network, region, int(data.labels[9]), "runner-up").targets[0].objectives[0]
     )
     problem = reduce_objective(presolve(network, region), objective)
     root, frame = root_of(problem), Frame.of(problem)

@@ -16,6 +16,8 @@ from bnncert import Options
 from bnncert.engine.search import node_patterns
 from bnncert.kernel import check
 from bnncert.kernel.proof import PATTERNS
+from bnncert.problem import robustness
+from bnncert.questions.solving import solve
 from tests.brute_force import TinyNetwork, TinyQuestion
 from tests.kernel.claims import unpack
 from tests.strategies import NORMS, questions
@@ -78,11 +80,11 @@ def test_variables_without_influence_do_not_make_patterns_impossible() -> None:
     matrix = [[-2.0, 0, -1, 2], [1, -2, -1, 2], [0, 2, 1, 0]]
     region = bnncert.Polytope(matrix, [6.0, 1.5, 2.0], [-2.0, -1, -1, 0], [0.0, 1, 1, 2])
     question = TinyQuestion(net, region, 2)
-    problem = bnncert.robustness(question.network, region, 2)
+    problem = robustness(question.network, region, 2)
     assert question.expected() == "not_robust"
     for mode in ("feasibility", "optimum"):
         options = Options(mode=mode, threads=1)  # type: ignore[arg-type]
         with ALWAYS:
-            result = bnncert.solve([problem], "bab", 60, options, check_centre=False)
+            result = solve([problem], "bab", 60, options, check_centre=False)
         question.check(result)
         assert result.status == "not_robust"

@@ -17,6 +17,7 @@ from bnncert.engine.relaxations.reduced.problem import reduce_objective
 from bnncert.engine.search import parallel
 from bnncert.engine.search.tree import Tree, TreeOptions
 from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.problem import robustness
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def test_two_processes_have_the_leaves_and_proofs_of_the_whole_tree(
 ) -> None:
     monkeypatch.setattr(parallel, "ALONE", 0.3)
     network, region, label = question
-    problem = bnncert.robustness(network, region, label, "runner-up")
+    problem = robustness(network, region, label, "runner-up")
     (target,) = problem.targets
     (objective,) = target.objectives
     presolved = presolve(network, region)

@@ -13,6 +13,7 @@ from bnncert.engine.presolve.pipeline import presolve
 from bnncert.engine.relaxations.reduced.problem import ReducedProblem, reduce_objective
 from bnncert.engine.search.restrict import Restrictor
 from bnncert.engine.search.rounding import count_violated_pairs, objective_values
+from bnncert.problem import robustness
 from tests.strategies import NORMS, regions, tiny_networks
 
 SOME = settings(
@@ -41,7 +42,7 @@ def test_restriction_keeps_f_and_loses_no_pattern(data: st.DataObject) -> None:
     region = data.draw(regions(data.draw(st.sampled_from(NORMS))))
     built = net.build()
     presolved = presolve(built, region)
-    objective = bnncert.robustness(built, region, 0).targets[0].objectives[0]
+    objective = robustness(built, region, 0).targets[0].objectives[0]
     problem = reduce_objective(presolved, objective)
     n = problem.size
     chosen = data.draw(st.lists(st.sampled_from([-1, 0, 1]), min_size=n, max_size=n))
@@ -76,7 +77,7 @@ def chain(pairs: list[tuple[int, int]], size: int) -> Restrictor:
         [weights, np.vstack([np.ones(size), np.zeros(size)])], [np.zeros(size), np.zeros(2)]
     )
     box = bnncert.Box(-np.ones(size), np.ones(size))
-    objective = bnncert.robustness(built, box, 0).targets[0].objectives[0]
+    objective = robustness(built, box, 0).targets[0].objectives[0]
     restrictor = Restrictor(reduce_objective(presolve(built, box), objective))
     for first, second in pairs:
         restrictor.learn(np.array([first, second]))

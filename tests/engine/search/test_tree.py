@@ -19,6 +19,7 @@ from bnncert.engine.relaxations.reduced.problem import reduce_objective
 from bnncert.engine.search.frontier import Frontier, OpenNode
 from bnncert.engine.search.tree import Tree, TreeOptions
 from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.problem import robustness
 from tests.brute_force import true_margins
 from tests.strategies import NORMS, regions, tiny_networks
 from tests.test_against_brute_force import check_counterexample
@@ -67,7 +68,7 @@ def test_branching_agrees_with_brute_force_on_the_disc(data: st.DataObject) -> N
 def demo_tree(delta: float, image: int, **options: Any) -> Tree:
     network, data = load_demo_network(), load_demo_images()
     region = bnncert.Ball("linf", data.point(image), delta / 127.5, -1.0, 1.0)
-    target = bnncert.robustness(network, region, int(data.labels[image]), "runner-up").targets[0]
+    target = robustness(network, region, int(data.labels[image]), "runner-up").targets[0]
     presolved = presolve(network, region)
     objective = target.objectives[0]
     problem = reduce_objective(presolved, objective)
@@ -110,7 +111,7 @@ def test_a_node_with_a_point_stays_open_for_those_who_reject_the_point() -> None
         [np.eye(2), np.array([[1.0, 1.0], [0.0, 0.0]])], [np.zeros(2), np.zeros(2)]
     )
     box = bnncert.Box(-np.ones(2), np.ones(2))
-    objective = bnncert.robustness(network, box, 0).targets[0].objectives[0]
+    objective = robustness(network, box, 0).targets[0].objectives[0]
     presolved = presolve(network, box)
     problem = reduce_objective(presolved, objective)
     tree = Tree(presolved, problem, objective, lambda point, exact: True)
@@ -126,7 +127,7 @@ def test_leaves_partition_the_patterns_and_conflicts_are_proved() -> None:
         network = bnncert.Network.from_arrays(weights, biases)
         region = bnncert.Ball("linf", generator.uniform(-1, 1, 3), 0.4)
         label = int(network.classify(region.center)[0])
-        objective = bnncert.robustness(network, region, label).targets[0].objectives[0]
+        objective = robustness(network, region, label).targets[0].objectives[0]
         presolved = presolve(network, region)
         problem = reduce_objective(presolved, objective)
         options = TreeOptions(seed, keep_leaves=True)

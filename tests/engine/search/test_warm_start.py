@@ -6,7 +6,6 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import bnncert
 from bnncert.deadline import Deadline
 from bnncert.engine.presolve.pipeline import presolve
 from bnncert.engine.relaxations.reduced.problem import reduce_objective
@@ -14,6 +13,7 @@ from bnncert.engine.relaxations.reduced.relaxation import relax_reduced
 from bnncert.engine.search.restrict import Restrictor
 from bnncert.engine.search.warm_start import Frame, keep, start_from
 from bnncert.engine.solvers.structured import solve_structured
+from bnncert.problem import robustness
 from tests.strategies import NORMS, regions, tiny_networks
 
 SOME = settings(
@@ -26,7 +26,7 @@ SOME = settings(
 def test_the_start_is_strictly_feasible_and_leads_to_the_same_bound(data: st.DataObject) -> None:
     built = data.draw(tiny_networks()).build()
     region = data.draw(regions(data.draw(st.sampled_from(NORMS))))
-    objective = bnncert.robustness(built, region, 0).targets[0].objectives[0]
+    objective = robustness(built, region, 0).targets[0].objectives[0]
     problem = reduce_objective(presolve(built, region), objective)
     restrictor = Restrictor(problem)
     signs = np.zeros(problem.size, dtype=np.int8)

@@ -21,7 +21,8 @@ import numpy as np
 import pytest
 
 import bnncert
-from bnncert import FormatError, InputError, Result
+from bnncert import FormatError, InputError
+from bnncert.engine.verdict import Result
 from bnncert.extras.vnncomp import scripted_answer as answering
 from bnncert.extras.vnncomp.category import CategorySettings, read_instances, run_category
 from bnncert.extras.vnncomp.executed import answer as answer_of
@@ -266,7 +267,7 @@ def test_a_counterexample_that_onnxruntime_does_not_see_is_no_sat(
     (tmp_path / "far.vnnlib").write_text(square(0.6))
     network = bnncert.load(tmp_path / "net.onnx")
     specification = bnncert.read_vnnlib(tmp_path / "far.vnnlib")
-    result = bnncert.verify_specification(network, specification)
+    result = bnncert.verify(network, specification)
     assert result.status == "not_robust"
     kept = as_executed(network, specification, result)
     assert kept is not None and kept.status == "not_robust"

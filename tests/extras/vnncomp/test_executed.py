@@ -68,7 +68,7 @@ def test_a_witness_is_inside_and_away_from_ties(tmp_path: Path) -> None:
     lines += ["(assert (>= X_1 -1.0))", "(assert (<= X_1 1.0))"]
     (tmp_path / "query.vnnlib").write_text("\n".join(lines))
     specification = bnncert.read_vnnlib(tmp_path / "query.vnnlib")
-    result = bnncert.verify_specification(loaded, specification)
+    result = bnncert.verify(loaded, specification)
     assert result.status == "not_robust"
     executed = as_executed(loaded, specification, result)
     assert executed is not None and executed.counterexample is not None

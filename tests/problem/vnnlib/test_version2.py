@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert.errors import FormatError, InputError, MissingExtraError
+from bnncert.problem import from_vnnlib
 from bnncert.problem.vnnlib import parse_vnnlib, read_vnnlib, version2
 from bnncert.problem.vnnlib.query import Specification
 from tests.brute_force import TinyNetwork, true_margins
@@ -324,7 +325,7 @@ def test_fixed_inputs_may_be_missing_from_the_ball() -> None:
     spec = query("(== X[1] 0.1)", "(<= (* X[0] X[0]) 2.0)")
     (only,) = spec.disjuncts
     assert only.ball is not None and only.ball.centre == fractions(0, "0.1")
-    region = bnncert.from_vnnlib(small_network(), spec)[0].region
+    region = from_vnnlib(small_network(), spec)[0].region
     for k in range(-14, 15):
         assert region.contains([Fraction(k, 10), Fraction("0.1")])
 
@@ -358,7 +359,7 @@ def test_no_point_of_the_formula_is_outside_the_region(data: st.DataObject) -> N
     form = data.draw(st.sampled_from(["squares", "expanded", "scaled", "one-sided"]))
     box = box_formulas(lo, hi) if boxed else []
     spec = query(*box, ball_formula(centre, squared, form))
-    problems = bnncert.from_vnnlib(small_network(), spec)
+    problems = from_vnnlib(small_network(), spec)
     radius = root_below(squared)
     for s, reach in product(
         [Fraction(-7, 2), Fraction(0), Fraction(1, 3), Fraction(1), Fraction(9, 4)],
@@ -402,12 +403,12 @@ def test_balls_agree_with_regions_and_brute_force(data: st.DataObject) -> None:
         violation(label, built.classes),
         outputs=f"Y Real [{built.classes}]",
     )
-    (problem,) = bnncert.from_vnnlib(built, spec)
+    (problem,) = from_vnnlib(built, spec)
     assert isinstance(problem.region, bnncert.Ball)
     # Quarters are floats and so are their roots: nothing has to be rounded.
     assert problem.region.middle.tolist() == ball.middle.tolist()
     assert problem.region.radius == ball.radius
-    result = bnncert.verify_specification(built, spec)
+    result = bnncert.verify(built, spec)
     assert result.status == bnncert.verify(built, ball, label).status
     truth = min(true_margins(net, ball, label).values())
     assert result.status == ("robust" if truth > 0 else "not_robust")
@@ -427,7 +428,7 @@ def test_rounded_balls_against_brute_force(data: st.DataObject) -> None:
         violation(label, built.classes),
         outputs=f"Y Real [{built.classes}]",
     )
-    status = bnncert.verify_specification(built, spec).status
+    status = bnncert.verify(built, spec).status
     middle, radius = [float(c) for c in centre], math.sqrt(squared)
     smaller = bnncert.Ball("l2", middle, radius * (1 - 1e-9))
     larger = bnncert.Ball("l2", middle, radius * (1 + 1e-9))
@@ -457,7 +458,7 @@ def test_distance_to_the_border(squared: str, allowed: set[str]) -> None:
         violation(0, 3),
         outputs="Y Real [3]",
     )
-    assert bnncert.verify_specification(DIAMOND.build(), spec, timeout=20).status in allowed
+    assert bnncert.verify(DIAMOND.build(), spec, timeout=20).status in allowed
 
 
 @pytest.mark.parametrize(
@@ -478,7 +479,7 @@ def test_centre_outside_the_box(squared: str, allowed: set[str]) -> None:
         violation(0, 3),
         outputs="Y Real [3]",
     )
-    assert bnncert.verify_specification(DIAMOND.build(), spec, timeout=20).status in allowed
+    assert bnncert.verify(DIAMOND.build(), spec, timeout=20).status in allowed
 
 
 def test_disjuncts_share_a_region() -> None:
@@ -487,7 +488,7 @@ def test_disjuncts_share_a_region() -> None:
         violation(0, 3),
         outputs="Y Real [3]",
     )
-    (problem,) = bnncert.from_vnnlib(DIAMOND.build(), spec)
+    (problem,) = from_vnnlib(DIAMOND.build(), spec)
     assert len(spec.disjuncts) == len(problem.targets) == 2
     two = query(
         f"(or {ball_formula(fractions(1, 0), Fraction('0.3'), 'squares')} "
@@ -495,7 +496,7 @@ def test_disjuncts_share_a_region() -> None:
         violation(0, 3),
         outputs="Y Real [3]",
     )
-    problems = bnncert.from_vnnlib(DIAMOND.build(), two)
+    problems = from_vnnlib(DIAMOND.build(), two)
     assert [len(p.targets) for p in problems] == [2, 2]
     assert [p.region.center.tolist() for p in problems] == [[1, 0], [5, 0]]
 
@@ -503,7 +504,7 @@ def test_disjuncts_share_a_region() -> None:
 def test_values_beyond_every_region() -> None:
     spec = query(ball_formula(fractions(10**200, 0), Fraction(1), "squares"))
     with pytest.raises(InputError, match=r"\A<string>: [^\n]*at most 1e\+100"):
-        bnncert.from_vnnlib(small_network(), spec)
+        from_vnnlib(small_network(), spec)
 
 
 def test_command_line(tmp_path: Path) -> None:
@@ -553,7 +554,7 @@ def test_integer_inputs_against_all_integers(data: st.DataObject) -> None:
         inputs=f"X {name} [2]",
         outputs=f"Y Real [{built.classes}]",
     )
-    result = bnncert.verify_specification(built, spec, timeout=30)
+    result = bnncert.verify(built, spec, timeout=30)
     points = [
         [Fraction(v) for v in p]
         for p in product(*(range(a, b + 1) for a, b in zip(low, high, strict=True)))
@@ -579,7 +580,7 @@ def test_integers_and_reals_may_differ() -> None:
         ("int32", ("(>= X[0] 0)", "(<= X[0] 1)"), "robust"),
     ):
         spec = query(*sides, "(>= Y[1] Y[0])", inputs=f"X {name} [1]")
-        assert bnncert.verify_specification(net, spec).status == status
+        assert bnncert.verify(net, spec).status == status
 
 
 def test_an_onnx_model_of_floats_does_not_take_integers(tmp_path: Path) -> None:
@@ -589,7 +590,7 @@ def test_an_onnx_model_of_floats_does_not_take_integers(tmp_path: Path) -> None:
     asked = ("(>= X[0] 1)", "(<= X[0] 2)", "(>= X[1] 0)", "(<= X[1] 1)", "(<= Y[0] Y[1])")
     spec = query(*asked, inputs="X uint8 [2]", outputs="Y Real [3]")
     with pytest.raises(InputError, match="inputs of type uint8, but those of the ONNX model are"):
-        bnncert.verify_specification(bnncert.load(tmp_path / "wedge.onnx"), spec)
+        bnncert.verify(bnncert.load(tmp_path / "wedge.onnx"), spec)
 
 
 # --- element types --------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import bnncert
 from bnncert.engine.answer import Interrupted
 from bnncert.kernel import check
+from bnncert.questions.compare.comparison_answer import NetworkComparison
 from tests.brute_force import TinyNetwork, is_inside
 from tests.questions.compare.pairs import classes_at, pairs_on_grid, pairs_on_region, random_pair
 from tests.random_questions import random_region
@@ -27,7 +28,7 @@ statuses: Counter[str] = Counter()
 
 def ask(
     one: TinyNetwork, two: TinyNetwork, region: bnncert.Region, folder: Path
-) -> bnncert.NetworkComparison:
+) -> NetworkComparison:
     """Compare two networks; a certificate has to be accepted, and a difference to be right."""
     path = folder / "proof.bnncert"
     nets = one.build(), two.build()

@@ -16,6 +16,7 @@ import bnncert
 from bnncert import Ball, Box, Grid, L0Ball, Network
 from bnncert.model.description import SignZero
 from bnncert.problem import Ties, robustness
+from bnncert.questions.count.count_answer import CountResult
 from bnncert.regions import Region
 from tests.brute_force import TinyNetwork, last_layers_at, scores_of
 from tests.strategies import tiny_networks
@@ -59,7 +60,7 @@ class CountQuestion:
     def truth(self) -> int:
         return sum(map(self.is_changed, self.points))
 
-    def count(self, **settings: Any) -> bnncert.CountResult:
+    def count(self, **settings: Any) -> CountResult:
         return bnncert.count(
             *(self.network, self.region, self.label), ties=self.ties, timeout=60, **settings
         )

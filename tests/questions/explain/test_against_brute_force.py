@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import bnncert
 from bnncert.arrays import BoolArray
 from bnncert.questions.explain import point_enumeration as enumeration
+from bnncert.questions.explain.explanation_answer import Explanation
 from bnncert.questions.explain.point_enumeration import MOST_POINTS
 from bnncert.questions.explain.witnesses import with_free
 from tests.brute_force import (
@@ -31,7 +32,7 @@ from tests.random_questions import random_network
 class Oracle:
     """Decides by enumeration whether the class can change while some inputs are free."""
 
-    def __init__(self, net: TinyNetwork, found: bnncert.Explanation, ties: str) -> None:
+    def __init__(self, net: TinyNetwork, found: Explanation, ties: str) -> None:
         self.net, self.found, self.domain = net, found, found.domain
         rivals = [k for k in range(net.weights[-1].shape[0]) if k != found.label]
         self.targets = [rival_target(found.label, k, ties) for k in rivals]
@@ -71,7 +72,7 @@ class Oracle:
 
 def explained(
     net: TinyNetwork, ball: bnncert.Ball, ties: str, label: int | None = None
-) -> bnncert.Explanation | None:
+) -> Explanation | None:
     """Return the explanation, or None if the image has no class to explain."""
     network = net.build()
     try:

@@ -9,6 +9,7 @@ import pytest
 
 import bnncert
 from bnncert.kernel.rules.weight_flips import Fault, with_faults
+from bnncert.questions.faults.faults_answer import FaultsResult
 from tests.model.formats.onnx_sketch import Sketch, normalisation, signs
 
 RNG = np.random.default_rng(5)
@@ -42,7 +43,7 @@ def test_a_flipped_bit_is_a_flipped_weight() -> None:
             assert np.array_equal(faulty.evaluate(points), wanted)
 
 
-def ask(sketch: Sketch, layers: list[int] | None = None) -> bnncert.FaultsResult:
+def ask(sketch: Sketch, layers: list[int] | None = None) -> FaultsResult:
     network = sketch.network()
     image = np.full(network.inputs, 0.75)
     label = int(network.classify(image)[0])

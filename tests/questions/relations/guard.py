@@ -12,6 +12,7 @@ import numpy as np
 
 import bnncert
 from bnncert.kernel.container import Section
+from bnncert.questions.relations.relation_answer import RelationResult
 from tests.guarded import Guarded, how, wanted
 from tests.plain_network import PlainNetwork, Point, Scores, first_best, quarters, random_plain
 
@@ -140,7 +141,7 @@ def _judged(
     rng: np.random.Generator,
     net: PlainNetwork,
     network: bnncert.Network,
-    result: bnncert.RelationResult,
+    result: RelationResult,
     pairs: list[tuple[Point, Point]],
     violated: Violated,
     path: Path | None,

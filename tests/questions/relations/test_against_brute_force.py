@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert.kernel import check
+from bnncert.questions.relations.relation_answer import RelationResult
 from tests.brute_force import TinyNetwork
 from tests.questions.relations.pairs import Point, class_of, fails, ordered_pairs, outcomes
 from tests.strategies import tiny_networks
@@ -46,7 +47,7 @@ def axes_of(box: bnncert.Box) -> list[list[Fraction]]:
 
 
 def agrees(
-    result: bnncert.RelationResult, expected: bool, tiny: TinyNetwork, path: Path, violated: Any
+    result: RelationResult, expected: bool, tiny: TinyNetwork, path: Path, violated: Any
 ) -> None:
     """Assert the verdict, the pair, and that the certificate is accepted."""
     assert result.status == ("fails" if expected else "holds")

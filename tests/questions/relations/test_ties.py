@@ -22,6 +22,7 @@ from bnncert.kernel.rules.relation_products import (
     values_product,
 )
 from bnncert.questions.relations.changes import PairQuestion, feature_change
+from bnncert.questions.relations.relation_answer import RelationResult
 from bnncert.questions.relations.relation_certificate import RelationWriter
 from bnncert.questions.relations.relation_parts import make_parts
 from tests.brute_force import TinyNetwork
@@ -65,7 +66,7 @@ def lines(tiny: TinyNetwork, data: st.DataObject) -> tuple[bnncert.Box, list[tup
 
 
 def agrees(
-    result: bnncert.RelationResult,
+    result: RelationResult,
     tiny: TinyNetwork,
     pairs: list[tuple[Point, Point]],
     violated: Any,

@@ -25,7 +25,7 @@ from bnncert.model.network import Network
 from bnncert.problem import from_vnnlib
 from bnncert.problem.vnnlib import read_vnnlib
 from bnncert.problem.vnnlib.query import Specification
-from bnncert.questions.verify import verify_specification
+from bnncert.questions.verify import verify
 from bnncert.regions import Region
 
 #: The distance of a coordinate from its bounds, as a share of the width of its range.
@@ -155,7 +155,7 @@ def answer(request: dict[str, Any]) -> tuple[Result | None, str, str]:
     if left <= 0:
         method = request["method"]
         return Result("timeout", (), 0.0, method), "loading took all the time", ""
-    result = verify_specification(
+    result = verify(
         network,
         specification,
         method=request["method"],

@@ -38,7 +38,7 @@ def read_vnnlib(path: str | os.PathLike[str]) -> Specification:
     Returns
     -------
     Specification
-        The query, for :func:`bnncert.verify_specification`.
+        The query, for :func:`bnncert.verify`.
 
     Raises
     ------
@@ -113,12 +113,12 @@ def from_vnnlib(network: Network, specification: Specification) -> tuple[Problem
     Examples
     --------
     >>> import bnncert
-    >>> from bnncert.problem.vnnlib import parse_vnnlib
+    >>> from bnncert.problem.vnnlib import from_vnnlib, parse_vnnlib
     >>> net = bnncert.Network.from_arrays([[[1]], [[1], [-1]]], [[0], [0, 0]])
     >>> query = parse_vnnlib('''
     ... (declare-const X_0 Real) (declare-const Y_0 Real) (declare-const Y_1 Real)
     ... (assert (>= X_0 -1)) (assert (<= X_0 1)) (assert (>= Y_1 Y_0))''')
-    >>> [problem.region for problem in bnncert.from_vnnlib(net, query)]
+    >>> [problem.region for problem in from_vnnlib(net, query)]
     [Box([-1, 1], 1 of the inputs can change, 1 inputs)]
     """
     where = specification.path

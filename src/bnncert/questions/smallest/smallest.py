@@ -151,7 +151,7 @@ class SmallestResult(Answer):
         }
 
 
-def find_smallest(
+def smallest(
     network: Network,
     centre: Ball | L0Ball,
     label: int,
@@ -210,7 +210,7 @@ def find_smallest(
     >>> import bnncert
     >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
     >>> centre = bnncert.Ball("linf", [0.5, 0], 0, -1, 1, grid=bnncert.Grid(1 / 8, -1))
-    >>> found = bnncert.find_smallest(net, centre, label=0, timeout=60)
+    >>> found = bnncert.smallest(net, centre, label=0, timeout=60)
     >>> found.certified, found.minimum
     (2, 3)
     """

@@ -16,6 +16,7 @@ from bnncert.engine.presolve.stability import stability
 from bnncert.engine.relaxations.moments.encoding import Encoding, encode
 from bnncert.engine.relaxations.moments.layered_program import LayeredRelaxation, layered_program
 from bnncert.engine.solvers.structured import StructuredSolution, solve_structured
+from bnncert.problem import Target
 from tests.brute_force import TinyNetwork
 from tests.engine.relaxations.moments.test_theorems import (
     TOLERANCE,
@@ -33,7 +34,7 @@ ENCODINGS: tuple[Encoding, ...] = ("standard", "tight-plain", "tight")
 def unstable(net: TinyNetwork, region: bnncert.Region, d: np.ndarray) -> UnstableProblem:
     """Return the unstable neurons of a network."""
     built = net.build()
-    target = bnncert.Target("f", (bnncert.Objective(d, 0.0),))
+    target = Target("f", (bnncert.Objective(d, 0.0),))
     return reduce_target(built, stability(built, region), target)
 
 

@@ -22,6 +22,7 @@ from bnncert.engine.relaxations.moments.encoding import Encoding, encode
 from bnncert.engine.relaxations.moments.polynomial import Polynomial, PolynomialProblem
 from bnncert.engine.relaxations.moments.relaxation import relax
 from bnncert.engine.solvers.clarabel_ import ClarabelSolver
+from bnncert.problem import Target
 from bnncert.regions.highs_ import HighsModel
 from bnncert.regions.linear_block import input_block
 from tests.brute_force import TinyNetwork, reachable_last_layers
@@ -58,7 +59,7 @@ def unreduced(net: TinyNetwork, region: bnncert.Region, d: np.ndarray) -> Unstab
         else:
             lower, upper = -reach, reach
         bounds.append(LayerBounds(lower, upper, np.zeros(layer.size, dtype=np.int8)))
-    target = bnncert.Target("f", (bnncert.Objective(d, 0.0),))
+    target = Target("f", (bnncert.Objective(d, 0.0),))
     return reduce_target(built, tuple(bounds), target)
 
 
